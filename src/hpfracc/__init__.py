@@ -54,7 +54,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from hpfracc import _clusters
-from hpfracc.profiling.clocks import DeviceClock, plug_in
+from hpfracc.profiling.clocks import Counters, DeviceClock, plug_in, plug_in_energy
 
 if TYPE_CHECKING:
     from hpfracc import analytics as analytics
@@ -393,10 +393,19 @@ def _device_clocks() -> list[DeviceClock]:
 plug_in(_device_clocks)
 
 
-def _cluster_support() -> _clusters.ClusterSupport:
-    from hpfracc.distributed import support
+def _energy_counters() -> tuple[Counters, str]:
+    from hpfracc.engine.hardware import read_energy_counters
 
-    return support
+    return read_energy_counters()
+
+
+plug_in_energy(_energy_counters)
+
+
+def _cluster_support() -> _clusters.ClusterSupport:
+    from hpfracc.distributed import chunked
+
+    return chunked
 
 
 # Batches and operators lie below the clusters that they may be sent to.

@@ -53,8 +53,21 @@ def _find_library(kind: type, value: Any) -> str:
     return "python"
 
 
+def refuse_chunked(value: Any, name: str) -> None:
+    """Raise an error for a Dask array where it would be computed in this process, without a word."""
+    if is_chunked(value):
+        raise InvalidInputError(
+            f"{name} is a Dask array, which would be computed in this process; give {name}.compute(), or call the "
+            "function on its parts, by hf.batch.run over its rows or hf.sweep"
+        )
+
+
 def refuse_masked(value: Any, name: str, beside: str = "") -> None:
-    """Raise an error for a masked array, whose mask would be lost; ``beside`` names an array with matching entries."""
+    """Raise an error for a masked array, whose mask would be lost, and for a Dask array, which would be computed.
+
+    ``beside`` names an array with matching entries.
+    """
+    refuse_chunked(value, name)
     if isinstance(value, np.ma.MaskedArray):
         rest = f" and {beside}[keep]" if beside else ""
         times = " with their times" if beside == "t" else ""
@@ -101,11 +114,20 @@ def is_chunked(value: Any) -> bool:
 
 
 def is_sharded(value: Any) -> bool:
-    """Whether ``value`` is a JAX array whose parts lie on several devices, not copies of the whole."""
-    if library_of(value) != "jax" or is_tracer(value):
+    """Whether ``value`` is a JAX array whose parts lie on several devices, not copies of the whole, or a DTensor."""
+    library = library_of(value)
+    if library == "torch":
+        return is_dtensor(value)
+    if library != "jax" or is_tracer(value):
         return False
     sharding = value.sharding
     return len(sharding.device_set) > 1 and not sharding.is_fully_replicated
+
+
+def is_dtensor(value: Any) -> bool:
+    """Whether ``value`` is PyTorch's tensor of parts in several processes."""
+    kind = type(value)
+    return kind.__name__ == "DTensor" and kind.__module__.startswith("torch.distributed")
 
 
 def is_tracer(value: Any) -> bool:

@@ -6,10 +6,14 @@ what is registered here; it is imported when it is first needed.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
 
-__all__ = ["ClusterSupport", "cluster_support", "plug_in"]
+__all__ = ["ClusterSupport", "cluster_support", "over_chunks", "plug_in"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ClusterSupport(Protocol):
@@ -46,6 +50,9 @@ class ClusterSupport(Protocol):
     ) -> Any:
         """Apply a function along an axis of a Dask array."""
 
+    def apply_elementwise(self, function: Callable[..., Any], operands: tuple[Any, ...], options: Any) -> Any:
+        """Apply a function of numbers to operands among which there are Dask arrays."""
+
     def apply_operation(self, operation: Any, arrays: tuple[Any, ...], backend: Any, params: Any) -> Any:
         """Apply an operation of the engine to operands among which there are Dask arrays."""
 
@@ -72,3 +79,17 @@ def cluster_support() -> ClusterSupport:
     """The support, imported at first use."""
     assert _loader is not None, "the package registers it when it is imported"
     return _loader()
+
+
+def over_chunks(function: F) -> F:
+    """Let a function of numbers take Dask arrays too: lazy in, lazy out, element by element."""
+    from hpfracc._arrays import is_chunked  # imports NumPy, which `import hpfracc` does not
+
+    @functools.wraps(function)
+    def call(*operands: Any, **options: Any) -> Any:
+        if any(map(is_chunked, operands)) or (options and any(map(is_chunked, options.values()))):
+            bound = inspect.signature(function).bind(*operands, **options)
+            return cluster_support().apply_elementwise(call, bound.args, bound.kwargs)
+        return function(*operands, **options)
+
+    return cast(F, call)

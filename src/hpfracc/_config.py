@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from types import TracebackType
-from typing import Any, TypedDict, Unpack, get_type_hints
+from typing import Any, Literal, TypedDict, Unpack, get_type_hints
 
 from hpfracc._environment import BACKENDS, Environment, check_fraction, read_environment
 from hpfracc.errors import ConfigurationError
@@ -44,6 +44,7 @@ class Settings:
     exploration_budget: float = 0.01
     deterministic: bool = False
     allow_slow: bool = False
+    objective: str = "time"
     wisdom: str | None = None
     pin: Mapping[str, str] = field(default_factory=dict)
     never: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -55,7 +56,12 @@ class Settings:
     @property
     def explores(self) -> bool:
         """Whether alternatives may be tried. False if decisions must be reproducible or learning is off."""
-        return self.enable_learning and not self.deterministic and self.exploration_budget > 0.0
+        return (
+            self.enable_learning
+            and not self.deterministic
+            and self.exploration_budget > 0.0
+            and self.objective == "time"
+        )
 
 
 class SettingsOptions(TypedDict, total=False):
@@ -67,6 +73,7 @@ class SettingsOptions(TypedDict, total=False):
     exploration_budget: float
     deterministic: bool
     allow_slow: bool
+    objective: Literal["time", "energy"]
     wisdom: str | PathLike[str] | None
     pin: Mapping[str, str]
     never: Mapping[str, str | Sequence[str]]
@@ -93,6 +100,10 @@ def _check(name: str, value: Any) -> Any:
     if name in ("enable_learning", "deterministic", "allow_slow"):
         if not isinstance(value, bool):
             raise ConfigurationError(f"{name}={value!r} is not a bool; use True or False")
+        return value
+    if name == "objective":
+        if value not in ("time", "energy"):
+            raise ConfigurationError(f"objective={value!r} is not known; use 'time' or 'energy'")
         return value
     if name == "wisdom":
         if value is None:
@@ -320,6 +331,10 @@ class config:
         Whether to run a call for which memory leaves only an algorithm that is predicted to take more than a minute and
         ten times as long as with enough memory. Otherwise it raises :class:`~hpfracc.errors.OutOfMemoryError` (default
         False). A call with an explicit backend always runs.
+    objective : {"time", "energy"}
+        What the engine minimises: seconds (default), or joules, seconds times the power of each arm's device as
+        ``hpfracc calibrate --energy`` measured it. Without such measurements calls raise
+        :class:`~hpfracc.errors.ConfigurationError`. Alternatives are then not tried.
     wisdom : path, "off" or None
         Folder in which measurements are stored. None is the user's cache folder.
     pin : dict of str to str

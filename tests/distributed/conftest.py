@@ -29,7 +29,7 @@ def start_cluster(workers: int = 2, **options: Any) -> Any:
             processes=True,
             dashboard_address="127.0.0.1:0",
             host="127.0.0.1",
-            silence_logs=50,
+            silence_logs=20,
             **{"memory_limit": "600MiB", **options},
         )
 

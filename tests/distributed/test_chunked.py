@@ -149,7 +149,11 @@ def test_what_cannot_fit_is_refused_before_the_start(monkeypatch: pytest.MonkeyP
     """An operator that needs a whole row in a worker, whose memory is too small."""
     monkeypatch.setattr(Resources, "known", classmethod(lambda cls: cls(2, 100 << 20)))
     with pytest.raises(OutOfMemoryError, match="one row of 33,554,432 bytes"):
-        hf.caputo(da.zeros(1 << 22, chunks=1 << 20), step=0.1, alpha=0.5)
+        hf.caputo_fabrizio(da.zeros(1 << 22, chunks=1 << 20), step=0.1, alpha=0.5)
+    with pytest.raises(OutOfMemoryError, match="a chunk of 2,097,152 points"):
+        hf.caputo(da.zeros(1 << 22, chunks=1 << 21), step=0.1, alpha=0.5)
+    # Smaller chunks can be carried.
+    assert hf.explain(hf.caputo, da.zeros(1 << 22, chunks=1 << 16), step=0.1, alpha=0.5).plans[0].chosen == "carry"
 
 
 def test_laplacians_over_chunked_axes():
@@ -229,6 +233,44 @@ def test_bad_chunks_and_operands_are_refused():
         hf.causal_convolution(np.ones((2, 3)), samples)
     with pytest.raises(InvalidInputError, match="way='fast'"):
         hf.distributed.convolve(np.ones(3), samples, way="fast")
+
+
+def test_special_functions_are_lazy():
+    """Element by element, broadcast against arrays and numbers, with the values of one call."""
+    special, z = hf.special, DATA[:2, :6]
+    lazily = lazy(z, (1, 4))
+    for call in (
+        lambda z: special.mittag_leffler(-abs(z), 0.5),
+        lambda z: special.gamma(z=z),
+        lambda z: special.beta(abs(z) + 1.0, np.arange(1.0, 7.0)),
+        lambda z: special.m_wright(abs(z), 0.25),
+        lambda z: special.generalized_binomial(z, 3),
+    ):
+        found = call(lazily)
+        assert found.chunks == lazily.chunks and found.dtype == float
+        assert np.allclose(found.compute(), call(z), rtol=1e-14)
+
+
+def test_solvers_refuse_what_they_would_compute():
+    """A Dask array where numbers are needed is an error that says what to do, and is not computed."""
+    numbers = lazy(np.ones(3), 2).map_blocks(never, dtype=float, meta=np.empty(0))
+    x, fall = np.linspace(0.0, 1.0, 3), lambda t, y: -y
+    space = {"space": hf.pde.Diffusion(1.0), "boundary": "periodic", "step": 0.1}
+    for name, call in {
+        "y0": lambda: hf.solve_fode(fall, (0.0, 1.0), numbers, 0.5, step=0.1),
+        "alpha": lambda: hf.solve_fode(fall, (0.0, 1.0), np.ones(3), numbers, step=0.1),
+        "t_eval": lambda: hf.solve_fode(fall, (0.0, 1.0), np.ones(3), 0.5, step=0.1, t_eval=numbers),
+        "y0 ": lambda: hf.solve_fsde(fall, 0.1, (0.0, 1.0), numbers, step=0.1, rng=1),
+        "diffusion": lambda: hf.solve_fsde(fall, numbers, (0.0, 1.0), np.ones(3), step=0.1, rng=1),
+        "u0": lambda: hf.solve_fpde(None, (0.0, 1.0), numbers, x=x, **space),
+        "source": lambda: hf.solve_fpde(None, (0.0, 1.0), np.ones(3), x=x, source=numbers, **space),
+        "data": lambda: hf.fit_fode(lambda t, y, k: -k * y, x, numbers, parameters={"k": 1.0}, y0=[1.0], alpha=0.5),
+        "path": lambda: hf.hurst(numbers),
+        "alpha ": lambda: hf.caputo(np.ones(9), step=0.1, alpha=numbers),
+        "a": lambda: hf.special.mittag_leffler_matrix(numbers, 0.5),
+    }.items():
+        with pytest.raises(InvalidInputError, match=f"^{name.strip()} is a Dask array.*compute"):
+            call()
 
 
 def test_the_cluster_gives_the_same_bits(client: Any):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +62,24 @@ def test_items_that_end_workers_and_items_that_raise_are_named(client: Any):
     assert result.failed[1].error == "ValueError: seven"
     good = np.setdiff1d(np.arange(12), [5, 7])
     assert np.array_equal(result.values[good], good.astype(float))
+
+
+def test_a_stuck_worker_is_ended_and_its_item_named(client: Any):
+    """A call that never returns to the interpreter: its process ends, a new one does the rest."""
+    begin = time.monotonic()
+    result = hf.sweep(
+        work.stuck_soon, hf.grid(x=np.arange(4.0)), executor=client, batch=1, timeout=0.2, retries=0, on_error="keep"
+    )
+    assert [each.index for each in result.failed] == [1]
+    assert "did not stop within timeout=0.2 s" in result.failed[0].error
+    assert np.array_equal(result.values[[0, 2, 3]], [0.0, 2.0, 3.0])
+    assert time.monotonic() - begin < 600.0  # not the hour
+
+
+def test_a_stuck_process_of_a_pool_is_ended():
+    """The pool is broken then, which the error says."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool, pytest.raises(ClusterError, match="died"):
+        hf.sweep(work.stuck_soon, hf.grid(x=[1.0]), executor=pool, timeout=0.2)
 
 
 def test_a_sweep_continues_after_its_scheduler_was_killed(tmp_path: Path):

@@ -80,6 +80,25 @@ def wait_long(x: float) -> float:
     return x
 
 
+def stuck(x: float) -> float:
+    """Item 1 does not return to the interpreter for an hour."""
+    if x == 1.0:
+        time.sleep(3600.0)
+    return x
+
+
+def shorten_grace(seconds: float) -> None:
+    """How long a call of this process may ignore its time limit before the process is ended."""
+    from hpfracc.distributed import timeouts
+
+    timeouts._GRACE = seconds
+
+
+def stuck_soon(x: float) -> float:
+    shorten_grace(0.2)
+    return stuck(x)
+
+
 def seen_by_engine(x: float) -> dict[str, Any]:
     """What the engine in a worker believes of the machine and of the settings."""
     from hpfracc._config import current_backend
@@ -92,6 +111,20 @@ def seen_by_engine(x: float) -> dict[str, Any]:
         "deterministic": get_settings().deterministic,
         "numpy": current_backend() == "numpy",
     }
+
+
+def convolve_often(x: float) -> float:
+    """Calls that the engine can learn from."""
+    for _ in range(20):
+        found = hf.causal_convolution(np.ones(2048), np.full(2048, x))
+    return float(found[-1])
+
+
+def known_ids() -> set[str]:
+    """Ids of the records that the engine of a worker knows."""
+    from hpfracc.engine.selection.knowledge import knowledge_for
+
+    return {each.id for each in knowledge_for(get_settings()).wisdom.load()}
 
 
 def nested(x: float) -> float:

@@ -77,7 +77,7 @@ def test_nodes_serve_a_range_of_powers() -> None:
         ((0.5, 0.0, 1.0, 1e-6), "interval from 0"),
         ((0.5, 2.0, 1.0, 1e-6), "must be positive"),
         ((0.5, 1e-3, math.inf, 1e-6), "finite"),
-        ((0.5, 1e-3, 1.0, 1e-15), "rtol"),
+        ((0.5, 1e-3, 1.0, 1e-16), "rtol"),
         ((0.5, 1e-3, 1.0, 2.0), "rtol"),
     ],
 )

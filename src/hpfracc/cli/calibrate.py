@@ -28,6 +28,11 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
         "--operations", type=_names, metavar="NAME[,NAME...]", help="only these operations (default: the built-in six)"
     )
     parser.add_argument("--backends", type=_names, metavar="NAME[,NAME...]", help="only these backends (default: all)")
+    parser.add_argument(
+        "--energy",
+        action="store_true",
+        help="measure the power of each arm too (2 s each), for hf.config(objective='energy')",
+    )
     parser.set_defaults(run=run)
 
 
@@ -46,6 +51,7 @@ def run(arguments: argparse.Namespace) -> Answer:
             thorough=arguments.thorough,
             progress=show_step,
             backends=arguments.backends,
+            energy=arguments.energy,
         )
     return Answer(outcome.to_dict(), lambda: outcome)
 

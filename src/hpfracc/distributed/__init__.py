@@ -1,15 +1,24 @@
-"""Beyond one process: sweeps over parameters, stores that resume, and the arrays and clusters of Dask."""
+"""Beyond one process: sweeps over parameters, stores that resume, and the arrays and clusters of Dask.
+
+The names below are loaded on first access (PEP 562): a worker that only calls a function needs few of them.
+"""
 
 from __future__ import annotations
 
-from hpfracc.distributed.chunked.convolution import convolve
-from hpfracc.distributed.driver import SweepProgress
-from hpfracc.distributed.mapping import mapper
-from hpfracc.distributed.parameters import ParameterGrid, ParameterPoints, grid, points
-from hpfracc.distributed.results import SweepCost, SweepResult, open_sweep
-from hpfracc.distributed.shards import per_shard
-from hpfracc.distributed.sweeps import stacked, sweep
-from hpfracc.distributed.tasks import ItemFailure
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hpfracc.distributed.chunked.convolution import convolve
+    from hpfracc.distributed.chunked.operators import apply
+    from hpfracc.distributed.devices import per_device
+    from hpfracc.distributed.driver import SweepProgress
+    from hpfracc.distributed.mapping import mapper
+    from hpfracc.distributed.parameters import ParameterGrid, ParameterPoints, grid, points
+    from hpfracc.distributed.results import SweepCost, SweepResult, open_sweep
+    from hpfracc.distributed.shards import per_shard
+    from hpfracc.distributed.sweeps import stacked, sweep
+    from hpfracc.distributed.tasks import ItemFailure
 
 __all__ = [
     "ItemFailure",
@@ -18,12 +27,46 @@ __all__ = [
     "SweepCost",
     "SweepProgress",
     "SweepResult",
+    "apply",
     "convolve",
     "grid",
     "mapper",
     "open_sweep",
+    "per_device",
     "per_shard",
     "points",
     "stacked",
     "sweep",
 ]
+
+_HOME = {
+    "ItemFailure": "tasks",
+    "ParameterGrid": "parameters",
+    "ParameterPoints": "parameters",
+    "SweepCost": "results",
+    "SweepProgress": "driver",
+    "SweepResult": "results",
+    "apply": "chunked.operators",
+    "convolve": "chunked.convolution",
+    "grid": "parameters",
+    "mapper": "mapping",
+    "open_sweep": "results",
+    "per_device": "devices",
+    "per_shard": "shards",
+    "points": "parameters",
+    "stacked": "sweeps",
+    "sweep": "sweeps",
+}
+
+# Hidden from type checkers, which would otherwise accept any attribute.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

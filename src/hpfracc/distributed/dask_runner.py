@@ -92,6 +92,7 @@ class DaskRunner(Runner):
             self._kept = register_job(self._client, name, payload if len(payload) > _LARGE_PAYLOAD else None)
             self._payload = None if len(payload) > _LARGE_PAYLOAD else payload
             self._seen = 0
+            self._prepared: set[str] = set()
             self._alone_since = time.monotonic()
             self._next_look = 0.0
             self._asked = False
@@ -179,6 +180,7 @@ class DaskRunner(Runner):
             return TaskOutcome(next(iter(self._tasks)), error=found)
         if threads:
             self.workers, self._seen = sum(threads.values()), max(self._seen, len(threads))
+            self._tell_newcomers(set(threads))
             self._alone_since, self._asked = now, False
             return None
         self.workers = max(1, self.workers)
@@ -195,6 +197,15 @@ class DaskRunner(Runner):
                 raise error_
             return TaskOutcome(next(iter(self._tasks)), error=error_)
         return None
+
+    def _tell_newcomers(self, addresses: set[str]) -> None:
+        """Workers that started since the last look were prepared with what was known at the start of the sweep."""
+        from hpfracc.distributed.plugin import tell_workers
+
+        if self.knows_more and self._prepared and addresses - self._prepared:
+            self.knows_more = False
+            tell_workers(self._client)
+        self._prepared = addresses
 
     def _scale(self) -> None:
         cluster = getattr(self._client, "cluster", None)

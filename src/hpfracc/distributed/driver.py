@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hpfracc.distributed.executors import Runner, TaskOutcome
+from hpfracc.distributed.learning import merge_records
 from hpfracc.distributed.tasks import ItemFailure, SweepJob, TaskReport
 from hpfracc.errors import BatchItemError, ClusterError
 
@@ -119,6 +120,8 @@ class SweepDriver:
         self._begun, self._at_start = time.perf_counter(), before[0]
         self.failures: list[ItemFailure] = []
         self.seconds = 0.0
+        #: Measurements of the workers' engines that were new to this process.
+        self.learned = 0
 
     def run(self, ranges: Iterable[tuple[int, int, int]]) -> None:
         """Run tasks ``(number, begin, end)``."""
@@ -139,6 +142,7 @@ class SweepDriver:
             if outcome is None:
                 continue
             self._runs.pop(outcome.key)
+            self._learn(outcome)
             if outcome.error is not None:
                 raise outcome.error
             if outcome.report is None:
@@ -167,7 +171,14 @@ class SweepDriver:
         self._runs[key] = run
         self._runner.submit(key, list(run.indices), list(run.bad), alone=alone)
 
+    def _learn(self, outcome: TaskOutcome) -> None:
+        if outcome.report is not None and outcome.report.learned:
+            new = merge_records(outcome.report.learned)
+            self.learned += new
+            self._runner.knows_more = self._runner.knows_more or new > 0
+
     def _handle(self, run: _Run, outcome: TaskOutcome) -> None:
+        self._learn(outcome)
         if outcome.error is not None:
             raise outcome.error
         if outcome.report is None:

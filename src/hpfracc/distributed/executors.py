@@ -35,6 +35,8 @@ class Runner(ABC):
     workers: int = 1
     #: Seconds that one task costs beside its work.
     overhead: float = 0.0
+    #: Whether something was learned since the workers were prepared, which those that start later should know.
+    knows_more: bool = False
 
     @abstractmethod
     def submit(self, key: int, indices: Sequence[int], bad: Sequence[int] = (), *, alone: bool = False) -> None:

@@ -10,6 +10,7 @@ from typing import Any, final
 
 from hpfracc._config import current_backend
 from hpfracc.distributed.executors import is_dask_client, require_executor
+from hpfracc.distributed.learning import merge_records, process_id, start_sharing, take_records
 from hpfracc.distributed.pickling import dump
 from hpfracc.distributed.sweeps import caller_settings
 from hpfracc.distributed.tasks import Caller, job_of, refuse_nesting
@@ -90,10 +91,13 @@ class _Work:
         self.run, self.caller = run, caller
 
 
-def _run_piece(name: str, payload: bytes, items: Sequence[Any], first: int, count: int) -> list[Any]:
+def _run_piece(name: str, payload: bytes, items: Sequence[Any], first: int, count: int) -> tuple[list[Any], bytes]:
+    """Results of a piece, and what the worker learned."""
     work: _Work = job_of(name, payload)
+    away = start_sharing(work.caller.process)
     with work.caller.adopted():
-        return work.run(items, first, count)
+        found = work.run(items, first, count)
+    return found, take_records() if away else b""
 
 
 def run_pieces(
@@ -110,7 +114,8 @@ def run_pieces(
     require_executor(executor)
     if not len(items):
         return []
-    payload = dump(_Work(run, Caller(caller_settings(), current_backend(), versions())), f"the function {what!r}")
+    caller = Caller(caller_settings(), current_backend(), versions(), process_id())
+    payload = dump(_Work(run, caller), f"the function {what!r}")
     name = f"{what}-{time.time_ns():x}"
     with connect(executor) as target:
         threads = sum(target.nthreads().values()) if is_dask_client(target) else available_cores()
@@ -125,8 +130,9 @@ def run_pieces(
         found: list[Any] = []
         try:
             for first in starts:
-                piece = _result(futures, first, submit)
+                piece, learned = _result(futures, first, submit)
                 found += piece
+                merge_records(learned)
                 if advance is not None:
                     advance(len(piece))
         except BaseException:
@@ -136,10 +142,10 @@ def run_pieces(
     return found
 
 
-def _result(futures: dict[int, Any], first: int, submit: Callable[[int], Any]) -> list[Any]:
+def _result(futures: dict[int, Any], first: int, submit: Callable[[int], Any]) -> tuple[list[Any], bytes]:
     for attempt in range(_MOST_LOSSES + 1):
         try:
-            found: list[Any] = futures[first].result()
+            found: tuple[list[Any], bytes] = futures[first].result()
             return found
         except BatchItemError:
             raise

@@ -44,7 +44,10 @@ class SweepCost:
         Share of its time that the scheduler is predicted to be busy, ``workers * cost / seconds a task``. Near 1
         further workers gain nothing.
     joules : float
-        Energy; nan, because a sweep does not measure it.
+        Energy of this machine while the sweep ran in it, of all devices whose counters can be read; nan where none
+        can, for sweeps below a second, and for those on a Dask cluster.
+    energy_note : str
+        Why there are no joules, as a sentence; otherwise empty.
     advice : str
         What would make it cheaper, as a sentence; otherwise empty.
     """
@@ -58,6 +61,7 @@ class SweepCost:
     overhead: float
     scheduler_load: float
     joules: float = math.nan
+    energy_note: str = ""
     advice: str = ""
 
     @property
@@ -81,6 +85,8 @@ class SweepResult:
         Items that gave no result, each with ``index``, ``parameters``, ``error`` and ``worker``.
     seconds : float
         Time of the sweep; nan for one that was read from a store.
+    learned : int
+        Measurements of the workers' engines that were new to this process, and were added to its wisdom.
     """
 
     def __init__(
@@ -97,12 +103,16 @@ class SweepResult:
         workers: int,
         batch: int,
         overhead: float,
+        learned: int = 0,
+        energy: tuple[float, str] = (math.nan, "a sweep that was read from a store has no energy"),
         rerun: Callable[[bool], SweepResult] | None = None,
     ) -> None:
         self.params = params
         self.name = name
         self.failed = failed
         self.seconds = seconds
+        self.learned = learned
+        self._energy = energy
         self._arrays, self._store, self._ended = arrays, store, ended
         self._work, self._workers, self._batch, self._overhead = work, workers, batch, overhead
         self._rerun = rerun
@@ -213,6 +223,7 @@ class SweepResult:
             self._batch,
             share,
             load,
+            *self._energy,
             advice=advice,
         )
 

@@ -1,7 +1,8 @@
-"""Operators on JAX arrays that are divided over devices: each device applies them to its own rows.
+"""Operators on arrays that are divided over devices: each device applies them to its own rows.
 
-XLA replicates a Fourier transform whose operand is divided: ``jit(hf.caputo)`` of rows on eight devices gathers all
-rows on each of them. Under ``shard_map`` nothing is exchanged and the result keeps the sharding.
+PyTorch's ``DTensor`` is taken apart by ``to_local`` and put together by ``from_local``. For JAX arrays: XLA replicates
+a Fourier transform whose operand is divided, so ``jit(hf.caputo)`` of rows on eight devices gathers all rows on each of
+them. Under ``shard_map`` nothing is exchanged and the result keeps the sharding.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import is_dtensor
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError
 
@@ -73,6 +75,8 @@ def per_shard(function: Callable[[Any], Any], mesh: Any, spec: Any, *, axis: int
 
 def apply_shards(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
     """An operator of samples that lie on several devices."""
+    if is_dtensor(f):
+        return _apply_local(operator, f, t, options)
     sharding = f.sharding
     if not hasattr(sharding, "spec") or not hasattr(sharding, "mesh"):
         raise InvalidInputError(
@@ -102,6 +106,26 @@ def apply_shards(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
             while len(_compiled) > _MOST_COMPILED:
                 _compiled.popitem(last=False)
     return run(f)
+
+
+def _apply_local(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
+    """An operator of a DTensor: to the rows of this process, without communication."""
+    axis = options["axis"]
+    given = axis if isinstance(axis, tuple) else (axis,)
+    for each in given:
+        _check_axis(each, f.ndim)
+    along = {each % f.ndim for each in given}
+    for placement in f.placements:
+        if placement.is_partial() or (placement.is_shard() and placement.dim % f.ndim in along):
+            raise InvalidInputError(
+                f"f has placements {tuple(f.placements)}, and the points lie along axis {axis}; divide another axis: "
+                "f.redistribute(placements=[Shard(0)])"
+            )
+    if options.get("full_output"):
+        raise InvalidInputError("full_output=True describes values in one process; use it on f.to_local()")
+    call = {name: each for name, each in options.items() if each is not None}
+    value = operator(f.to_local(), t, **call)
+    return type(f).from_local(value, f.device_mesh, f.placements, run_check=False, shape=f.shape, stride=f.stride())
 
 
 def _check_axis(axis: Any, ndim: int) -> None:

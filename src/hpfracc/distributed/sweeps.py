@@ -14,6 +14,7 @@ import numpy as np
 from hpfracc._config import Settings, current_backend, get_settings
 from hpfracc.distributed.driver import SweepDriver, SweepProgress
 from hpfracc.distributed.executors import InProcess, Pool, Runner, is_dask_client, require_executor
+from hpfracc.distributed.learning import process_id
 from hpfracc.distributed.outputs import check_output, describe_output, require_like
 from hpfracc.distributed.parameters import SweepParameters, read_parameters
 from hpfracc.distributed.pickling import digest_of, dump
@@ -23,6 +24,8 @@ from hpfracc.distributed.tasks import Caller, SweepJob, TaskReport, refuse_nesti
 from hpfracc.distributed.worker import versions
 from hpfracc.engine.execution.batch.items import random_stream
 from hpfracc.errors import BatchItemError, InvalidInputError
+from hpfracc.profiling.clocks import energy_counters
+from hpfracc.profiling.energy import EnergyMeter
 
 __all__ = ["caller_settings", "stacked", "sweep"]
 
@@ -159,7 +162,8 @@ def sweep(
     if seed is not None and "rng" in items.values:
         raise InvalidInputError("seed= gives each call rng=, and there is a parameter 'rng'; rename it")
     is_stacked = bool(getattr(func, "hpfracc_stacked", False))
-    caller = Caller(caller_settings(), current_backend(), {} if executor is None else versions())
+    away = executor is not None
+    caller = Caller(caller_settings(), current_backend(), versions() if away else {}, process_id() if away else None)
     job = SweepJob(func, items, check_output(output), seed, is_stacked, options.timeout, caller)
     return _Sweep(job, executor, store, options).run()
 
@@ -208,10 +212,12 @@ class _Sweep:
         lost = sum(len(row["failed"]) for row in done.values())
         batch = options.batch if store is None or store.manifest["batch"] is None else int(store.manifest["batch"])
         begin = time.perf_counter()
-        workers, overhead, work = 1, 0.0, 0.0
+        workers, overhead, work, learned = 1, 0.0, 0.0, 0
+        meter = EnergyMeter({})
         if ended < len(job.params):
             name = f"{self.name}-{np.random.SeedSequence().entropy:032x}"
             with contextlib.ExitStack() as stack:
+                meter = stack.enter_context(EnergyMeter(None if _is_here(self._executor) else {}))
                 runner = _make_runner(self._executor, job, name, payload, options.resources)
                 stack.push(_Closing(runner, store))
                 advance = stack.enter_context(_shown(options.progress, len(job.params), self.name))
@@ -235,6 +241,7 @@ class _Sweep:
                         error.add_note(f"what was done is in {store.path}; call sweep with this store to continue")
                     raise
                 workers, overhead, work = runner.workers, runner.overhead, driver.seconds
+                learned = driver.learned
         failures = driver.failures if store is None else store.failures()
         return SweepResult(
             job.params,
@@ -248,6 +255,8 @@ class _Sweep:
             workers=workers,
             batch=batch or 1,
             overhead=overhead,
+            learned=learned,
+            energy=_energy(meter, self._executor),
             rerun=None if store is None else lambda failed: self.run(failed),
         )
 
@@ -282,6 +291,23 @@ def _make_runner(executor: Any, job: SweepJob, name: str, payload: bytes | None,
 
         return DaskRunner(executor, name, payload, resources)
     return Pool(executor, name, payload)
+
+
+def _is_here(executor: Any) -> bool:
+    """Whether the work is done on this machine for certain."""
+    return not (isinstance(executor, str) or is_dask_client(executor))
+
+
+def _energy(meter: EnergyMeter, executor: Any) -> tuple[float, str]:
+    """Joules of a sweep, and why there are none."""
+    if math.isfinite(meter.total):
+        return meter.total, ""
+    if not _is_here(executor):
+        return math.nan, "the counters of the machines of a cluster are not read"
+    reason = energy_counters()[1]
+    if meter.joules or math.isnan(meter.seconds) or not reason:
+        return math.nan, "the sweep took less than a second, which counters of energy do not resolve"
+    return math.nan, f"no counter of energy can be read: {reason}"
 
 
 class _Closing:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._config import config, use_backend
+from hpfracc.distributed.learning import start_sharing, take_records
 from hpfracc.distributed.outputs import Output, read_outputs, stack_outputs
 from hpfracc.distributed.parameters import SweepParameters
 from hpfracc.distributed.pickling import load, portable
@@ -47,6 +48,8 @@ class Caller:
     settings: Mapping[str, Any] = field(default_factory=dict)
     backend: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    #: Host and number of the caller's process, where what workers learn is to come back.
+    process: tuple[str, int] | None = None
 
     @contextlib.contextmanager
     def adopted(self) -> Iterator[None]:
@@ -103,6 +106,8 @@ class TaskReport:
     failures: list[ItemFailure]
     seconds: float
     worker: str
+    #: What the engine of the worker learned meanwhile, as a message of records.
+    learned: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +222,12 @@ def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
 
 def run_payload(name: str, payload: bytes | None, indices: Sequence[int], bad: Sequence[int] = ()) -> TaskReport:
     """:func:`run_task` for a pickled job, which this process unpickles once."""
-    return run_task(job_of(name, payload), indices, bad)
+    job: SweepJob = job_of(name, payload)
+    away = start_sharing(job.caller.process)
+    report = run_task(job, indices, bad)
+    if away:
+        report.learned = take_records()
+    return report
 
 
 def job_of(name: str, payload: bytes | None) -> Any:

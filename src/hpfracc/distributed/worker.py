@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from hpfracc.distributed.claims import limit_gpu
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.workers import limit_cores
 from hpfracc.errors import ClusterError
@@ -49,6 +50,7 @@ def adopt_limits(worker: Any = None) -> None:
     worker = dask_worker() if worker is None else worker
     if worker is None:
         return
+    limit_gpu()
     threads = int(worker.state.nthreads)
     limit = worker.memory_manager.memory_limit
     managed = int(worker.state.nbytes)

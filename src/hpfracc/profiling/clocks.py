@@ -1,4 +1,4 @@
-"""Clocks and memory counters: of devices, plugged in by backends, and of the host.
+"""Clocks and counters of memory and energy: of devices, plugged in by backends, and of the host.
 
 Profiling is below the backends and imports none of them. They plug in a source of clocks, which is used only when a
 span names a device.
@@ -9,10 +9,20 @@ from __future__ import annotations
 import os
 import sys
 import tracemalloc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-__all__ = ["HOST_NAMES", "DeviceClock", "all_clocks", "find_clock", "plug_in", "read_host_memory"]
+__all__ = [
+    "HOST_NAMES",
+    "Counters",
+    "DeviceClock",
+    "all_clocks",
+    "energy_counters",
+    "find_clock",
+    "plug_in",
+    "plug_in_energy",
+    "read_host_memory",
+]
 
 #: Names of the host as a device.
 HOST_NAMES = frozenset({"cpu", "host"})
@@ -98,6 +108,26 @@ def find_clock(device: str) -> tuple[DeviceClock, str] | None:
         if full is not None:
             return clock, full
     return None
+
+
+#: Joules since some moment, by device: ``"cpu"``, ``"cuda:0"``.
+Counters = Mapping[str, Callable[[], float]]
+#: The counters that can be read, and a sentence on those that cannot.
+EnergySource = Callable[[], tuple[Counters, str]]
+
+_energy: EnergySource | None = None
+
+
+def plug_in_energy(source: EnergySource | None) -> EnergySource | None:
+    """Set the source of energy counters; returns the one before."""
+    global _energy
+    before, _energy = _energy, source
+    return before
+
+
+def energy_counters() -> tuple[Counters, str]:
+    """The energy counters of this machine that can be read, and a sentence on those that cannot."""
+    return ({}, "no counter is known") if _energy is None else _energy()
 
 
 #: Which counter was read, bytes now, and the most there ever were (None where that is not known).

@@ -102,6 +102,7 @@ class Document:
         thread_of = [place if lane.thread is None else lane.thread for place, lane in enumerate(lanes)]
         self._session = session
         self._capacity = recorder.capacity
+        self._energy = recorder.energy
         self.analysis = Analysis(kept, thread_of)
         self.breakdown = break_down(self.analysis)
         self.summary = summarise(self.analysis)
@@ -181,6 +182,8 @@ class Document:
             row["bytes"] = span.size
         if span.memory is not None and span.memory[2] is not None:
             row["memory"] = dict(zip(("of", "before", "after", "peak"), span.memory, strict=True))
+        if self._energy is not None:
+            row["joules"] = self._energy.between(span.start, span.end)
         if place in self.decided:
             row["decision"] = self.decided[place]
         if span.error is not None:

@@ -33,6 +33,9 @@ class Profiler:
         What is read before and after each span: nothing (False); the bytes allocated on the span's device
         (``"device"``); also, for spans without a device, the memory of the process, as tracemalloc counts it while it
         traces, else what is resident (True; a span then costs several microseconds more).
+    energy : bool
+        Whether the energy counters of this machine are read, ten times a second. Spans of at least a second then have
+        ``joules``: those of all devices that can be read, whoever used them meanwhile.
 
     Notes
     -----
@@ -52,8 +55,11 @@ class Profiler:
     [('outer', False), ('square', True)]
     """
 
-    def __init__(self, enabled: bool = True, *, capacity: int = CAPACITY, memory: bool | str = False) -> None:
+    def __init__(
+        self, enabled: bool = True, *, capacity: int = CAPACITY, memory: bool | str = False, energy: bool = False
+    ) -> None:
         self._recorder = Recorder(capacity, _memory(memory))
+        self._recorder.watch_energy(energy)
         if enabled:
             self._recorder.enable()
 
@@ -83,8 +89,12 @@ class Profiler:
         """Forget everything recorded."""
         self._recorder.reset()
 
-    def configure(self, *, capacity: int | None = None, memory: bool | str | None = None) -> None:
-        """Change how many spans are kept (which forgets the recorded ones), or which memory is read."""
+    def configure(
+        self, *, capacity: int | None = None, memory: bool | str | None = None, energy: bool | None = None
+    ) -> None:
+        """Change how many spans are kept (which forgets the recorded ones), which memory is read, or energy."""
+        if energy is not None:
+            self._recorder.watch_energy(energy)
         if memory is not None:
             self._recorder.memory = _memory(memory)
         if capacity is not None:

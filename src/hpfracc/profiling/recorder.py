@@ -9,13 +9,16 @@ import os
 import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.clocks import HOST_NAMES
 from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.session import Session
 from hpfracc.profiling.spans import NULL_SPAN, Function, Memory, NullSpan, Span, decorate
+
+if TYPE_CHECKING:
+    from hpfracc.profiling.energy import EnergyTrace
 
 __all__ = ["CAPACITY", "Recorder", "check_capacity", "reset", "shared", "watched"]
 
@@ -42,7 +45,18 @@ class Recorder:
         self.session = Session(self.capacity)
         #: asyncio's look-up, set when profiling is first enabled: importing asyncio takes longer than hpfracc itself.
         self.running_loop: Callable[[], Any] | None = None
+        self.energy: EnergyTrace | None = None
         _recorders.add(self)
+
+    def watch_energy(self, on: bool) -> None:
+        """Start or end the readings of energy counters; those made so far are forgotten."""
+        if self.energy is not None:
+            self.energy.stop()
+            self.energy = None
+        if on:
+            from hpfracc.profiling.energy import EnergyTrace
+
+            self.energy = EnergyTrace()
 
     def enable(self) -> None:
         """Record from now on."""
@@ -93,6 +107,7 @@ def _after_fork() -> None:
     """A forked child starts with nothing recorded: the parent exports its own spans."""
     for recorder in list(_recorders):
         recorder.session.forget_devices()
+        recorder.energy = None  # its thread is the parent's
         recorder.reset()
         recorder.current.set(None)
 
@@ -112,6 +127,7 @@ def watched(function: Function) -> Function:
 def reset() -> None:
     """Reset the shared recorder: off, empty, with the default capacity."""
     shared.disable()
+    shared.watch_energy(False)
     shared.memory = ""
     shared.reset(CAPACITY)
     shared.current.set(None)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of
+from hpfracc._clusters import over_chunks
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters
 from hpfracc.engine.numerics.mittag_leffler_values import pairs_of
@@ -21,6 +22,7 @@ __all__ = ["mittag_leffler", "mittag_leffler_derivative"]
 _SEVERAL = (np.ndarray, list, tuple)
 
 
+@over_chunks
 def mittag_leffler(z: Any, alpha: Any, beta: Any = 1.0, gamma: float = 1.0, *, backend: Any = None) -> Any:
     r"""The Mittag-Leffler function, E\ :sub:`alpha,beta`\ :sup:`gamma`\ (z).
 
@@ -82,6 +84,7 @@ def mittag_leffler(z: Any, alpha: Any, beta: Any = 1.0, gamma: float = 1.0, *, b
     return value[()] if type(value) is np.ndarray and not value.shape else value
 
 
+@over_chunks
 def mittag_leffler_derivative(z: Any, alpha: float, beta: float = 1.0, order: int = 1, *, backend: Any = None) -> Any:
     """The ``order``-th derivative with respect to z of the two-parameter Mittag-Leffler function.
 

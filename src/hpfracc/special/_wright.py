@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of
+from hpfracc._clusters import over_chunks
 from hpfracc.engine.numerics.gamma import reciprocal_gammas
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 
@@ -31,6 +32,7 @@ _SAMPLED = np.concatenate([-np.geomspace(60.0, 1e-4, 160), [0.0], np.geomspace(1
 Array = np.ndarray[Any, Any]
 
 
+@over_chunks
 def wright(z: Any, lam: float, mu: float) -> Any:
     r"""The Wright function.
 
@@ -94,6 +96,7 @@ def wright(z: Any, lam: float, mu: float) -> Any:
     return result.reshape(z.shape).astype(z.dtype if z.dtype.kind in "fc" else np.float64)[()]
 
 
+@over_chunks
 def m_wright(x: Any, nu: float) -> Any:
     r"""The M-Wright (Mainardi) function.
 

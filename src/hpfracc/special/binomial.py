@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, refuse_chunked
+from hpfracc._clusters import over_chunks
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["generalized_binomial", "grunwald_weights"]
@@ -17,6 +18,7 @@ __all__ = ["generalized_binomial", "grunwald_weights"]
 _MAX_ENTRIES = 1 << 22
 
 
+@over_chunks
 def generalized_binomial(alpha: Any, k: Any) -> Any:
     r"""The binomial coefficient :math:`\binom{\alpha}{k} = \frac{\Gamma(\alpha+1)}{\Gamma(k+1)\Gamma(\alpha-k+1)}`.
 
@@ -82,6 +84,7 @@ def grunwald_weights(alpha: Any, n: int) -> Any:
     """
     if isinstance(n, bool) or n != int(n) or n < 0:
         raise InvalidInputError(f"n={n!r} is not a number of weights; use an integer of at least 0")
+    refuse_chunked(alpha, "alpha")
     library = library_of(alpha)
     if library == "torch":
         torch = sys.modules["torch"]

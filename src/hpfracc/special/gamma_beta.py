@@ -12,11 +12,13 @@ import numpy as np
 from scipy import special
 
 from hpfracc._arrays import library_of
+from hpfracc._clusters import over_chunks
 from hpfracc.errors import UnsupportedDtypeError
 
 __all__ = ["BetaFunction", "GammaFunction", "beta", "digamma", "gamma", "incomplete_beta"]
 
 
+@over_chunks
 def gamma(z: Any) -> Any:
     r"""The Gamma function, :math:`\Gamma(z) = \int_0^\infty t^{z-1} e^{-t} dt` continued to the plane.
 
@@ -39,6 +41,7 @@ def gamma(z: Any) -> Any:
     return _call("gamma", z)
 
 
+@over_chunks
 def digamma(z: Any) -> Any:
     r"""The logarithmic derivative of Gamma, :math:`\psi(z) = \Gamma'(z)/\Gamma(z)`.
 
@@ -55,6 +58,7 @@ def digamma(z: Any) -> Any:
     return _call("digamma", z)
 
 
+@over_chunks
 def beta(a: Any, b: Any) -> Any:
     r"""The beta function, :math:`B(a, b) = \Gamma(a)\Gamma(b)/\Gamma(a+b)`.
 
@@ -71,6 +75,7 @@ def beta(a: Any, b: Any) -> Any:
     return _call("beta", a, b)
 
 
+@over_chunks
 def incomplete_beta(a: Any, b: Any, x: Any) -> Any:
     r"""The regularised incomplete beta function, :math:`I_x(a, b) = B(a,b)^{-1} \int_0^x t^{a-1} (1-t)^{b-1} dt`.
 

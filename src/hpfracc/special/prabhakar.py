@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of
+from hpfracc._clusters import over_chunks
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.numerics.gamma import reciprocal_gammas
 from hpfracc.engine.numerics.mittag_leffler_plan import (
@@ -33,6 +34,7 @@ _MAX_TERMS = 4000
 Array = np.ndarray[Any, Any]
 
 
+@over_chunks
 def prabhakar(z: Any, alpha: float, beta: float, gamma: float, *, backend: Any = None) -> Any:
     """E_{alpha,beta}^gamma(z); see :func:`hpfracc.special.mittag_leffler`."""
     if not isinstance(gamma, int | float | np.integer | np.floating) or not math.isfinite(gamma):

@@ -1,0 +1,21 @@
+"""Dask arrays, and what lower floors ask of clusters: the names of :class:`hpfracc._clusters.ClusterSupport`."""
+
+from __future__ import annotations
+
+from hpfracc.distributed.chunked.blocks import apply_elementwise, run_rows
+from hpfracc.distributed.chunked.convolution import apply_operation
+from hpfracc.distributed.chunked.operators import apply_function, apply_operator
+from hpfracc.distributed.chunked.planning import explain_chunked
+from hpfracc.distributed.mapping import run_pieces
+from hpfracc.distributed.shards import apply_shards
+
+__all__ = [
+    "apply_elementwise",
+    "apply_function",
+    "apply_operation",
+    "apply_operator",
+    "apply_shards",
+    "explain_chunked",
+    "run_pieces",
+    "run_rows",
+]

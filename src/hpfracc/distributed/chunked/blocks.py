@@ -1,28 +1,55 @@
-"""Functions on the blocks of Dask arrays, called as the caller would call them."""
+"""Functions on the blocks of Dask arrays, called as the caller would call them; rows through ``batch.run``."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import is_chunked
 from hpfracc._config import current_backend
 from hpfracc._optional import import_optional
+from hpfracc.distributed.chunked.planning import (
+    ChunkedPlan,
+    Resources,
+    blockwise_way,
+    check_chunks,
+    choose,
+    rechunk,
+    rechunk_method,
+)
 from hpfracc.distributed.sweeps import caller_settings
 from hpfracc.distributed.tasks import Caller
+from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["blocks", "run_block"]
+__all__ = ["apply_elementwise", "blocks", "run_block", "run_plan", "run_rows"]
 
 
-def blocks(name: str, call: Callable[..., Any], *arrays: Any, dtype: Any, **options: Any) -> Any:
-    """``map_blocks`` with the caller's settings."""
+def blocks(
+    name: str,
+    call: Callable[..., Any],
+    *arrays: Any,
+    dtype: Any,
+    ndim: int | None = None,
+    where: bool = False,
+    **options: Any,
+) -> Any:
+    """``map_blocks`` with the caller's settings.
+
+    With ``where`` the function gets the position of its block first: the range of each axis of the first array, or of
+    the result if there is no array.
+    """
     array = import_optional("dask.array")
-    run = functools.partial(run_block, Caller(caller_settings(), current_backend()), call)
+    caller = Caller(caller_settings(), current_backend())
+    run: Any = functools.partial(run_block, caller, call)
+    if where:
+        run = functools.partial(_run_placed, caller, call, bool(arrays))
+    ndim = arrays[0].ndim if ndim is None else ndim
     return array.map_blocks(
-        run, *arrays, dtype=dtype, meta=np.empty((0,) * options.pop("ndim", arrays[0].ndim), dtype), name=None,
-        token=f"hpfracc-{name.lower()}", **options,
+        run, *arrays, dtype=dtype, meta=np.empty((0,) * ndim, dtype), name=None, token=f"hpfracc-{name.lower()}",
+        **options,
     )  # fmt: skip
 
 
@@ -30,3 +57,83 @@ def run_block(caller: Caller, call: Callable[..., Any], *given: Any) -> Any:
     """One task: as the caller would call it, within the limits of the worker."""
     with caller.adopted():
         return call(*given)
+
+
+def _run_placed(caller: Caller, call: Callable[..., Any], from_array: bool, *given: Any, block_info: Any = None) -> Any:
+    with caller.adopted():
+        return call(block_info[0 if from_array else None]["array-location"], *given)
+
+
+def apply_elementwise(function: Callable[..., Any], operands: tuple[Any, ...], options: Any) -> Any:
+    """A function of numbers at every element of Dask arrays, which are broadcast; other operands may be arrays too."""
+    array = import_optional("dask.array")
+    varying = [place for place, each in enumerate(operands) if is_chunked(each) or np.ndim(each)]
+    for place in varying:
+        if is_chunked(operands[place]):
+            check_chunks(operands[place], f"operand {place + 1}")
+    spread = array.broadcast_arrays(*(array.asarray(operands[place]) for place in varying))
+    call = functools.partial(_call_elementwise, function, _fixed(operands, varying), tuple(varying), dict(options))
+    ones = [np.ones(1, each.dtype) for each in spread]
+    return blocks(function.__name__, call, *spread, dtype=np.asarray(call(*ones)).dtype)
+
+
+def _fixed(operands: tuple[Any, ...], without: list[int]) -> tuple[Any, ...]:
+    """The operands, with None in place of some."""
+    return tuple(None if place in without else each for place, each in enumerate(operands))
+
+
+def _call_elementwise(
+    function: Callable[..., Any], fixed: tuple[Any, ...], places: tuple[int, ...], options: dict[str, Any], *given: Any
+) -> Any:
+    operands = list(fixed)
+    for place, each in zip(places, given, strict=True):
+        operands[place] = each
+    return function(*operands, **options)
+
+
+def run_plan(
+    plan: ChunkedPlan,
+    call: Callable[..., Any],
+    f: Any,
+    along: Sequence[int],
+    resources: Resources,
+    dtype: Any,
+    *more: Any,
+) -> Any:
+    """The graph of a plan that is blockwise, after rechunking perhaps. ``more`` are operands that all blocks share."""
+    if plan.chosen == "blockwise":
+        return blocks(plan.operation, call, f, *more, dtype=dtype)
+    found = blocks(plan.operation, call, rechunk(f, along, resources), *more, dtype=dtype)
+    return found.rechunk(f.chunks, method=rechunk_method(resources))
+
+
+def run_rows(run: Callable[..., list[Any]], rows: Any) -> Any:
+    """Results of ``run(rows[a:b], a, count)`` for the chunks of the first axis, as a Dask array with the rows first.
+
+    Shape and dtype of a result are found from a row of zeros; the rows themselves are not computed.
+    """
+    check_chunks(rows, "items")
+    if rows.ndim < 2:
+        raise ShapeError(f"items of shape {rows.shape} have no rows; give a Dask array with items along the first axis")
+    if max(rows.numblocks[1:]) > 1:
+        rows = rows.rechunk(dict.fromkeys(range(1, rows.ndim), -1))
+    (sample,) = run(np.zeros((1, *rows.shape[1:]), rows.dtype), 0, 1)
+    like = np.asarray(sample)
+    if like.dtype.kind not in "biufc":
+        raise InvalidInputError(f"the function gives a {type(sample).__name__} for a row; return an array or a number")
+    choose("batch", rows, (0,), [blockwise_way(rows)], "blockwise")
+    return blocks(
+        "batch",
+        functools.partial(_run_chunk, run, rows.shape[0]),
+        rows,
+        dtype=like.dtype,
+        ndim=1 + like.ndim,
+        where=True,
+        chunks=(rows.chunks[0], *((length,) for length in like.shape)),
+        drop_axis=list(range(1, rows.ndim)),
+        new_axis=list(range(1, 1 + like.ndim)) or None,
+    )
+
+
+def _run_chunk(run: Callable[..., list[Any]], count: int, place: Any, block: Any) -> np.ndarray[Any, Any]:
+    return np.stack([np.asarray(each) for each in run(block, place[0][0], count)])

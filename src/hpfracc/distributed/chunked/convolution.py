@@ -20,8 +20,7 @@ import numpy as np
 
 from hpfracc._arrays import is_chunked
 from hpfracc._optional import import_optional
-from hpfracc.distributed.chunked.apply import rows_of, run_plan
-from hpfracc.distributed.chunked.blocks import blocks
+from hpfracc.distributed.chunked.blocks import blocks, run_plan
 from hpfracc.distributed.chunked.planning import (
     ChunkedWay,
     Resources,
@@ -29,17 +28,18 @@ from hpfracc.distributed.chunked.planning import (
     blockwise_way,
     check_chunks,
     choose,
+    convolution_seconds,
+    quickest,
     rechunk_method,
     rechunk_way,
     result_dtype,
+    rows_of,
 )
 from hpfracc.engine.execution.api import causal_convolution, fft
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["convolve", "convolve_chunked"]
+__all__ = ["apply_operation", "convolve", "convolve_chunked", "convolve_spectra", "spectrum_way"]
 
-#: Series of this many points or fewer are convolved whole: transposing them takes longer.
-_SHORT = 1 << 20
 _WAYS = ("auto", "blockwise", "rechunk", "overlap", "spectrum")
 
 
@@ -57,8 +57,8 @@ def convolve(weights: Any, signal: Any, *, way: str = "auto", backend: Any = Non
         data twice, and needs a whole row in a worker. ``"overlap"``: at most as many weights as the shortest chunk has
         points; each chunk needs the end of the one before. ``"spectrum"``: transforms of chunks, transposed to
         frequencies and back; moves the data four times whatever the number of chunks, exact to a few eps of
-        ``sum|w| max|x|``. ``"auto"`` takes the first that is possible; for few rows of more than a million points the
-        spectrum instead of rechunking.
+        ``sum|w| max|x|``. ``"auto"`` takes the first that is possible, and the spectrum instead of rechunking where it
+        is predicted to be quicker; ``hf.explain`` shows the predictions.
     backend : str, optional
         Where the engine does the work of each task.
 
@@ -108,26 +108,35 @@ def convolve_chunked(weights: Any, signal: Any, *, way: str = "auto", backend: A
     else:
         if weights.shape[0] - 1 <= min(sizes):
             ways.append(_overlap_way(signal))
-        ways.append(rechunk_way(signal, along, resources))
-        ways.append(_spectrum_way(signal, weights, resources))
+        ways.append(rechunk_way(signal, along, resources, predict=True))
+        ways.append(spectrum_way(signal, resources))
     names = [each.name for each in ways]
     if way != "auto" and way not in names:
         raise InvalidInputError(f"way={way!r} is not possible for {len(sizes)} chunks of time; use {', '.join(names)}")
     preferred = way if way != "auto" else names[0]
-    few = rows_of(signal, along) < resources.workers and n > _SHORT
-    if way == "auto" and preferred == "rechunk" and (few or is_chunked(weights)):
-        preferred = "spectrum"
+    if way == "auto" and preferred == "rechunk":
+        preferred = "spectrum" if is_chunked(weights) else quickest(ways)
     plan = choose("causal_convolution", signal, along, ways, preferred)
     if way != "auto" and plan.chosen != way:
         refused = next(each.refusal for each in ways if each.name == way)
         raise InvalidInputError(f"way={way!r} cannot be taken: {refused}")
     if plan.chosen == "spectrum":
-        return _spectrum(weights, signal, dtype, backend, resources)
+        return convolve_spectra(weights, signal, dtype, backend, resources)
     # Lazy weights are one more operand of each task.
     given = weights.rechunk(-1).to_delayed().reshape(-1)[0] if is_chunked(weights) else weights
     if plan.chosen == "overlap":
         return _overlap(given, int(weights.shape[0]) - 1, signal, dtype, backend)
     return run_plan(plan, functools.partial(_convolve_block, backend), signal, along, resources, dtype, given)
+
+
+def apply_operation(operation: Any, arrays: tuple[Any, ...], backend: Any, params: Any) -> Any:
+    """An operation of the engine on Dask arrays: a causal convolution; others are refused with what to do."""
+    if operation.name != "causal_convolution" or len(arrays) != 2 or params:
+        raise InvalidInputError(
+            f"{operation.name} does not take Dask arrays; apply it to their blocks by map_blocks, or load them with "
+            ".compute()"
+        )
+    return convolve_chunked(*arrays, backend=backend)
 
 
 def _convolve_block(backend: Any, block: Any, weights: Any) -> Any:
@@ -164,7 +173,8 @@ def _convolve_tail(depth: int, backend: Any, block: Any, weights: Any) -> Any:
 # One long series: over the spectra of its chunks.
 
 
-def _spectrum_way(signal: Any, weights: Any, resources: Resources) -> ChunkedWay:
+def spectrum_way(signal: Any, resources: Resources) -> ChunkedWay:
+    """Tasks, bytes and time of a convolution by the spectra of chunks."""
     count, length = _blocks_of(signal)
     rows = max(1, rows_of(signal, (signal.ndim - 1,)))
     complex_bytes = 16 if signal.dtype.itemsize >= 8 else 8
@@ -180,7 +190,10 @@ def _spectrum_way(signal: Any, weights: Any, resources: Resources) -> ChunkedWay
         )
     slices = math.ceil((length + 1) / width)
     tasks = math.prod(signal.numblocks[:-1]) * (5 * count + 3 * slices)
-    return ChunkedWay("spectrum", "a few eps of sum|w| max|x|", tasks, moved, task, refusal)
+    # A chunk's own part and two transforms of twice its length; at each frequency a sum over the chunks.
+    work = count * rows * 2.5 * convolution_seconds(length, 1) + 2.0 * rows * convolution_seconds(count, length + 1)
+    seconds = resources.seconds(tasks, moved, work, rows * count)
+    return ChunkedWay("spectrum", "a few eps of sum|w| max|x|", tasks, moved, task, refusal, seconds)
 
 
 def rows_in_block(signal: Any) -> int:
@@ -200,7 +213,8 @@ def _slice_width(count: int, rows: int, itemsize: int, resources: Resources) -> 
     return max(2, width - width % 2)
 
 
-def _spectrum(weights: Any, signal: Any, dtype: Any, backend: Any, resources: Resources) -> Any:
+def convolve_spectra(weights: Any, signal: Any, dtype: Any, backend: Any, resources: Resources) -> Any:
+    """The graph of a convolution by the spectra of chunks; the signal has its points along the last axis."""
     array = import_optional("dask.array")
     n = signal.shape[-1]
     count, length = _blocks_of(signal)

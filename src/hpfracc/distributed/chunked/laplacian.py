@@ -14,12 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._config import current_backend
-from hpfracc._optional import import_optional
 from hpfracc.distributed.chunked.blocks import blocks
 from hpfracc.distributed.chunked.planning import COPIES, ChunkedWay, Resources, block_bytes, rechunk_method
-from hpfracc.distributed.sweeps import caller_settings
-from hpfracc.distributed.tasks import Caller
 from hpfracc.engine.execution.api import fft
 
 __all__ = ["periodic_slabs", "slabs_way"]
@@ -44,7 +40,6 @@ def periodic_slabs(
     f: Any, along: Sequence[int], steps: Sequence[float], alpha: float, backend: Any, resources: Resources
 ) -> Any:
     """The graph: transforms along each axis, the symbol, and back."""
-    array = import_optional("dask.array")
     dtype = f.dtype if f.dtype.kind in "fc" else np.dtype(np.float64)
     wide = np.result_type(dtype, np.complex64)
     x = f.astype(wide)
@@ -53,10 +48,8 @@ def periodic_slabs(
             x = _whole(x, axis, resources)
             x = blocks(kind, functools.partial(_transform, kind, axis, backend), x, dtype=wide)
         if kind == "fft":
-            symbol = functools.partial(
-                _times_symbol, Caller(caller_settings(), current_backend()), tuple(along), f.shape, tuple(steps), alpha
-            )
-            x = array.map_blocks(symbol, x, dtype=wide, meta=np.empty((0,) * f.ndim, wide), token="hpfracc-symbol")
+            symbol = functools.partial(_times_symbol, tuple(along), f.shape, tuple(steps), alpha)
+            x = blocks("symbol", symbol, x, dtype=wide, where=True)
     if dtype.kind == "f":
         x = x.real
     return x.astype(dtype).rechunk(f.chunks, method=rechunk_method(resources))
@@ -78,22 +71,14 @@ def _transform(kind: str, axis: int, backend: Any, block: Any) -> Any:
 
 
 def _times_symbol(
-    caller: Caller,
-    along: tuple[int, ...],
-    shape: tuple[int, ...],
-    steps: tuple[float, ...],
-    alpha: float,
-    block: Any,
-    block_info: Any = None,
+    along: tuple[int, ...], shape: tuple[int, ...], steps: tuple[float, ...], alpha: float, place: Any, block: Any
 ) -> Any:
-    place = block_info[0]["array-location"]
     squares = np.zeros((1,) * block.ndim)
     for axis, step in zip(along, steps, strict=True):
         begin, end = place[axis]
         waves = np.round(np.fft.fftfreq(shape[axis]) * shape[axis])[begin:end] * (2.0 * math.pi / (shape[axis] * step))
         squares = squares + (waves**2).reshape([-1 if each == axis else 1 for each in range(block.ndim)])
-    with caller.adopted():
-        if alpha == 0.0:
-            return block
-        powers = np.where(squares > 0.0, np.where(squares > 0.0, squares, 1.0) ** (0.5 * alpha), 0.0)
-        return (block * powers).astype(block.dtype, copy=False)
+    if alpha == 0.0:
+        return block
+    powers = np.where(squares > 0.0, np.where(squares > 0.0, squares, 1.0) ** (0.5 * alpha), 0.0)
+    return (block * powers).astype(block.dtype, copy=False)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hpfracc.engine.hardware._cpu import CPU, read_cpu
     from hpfracc.engine.hardware._driver_memory import DriverMemory, driver_free_bytes, driver_memory
+    from hpfracc.engine.hardware._energy import read_energy_counters
     from hpfracc.engine.hardware._fingerprint import fingerprint, source_hash
     from hpfracc.engine.hardware._gpu import GPU, read_gpus
     from hpfracc.engine.hardware._machine import Machine, library_version, library_versions, machine, reset
@@ -28,6 +29,7 @@ __all__ = [
     "library_versions",
     "machine",
     "read_cpu",
+    "read_energy_counters",
     "read_gpus",
     "reset",
     "source_hash",
@@ -45,6 +47,7 @@ _HOME = {
     "library_versions": "_machine",
     "machine": "_machine",
     "read_cpu": "_cpu",
+    "read_energy_counters": "_energy",
     "read_gpus": "_gpu",
     "reset": "_machine",
     "source_hash": "_fingerprint",

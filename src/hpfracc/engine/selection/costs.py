@@ -248,6 +248,8 @@ class Option:
         Seconds to import the library; 0 if it is loaded.
     library : str or None
         The library that ``startup`` imports; by default the part of ``arm`` before the colon.
+    watts : float or None
+        Power of its device, where energy is to be minimised; None where time is.
     """
 
     arm: str
@@ -258,6 +260,7 @@ class Option:
     compile_key: Hashable | None = None
     startup: float = 0.0
     library: str | None = None
+    watts: float | None = None
 
     @property
     def owner(self) -> str:

@@ -21,7 +21,8 @@ from hpfracc.engine.selection.policy import Choice
 from hpfracc.engine.selection.reports import backend_times
 from hpfracc.engine.selection.request import HOST, Preference, Request
 from hpfracc.engine.workload import OPERATION_PRIMITIVES, OTHER, WorkloadCharacteristics
-from hpfracc.errors import BackendUnavailableError, OutOfMemoryError, PinnedBackendError
+from hpfracc.errors import BackendUnavailableError, ConfigurationError, OutOfMemoryError, PinnedBackendError
+from hpfracc.profiling.clocks import energy_counters
 
 __all__ = ["LEAST_SAVED", "WORTH_CUTTING", "Selection", "decide", "operation_name", "route"]
 
@@ -72,6 +73,8 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> S
     ------
     PinnedBackendError, BackendUnavailableError, OutOfMemoryError
         If no arm is left, with the reason of each that could have been.
+    ConfigurationError
+        If energy is to be minimised, and the power of no arm was measured.
     """
     settings, call, preference = request.settings, request.call, request.preference
     rows = list(masked(request, knowledge.breaker))
@@ -82,7 +85,12 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> S
         arms = {arm.name: arm for arm, refused, _ in rows if refused is None}
     if not arms:
         raise _nothing_left(request, rows)
+    if settings.objective == "energy":
+        rows = _with_power(request, knowledge, rows)
+        arms = {arm.name: arm for arm, refused, _ in rows if refused is None}
     options = [knowledge.option(request, arm) for arm in arms.values()]
+    if settings.objective == "energy":
+        options = [replace(option, watts=knowledge.watts(call.operation, arms[option.arm])) for option in options]
     if settings.deterministic:
         # What is already compiled or imported differs from run to run.
         options = [replace(option, compile_key=None, startup=0.0) for option in options]
@@ -117,6 +125,25 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> S
         logger.debug("%s %s %s: %s: %s", call.operation, call.shape, call.dtype, arm, choice.reason)
     rival, in_chunks = _quicker_in_pieces(request, knowledge, rows, choice)
     return Selection(arm, choice.option, decision, choice.review_after, choice.estimate.seconds, rival, in_chunks)
+
+
+def _with_power(
+    request: Request, knowledge: Knowledge, rows: list[tuple[Arm, str | None, int]]
+) -> list[tuple[Arm, str | None, int]]:
+    """The rows, with a refusal for arms whose power was not measured; an error if that leaves none."""
+    operation = request.call.operation
+    unknown = "its power was not measured; run `hpfracc calibrate --energy`"
+    found = [
+        (arm, refused if refused or knowledge.watts(operation, arm) is not None else unknown, need)
+        for arm, refused, need in rows
+    ]
+    if all(refused is not None for _, refused, _ in found):
+        reason = energy_counters()[1]
+        raise ConfigurationError(
+            f"objective='energy': the power of no arm that can serve {operation} was measured; run `hpfracc calibrate "
+            f"--energy`, or use objective='time'" + (f" ({reason})" if reason else "")
+        )
+    return found
 
 
 def _quicker_in_pieces(

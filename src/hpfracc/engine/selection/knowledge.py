@@ -31,7 +31,7 @@ from hpfracc.engine.selection.costs import CostEstimate, CostModel, Option, Tran
 from hpfracc.engine.selection.policy import Chooser
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.engine.selection.request import CostKey, Request
-from hpfracc.engine.selection.wisdom import Wisdom, continuing, resolve_path
+from hpfracc.engine.selection.wisdom import Wisdom, continuing, resolve_path, shares_records
 from hpfracc.engine.selection.wisdom.records import Kind, Record
 from hpfracc.engine.workers import machine_load
 from hpfracc.errors import InvalidInputError
@@ -41,6 +41,8 @@ __all__ = ["Knowledge", "Prior", "all_knowledge", "knowledge_for", "load_prior",
 
 _DEVICE_NUMBER = re.compile(r"(?<=@)(cuda):\d+")
 _WORKERS = re.compile(r"x\d+$")
+#: Ends the name of an operation whose transform is cached, in the keys of costs.
+_PREPARED = "+prepared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,10 @@ class Knowledge(Guarded):
         #: Keys of calls with a cached transform whose knots were measured with it.
         self._kept_measured: set[CostKey] = set()
         self._stored: dict[tuple[str, str], list[Record]] = {}
+        #: Ids of the records that were read, written or taken from other processes.
+        self._ids: set[str] = set()
+        #: Watts by operation and arm, and by device; None until they are asked for.
+        self._watts: tuple[dict[tuple[str, str], float], dict[str, float]] | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -126,10 +132,36 @@ class Knowledge(Guarded):
             self.transfers.set_prior(route, latency, rate)
         with continuing(self.wisdom.path, "nothing is known from it"):
             for record in self.wisdom.load():
-                if record.kind == "transfer":
-                    self._take_transfer(record)
-                else:
-                    self._stored.setdefault((record.operation, record.arm), []).append(record)
+                self._store(record)
+
+    def _store(self, record: Record) -> None:
+        self._ids.add(record.id)
+        if record.kind == "transfer":
+            self._take_transfer(record)
+        else:
+            self._stored.setdefault((record.operation, record.arm), []).append(record)
+
+    def records(self) -> list[Record]:
+        """The records that were read when this process began, or taken from others since; without copies' times."""
+        with self._lock:
+            return [record for records in self._stored.values() for record in records]
+
+    def learn_from(self, records: Iterable[Record]) -> int:
+        """Take measurements of other processes, and keep them in the wisdom; returns the number of new ones.
+
+        Those of another machine, which have another fingerprint, are kept for it and change nothing here.
+        """
+        if self.wisdom.read_only or self.wisdom.path is None:
+            return 0
+        with self._lock:
+            new = [record for record in records if record.id not in self._ids]
+            for record in new:
+                self._store(record)
+                for key in [key for key in self._primed if record.operation in _names_of(key)]:
+                    if record.arm == key[1] and record.fingerprint == _fingerprint_of(key):
+                        self._take(record, key, exact=record.operation == key[0])
+        self.wisdom.append(new, own=False)
+        return len(new)
 
     def _take_transfer(self, record: Record) -> None:
         if record.route is not None and record.nbytes is not None:
@@ -234,7 +266,7 @@ class Knowledge(Guarded):
                 self._kept_measured.add(key)
             elif request.primitive.prepared_operand is not None:
                 # An upper bound for calls with a cached transform, until those are measured.
-                kept = (f"{key[0]}+prepared", *key[1:])
+                kept = (f"{key[0]}{_PREPARED}", *key[1:])
                 if kept not in self._kept_measured:
                     self._without_transfer.discard(kept)
                     self.costs.add_knot(kept, option.x, seconds)
@@ -244,6 +276,48 @@ class Knowledge(Guarded):
         """Learn a compile time measured in calibration, outside the user's calls."""
         self.costs.compiling.buy(option.key, option.compile_key, seconds, option.x)
         self._keep(request, option, "compile", seconds)
+
+    def add_power(self, request: Request, option: Option, watts: float, seconds: float) -> None:
+        """Learn the power of an arm's device, measured while it ran for ``seconds``."""
+        operation, arm, start, dtype = cast(CostKey, option.key)
+        found = _arm_of(request, option)
+        if found is not None:
+            fingerprint = registry.fingerprint(request.call.operation, found)
+            record = Record(
+                kind="power",
+                operation=operation,
+                arm=arm,
+                fingerprint=fingerprint,
+                start=start,
+                dtype=dtype,
+                seconds=seconds,
+                x=watts,
+            )
+            with self._lock:
+                self._store(record)
+                self._watts = None
+            self.wisdom.append([record])
+
+    def watts(self, operation: str, arm: Arm) -> float | None:
+        """Power of the device while the arm runs; that of other arms there if it was not measured; None if unknown."""
+        with self._lock:
+            if self._watts is None:
+                self._watts = self._read_power()
+            by_arm, by_device = self._watts
+        return by_arm.get((operation, arm.name), by_device.get(arm.device))
+
+    def _read_power(self) -> tuple[dict[tuple[str, str], float], dict[str, float]]:
+        """The newest power of each arm of this machine, and the mean of each device."""
+        by_arm: dict[tuple[str, str], float] = {}
+        groups: dict[str, list[float]] = {}
+        for (operation, name), records in self._stored.items():
+            newest = max((each for each in records if each.kind == "power"), key=lambda each: each.time, default=None)
+            arm = next((each for each in registry.arms(operation) if each.name == name), None) if newest else None
+            if newest is None or arm is None or newest.fingerprint != registry.fingerprint(operation, arm):
+                continue
+            by_arm[operation, name] = float(newest.x or 0.0)
+            groups.setdefault(arm.device, []).append(by_arm[operation, name])
+        return by_arm, {device: sum(each) / len(each) for device, each in groups.items()}
 
     def observe_transfer(self, route: str, nbytes: int, seconds: float) -> None:
         """Learn from a copy."""
@@ -284,6 +358,8 @@ class Knowledge(Guarded):
         except InvalidInputError as error:
             logger.debug("a measurement is not kept: %s", error)
             return
+        if shares_records():
+            self._ids.add(record.id)  # it may come back with those of others
         self.wisdom.append([record])
 
     def note_fallback(self, operation: str, failed: str, taken: str, kind: str, error: BaseException) -> None:
@@ -326,6 +402,18 @@ def _first(found: Iterable[list[tuple[float, float]]]) -> list[tuple[float, floa
 def _arm_of(request: Request, option: Option) -> Arm | None:
     """The arm of an option, if it still exists."""
     return next((known for known in registry.arms(request.call.operation) if known.name == option.arm), None)
+
+
+def _names_of(key: CostKey) -> tuple[str, str]:
+    """The operation of a key as it is recorded, and the one whose times bound it."""
+    return key[0], key[0].removesuffix(_PREPARED)
+
+
+def _fingerprint_of(key: CostKey) -> str | None:
+    """The fingerprint of a key's arm on this machine, if it still exists."""
+    operation = key[0].removesuffix(_PREPARED)
+    arm = next((known for known in registry.arms(operation) if known.name == key[1]), None)
+    return None if arm is None else registry.fingerprint(operation, arm)
 
 
 def _gpu_of(route: str) -> str:

@@ -232,6 +232,8 @@ class Chooser(Guarded):
         least = kept_cost = math.inf
         for row in rows:
             cost = row.total if row.compile <= 0.0 else row.total + self._price(row)
+            if row.option.watts is not None:
+                cost *= row.option.watts
             if cost < least:  # never so where the total is nan
                 best, least = row, cost
             if row.option.arm == incumbent.arm:
@@ -241,9 +243,17 @@ class Chooser(Guarded):
             return row, f"{row.option.arm} is taken because nothing is known of any arm yet"
         if kept is not None and kept is not best and kept_cost < (1.0 + threshold) * least:
             more = kept_cost / least - 1.0
+            if kept.option.watts is not None:
+                return kept, f"{kept.option.arm} stays: {more:.0%} more energy than {best.option.arm}"
             return kept, f"{kept.option.arm} stays: {more:.0%} slower than {best.option.arm}, less than {threshold:.0%}"
         found = best.estimate
         source = f"{found.samples} samples" if found.samples else _SOURCES[found.source]
+        watts = best.option.watts
+        if watts is not None:
+            return best, (
+                f"{best.option.arm} is predicted to need least energy: {best.total * watts:.3g} J, "
+                f"{format_seconds(best.total)} from {source} at {watts:.3g} W"
+            )
         quicker = min((row for row in rows if row.total < best.total), key=lambda row: row.total, default=None)
         if quicker is None:
             return best, f"{best.option.arm} is predicted fastest: {format_seconds(best.total)} from {source}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_array, is_tracer, library_of
+from hpfracc._arrays import is_array, is_tracer, library_of, refuse_chunked
 from hpfracc._xp import NUMPY, Namespace, namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -87,6 +87,7 @@ def read_order(alpha: Any, *, ceiling: int | None = None, name: str = "alpha") -
         )
     if isinstance(alpha, bool | np.bool_ | str):
         raise InvalidInputError(f"{name}={alpha!r} is not a number; use one such as 0.5")
+    refuse_chunked(alpha, name)
     library = library_of(alpha)
     if is_array(alpha):
         if math.prod(alpha.shape) != 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.polynomial import legendre
 from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.exponentials import Exponentials, compress, exponential_nodes, exponential_sum, node_weights
+from hpfracc.operators.core.lags import HEAD, Lags
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import binomial, binomials, tangent_defect, trapezoid_defect
@@ -45,10 +46,11 @@ class StreamPlan:
     ----------
     inputs : callable
         From samples, the inputs at the same points; from ``lookback`` on they take that many samples before their own.
-    near : numpy.ndarray
-        The first ``WINDOW`` weights.
+    weights : callable
+        ``weights(begin, end)``: the weights of the lags from ``begin`` to before ``end``.
     far : Exponentials
-        The weights from there on: ``far(m)`` is that of lag ``WINDOW + m``.
+        The weights from ``WINDOW`` on: ``far(m)`` is that of lag ``WINDOW + m``. Without terms in a plan without
+        tolerance.
     alternating : numpy.ndarray or None
         Weights, at the rates of ``far``, of what the weights of even lags have more than the mean, and odd ones less.
     firsts : callable
@@ -57,34 +59,53 @@ class StreamPlan:
         From point numbers of at least ``WINDOW``, what each of them weighs: a list of arrays.
     scale : float
         The exponent of the step.
+    near : numpy.ndarray
+        The first ``WINDOW`` weights.
     """
 
     inputs: Callable[[Any], Any]
     lookback: int
-    near: Array
+    weights: Callable[[int, int], Array]
     far: Exponentials
     alternating: Array | None
     firsts: Callable[[Any], list[Any]]
     start: Callable[[Array], list[Array]]
     scale: float
+    near: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "near", self.weights(0, WINDOW))
 
 
-def plan_stream(rule: Rule, order: Order, rtol: float, who: str) -> StreamPlan:
-    """The plan of a rule, or an error where it has none."""
+def plan_stream(rule: Rule, order: Order, rtol: float | None, who: str, horizon: float = HORIZON) -> StreamPlan:
+    """The plan of a rule, or an error where it has none.
+
+    Parameters
+    ----------
+    rule, order
+        What is streamed.
+    rtol : float or None
+        Relative error of the far weights; None for a plan without them, which serves memories that do not fade too.
+    who : str
+        The operator's name for errors.
+    horizon : float
+        The lag up to which the far weights keep their tolerance.
+    """
     alpha = float(order.value)
+    far = _Far(rtol, horizon)
     if isinstance(rule, initial.WithInitialTerms):
-        return _with_initial_terms(plan_stream(rule.rule, order, rtol, who), order)
+        return _with_initial_terms(plan_stream(rule.rule, order, rtol, who, horizon), order)
     if isinstance(rule, l1.L1Rule | l12.L12):
-        return _increment_plan(rule, order, rtol)
+        return _increment_plan(rule, order, far)
     if isinstance(rule, grunwald.Grunwald | grunwald.WeightedGrunwald):
-        _require_fading(alpha > -1.0, alpha, who)
-        return _binomial_plan(rule, order, rtol)
+        _require_fading(rtol is None or alpha > -1.0, alpha, who)
+        return _binomial_plan(rule, order, far)
     if isinstance(rule, trapezoid.Trapezoid):
-        _require_fading(alpha < 1.0, alpha, who)
-        return _trapezoid_plan(alpha, rtol)
+        _require_fading(rtol is None or alpha < 1.0, alpha, who)
+        return _trapezoid_plan(alpha, far)
     if isinstance(rule, simpson.Simpson):
-        _require_fading(alpha < 1.0, alpha, who)
-        return _simpson_plan(alpha, rtol)
+        _require_fading(rtol is None or alpha < 1.0, alpha, who)
+        return _simpson_plan(alpha, far)
     raise InvalidInputError(
         f"{who} by {rule.name!r} cannot be streamed; use one of the rules l1, l1-2, gl, wsgl, trapezoid or simpson"
     )
@@ -98,10 +119,29 @@ def _require_fading(fades: bool, alpha: float, who: str) -> None:
         )
 
 
-def _power(beta: float, rtol: float, shift: int = 0) -> Exponentials:
-    """``(WINDOW + m)**-beta`` for every later lag; ``shift`` lags before that it still holds."""
-    found = exponential_sum(beta, float(WINDOW - shift), HORIZON, rtol)
-    return Exponentials(found.rates, found.weights * np.exp(-found.rates * WINDOW))
+_NOTHING = Exponentials(np.zeros(0), np.zeros(0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Far:
+    """How well the far weights are to be kept, and up to which lag."""
+
+    rtol: float | None
+    horizon: float
+
+    def power(self, beta: float, shift: int = 0) -> Exponentials:
+        """``(WINDOW + m)**-beta`` for every later lag; ``shift`` lags before that it still holds."""
+        if self.rtol is None:
+            return _NOTHING
+        found = exponential_sum(beta, float(WINDOW - shift), self.horizon, self.rtol)
+        return Exponentials(found.rates, found.weights * np.exp(-found.rates * WINDOW))
+
+
+def _between(make: Callable[[int | Lags], Any], begin: int, end: int) -> Array:
+    """The weights of some lags, by a function that makes those of all up to a length, or of few."""
+    if begin < HEAD:
+        return np.asarray(make(end))[begin:]
+    return np.asarray(make(Lags(HEAD, np.arange(begin, end, dtype=np.float64))))[HEAD:]
 
 
 def _over(rates: Array, low: float, high: float, density: Callable[[Array], Array]) -> Array:
@@ -110,20 +150,18 @@ def _over(rates: Array, low: float, high: float, density: Callable[[Array], Arra
     return np.asarray(np.exp(-np.multiply.outer(rates, u)) @ (density(u) * _W * 0.5 * (high - low)))
 
 
-def _increment_plan(rule: Rule, order: Order, rtol: float) -> StreamPlan:
+def _increment_plan(rule: Rule, order: Order, far: _Far) -> StreamPlan:
     """L1 and L1-2: integrals of ``s^-beta`` over a step, and of its second derivative against a parabola."""
     n = order.ceiling
     beta = float(order.value) - (n - 1)
     factor = (1.0 - beta) * float(NUMPY.rgamma(2.0 - beta))
-    power = _power(beta, rtol, 1)
+    power = far.power(beta, 1)
     rates = power.rates
     share = _over(rates, 0.0, 1.0, np.ones_like)
     if isinstance(rule, l12.L12):
         bend = 0.5 * rates * _over(rates, 0.0, 1.0, lambda u: u * (1.0 - u))
         share = share - bend * np.expm1(rates)
-        near = np.asarray(l12._make_weights(NUMPY, beta, WINDOW)[0])
-    else:
-        near = np.asarray(l1._make_weights(NUMPY, beta, WINDOW)[0])
+    make = l12._make_weights if isinstance(rule, l12.L12) else l1._make_weights
 
     def start(k: Array) -> list[Array]:
         return [-np.asarray(trapezoid_defect(NUMPY, 1.0 - beta, k - 1.0, 4)) * float(NUMPY.rgamma(2.0 - beta))]
@@ -132,7 +170,7 @@ def _increment_plan(rule: Rule, order: Order, rtol: float) -> StreamPlan:
     return StreamPlan(
         inputs=lambda x: increments(x, n),
         lookback=1 if n == 1 else start_points(n) + 1,
-        near=near,
+        weights=lambda begin, end: _between(lambda lags: make(NUMPY, beta, lags)[0], begin, end),
         far=Exponentials(rates, factor * power.weights * share),
         alternating=None,
         firsts=(lambda head: [increments(head, n)[..., 1:2]]) if bends else lambda head: [],
@@ -160,10 +198,10 @@ def _with_initial_terms(plan: StreamPlan, order: Order) -> StreamPlan:
         terms = [math.factorial(k) * float(NUMPY.rgamma(k + 1.0 - alpha)) * j ** (k - alpha) for k in range(n)]
         return [*plan.start(j), *terms]
 
-    return StreamPlan(plan.inputs, plan.lookback, plan.near, plan.far, None, firsts, start, plan.scale)
+    return StreamPlan(plan.inputs, plan.lookback, plan.weights, plan.far, None, firsts, start, plan.scale)
 
 
-def _binomial_plan(rule: Rule, order: Order, rtol: float) -> StreamPlan:
+def _binomial_plan(rule: Rule, order: Order, far: _Far) -> StreamPlan:
     r"""Grünwald's sums, of binomials with an upper number between -1 and 0.
 
     .. math:: (-1)^k \binom{\gamma}{k} = \frac{1}{\Gamma(-\gamma) \Gamma(1+\gamma)} \int_0^\infty (e^\lambda-1)^\gamma
@@ -172,14 +210,7 @@ def _binomial_plan(rule: Rule, order: Order, rtol: float) -> StreamPlan:
     alpha = float(order.value)
     m = max(order.ceiling, 0)
     gamma = alpha - m
-    nodes = exponential_nodes(1.0 + gamma, 1.0 + gamma, WINDOW - 1.0, HORIZON, 0.5 * rtol)
-    rates = nodes.rates
-    # As for the power of the same decay, but for a constant and (e^r - 1)^g in place of r^g.
-    size = float(NUMPY.rgamma(-gamma))
-    safe = np.where(rates > 0.0, rates, 1.0)
-    growth = np.where(rates > 0.0, (np.expm1(safe) / safe) ** gamma, 1.0)
-    masses = size * np.asarray(node_weights(NUMPY, 1.0 + gamma, nodes)) * growth
-    found = compress(rates, masses, HORIZON, 0.5 * rtol * size * HORIZON ** (-1.0 - gamma))
+    found = _NOTHING if far.rtol is None else _binomial_terms(gamma, far.rtol, far.horizon)
     shift = 0.5 * alpha if isinstance(rule, grunwald.WeightedGrunwald) else 0.0
     make = grunwald._make_weighted if shift else grunwald._make_weights
     weights = found.weights * np.exp(-found.rates * WINDOW) * (1.0 - shift * np.expm1(found.rates))
@@ -196,7 +227,7 @@ def _binomial_plan(rule: Rule, order: Order, rtol: float) -> StreamPlan:
     return StreamPlan(
         inputs=inputs,
         lookback=m,
-        near=np.asarray(make(NUMPY, alpha, WINDOW, m)),
+        weights=lambda begin, end: _between(lambda lags: make(NUMPY, alpha, lags, m), begin, end),
         far=Exponentials(found.rates, weights),
         alternating=None,
         firsts=lambda head: forward_differences(head[..., :m]) if m else [],
@@ -205,22 +236,33 @@ def _binomial_plan(rule: Rule, order: Order, rtol: float) -> StreamPlan:
     )
 
 
+def _binomial_terms(gamma: float, rtol: float, horizon: float) -> Exponentials:
+    """The binomials from ``WINDOW`` on, up to the decay to there."""
+    nodes = exponential_nodes(1.0 + gamma, 1.0 + gamma, WINDOW - 1.0, horizon, 0.5 * rtol)
+    rates = nodes.rates
+    # As for the power of the same decay, but for a constant and (e^r - 1)^g in place of r^g.
+    size = float(NUMPY.rgamma(-gamma))
+    safe = np.where(rates > 0.0, rates, 1.0)
+    growth = np.where(rates > 0.0, (np.expm1(safe) / safe) ** gamma, 1.0)
+    masses = size * np.asarray(node_weights(NUMPY, 1.0 + gamma, nodes)) * growth
+    return compress(rates, masses, horizon, 0.5 * rtol * size * horizon ** (-1.0 - gamma))
+
+
 def _binomials_at(gamma: float, k: Array, shift: float) -> Array:
     last = np.asarray(binomials(NUMPY, gamma, 129))[-1]
     value = np.asarray(binomial(NUMPY, gamma, k, last))
     return value + shift * (value - np.asarray(binomial(NUMPY, gamma, k - 1.0, last))) if shift else value
 
 
-def _trapezoid_plan(mu: float, rtol: float) -> StreamPlan:
+def _trapezoid_plan(mu: float, far: _Far) -> StreamPlan:
     """Integrals of ``s^(mu-1)`` against hats."""
-    power = _power(1.0 - mu, rtol, 1)
+    power = far.power(1.0 - mu, 1)
     hat = _over(power.rates, 0.0, 1.0, lambda u: 1.0 - u) + _over(power.rates, -1.0, 0.0, lambda u: 1.0 + u)
     scale = float(NUMPY.rgamma(mu + 2.0))
-    weights, _ = trapezoid._make_weights(NUMPY, mu, WINDOW)
     return StreamPlan(
         inputs=lambda x: x * 1,
         lookback=0,
-        near=np.asarray(weights),
+        weights=lambda begin, end: _between(lambda lags: trapezoid._make_weights(NUMPY, mu, lags)[0], begin, end),
         far=Exponentials(power.rates, mu * (mu + 1.0) * scale * power.weights * hat),
         alternating=None,
         firsts=lambda head: [head[..., :1]],
@@ -229,20 +271,25 @@ def _trapezoid_plan(mu: float, rtol: float) -> StreamPlan:
     )
 
 
-def _simpson_plan(mu: float, rtol: float) -> StreamPlan:
+def _simpson_plan(mu: float, far: _Far) -> StreamPlan:
     """Integrals of ``s^(mu-1)`` against the three parabolas of a pair of intervals; lags of one parity are alike."""
-    power = _power(1.0 - mu, rtol, 2)
+    power = far.power(1.0 - mu, 2)
     rates = power.rates
     newest = _over(rates, -1.0, 1.0, lambda u: 0.5 * u * (u - 1.0)) * np.exp(-rates)
     oldest = _over(rates, -1.0, 1.0, lambda u: 0.5 * u * (u + 1.0)) * np.exp(rates)
     middle = _over(rates, -1.0, 1.0, lambda u: 1.0 - u * u)
     scale = float(NUMPY.rgamma(mu))
     even, odd = (scale * power.weights * share for share in (newest + oldest, middle))
-    weights = np.asarray(simpson._make_weights(NUMPY, mu, WINDOW)[0])
+
+    def make(lags: int | Lags) -> Array:
+        evens, odds = simpson._make_parities(NUMPY, mu, lags)[:2]
+        numbers = np.arange(lags) if isinstance(lags, int) else np.concatenate([np.arange(lags.near), lags.far])
+        return np.asarray(np.where(numbers % 2 == 0, evens, odds))
+
     return StreamPlan(
         inputs=lambda x: x * 1,
         lookback=0,
-        near=weights,
+        weights=lambda begin, end: _between(make, begin, end),
         far=Exponentials(rates, 0.5 * (even + odd)),
         alternating=0.5 * (even - odd),
         firsts=lambda head: [head[..., i : i + 1] for i in range(3)],

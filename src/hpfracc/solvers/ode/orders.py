@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, refuse_chunked
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["Orders", "read_orders"]
@@ -98,6 +98,7 @@ def _fits(shape: tuple[int, ...], state: tuple[int, ...]) -> bool:
 
 def _read_values(alpha: Any) -> Array | None:
     """The numbers of ``alpha``, or None where it is traced or mapped."""
+    refuse_chunked(alpha, "alpha")
     library = library_of(alpha)
     if library == "torch":
         try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import dtype_name, is_array, library_of, refuse_masked
+from hpfracc._arrays import dtype_name, is_array, library_of, refuse_chunked, refuse_masked
 from hpfracc._xp import NUMPY, Namespace, namespace, user_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.operators.core.grids import to_host
@@ -245,6 +245,7 @@ def _read_source(problem: EvolutionProblem, source: Any, args: tuple[Any, ...]) 
         problem.source = evaluate
         evaluate(problem.t0)
         return
+    refuse_chunked(source, "source")
     value = source if is_array(source) else np.asarray(source)
     if tuple(value.shape[-len(whole) :]) == whole and whole != problem.space.shape:
         value = problem.space.restrict(value if library_of(value) == xp.library else xp.array(value))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_tracer, is_transformed, library_of
+from hpfracc._arrays import is_tracer, is_transformed, library_of, refuse_chunked
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.driving import Driving, read_correlation, refuse_antithetic
 from hpfracc.solvers.sde.methods import ALIASES, METHODS, PathMethod, methods_for
@@ -313,6 +313,7 @@ def _read_count(paths: Any, antithetic: bool) -> int:
 
 
 def _read_numbers(name: str, value: Any, placement: StatePlacement) -> Any:
+    refuse_chunked(value, name)
     try:
         return placement.array(value)
     except (TypeError, ValueError):
@@ -320,6 +321,7 @@ def _read_numbers(name: str, value: Any, placement: StatePlacement) -> Any:
 
 
 def _read_start(y0: Any, count: int, placement: StatePlacement) -> Any:
+    refuse_chunked(y0, "y0")
     try:
         start = placement.array(y0)
     except (TypeError, ValueError):

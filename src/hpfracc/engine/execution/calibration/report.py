@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hpfracc.engine.execution.calibration.power import ArmPower
 from hpfracc.engine.execution.calibration.series import Series
 from hpfracc.engine.execution.calibration.trial import Timing
 from hpfracc.profiling.formats import format_bytes, format_seconds
@@ -58,6 +59,8 @@ class CalibrationReport:
         Measurements that were left out.
     absent : dict of str to str
         Backends that took no part, and why.
+    powers : list of ArmPower
+        Watts of arms, where energy was measured.
     kept : int
         Records in the wisdom afterwards.
     """
@@ -71,6 +74,7 @@ class CalibrationReport:
     transfers: list[tuple[str, int, float]] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     absent: dict[str, str] = field(default_factory=dict)
+    powers: list[ArmPower] = field(default_factory=list)
     kept: int = 0
 
     def add(self, series: Series, shape: tuple[int, ...], timing: Timing) -> None:
@@ -139,6 +143,7 @@ class CalibrationReport:
                 for skip in self.skipped
             ],
             "absent": dict(self.absent),
+            "powers": [{"operation": each.operation, "arm": each.arm, "watts": each.watts} for each in self.powers],
             "records_kept": self.kept,
         }
 
@@ -152,6 +157,8 @@ class CalibrationReport:
             parts.append(compiles)
         if self.transfers:
             parts.append(_transfer_table(self))
+        if self.powers:
+            parts.append(_power_table(self))
         parts += [Text(line) for line in _summary(self)]
         return Group(*parts)
 
@@ -227,6 +234,18 @@ def _transfer_table(report: CalibrationReport) -> RenderableType:
     for route, size, seconds in report.transfers:
         rate = f"{format_bytes(size / seconds)}/s" if seconds > 0 else "-"
         table.add_row(route, format_bytes(size), format_seconds(seconds), rate)
+    return table
+
+
+def _power_table(report: CalibrationReport) -> RenderableType:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title="Power", title_justify="left", box=box.SIMPLE_HEAD)
+    for name in ("operation", "arm", "watts"):
+        table.add_column(name, justify="right" if name == "watts" else "left", no_wrap=name == "arm")
+    for each in report.powers:
+        table.add_row(each.operation, each.arm, f"{each.watts:.1f}")
     return table
 
 

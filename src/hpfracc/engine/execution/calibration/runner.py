@@ -14,6 +14,7 @@ from hpfracc._config import check_backend, get_settings
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.execution.calibration.power import measure_power, require_counters
 from hpfracc.engine.execution.calibration.report import CalibrationReport, Skipped, show_shape
 from hpfracc.engine.execution.calibration.series import (
     DEFAULT_OPERATIONS,
@@ -28,6 +29,7 @@ from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, InvalidInputError
+from hpfracc.profiling.clocks import Counters
 
 __all__ = ["Step", "calibrate"]
 
@@ -47,12 +49,13 @@ _LEAST_EFFORT, _MOST_EFFORT = 0.5e-3, 50e-3
 #: Bytes of the copies that are timed.
 _COPIES = (2**10, 2**16, 2**20, 2**24)
 #: Kinds of measurements that are left out, as the summary counts them.
-_SLOW, _LATE, _SHAPES, _FAILED, _REFUSED = (
+_SLOW, _LATE, _SHAPES, _FAILED, _REFUSED, _POWERLESS = (
     "hopelessly slow",
     "for lack of time",
     "compiled for each shape, so measured at few",
     "failed",
     "refused by a mask",
+    "without a reading of power",
 )
 
 
@@ -60,7 +63,8 @@ _SLOW, _LATE, _SHAPES, _FAILED, _REFUSED = (
 class Step:
     """The current step of a calibration, for a progress bar.
 
-    ``what`` is ``"importing"``, ``"copying"`` or ``"measuring"``; ``spent`` of ``budget`` seconds are used up.
+    ``what`` is ``"importing"``, ``"copying"``, ``"measuring"`` or ``"measuring the power of"``; ``spent`` of ``budget``
+    seconds are used up.
     """
 
     what: str
@@ -77,6 +81,7 @@ def calibrate(
     thorough: bool = False,
     progress: Callable[[Step], None] | None = None,
     backends: Iterable[str] | None = None,
+    energy: bool = False,
 ) -> CalibrationReport:
     """Time every arm of ``operations`` on this machine, and keep the times.
 
@@ -92,6 +97,9 @@ def calibrate(
         Called with each :class:`Step`.
     backends : iterable of str, optional
         Only these; by default all that can be used.
+    energy : bool
+        Measure the power of each arm too, for ``hf.config(objective="energy")``: two seconds for each, beside the time
+        limit.
 
     Returns
     -------
@@ -101,7 +109,7 @@ def calibrate(
     Raises
     ------
     ConfigurationError
-        In deterministic mode, in which nothing is learned.
+        In deterministic mode, in which nothing is learned; with ``energy``, where no counter can be read.
     """
     budget = _check_budget(budget_seconds, thorough)
     names = None if operations is None else [get_operation(name).name for name in operations]
@@ -110,12 +118,15 @@ def calibrate(
         raise ConfigurationError(
             "deterministic=True: nothing may be learned; calibrate without it, then use the wisdom"
         )
+    counters = require_counters() if energy else {}
     report = CalibrationReport(budget, thorough)
     tell = progress or (lambda step: None)
     usable = _import_libraries(_usable(backends, report), names or DEFAULT_OPERATIONS, report, tell)
     knowledge = knowledge_for(settings)  # loads the wisdom, before the clock starts
     runner = _Runner(make_series(names, usable, thorough), usable, report, tell)
     runner.run()
+    if energy:
+        runner.measure_power(counters)
     knowledge.wisdom.flush()
     report.kept = knowledge.wisdom.merge()
     report.spent, report.compiling = runner.box.spent, runner.box.beside
@@ -202,6 +213,18 @@ class _Runner:
                         self._measure(series, exponent, first_round=number == 0)
         self._recheck()
         prepared_operands.clear()
+
+    def measure_power(self, counters: Counters) -> None:
+        """Measure the power of each arm, beside the time limit."""
+
+        def tell(operation: str, arm: str) -> None:
+            self.tell(Step("measuring the power of", operation, arm, self.box.spent, self.box.seconds))
+
+        def skip(series: Series, shape: tuple[int, ...], arm: str, why: str) -> None:
+            self._note(series, shape, arm, why, _POWERLESS)
+
+        with self.box.pause():
+            self.report.powers = measure_power(self.series, self.backends, counters, tell, skip)
 
     def _copies(self) -> None:
         knowledge = knowledge_for(get_settings())

@@ -13,6 +13,14 @@ it.
 from __future__ import annotations
 
 from hpfracc.engine.selection.wisdom.location import continuing, reset_warnings, resolve_path
-from hpfracc.engine.selection.wisdom.store import Wisdom
+from hpfracc.engine.selection.wisdom.store import Wisdom, share_records, shares_records, take_shared
 
-__all__ = ["Wisdom", "continuing", "reset_warnings", "resolve_path"]
+__all__ = [
+    "Wisdom",
+    "continuing",
+    "reset_warnings",
+    "resolve_path",
+    "share_records",
+    "shares_records",
+    "take_shared",
+]

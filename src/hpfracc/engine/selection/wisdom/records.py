@@ -34,8 +34,8 @@ __all__ = [
     "unite",
 ]
 
-#: What was measured: a calibrated knot, a run time, a compile time, a copy, or a memory peak.
-Kind = Literal["knot", "sample", "compile", "transfer", "memory"]
+#: What was measured: a calibrated knot, a run time, a compile time, a copy, a memory peak, or the power of an arm.
+Kind = Literal["knot", "sample", "compile", "transfer", "memory", "power"]
 KINDS: frozenset[str] = frozenset(get_args(Kind))
 
 #: Limits of a valid measurement. They admit any real one, and keep sums, logarithms, dates and tables from overflowing:
@@ -89,7 +89,7 @@ class Record:
     bucket : tuple of two int, optional
         Its size bucket; required for samples.
     x : float, optional
-        The amount of work; for memory, the predicted bytes. Required for knots and samples.
+        The amount of work; for memory, the predicted bytes; for power, watts. Required for knots, samples and power.
     seconds : float
         Measured seconds; 0 for memory.
     nbytes : int, optional
@@ -126,7 +126,7 @@ class Record:
                 _refuse(name, "", "a text that is not empty")
         _set(self, "seconds", _number("seconds", self.seconds, MOST_SECONDS))
         _set(self, "time", _number("time", self.time, MOST_TIME))
-        if self.x is not None or self.kind in ("knot", "sample"):
+        if self.x is not None or self.kind in ("knot", "sample", "power"):
             _set(self, "x", _number("x", self.x, MOST_WORK))
         if self.bucket is not None or self.kind == "sample":
             _set(self, "bucket", _bucket(self.bucket))
@@ -288,7 +288,7 @@ def _refuse(name: str, value: Any, wanted: str) -> NoReturn:
 
 
 #: Records kept of each group (see :func:`_group`), the newest: those that the cost model uses, and a few others.
-PER_GROUP: dict[Kind, int] = {"sample": 32, "knot": 4, "compile": 8, "transfer": 8, "memory": 8}
+PER_GROUP: dict[Kind, int] = {"sample": 32, "knot": 4, "compile": 8, "transfer": 8, "memory": 8, "power": 4}
 
 #: Records kept in total, the newest; samples are counted apart, so that they cannot displace a calibration. Reading
 #: this many takes some 0.3 s.

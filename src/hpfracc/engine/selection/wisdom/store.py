@@ -22,7 +22,15 @@ from hpfracc.engine.selection.wisdom.location import FileKind, WisdomLayout, con
 from hpfracc.engine.selection.wisdom.records import Entry, Record, retain, unite
 from hpfracc.errors import WisdomError
 
-__all__ = ["Wisdom", "describe_files", "describe_records", "read_import"]
+__all__ = [
+    "Wisdom",
+    "describe_files",
+    "describe_records",
+    "read_import",
+    "share_records",
+    "shares_records",
+    "take_shared",
+]
 
 
 def describe_records(entries: Sequence[Entry]) -> dict[str, Any]:
@@ -113,7 +121,27 @@ _SCATTERED = 12
 #: Seconds until the next attempt to write to a folder that could not be written.
 _RETRY = 60.0
 
+#: Records kept for another process between two :meth:`Wisdom.take_shared`, at most.
+_MOST_SHARED = 256
+
 _every: weakref.WeakSet[Wisdom] = weakref.WeakSet()
+_sharing = False
+
+
+def share_records(on: bool) -> None:
+    """Whether records of this process are kept for another one too, which takes them by :func:`take_shared`."""
+    global _sharing
+    _sharing = on
+
+
+def shares_records() -> bool:
+    """Whether :func:`share_records` is on."""
+    return _sharing
+
+
+def take_shared() -> list[Record]:
+    """Records that were measured in this process since the last call."""
+    return [record for wisdom in list(_every) for record in wisdom.take_shared()]
 
 
 class Wisdom(Guarded):
@@ -137,18 +165,28 @@ class Wisdom(Guarded):
         self._pending: list[Entry] = []
         self._journal: Journal | None = None
         self._retry_at: float | None = None  # set while the folder cannot be written
+        self._shared: list[Record] = []
         _every.add(self)
 
-    def append(self, records: Iterable[Record]) -> None:
-        """Add records; they are on disk after the next :meth:`flush`."""
+    def append(self, records: Iterable[Record], *, own: bool = True) -> None:
+        """Add records; they are on disk after the next :meth:`flush`. ``own``: measured in this process."""
         if self._layout is None or self.read_only:
             return
         with self._lock:
-            self._pending.extend(records)
+            given = list(records)
+            self._pending.extend(given)
+            if _sharing and own and len(self._shared) < _MOST_SHARED:
+                self._shared.extend(given)
             full = len(self._pending) >= _GATHERED
         if full:
             with continuing(self.path, "what is learned is kept in memory only"):
                 self.flush()
+
+    def take_shared(self) -> list[Record]:
+        """Records that were added since the last call, if :func:`share_records` is on."""
+        with self._lock:
+            taken, self._shared = self._shared, []
+        return taken
 
     def flush(self) -> bool:
         """Write the added records. After True they survive the end of the process, however it ends.
@@ -392,6 +430,7 @@ class Wisdom(Guarded):
     def _forked(self) -> None:
         """In a forked child: records added before the fork are written by the parent."""
         self._close_journal()
+        self._shared = []
         if self._retry_at is None:
             self._pending = []
 

@@ -9,7 +9,7 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
-from hpfracc._arrays import library_of, refuse_masked
+from hpfracc._arrays import library_of, refuse_chunked, refuse_masked
 from hpfracc._frames import refuse_dates
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import AccuracyWarning, InvalidInputError, PinnedBackendError, ShapeError, SolveError
@@ -340,6 +340,7 @@ def _read_tables(data: Any, times: list[Array], several: bool) -> list[Array]:
         raise ShapeError(f"t holds {len(times)} data sets; give as many in data")
     tables = []
     for each, when in zip(given, times, strict=True):
+        refuse_chunked(each, "data")
         table = np.array(on_host(each), dtype=np.float64)
         table = table[None] if table.ndim == 1 else table
         if table.ndim != 2 or table.shape[-1] != when.size:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import fft, optimize, special
 
+from hpfracc._arrays import refuse_chunked
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["HurstEstimate", "hurst"]
@@ -95,6 +96,7 @@ def hurst(
     >>> bool(low < 0.3 < high)
     True
     """
+    refuse_chunked(path, "path")
     values = np.asarray(path, dtype=np.float64)
     if values.ndim < 1 or values.shape[-1] < _LEAST_POINTS:
         raise ShapeError(f"path has shape {values.shape}; an estimate takes {_LEAST_POINTS} values or more")

@@ -1,0 +1,274 @@
+r"""Causal operators over chunks of time, without a whole row in one worker.
+
+Every rule for uniform grids is :math:`y_n = h^s (\sum_k w_k u_{n-k} + \sum_i v_i S_{i,n})`: a causal convolution of
+inputs u, which come from the last few samples, and weights of the first samples
+(:mod:`hpfracc.operators.core.stream_plans`). Two ways lead over the boundaries of chunks:
+
+* *spectrum*: the convolution of :mod:`hpfracc.distributed.chunked.convolution`, with weights that each worker makes
+  itself.
+* *carry*: from lag 192 on the weights are a sum of some 200 decaying exponentials to full precision, so all that a
+  chunk has to know of the past are 191 inputs and one number for each exponential. A chunk that begins at point b takes
+
+  .. math:: y_n = \sum_{i > b - 192} w_{n-i} u_i + \sum_j c_j e^{-r_j (n-b)} C_j, \qquad
+      C_j = \sum_{i \le b - 192} e^{-r_j (b - 192 - i)} u_i.
+
+  Chunks make their parts of :math:`C` at the same time, one task for a row adds them up, and the first sum is one call
+  of the engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from hpfracc._optional import import_optional
+from hpfracc.distributed.chunked.blocks import blocks
+from hpfracc.distributed.chunked.convolution import convolve_spectra, spectrum_way
+from hpfracc.distributed.chunked.planning import (
+    COPIES,
+    ChunkedWay,
+    Resources,
+    convolution_seconds,
+    rechunk_method,
+    result_dtype,
+)
+from hpfracc.engine.execution.api import causal_convolution, matmul
+from hpfracc.engine.primitives.base import ArraySpec
+from hpfracc.errors import HpfraccError
+from hpfracc.operators.core.exponentials import FULL_PRECISION
+from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.order import Order
+from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.stream_plans import WINDOW, StreamPlan, plan_stream
+from hpfracc.operators.core.values import Samples
+
+__all__ = ["apply_history", "history_ways"]
+
+Array = np.ndarray[Any, Any]
+
+#: Points whose decays are one product of matrices.
+_TILE = 1024
+
+
+@functools.lru_cache(maxsize=64)
+def _prepared(operator: Any, horizon: int) -> tuple[Rule, Order, StreamPlan]:
+    """The rule of an operator and its plan; with far weights up to a lag, or without for 0."""
+    rule, order = operator._streamed()
+    who = type(operator).__name__
+    if not horizon:
+        return rule, order, plan_stream(rule, order, None, who)
+    # A power of 2, so that series of almost the same length share the terms.
+    return rule, order, plan_stream(rule, order, FULL_PRECISION, who, 2.0 ** math.ceil(math.log2(2 * horizon)))
+
+
+@functools.lru_cache(maxsize=8)
+def _weights(operator: Any, begin: int, end: int) -> Array:
+    return _prepared(operator, 0)[2].weights(begin, end)
+
+
+def history_ways(operator: Any, f: Any, resources: Resources) -> list[ChunkedWay]:
+    """The ways of an operator over chunks of the last axis; none where its rule is no such sum, or chunks are short."""
+    try:
+        if operator._is_right():
+            return []
+        plan = _prepared(operator, 0)[2]
+    except (HpfraccError, TypeError):  # no streaming form, or an order that is an array
+        return []
+    if min(f.chunks[-1][:-1]) < WINDOW + plan.lookback:
+        return []
+    ways = [spectrum_way(f, resources)]
+    with contextlib.suppress(HpfraccError):  # a memory that does not fade
+        ways.append(_carry_way(f, len(_prepared(operator, f.shape[-1])[2].far.rates), resources))
+    return ways
+
+
+def _carry_way(f: Any, terms: int, resources: Resources) -> ChunkedWay:
+    rows = math.prod(f.shape[:-1])
+    count, length = f.numblocks[-1], max(f.chunks[-1])
+    in_block = math.prod(max(sizes) for sizes in f.chunks[:-1])
+    tiles = math.ceil(length / _TILE)
+    task = in_block * 8 * (COPIES * (length + WINDOW) + 3 * tiles * terms) + 16 * _TILE * terms
+    refusal = ""
+    if resources.memory is not None and task > resources.memory:
+        refusal = (
+            f"a chunk of {length:,} points takes about {task:,} bytes in a task, and a worker has {resources.memory:,}"
+        )
+    tasks = math.prod(f.numblocks[:-1]) * (6 * count + 1)
+    moved = rows * count * 8 * (2 * terms + 2 * WINDOW)
+    work = rows * count * (convolution_seconds(length + WINDOW, 1) + 2.0 * _product_seconds(tiles, terms))
+    seconds = resources.seconds(tasks, moved, work, rows * count)
+    return ChunkedWay("carry", "a few eps of sum|w| max|u|", tasks, moved, task, refusal, seconds)
+
+
+def _product_seconds(tiles: int, terms: int) -> float:
+    specs = ArraySpec((tiles, _TILE), "float64"), ArraySpec((_TILE, terms), "float64")
+    chosen = matmul.decide(*specs).chosen
+    return chosen.total if chosen is not None and math.isfinite(chosen.total) else 0.0
+
+
+def apply_history(way: str, operator: Any, f: Any, step: float, backend: Any, resources: Resources) -> Any:
+    """The graph of an operator along the last axis, by ``"spectrum"`` or ``"carry"``."""
+    array = import_optional("dask.array")
+    plan = _prepared(operator, 0)[2]
+    dtype = result_dtype(f)
+    f = f.astype(dtype)
+    head = f[..., :WINDOW]
+    before = _ends_before(array, f, WINDOW - 1 + plan.lookback)
+    if way == "spectrum":
+        inputs = blocks("inputs", functools.partial(_inputs, operator), f, before, dtype=dtype, where=True)
+        real = np.empty(0, dtype).real.dtype
+        weights = blocks(
+            "weights", functools.partial(_make_weights, operator, real), dtype=real, ndim=1, where=True,
+            chunks=(f.chunks[-1],),
+        )  # fmt: skip
+        found = convolve_spectra(weights, inputs, dtype, backend, resources)
+        finish = functools.partial(_finish, operator, step, dtype, backend)
+        return blocks("finish", finish, found, head, dtype=dtype, where=True)
+    states = _carried(array, operator, f, before, backend, resources)
+    points = functools.partial(_points, operator, f.shape[-1], step, dtype, backend)
+    return blocks("carry", points, f, before, states, head, dtype=dtype, where=True)
+
+
+def _ends_before(array: Any, f: Any, length: int) -> Any:
+    """The last samples of the chunk before, for each chunk; zeros for the first."""
+    sizes = (length,) * f.numblocks[-1]
+    ends = blocks("ends", functools.partial(_end, length), f, dtype=f.dtype, chunks=(*f.chunks[:-1], sizes))
+    zeros = array.zeros((*f.shape[:-1], length), chunks=(*f.chunks[:-1], length), dtype=f.dtype)
+    return array.concatenate([zeros, ends[..., : -length or None]], axis=-1)
+
+
+def _end(length: int, block: Any) -> Any:
+    if block.shape[-1] >= length:
+        return np.ascontiguousarray(block[..., block.shape[-1] - length :])
+    # The last chunk, which may be short: nobody comes after it.
+    return np.zeros((*block.shape[:-1], length), block.dtype)
+
+
+def _make_weights(operator: Any, dtype: Any, place: Any) -> Any:
+    return _weights(operator, *place[0]).astype(dtype)
+
+
+def _extended(plan: StreamPlan, begin: int, block: Any, before: Any) -> Any:
+    """Inputs of a chunk after those of the ``WINDOW - 1`` points before it."""
+    with np.errstate(invalid="ignore"):
+        if begin:
+            return plan.inputs(np.concatenate([before, block], axis=-1))[..., plan.lookback :]
+        inputs = plan.inputs(block)
+    return np.concatenate([np.zeros((*block.shape[:-1], WINDOW - 1), inputs.dtype), inputs], axis=-1)
+
+
+def _inputs(operator: Any, place: Any, block: Any, before: Any) -> Any:
+    return _extended(_prepared(operator, 0)[2], place[-1][0], block, before)[..., WINDOW - 1 :]
+
+
+# What is carried over the boundaries.
+
+
+def _carried(array: Any, operator: Any, f: Any, before: Any, backend: Any, resources: Resources) -> Any:
+    """The numbers C of each chunk, along the last axis."""
+    points, count = f.shape[-1], f.numblocks[-1]
+    plan = _prepared(operator, points)[2]
+    width = len(plan.far.rates) * (1 if plan.alternating is None else 2)
+    wide = np.result_type(f.dtype, np.float64)
+    rows, sizes = f.chunks[:-1], f.chunks[-1]
+    own = blocks(
+        "part", functools.partial(_part, operator, points, backend), f.blocks[..., :-1], before.blocks[..., :-1],
+        dtype=wide, where=True, chunks=(*rows, (width,) * (count - 1)),
+    )  # fmt: skip
+    method = rechunk_method(resources)
+    own = own.rechunk({f.ndim - 1: -1}, method=method)
+    summed = blocks(
+        "scan", functools.partial(_scan, operator, points, sizes), own, dtype=wide, chunks=(*rows, (width * count,))
+    )
+    return summed.rechunk({f.ndim - 1: width}, method=method)
+
+
+def _part(operator: Any, points: int, backend: Any, place: Any, block: Any, before: Any) -> Any:
+    """What a chunk adds to C, decayed to the begin of the next one."""
+    plan = _prepared(operator, points)[2]
+    begin, length = place[-1][0], block.shape[-1]
+    x = _extended(plan, begin, block, before)[..., :length]
+    x = x.astype(np.result_type(x.dtype, np.float64))
+    found = [_decayed_sum(plan.far.rates, x, backend)]
+    if plan.alternating is not None:
+        signs = 1.0 - 2.0 * ((begin - WINDOW + 1 + np.arange(length)) % 2)
+        found.append(_decayed_sum(plan.far.rates, x * signs, backend))
+    return np.concatenate(found, axis=-1)
+
+
+def _decayed_sum(rates: Array, x: Any, backend: Any) -> Any:
+    """``sum_p exp(-rates (n - 1 - p)) x[p]``: tiles by a product of matrices, then their sum."""
+    rows, length = x.shape[:-1], x.shape[-1]
+    tiles = -(-length // _TILE)
+    padded = np.zeros((math.prod(rows), tiles * _TILE), x.dtype)
+    padded[:, tiles * _TILE - length :] = x.reshape(-1, length)
+    decay = np.exp(-np.multiply.outer(np.arange(_TILE - 1, -1, -1.0), rates)).astype(x.dtype)
+    parts = np.asarray(matmul(padded.reshape(-1, _TILE), decay, backend=backend))
+    later = np.exp(-np.multiply.outer(_TILE * np.arange(tiles - 1, -1, -1.0), rates))
+    with np.errstate(invalid="ignore"):
+        return (parts.reshape(-1, tiles, len(rates)) * later).sum(axis=1).reshape(*rows, len(rates))
+
+
+def _scan(operator: Any, points: int, sizes: tuple[int, ...], parts: Any) -> Any:
+    """C at the begin of each chunk, from the parts of all chunks but the last."""
+    plan = _prepared(operator, points)[2]
+    rates = np.tile(plan.far.rates, 1 if plan.alternating is None else 2)
+    count = len(sizes)
+    given = parts.reshape(*parts.shape[:-1], count - 1, len(rates))
+    found = np.zeros((*parts.shape[:-1], count, len(rates)), parts.dtype)
+    with np.errstate(invalid="ignore"):
+        for number in range(1, count):
+            decay = np.exp(-rates * sizes[number - 1])
+            found[..., number, :] = found[..., number - 1, :] * decay + given[..., number - 1, :]
+    return found.reshape(*parts.shape[:-1], -1)
+
+
+def _points(
+    operator: Any, points: int, step: float, dtype: Any, backend: Any, place: Any, block: Any, before: Any, states: Any,
+    head: Any,
+) -> Any:  # fmt: skip
+    """The operator at the points of a chunk, from what is carried."""
+    plan = _prepared(operator, points)[2]
+    begin, length = place[-1][0], block.shape[-1]
+    inputs = _extended(plan, begin, block, before)
+    weights = _weights(operator, 0, WINDOW - 1 + length)
+    value = np.asarray(causal_convolution(weights, inputs, backend=backend))[..., WINDOW - 1 :]
+    if begin:
+        terms = len(plan.far.rates)
+        far = _spread(plan.far.rates, plan.far.weights, states[..., :terms], length, backend)
+        if plan.alternating is not None:
+            signs = 1.0 - 2.0 * ((begin + np.arange(length)) % 2)
+            far = far + signs * _spread(plan.far.rates, plan.alternating, states[..., terms:], length, backend)
+        value = value + far
+    return _finish(operator, step, dtype, backend, place, value, head)
+
+
+def _spread(rates: Array, weights: Array, states: Any, length: int, backend: Any) -> Any:
+    """``sum_j weights[j] exp(-rates[j] k) states[j]`` for k = 0, 1, ..."""
+    rows, tiles = states.shape[:-1], -(-length // _TILE)
+    with np.errstate(invalid="ignore"):
+        starts = np.exp(-np.multiply.outer(_TILE * np.arange(float(tiles)), rates)) * weights * states[..., None, :]
+    decay = np.exp(-np.multiply.outer(rates, np.arange(float(_TILE)))).astype(states.dtype)
+    found = np.asarray(matmul(np.ascontiguousarray(starts.reshape(-1, len(rates))), decay, backend=backend))
+    return found.reshape(*rows, tiles * _TILE)[..., :length]
+
+
+def _finish(operator: Any, step: float, dtype: Any, backend: Any, place: Any, value: Any, head: Any) -> Any:
+    """What the first samples weigh, the power of the step, and the rule itself at the first points."""
+    rule, order, plan = _prepared(operator, 0)
+    begin, length = place[-1][0], value.shape[-1]
+    skipped = max(0, WINDOW - begin)
+    numbers = np.arange(begin + skipped, begin + length, dtype=np.float64)
+    value = np.array(value, dtype=np.result_type(value.dtype, np.float64))
+    with np.errstate(invalid="ignore"):
+        for first, weights in zip(plan.firsts(head), plan.start(numbers), strict=True):
+            value[..., skipped:] += np.asarray(first) * weights
+        value *= step**plan.scale
+        if not begin:
+            samples = Samples(np.ascontiguousarray(head), Grid(WINDOW, 0.0, step), backend)
+            value[..., :WINDOW] = rule.apply(samples, order)
+    return value.astype(dtype, copy=False)

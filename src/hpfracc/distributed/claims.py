@@ -1,0 +1,152 @@
+"""A GPU for each worker of a machine: claimed by a lock file, which the system releases when the process ends.
+
+Workers of one machine do not know of each other, and may be restarted in any order. Each takes the first GPU that
+nobody has; where there are more workers than GPUs, several share one, and each may take its part of the memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpfracc.engine import hardware
+from hpfracc.engine.hardware import GPU
+from hpfracc.engine.memory.budget import get_budget
+
+__all__ = ["GPUClaim", "claim_gpu", "claimed", "limit_gpu", "use_own_gpu"]
+
+logger = logging.getLogger("hpfracc.distributed")
+
+_VARIABLE = "CUDA_VISIBLE_DEVICES"
+#: Workers that share one GPU at most.
+_MOST_SHARERS = 16
+_claim: GPUClaim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GPUClaim:
+    """A GPU that this process has claimed.
+
+    Attributes
+    ----------
+    gpu : GPU
+        Which one.
+    slot : int
+        0 for the first process on it, 1 for the second.
+    folder : Path
+        Where the lock files are.
+    file : int
+        The descriptor that holds the lock.
+    """
+
+    gpu: GPU
+    slot: int
+    folder: Path
+    file: int
+
+    def sharers(self) -> int:
+        """Processes that have claimed this GPU, this one among them."""
+        return 1 + sum(
+            _is_held(_path(self.folder, self.gpu, slot)) for slot in range(_MOST_SHARERS) if slot != self.slot
+        )
+
+    def release(self) -> None:
+        """Let others have it."""
+        os.close(self.file)
+
+
+def claim_gpu(gpus: Sequence[GPU], folder: Path | None = None) -> GPUClaim | None:
+    """The first GPU that no process has claimed, or the one with the fewest; None where locks are not possible."""
+    place = Path(tempfile.gettempdir()) / f"hpfracc-gpus-{os.getuid()}" if folder is None else folder
+    try:
+        place.mkdir(mode=0o700, exist_ok=True)
+        for slot in range(_MOST_SHARERS):
+            for gpu in gpus:
+                file = _lock(_path(place, gpu, slot))
+                if file is not None:
+                    return GPUClaim(gpu, slot, place, file)
+    except OSError as error:
+        logger.info("no GPU could be claimed (%s); all workers of this machine see all GPUs", error)
+    return None
+
+
+def _path(folder: Path, gpu: GPU, slot: int) -> Path:
+    return folder / f"{(gpu.uuid or gpu.bus).replace('/', '-')}-{slot}.lock"
+
+
+def _lock(path: Path) -> int | None:
+    """A descriptor that holds the lock of a file, or None if another one does."""
+    import fcntl
+
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    return file
+
+
+def _is_held(path: Path) -> bool:
+    if not path.exists():
+        return False
+    file = _lock(path)
+    if file is not None:
+        os.close(file)
+    return file is None
+
+
+def claimed() -> GPUClaim | None:
+    """The GPU that this process has claimed."""
+    return _claim
+
+
+def use_own_gpu(worker: Any) -> None:
+    """Give this worker process a GPU of its own. Nothing changes without a GPU, or in the process of a client."""
+    global _claim
+    if _claim is not None or multiprocessing.parent_process() is None or sys.platform == "win32":
+        return
+    gpus = hardware.machine().gpus
+    if not gpus:
+        return
+    _claim = claim_gpu(gpus)
+    if _claim is None:
+        return
+    if len(gpus) > 1:
+        if _cuda_is_used():
+            logger.info("worker %s already uses CUDA; it keeps the GPUs that it has", worker.address)
+            _claim.release()
+            _claim = None
+            return
+        os.environ[_VARIABLE] = _claim.gpu.uuid
+        hardware.reset()
+    limit_gpu()
+
+
+def limit_gpu() -> None:
+    """Limit a call to this worker's part of the memory of its GPU."""
+    if _claim is None:
+        return
+    sharers = _claim.sharers()
+    memory = _claim.gpu.memory
+    if memory is None:
+        memory = get_budget().read("cuda:0")
+    part = None if memory is None or sharers == 1 else memory // sharers
+    if get_budget().caps().get("cuda:0") != part:
+        get_budget().cap("cuda:0", part)
+
+
+def _cuda_is_used() -> bool:
+    """Whether a library of this process has started CUDA, which reads the variable only once."""
+    with contextlib.suppress(AttributeError):
+        if sys.modules["torch"].cuda.is_initialized() if "torch" in sys.modules else False:
+            return True
+    return "cupy" in sys.modules or "jax" in sys.modules

@@ -1,0 +1,111 @@
+"""The power of arms: each runs for some seconds while the counter of its device is read.
+
+Counters of energy tick slowly, so a single call has no energy. It is predicted as the call's time, which depends on its
+size, times the power of its arm, which is measured at one size.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.execution.bind import bind
+from hpfracc.engine.execution.calibration.series import Series
+from hpfracc.engine.execution.calibration.trial import ArmTrial, typical_operands
+from hpfracc.errors import ConfigurationError
+from hpfracc.profiling.clocks import Counters, energy_counters
+
+__all__ = ["POWER_SECONDS", "ArmPower", "measure_power", "require_counters"]
+
+#: Seconds for which each arm runs: NVIDIA's counter ticks every 0.1 s.
+POWER_SECONDS = 2.0
+#: Exponent of the number of elements: large enough to keep a GPU busy, small enough for every arm.
+_EXPONENT = 18
+
+
+@dataclass(frozen=True, slots=True)
+class ArmPower:
+    """Watts of an arm's device, and of the processor beside a GPU where it can be read, while the arm ran."""
+
+    operation: str
+    arm: str
+    watts: float
+    seconds: float
+
+
+def require_counters() -> Counters:
+    """The counters of this machine, or :class:`ConfigurationError` where there is none."""
+    counters, reason = energy_counters()
+    if not counters:
+        raise ConfigurationError(
+            f"energy cannot be measured here: {reason}; run it where a counter can be read, or calibrate times only"
+        )
+    return counters
+
+
+def measure_power(
+    series: Iterable[Series],
+    backends: Iterable[str],
+    counters: Counters,
+    tell: Callable[[str, str], None],
+    skip: Callable[[Series, tuple[int, ...], str, str], None],
+) -> list[ArmPower]:
+    """Run every arm of each operation for some seconds, and keep the power of its device.
+
+    Parameters
+    ----------
+    series : iterable of Series
+        What is calibrated; one series of each operation and placement is used.
+    backends : iterable of str
+        Those that take part.
+    counters : mapping
+        Joules so far, by device.
+    tell, skip : callable
+        Told of each operation and arm, and of each arm that is left out, with the reason.
+    """
+    found: list[ArmPower] = []
+    seen: set[tuple[str, str]] = set()
+    names = set(backends)
+    for each in series:
+        if each.variant or each.dtype not in ("float64", "int64"):
+            continue
+        exponent = min(_EXPONENT, each.most)
+        shape = each.shape(exponent)
+        specs, params = each.operands(exponent)
+        trial = ArmTrial(each.operation, typical_operands(each.operation, specs), params, each.placement)
+        for arm, refused in trial.arms():
+            if refused is not None or arm.backend not in names or (each.operation, arm.name) in seen:
+                continue
+            if arm.device not in counters:
+                skip(each, shape, arm.name, f"the energy of {arm.device} cannot be read")
+                continue
+            seen.add((each.operation, arm.name))
+            tell(each.operation, arm.name)
+            try:
+                found.append(_measure(trial, arm, counters))
+            except Exception as error:  # whatever it is, the other arms go on
+                skip(each, shape, arm.name, registry.describe_failure(error))
+                registry.adapter(arm.backend).release_memory(arm.device)
+    return found
+
+
+def _measure(trial: ArmTrial, arm: Arm, counters: Counters) -> ArmPower:
+    request = trial.request
+    bound = bind(request.primitive, request.call, arm, request.placement, trial.arrays, keyed=False)
+    call = partial(bound.run, *trial.arrays, **trial.params)
+    wait = partial(registry.adapter(arm.backend).synchronize, arm.device)
+    call()  # compiles
+    wait()
+    read = [counters[name] for name in dict.fromkeys((arm.device, "cpu")) if name in counters]
+    before, begin = sum(each() for each in read), time.perf_counter()
+    while time.perf_counter() - begin < POWER_SECONDS:
+        call()
+        wait()
+    seconds = time.perf_counter() - begin
+    watts = max(0.0, sum(each() for each in read) - before) / seconds
+    trial.knowledge.add_power(request, trial.knowledge.option(request, arm), watts, seconds)
+    return ArmPower(trial.operation.name, arm.name, watts, seconds)

@@ -1,0 +1,139 @@
+"""What workers learn comes back, and reaches workers that start later; each worker has its own GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc._config import get_settings
+from hpfracc.distributed import claims
+from hpfracc.distributed.learning import encode_known, merge_records, process_id, start_sharing, take_records
+from hpfracc.engine import hardware
+from hpfracc.engine.backends import registry
+from hpfracc.engine.hardware import GPU
+from hpfracc.engine.memory.budget import get_budget
+from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.engine.selection.wisdom import share_records
+from hpfracc.engine.selection.wisdom.records import Record
+from tests.distributed import work
+
+
+@pytest.fixture(autouse=True)
+def not_shared() -> Iterator[None]:
+    yield
+    share_records(False)
+
+
+def knot(fingerprint: str | None = None) -> Record:
+    """A time of an arm that no machine takes."""
+    arm = next(each for each in registry.arms("causal_convolution") if each.name == "numpy:fft@cpu")
+    return Record(
+        kind="knot",
+        operation="causal_convolution",
+        arm=arm.name,
+        fingerprint=fingerprint or registry.fingerprint("causal_convolution", arm),
+        start="host",
+        dtype="float64",
+        seconds=123.0,
+        bucket=(10, 10),
+        x=1e5,
+    )
+
+
+def test_records_travel_once():
+    """A message holds what was learned since the last one; merging it twice adds nothing, and plans follow it."""
+    assert start_sharing(("elsewhere", 1)) and not start_sharing(process_id()) and not start_sharing(None)
+    record = knot()
+    knowledge = knowledge_for(get_settings())
+    knowledge.wisdom.append([record])
+    message = take_records()
+    assert message and take_records() == b""
+    with hf.config(wisdom=str(Path(knowledge.wisdom.path or "").parent / "other")):
+        signal = np.ones(4096)
+        before = hf.explain(hf.causal_convolution, signal, signal).decisions[0]
+        assert merge_records(message) == 1 and merge_records(message) == 0
+        after = hf.explain(hf.causal_convolution, signal, signal).decisions[0]
+        known = knowledge_for(get_settings())
+        assert [each.id for each in known.wisdom.load()] == [record.id]
+        assert take_records() == b""  # not its own
+
+    def seconds(decision: Any) -> float:
+        return next(row.total for row in decision.candidates if row.arm == "numpy:fft@cpu")
+
+    # The key was in use before: the time of the worker on the same hardware counts at once.
+    assert seconds(before) < 1.0 < seconds(after)
+
+
+def test_nothing_is_learned_where_decisions_are_fixed():
+    """Deterministic runs and switched-off learning take and send nothing."""
+    share_records(True)
+    knowledge_for(get_settings()).wisdom.append([knot()])
+    message = take_records()
+    for options in ({"deterministic": True}, {"enable_learning": False}):
+        with hf.config(**options):
+            assert merge_records(message) == 0 and encode_known() == b""
+
+
+def test_workers_send_and_get_what_is_known(client: Any):
+    """Samples of the workers' engines are new to the client; workers get the records of another machine."""
+    foreign = knot("another machine")
+    assert knowledge_for(get_settings()).learn_from([foreign]) == 1
+    result = hf.sweep(work.convolve_often, hf.grid(x=np.arange(4.0)), executor=client, batch=1)
+    assert result.learned > 0
+    here = {each.id for each in knowledge_for(get_settings()).wisdom.load()}
+    assert len(here) > result.learned
+    for known in client.run(work.known_ids).values():
+        assert foreign.id in known
+
+
+def gpus(count: int) -> list[GPU]:
+    return [GPU(f"cuda:{i}", "simulated", "1", f"GPU-{i}", f"0000:0{i}", 80 << 30) for i in range(count)]
+
+
+def test_each_worker_claims_a_gpu(tmp_path: Path):
+    """The first free one; when all are taken, the one with the fewest; a process that ends gives its own back."""
+    made = [claims.claim_gpu(gpus(2), tmp_path) for _ in range(3)]
+    assert [(each.gpu.uuid, each.slot) for each in made if each] == [("GPU-0", 0), ("GPU-1", 0), ("GPU-0", 1)]
+    first, second, third = made
+    assert first and second and third
+    assert (first.sharers(), second.sharers(), third.sharers()) == (2, 1, 2)
+    first.release()
+    assert third.sharers() == 1
+    again = claims.claim_gpu(gpus(2), tmp_path)
+    assert again and (again.gpu.uuid, again.slot) == ("GPU-0", 0)
+    for each in (second, third, again):
+        each.release()
+
+
+def test_a_shared_gpu_is_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A worker sees its GPU alone, and takes half of its memory while another worker has claimed it too."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("multiprocessing.parent_process", object)
+    monkeypatch.setattr(claims, "_cuda_is_used", lambda: False)
+    monkeypatch.setattr(claims, "_claim", None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+
+    class Two:
+        gpus = tuple(gpus(2))
+
+    monkeypatch.setattr(hardware, "machine", Two)
+    claims.use_own_gpu(None)
+    mine = claims.claimed()
+    assert mine is not None and mine.gpu.uuid == "GPU-0"
+    import os
+
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-0"
+    assert "cuda:0" not in get_budget().caps()
+    other = claims.claim_gpu(gpus(1))
+    assert other is not None and other.slot == 1
+    claims.limit_gpu()
+    assert get_budget().caps()["cuda:0"] == 40 << 30
+    other.release()
+    claims.limit_gpu()
+    assert "cuda:0" not in get_budget().caps()
+    mine.release()
