@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
+from hpfracc.ml.config import same_arms
 from hpfracc.ml.fsde_models import read_model, read_samples, simulate
 from hpfracc.ml.torch.order import OrderLike, as_order, shown_order
 
@@ -234,7 +235,8 @@ class _Recomputed:
         self.function = function
 
     def __call__(self, *args: Any) -> Any:
-        return checkpoint(self.function, *args, use_reentrant=False)
+        # The engine must choose the same arms both times, where the function uses it.
+        return checkpoint(self.function, *args, use_reentrant=False, context_fn=lambda: (same_arms(), same_arms()))
 
 
 def _rows(y0: Any, samples: int | None) -> tuple[Tensor, tuple[int, ...]]:
