@@ -1,0 +1,274 @@
+"""The models of a neural fractional stochastic equation and their paths: the same for PyTorch and JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import is_tracer, library_of
+from hpfracc.errors import InvalidInputError, ShapeError, SolveError
+from hpfracc.solvers.sde.methods.controlled import Controlled
+from hpfracc.solvers.sde.methods.markov_euler import MarkovEuler
+from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian
+from hpfracc.solvers.sde.simulation import Simulation
+from hpfracc.solvers.sde.solve import read_simulation
+from hpfracc.solvers.sde.stepping import integrate
+from hpfracc.solvers.sde.stiffness import refuse_infinite
+
+__all__ = ["PathModel", "plain_number", "read_model", "read_samples", "read_times", "simulate"]
+
+_MODELS = ("volterra", "fbm", "markov")
+_NOISES = ("additive", "diagonal", "general")
+
+
+@dataclass(frozen=True)
+class PathModel:
+    """What a neural stochastic equation is, apart from its functions and its order.
+
+    Attributes
+    ----------
+    model, noise : str
+        The driving noise, and the shape of the diffusion.
+    interpretation : str or None
+        Of the integral, where the noise is Brownian.
+    method : str or None
+        Of :func:`hpfracc.solve_fsde`; None is Euler's, or what Stratonovich's integral needs.
+    step : float
+        Length of a step.
+    factors : int
+        Exponentials of the Markov model.
+    """
+
+    model: str
+    noise: str
+    interpretation: str | None
+    method: str | None
+    step: float
+    factors: int
+
+
+def read_model(
+    model: Any, noise: Any, interpretation: Any, method: Any, step: Any, factors: Any, *, alpha: bool, hurst: bool
+) -> PathModel:
+    """Check the names; ``alpha`` and ``hurst`` say which of them was given."""
+    if model not in _MODELS:
+        raise InvalidInputError(f"model={model!r} is unknown; use 'volterra', 'fbm' or 'markov'")
+    if noise not in _NOISES:
+        raise InvalidInputError(f"noise={noise!r} is unknown; use 'additive', 'diagonal' or 'general'")
+    wanted, other = ("alpha", "hurst") if model == "volterra" else ("hurst", "alpha")
+    if {"alpha": alpha, "hurst": hurst} != {wanted: True, other: False}:
+        raise InvalidInputError(f"model={model!r} takes {wanted}=, such as 0.75, and no {other}=")
+    if interpretation not in (None, "ito", "stratonovich"):
+        raise InvalidInputError(f"interpretation={interpretation!r}: use 'ito' or 'stratonovich', or None")
+    if model != "fbm" and (interpretation == "stratonovich" or method not in (None, "euler")):
+        raise InvalidInputError(
+            f"model={model!r} is stepped by Euler's method, in Ito's sense; leave method= and interpretation= out"
+        )
+    try:
+        length, count = float(step), operator.index(factors)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"step={step!r}, factors={factors!r}: give a number and a whole number") from None
+    if not 0.0 < length < float("inf"):
+        raise InvalidInputError(f"step={step!r}: give a positive, finite number")
+    if not 2 <= count <= 16:
+        raise InvalidInputError(f"factors={factors!r}: use 2 to 16")
+    return PathModel(model, noise, interpretation, method, length, count)
+
+
+def read_times(t: Any, step: float) -> tuple[tuple[float, float], np.ndarray]:
+    """Begin and end, and the numbers of the steps after which a value is wanted."""
+    if is_tracer(t):
+        raise InvalidInputError("t is being traced; the times must be known: make them outside the traced function")
+    if library_of(t) == "torch":
+        t = t.detach().cpu().numpy()
+    times = np.asarray(t, np.float64)
+    if times.ndim != 1 or times.size < 2:
+        raise ShapeError(f"t has shape {times.shape}; give the start and one or more later times along one axis")
+    if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0):
+        raise InvalidInputError("t must be finite and increasing, the start first")
+    places = (times - times[0]) / step
+    numbers = np.rint(places).astype(int)
+    # Times of single precision are rounded to 7 digits.
+    off = np.abs(places - numbers) > 1e-6 * np.maximum(1.0, np.abs(times) / step)
+    if np.any(off) or np.any(np.diff(numbers) == 0):
+        which = int(np.argmax(off))
+        raise InvalidInputError(
+            f"t[{which}]={times[which]:.9g} is not a whole number of steps={step:g} after t[0]={times[0]:.9g}; paths "
+            "are rough, and nothing is interpolated: choose a step that divides the times"
+        )
+    begin = float(times[0])
+    return (begin, begin + int(numbers[-1]) * step), numbers
+
+
+def read_samples(samples: Any) -> int | None:
+    """How many paths for each initial value; None is one, without an axis."""
+    if samples is None:
+        return None
+    try:
+        count = operator.index(samples)
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise InvalidInputError(f"samples={samples!r}: use a whole number, 1 or more")
+    return count
+
+
+def plain_number(value: Any) -> float | None:
+    """The number, or None where it is being traced."""
+    if is_tracer(value):
+        return None
+    return float(value.detach()) if library_of(value) == "torch" else float(value)
+
+
+def simulate(
+    spec: PathModel,
+    functions: tuple[Any, Any, Any],
+    y0: Any,
+    t: Any,
+    order: Any,
+    *,
+    args: tuple[Any, ...] = (),
+    rng: Any = None,
+    key: Any = None,
+    first_path: int = 0,
+) -> tuple[Any, Any]:
+    """Paths at the times ``t``, shape (N, paths, d), and for each half the integral of the control's square.
+
+    Parameters
+    ----------
+    functions : (drift, diffusion, control)
+        The diffusion is an array if the noise is additive; the control may be None.
+    y0 : array, shape (paths, d)
+        Initial values.
+    order : float or scalar array
+        The order of the Volterra equation, or H.
+    """
+    drift, diffusion, control = functions
+    if not callable(drift):
+        raise InvalidInputError(f"drift={drift!r} cannot be called; give a function drift(t, y)")
+    additive = spec.noise == "additive"
+    if callable(diffusion) == additive:
+        what = "numbers or a tensor" if additive else "a function diffusion(t, y)"
+        raise InvalidInputError(f"noise={spec.noise!r} takes {what} as the diffusion; got {diffusion!r}")
+    if not callable(control) and control is not None:
+        raise InvalidInputError(f"control={control!r} cannot be called; give a function control(t, y)")
+    span, numbers = read_times(t, spec.step)
+    hurst = plain_number(order) if spec.model != "volterra" else None
+    if spec.model != "volterra":
+        _refuse_hurst(hurst, additive)
+    # JAX: arrays of the functions are arguments of one program; what is no array belongs to it.
+    given = (drift, None if additive else diffusion, control, *args)
+    options: dict[str, Any] = {"args": given, "rng": rng, "key": key, "first_path": first_path}
+    options |= _driven(spec, order, hurst)
+    strength = diffusion if additive else _diffusion
+    step = (span[1] - span[0]) / int(numbers[-1])
+    simulation = read_simulation(_drift, strength, span, y0, step=step, paths=y0.shape[0], **options)
+    traits = simulation.problem.traits
+    if not additive and traits.general != (spec.noise == "general"):
+        shape = "(paths, d, m)" if spec.noise == "general" else "(paths, d)"
+        raise ShapeError(f"noise={spec.noise!r} takes a diffusion of shape {shape}; it gave another number of axes")
+    found, spent = _integrated(simulation, spec, order, control)
+    if spec.model != "volterra" and hurst is None and not additive:
+        # H was traced: nan where it turns out to be too rough for multiplicative noise.
+        found = simulation.placement.xp.where(order >= 0.5, found, float("nan"))
+    return simulation.placement.xp.moveaxis(found, -1, 0)[numbers], spent
+
+
+def _driven(spec: PathModel, order: Any, hurst: float | None) -> dict[str, Any]:
+    """Noise, order, meaning and method of the equation."""
+    if spec.model == "volterra":
+        return {"alpha": order, "interpretation": "ito", "method": "euler"}
+    if spec.model == "markov":
+        return {"interpretation": "ito", "method": "euler"}
+    plain = hurst == 0.5 and library_of(order) == "python"
+    process = Brownian() if plain else FractionalBrownian(order)
+    meaning = spec.interpretation if hurst == 0.5 else None
+    method = spec.method or ("auto" if meaning == "stratonovich" else "euler")
+    return {"noise": process, "interpretation": meaning, "method": method}
+
+
+def _integrated(simulation: Simulation, spec: PathModel, order: Any, control: Any) -> tuple[Any, Any]:
+    """All steps, shape (paths, d, n), and the relative entropy of each path."""
+    simulation.check_memory(simulation.forecast(), simulation.forecast().kept_bytes)
+    method, driving, alpha = simulation.method, simulation.driving, simulation.alpha
+    if spec.model == "markov":
+        method, alpha = MarkovEuler(spec.factors), order
+        driving = dataclasses.replace(driving, sets=method.sets)
+    problem, xp, start = simulation.problem, simulation.placement.xp, simulation.start
+    paths = driving.paths(simulation.placement, 0, simulation.count)
+    if control is None:
+        y = integrate(problem, method, alpha, simulation.t, simulation.h, start, paths)
+        _check(simulation, y)
+        return y, None
+    if isinstance(driving.noise, FractionalBrownian) or method.name not in ("euler", "markov"):
+        raise InvalidInputError(
+            "a control needs noise that a Brownian motion drives, stepped by Euler's method; use model='markov' or "
+            "'volterra', or model='fbm' with the plain number hurst=0.5"
+        )
+    whole = xp.concatenate([start, xp.zeros_like(start[:, :1])], -1)
+    y = integrate(problem, Controlled(method, _control_of(spec)), alpha, simulation.t, simulation.h, whole, paths)
+    _check(simulation, y)
+    return y[:, :-1], y[:, -1, -1]
+
+
+def _control_of(spec: PathModel) -> Any:
+    return _control_with_factors if spec.model == "markov" else _control
+
+
+def _drift(t: Any, y: Any, drift: Any, diffusion: Any, control: Any, *args: Any) -> Any:
+    return drift(t, y, *args)
+
+
+def _diffusion(t: Any, y: Any, drift: Any, diffusion: Any, control: Any, *args: Any) -> Any:
+    return diffusion(t, y, *args)
+
+
+def _control(t: Any, y: Any, drift: Any, diffusion: Any, control: Any, *args: Any) -> Any:
+    return control(t, y, *args)
+
+
+def _control_with_factors(t: Any, y: Any, factors: Any, drift: Any, diffusion: Any, control: Any, *args: Any) -> Any:
+    return control(t, y, factors, *args)
+
+
+def _refuse_hurst(hurst: float | None, additive: bool) -> None:
+    if hurst is None:
+        return
+    if not 0.0 < hurst < 1.0:
+        raise InvalidInputError(f"hurst={hurst}: the Hurst index lies strictly between 0 and 1; 0.5 is Brownian motion")
+    if hurst < 0.5 and not additive:
+        raise InvalidInputError(
+            f"hurst={hurst} with multiplicative noise: below 1/2 the squares of the increments add up to infinity, and "
+            "the integral needs more than the path; use noise='additive', or hurst=0.5 and above"
+        )
+
+
+def _check(simulation: Simulation, y: Any) -> None:
+    """Raise where paths are not finite, and say which function was the first to give such values, and at which step."""
+    try:
+        refuse_infinite(simulation.t, y)
+    except SolveError as error:
+        raise SolveError(f"{error}. {_culprit(simulation, y)}") from None
+
+
+def _culprit(simulation: Simulation, y: Any) -> str:
+    problem = simulation.problem
+    values = y.detach() if library_of(y) == "torch" else y
+    host = values.cpu().numpy() if library_of(y) == "torch" else np.asarray(values)
+    bad = ~np.isfinite(host).all(1)
+    path = int(np.argmax(bad[:, -1]))
+    step = int(np.argmax(bad[path])) - 1
+    time = float(simulation.t[step])
+    state = values[path : path + 1, : problem.traits.dimension, step]
+    for name, function in (("drift", problem.drift), ("diffusion", problem.diffusion)):
+        found = function(time, state)
+        found = found.detach().cpu().numpy() if library_of(found) == "torch" else np.asarray(found)
+        if not np.all(np.isfinite(found)):
+            at = np.array2string(host[path, : problem.traits.dimension, step], precision=4)
+            why = ": a square root of a negative number? Give it max(y, 0) or |y|" if np.isnan(found).any() else ""
+            return f"The {name} of path {path} is {found.ravel()[0]:g} at step {step}, t={time:.6g}, y={at}{why}"
+    return f"Drift and diffusion are finite at step {step}, t={time:.6g}; the values grow beyond all bounds"

@@ -1,0 +1,115 @@
+"""Losses between samples of paths and data: the energy score, and the discrepancy of signature kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpfracc.errors import InvalidInputError, ShapeError
+
+__all__ = ["energy_score", "signature_kernel", "signature_mmd"]
+
+
+def energy_score(samples: Any, observed: Any, *, beta: float = 1.0, event: int = 1) -> Any:
+    r"""The energy score of samples of shape (S, ..., d) against an observation of shape (..., d).
+
+    .. math:: \frac1S \sum_i |x_i - y|^\beta - \frac{1}{2 S (S-1)} \sum_{i \ne j} |x_i - x_j|^\beta.
+
+    As :func:`hpfracc.ml.torch.path_losses.energy_score`; ``event`` of the last axes make one vector.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from hpfracc.ml.jax.path_losses import energy_score
+    >>> float(energy_score(jnp.array([[0.0], [2.0]]), jnp.array([1.0])))
+    0.0
+    """
+    if not 0.0 < float(beta) < 2.0:
+        raise InvalidInputError(f"beta={beta!r}: use a power between 0 and 2, both excluded; 1 is usual")
+    if samples.ndim < 1 or samples.shape[1:] != observed.shape:
+        raise ShapeError(
+            f"samples have shape {samples.shape} and the observation {observed.shape}; give (S, ..., d) and (..., d)"
+        )
+    if samples.shape[0] < 2:
+        raise ShapeError("there is one sample; the spread takes two or more along the first axis")
+    if not 1 <= event <= observed.ndim:
+        raise InvalidInputError(f"event={event!r}: use 1 to {observed.ndim}, the axes of the observation")
+    count = samples.shape[0]
+    y = observed.reshape(*observed.shape[: observed.ndim - event], -1)
+    x = samples.reshape(count, *y.shape)
+    near = _power(x - y, beta).mean(0)
+    one, other = np.triu_indices(count, 1)
+    return near - _power(x[one] - x[other], beta).sum(0) / (count * (count - 1))
+
+
+def _power(difference: Any, beta: float) -> Any:
+    """The norm to the power beta, with the derivative 0 where it is 0."""
+    square = (difference**2).sum(-1)
+    zero = square == 0
+    return jnp.where(zero, 0.0, jnp.where(zero, 1.0, square) ** (0.5 * beta))
+
+
+def signature_kernel(x: Any, y: Any, *, refinement: int = 1, width: float | None = None) -> Any:
+    """Inner products of the signatures of paths, all of ``x`` with all of ``y``: shape (A, B).
+
+    As :func:`hpfracc.ml.torch.path_losses.signature_kernel`: for paths of shape (A, n, d) and (B, m, d) Goursat's
+    equation, each step divided into ``2**refinement``, on points lifted by a Gaussian kernel where a ``width`` is
+    given.
+    """
+    if x.ndim != 3 or y.ndim != 3 or x.shape[2] != y.shape[2] or min(x.shape[1], y.shape[1]) < 2:
+        raise ShapeError(
+            f"paths have shapes {x.shape} and {y.shape}; give (A, n, d) and (B, m, d) with two points or more"
+        )
+    if not (isinstance(refinement, int) and 0 <= refinement <= 12):
+        raise InvalidInputError(f"refinement={refinement!r}: use a whole number, 0 to 12")
+    if width is not None and not float(width) > 0.0:
+        raise InvalidInputError(f"width={width!r}: use a positive number, or None")
+    if width is None:
+        steps = jnp.einsum("aid,bjd->abij", jnp.diff(x, axis=1), jnp.diff(y, axis=1), precision="highest")
+    else:
+        squares = ((x[:, None, :, None] - y[None, :, None]) ** 2).sum(-1)
+        steps = jnp.diff(jnp.diff(jnp.exp(squares * (-0.5 / float(width) ** 2)), axis=-1), axis=-2)
+    parts = 2**refinement
+    return _goursat(jnp.repeat(jnp.repeat(steps, parts, -1), parts, -2) / parts**2)
+
+
+def signature_mmd(x: Any, y: Any, *, refinement: int = 1, width: float | None = None) -> Any:
+    """The squared maximum mean discrepancy of two sets of paths by their signature kernel, without bias.
+
+    As :func:`hpfracc.ml.torch.path_losses.signature_mmd`; two or more paths each.
+    """
+    if x.shape[0] < 2 or y.shape[0] < 2:
+        raise ShapeError(f"there are {x.shape[0]} and {y.shape[0]} paths; give two or more of each")
+
+    def mean(paths: Any) -> Any:
+        kernel = signature_kernel(paths, paths, refinement=refinement, width=width)
+        count = paths.shape[0]
+        return (kernel.sum() - jnp.trace(kernel)) / (count * (count - 1))
+
+    return mean(x) + mean(y) - 2.0 * signature_kernel(x, y, refinement=refinement, width=width).mean()
+
+
+def _goursat(steps: Any) -> Any:
+    """The value at the far corner, by diagonals: on one, all squares are independent."""
+    n, m = steps.shape[-2:]
+    i = np.arange(n + 1)
+    diagonals = np.arange(2, n + m + 1)
+    j = diagonals[:, None] - i
+    inside = (i >= 1) & (j >= 1) & (j <= m)
+    # The squares below and left of the points (i, p - i); those outside are not used.
+    chosen = steps[..., np.clip(i - 1, 0, n - 1), np.clip(j - 1, 0, m - 1)]
+    ones = jnp.ones((*steps.shape[:-2], n + 1), steps.dtype)
+
+    def move(kept: tuple[Any, Any], row: tuple[Any, Any]) -> tuple[tuple[Any, Any], None]:
+        before, last = kept
+        step, within = row
+        square = step * step / 12.0
+        left, corner = jnp.roll(last, 1, -1), jnp.roll(before, 1, -1)
+        inner = (left + last) * (1.0 + 0.5 * step + square) - corner * (1.0 - square)
+        return (last, jnp.where(within, inner, 1.0)), None
+
+    (_, last), _ = jax.lax.scan(move, (ones, ones), (jnp.moveaxis(chosen, -2, 0), jnp.asarray(inside)))
+    return last[..., n]
