@@ -46,9 +46,13 @@ class Controlled(PathMethod):
         """What the method refuses."""
         return self.method.refuses(traits)
 
-    def weights(self, traits: Traits, alpha: Any, steps: int, h: float) -> Weights:
+    def sets(self, traits: Traits) -> int:
+        """As many as the method draws."""
+        return self.method.sets(traits)
+
+    def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
         """Those of the method."""
-        return self.method.weights(traits, alpha, steps, h)
+        return self.method.weights(traits, alpha, steps, h, hurst)
 
     def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:
         """Those of the method."""

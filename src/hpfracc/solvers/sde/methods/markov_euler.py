@@ -54,13 +54,16 @@ class MarkovEuler(PathMethod):
 
     name = "markov"
     order = "2H - 1 for H > 1/2 and multiplicative noise; additive noise 1, or H + 1/2 below H = 1/2"
-    sets = 2
 
     def refuses(self, traits: Traits) -> str | None:
         """Noise other than the Brownian motion that drives the factors."""
         return None if traits.hurst == 0.5 else "the factors are driven by noise.Brownian()"
 
-    def weights(self, traits: Traits, alpha: Any, steps: int, h: float) -> Weights:
+    def sets(self, traits: Traits) -> int:
+        """The Brownian motion, and what is left of the integral over the newest step."""
+        return 2
+
+    def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
         """Decays and weights of the factors, and of the newest step: its part along dW, the rest, and its mean."""
         decay, project = _projection(steps, self.factors)
         xp = namespace_of(alpha)
