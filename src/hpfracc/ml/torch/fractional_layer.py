@@ -143,11 +143,11 @@ class _Recomputed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, *order = ctx.saved_tensors
-        again = torch.is_grad_enabled()
+        create = torch.is_grad_enabled()
         with torch.enable_grad(), torch.autocast(x.device.type, enabled=False), ctx.layer.config.scope():
             result = _of_orders(ctx.layer, x, order[0] if order else ctx.alpha)
             wanted = [tensor for tensor in (x, *order) if tensor.requires_grad]
-            found = iter(torch.autograd.grad(result, wanted, slope, create_graph=again))
+            found = iter(torch.autograd.grad(result, wanted, slope, create_graph=create))
         by_x = next(found) if x.requires_grad else None
         return by_x, next(found) if order and order[0].requires_grad else None, None
 
