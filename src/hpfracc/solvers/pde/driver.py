@@ -164,7 +164,7 @@ def run_estimated(
     args: tuple[Any, ...],
     steps: int,
 ) -> tuple[Run, float]:
-    """Advance over the mesh with the given number of steps; the run, and an estimate of its largest error in time, or nan.
+    """Advance over the mesh with this number of steps; the run, and its estimated largest error in time, or nan.
 
     The steps are compared with an eighth (a fourth, a half) of them and with half of those, at up to eight common
     times and the end: the two differences show the order, which is believed up to that of the method.
