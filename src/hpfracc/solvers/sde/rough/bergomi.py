@@ -312,7 +312,8 @@ class _Scheme:
         root = volterra[:, :-1]
         root *= 0.5 * self.model.eta
         root += 0.5 * self.shift[1:]
-        return np.exp(root, out=root)
+        np.exp(root, out=root)
+        return root
 
     def _transform(self, source: RandomSource) -> Any:
         """The transform of the kernel, with the part of the first cell along W, beside the source's numbers."""
