@@ -81,7 +81,7 @@ def test_volterra_values() -> None:
 
 def test_long_volterra_paths_and_their_brownian_motion() -> None:
     """The hybrid scheme: variances to 8e-4 and sampling error, the given covariance with its Brownian motion."""
-    n, count = 200, 20_000
+    n, count = 128, 10_000
     paths, increments = sample_hybrid_pair(make_source(1, None), 0.07, n, 1 / n, count)
     error = 4 * np.sqrt(2 / count)
     assert abs(paths[:, -1].var() - 1) < error + 1e-3

@@ -45,17 +45,17 @@ def test_refined_paths_have_independent_stable_increments(alpha: float, parts: i
     """Of both levels together: Kolmogorov-Smirnov, and no dependence of neighbours' sizes and signs."""
     process = noise.StableLevy(alpha, scale=1.4)
     t = np.array([0.0, 0.5, 2.0])
-    coarse = process.sample(t, 4000, rng=1)
+    coarse = process.sample(t, 2000, rng=1)
     times, fine = process.refine(coarse, t, parts, rng=2)
     np.testing.assert_array_equal(fine[:, ::parts], coarse)
     steps = np.diff(fine) / (1.4 * np.diff(times) ** (1.0 / alpha))
-    expected = noise.StableLevy(alpha).sample([1.0], 20_000, rng=3)[:, 0]
+    expected = noise.StableLevy(alpha).sample([1.0], 10_000, rng=3)[:, 0]
     for column in steps.T:
         test = stats.kstest(column, stats.cauchy.cdf) if alpha == 1.0 else stats.ks_2samp(column, expected)
         assert test.pvalue > 1e-3
     for one, two in zip(steps.T[:-1], steps.T[1:], strict=True):
         for kind in (np.sign, np.arctan, lambda x: np.arctan(np.abs(x))):
-            assert abs(stats.pearsonr(kind(one), kind(two)).statistic) < 4 / math.sqrt(4000)
+            assert abs(stats.pearsonr(kind(one), kind(two)).statistic) < 4 / math.sqrt(2000)
 
 
 def test_a_jump_falls_into_one_part() -> None:

@@ -9,13 +9,11 @@ from scipy import special
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.rough import Heston
 from hpfracc.solvers.sde.rough.factors import exponential_sum, next_variance
-from tests.helpers.thinned import thinned
 
 MODEL = Heston(H=0.1, v0=0.04, theta=0.06, kappa=0.3, sigma=0.4, rho=-0.7, S0=100.0, r=0.03)
 
 
-@pytest.mark.parametrize("H", [0.02, 0.1, 0.3, 0.45])
-@thinned(lambda H: H == 0.1)
+@pytest.mark.parametrize("H", [0.02, 0.1, 0.3, pytest.param(0.45, marks=pytest.mark.slow)])
 def test_kernels_converge(H):
     """Weights and nodes are positive, and the integral of the kernel over [s, T] converges with the factors."""
     T = 2.0

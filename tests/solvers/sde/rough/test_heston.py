@@ -25,8 +25,7 @@ def test_known_prices(maturity, prices):
     assert np.all(found.error < 1e-8)
 
 
-@pytest.mark.parametrize("tol", [1e-5, 1e-8])
-def test_errors_are_honest(tol):
+def test_errors_are_honest():
     """The distance from prices of a tolerance far below is within the reported error, at short and long maturities."""
     rng = np.random.default_rng(7)
     for _ in range(4):
@@ -40,9 +39,11 @@ def test_errors_are_honest(tol):
         )
         maturity = 10.0 ** rng.uniform(-2.0, 0.7)
         strikes = np.exp(np.array([-0.6, 0.0, 0.5]) * np.sqrt(model.v0 * maturity))
-        found, fine = (model.price(strikes, maturity, tol=each) for each in (tol, 1e-12))
-        assert np.all(np.abs(found.value - fine.value) <= found.error + fine.error)
-        assert np.all(found.error <= tol)
+        fine = model.price(strikes, maturity, tol=1e-12)
+        for tol in (1e-5, 1e-8):
+            found = model.price(strikes, maturity, tol=tol)
+            assert np.all(np.abs(found.value - fine.value) <= found.error + fine.error)
+            assert np.all(found.error <= tol)
 
 
 @pytest.mark.parametrize("maturity", [0.01, 1.0, 10.0])
@@ -88,7 +89,7 @@ def test_parity_shapes_and_volatility():
     assert calls.value.shape == calls.error.shape == (2, 3)
     parity = np.exp(-0.03 * maturities) * (MODEL.forward(maturities) - STRIKES)
     np.testing.assert_allclose(calls.value - puts.value, parity, atol=1e-12)
-    volatility = MODEL.implied_volatility(STRIKES, maturities)
+    volatility = MODEL.implied_volatility(STRIKES, maturities, tol=1e-8)
     again = np.exp(-0.03 * maturities) * black_price(MODEL.forward(maturities), STRIKES, maturities, volatility.value)
     np.testing.assert_allclose(again, calls.value, atol=1e-6)
     assert np.isscalar(MODEL.price(100.0, 1.0).value)
@@ -126,7 +127,7 @@ def test_bad_strikes():
         MODEL.price(1.0, 1.0, tol=0.0)
 
 
-@pytest.mark.parametrize("nodes", [(40, 80, 160), pytest.param(heston._NODES, marks=pytest.mark.slow)], ids=len)
+@pytest.mark.parametrize("nodes", [(40, 80), pytest.param(heston._NODES, marks=pytest.mark.slow)], ids=len)
 def test_a_missed_tolerance_is_told(nodes, monkeypatch):
     """Where the estimated error stays above the tolerance, as at a correlation of -1 and one day, a warning says so."""
     monkeypatch.setattr(heston, "_NODES", nodes)

@@ -29,15 +29,15 @@ def test_straight_motion() -> None:
 @pytest.mark.parametrize("count", [20, 100])
 @pytest.mark.parametrize("kind", ["ensemble", "time"])
 def test_intervals_cover(count: int, kind: str) -> None:
-    """In 300 experiments with fractional Brownian motion, near the 90 % that are asked for."""
+    """In 150 experiments with fractional Brownian motion, near the 90 % that are asked for."""
     t = np.linspace(0.0, 1.0, 33)
-    paths = hf.fbm(32, 0.35, size=(300, count), rng=1)
+    paths = hf.fbm(32, 0.35, size=(150, count), rng=1)
     hits = 0
     for part in paths:
         low, high = transport.msd(part, t, kind=kind, confidence=0.9).interval  # type: ignore[arg-type]
         hits += low < 0.7 < high
-    # The standard error of the share is 1.7 %.
-    assert 0.84 < hits / 300 < 0.955
+    # The standard error of the share is 2.4 %.
+    assert 0.82 < hits / 150 < 0.98
 
 
 def test_intervals_cover_for_walks() -> None:
@@ -66,8 +66,8 @@ def test_ergodicity_breaking() -> None:
     index = int(np.argmin(np.abs(found.lags - 0.02)))
     assert np.isclose(found.ergodicity_breaking[index], 4 / 3 * found.lags[index], rtol=0.35)
     walk = transport.ContinuousTimeRandomWalk(transport.MittagLefflerWaiting(0.5), transport.GaussianJumps())
-    t = np.linspace(0.0, 1e6, 1001)
-    slow = transport.msd(walk.sample(t, 1000, rng=5), t, kind="time", fit=(1e3, 1e4))
+    t = np.linspace(0.0, 4e5, 401)
+    slow = transport.msd(walk.sample(t, 600, rng=5), t, kind="time", fit=(1e3, 1e4))
     assert slow.ergodicity_breaking is not None
     assert abs(slow.ergodicity_breaking[0] - (2 * math.gamma(1.5) ** 2 / math.gamma(2.0) - 1)) < 0.15
     # The time average grows linearly although the ensemble average grows like t^0.5.

@@ -272,6 +272,7 @@ class _Scheme:
         self.kernel[0] = scale * h**H / (H + 0.5)
         self.across = math.sqrt(max(h ** (2.0 * H) - self.kernel[0] ** 2, 0.0))
         self.length = fft.next_fast_len(2 * steps - 1, real=True)
+        self.transform = fft.rfft(self.kernel, self.length)
         t = h * np.arange(steps)
         forward = np.broadcast_to(np.asarray(model.xi(t) if callable(model.xi) else model.xi, dtype=float), t.shape)
         if not (np.isfinite(forward) & (forward > 0.0)).all():
@@ -286,8 +287,9 @@ class _Scheme:
         """Normal increments of W, and the square root of V at the beginning of each step but the first."""
         n = self.steps
         normals = source.numbers(start, count, n, stream=_VARIANCE)
-        # By one algorithm for any number of paths: an engine call would choose by it, and change the last digits.
-        library: Any = fft if source.library == "numpy" else _functions(source).fft
+        if source.library == "numpy":
+            return normals, self._roots_in_place(source, normals, start)
+        library: Any = _functions(source).fft
         transform = library.rfft(normals, self.length) * self._transform(source)
         volterra = library.irfft(transform, self.length)[:, :n]
         if self.across:
@@ -296,11 +298,28 @@ class _Scheme:
         exponent = 0.5 * self.model.eta * volterra[:, :-1] + source.array(0.5 * self.shift[1:])
         return normals, _functions(source).exp(exponent)
 
+    def _roots_in_place(self, source: RandomSource, normals: np.ndarray[Any, Any], start: int) -> np.ndarray[Any, Any]:
+        """The same on the host, in few passes over memory."""
+        # By one algorithm for any number of paths: an engine call would choose by it, and change the last digits.
+        transform = fft.rfft(normals, self.length)
+        transform *= self._transform(source)
+        volterra: np.ndarray[Any, Any] = fft.irfft(transform, self.length, overwrite_x=True)[:, : self.steps]
+        if self.across:
+            cells = source.numbers(start, normals.shape[0], self.steps, stream=_CELLS)
+            cells *= self.across
+            cells += volterra
+            volterra = cells
+        root = volterra[:, :-1]
+        root *= 0.5 * self.model.eta
+        root += 0.5 * self.shift[1:]
+        np.exp(root, out=root)
+        return root
+
     def _transform(self, source: RandomSource) -> Any:
         """The transform of the kernel, with the part of the first cell along W, beside the source's numbers."""
-        transform = fft.rfft(self.kernel, self.length)
+        transform = self.transform
         if source.library == "numpy":
-            return transform.astype(np.complex64 if source.dtype == "float32" else np.complex128)
+            return transform if source.dtype == "float64" else transform.astype(np.complex64)
         parts = source.array(np.stack([transform.real, transform.imag]))
         return parts[0] + 1j * parts[1]
 
