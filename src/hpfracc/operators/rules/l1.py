@@ -10,7 +10,7 @@ from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import power_differences
-from hpfracc.operators.core.values import Samples, join
+from hpfracc.operators.core.values import Samples, join, unrecorded
 from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.first_points import first_points, head_of, slope_at_origin, whole_at_origin
 from hpfracc.operators.rules.increments import backward_size, increments, start_points
@@ -33,7 +33,7 @@ def with_start(value: Any, samples: Samples, order: Order) -> Any:
     if not count:
         return value
     n, last = order.ceiling, start_points(order.ceiling)
-    origin = whole_at_origin(samples.values[..., :1] * 0, lambda: slope_at_origin(samples, order), order)
+    origin = whole_at_origin(unrecorded(samples.values[..., :1]) * 0, lambda: slope_at_origin(samples, order), order)
     if n == 1:
         return join([origin, value[..., 1:]])
     return join([origin, first_points(samples, order, n, last), value[..., last:]])
