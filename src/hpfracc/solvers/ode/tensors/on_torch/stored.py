@@ -185,7 +185,7 @@ class _Transpose:
                     pending[later] = self.states.new_zeros((1, length, *shape))
             pieces = [pending[later] for later in range(number + 1, stop)]
             for kind, each in enumerate(segments):
-                each.add_to(pieces, sums_bar[end - width * plan.block : end, kind].contiguous())
+                each.add_to(pieces, sums_bar[end - width * plan.block : end, kind])
         if self.matrices and not bool(self.apart <= 1.0):
             return None
         return self._finish(grad, value_bar, sums_bar)
@@ -381,14 +381,15 @@ class _Transpose:
     def _finish(self, grad: torch.Tensor, value_bar: torch.Tensor, sums_bar: torch.Tensor) -> list[torch.Tensor | None]:
         """The start: ``value_bar`` is what the convolutions give to f_0."""
         plan, sums, steps = self.plan, self.sums, self.plan.steps
-        last = sums_bar[:steps, -1].flip(0)  # of steps 1 .. N
+        shape = self.states.shape[1:]
+        # Of steps N .. 1. Products with matrices, so that nothing as long as the solution is made.
+        whole = sums_bar.view(steps + 1, self.kinds, -1)[:steps]
+        last = whole[:, -1]
         first_bar = None
         start_bar = grad[0].clone()
         if not plan.rule.starts_blind:
             if sums.first is not None:
-                weights = sums.first[1:]
-                weights = weights.reshape(steps, *(1,) * (last.ndim - weights.ndim), *weights.shape[1:])
-                value_bar = value_bar + (weights * last).sum(0)
+                value_bar = value_bar + _weighed(sums.first[1:].flip(0), last, shape)
             value, back = self._vjp(plan.t0, self.initial[0], value_bar)
             self._settle()
             if back is not None:
@@ -397,13 +398,12 @@ class _Transpose:
                 self.values[0] = value
                 if sums.first is not None:
                     first_bar = torch.zeros_like(sums.first)
-                    first_bar[1:] = _summed(last * value, sums.first.shape[1:])
-        both = sums_bar[:steps].sum(1).flip(0)
-        initial_bar: list[torch.Tensor | None] = [start_bar + both.sum(0)]
-        times = plan.step * torch.arange(1, steps + 1, dtype=both.dtype, device=both.device)
+                    first_bar[1:] = _multiplied(last, value, sums.first.shape[1:]).flip(0)
+        initial_bar: list[torch.Tensor | None] = [start_bar + whole.sum((0, 1)).view(shape)]
+        times = plan.step * torch.arange(steps, 0, -1, dtype=grad.dtype, device=grad.device)
         for number in range(1, len(self.initial)):
-            factors = (times**number / math.factorial(number)).reshape(-1, *(1,) * (both.ndim - 1))
-            initial_bar.append((factors * both).sum(0))
+            factors = times**number / math.factorial(number)
+            initial_bar.append((factors @ whole.reshape(steps, -1)).view(self.kinds, *shape).sum(0))
         weights_bar: list[torch.Tensor | None] = [None] * self.kinds
         if self.values is not None:
             weights_bar = [
@@ -423,11 +423,33 @@ def _rows(sequences: tuple[torch.Tensor, ...], block: int) -> torch.Tensor:
     return stacked.reshape(-1, *stacked.shape[2:])
 
 
-def _summed(product: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """Over all axes behind the first that the order does not have."""
-    return product.sum_to_size((product.shape[0], *(1,) * (product.ndim - 1 - len(shape)), *shape)).reshape(
-        (product.shape[0], *shape)
-    )
+def _stretches(rows: torch.Tensor) -> Iterable[slice]:
+    """Rows that are worked on together, so that products with them take little memory."""
+    width = max(1, WORKSPACE // (8 * rows.element_size() * max(rows.shape[1], 1)))
+    return [slice(begin, begin + width) for begin in range(0, rows.shape[0], width)]
+
+
+def _weighed(weights: torch.Tensor, rows: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """``sum_n weights[n] rows[n]`` for rows (N, columns) and weights of shape (N, ...), that of the order behind."""
+    if weights.ndim == 1:
+        return (weights @ rows).view(shape)
+    weights = weights.reshape(weights.shape[0], *(1,) * (len(shape) + 1 - weights.ndim), *weights.shape[1:])
+    total = rows.new_zeros(shape)
+    for part in _stretches(rows):
+        total += (weights[part] * rows[part].view(-1, *shape)).sum(0)
+    return total
+
+
+def _multiplied(rows: torch.Tensor, value: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """``rows[n] * value``, summed to ``(N, ...)`` with the order's shape behind."""
+    if not len(shape):
+        return rows @ value.reshape(-1)
+    axes = (*(1,) * (value.ndim - len(shape)), *shape)
+    found = []
+    for part in _stretches(rows):
+        product = rows[part].view(-1, *value.shape) * value
+        found.append(product.sum_to_size((product.shape[0], *axes)).reshape(product.shape[0], *shape))
+    return torch.cat(found)
 
 
 def _correlation(reversed_bar: torch.Tensor, values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
