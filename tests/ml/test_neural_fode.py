@@ -8,6 +8,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError, SolveError
+from hpfracc.solvers.ode import PECE
 
 torch = pytest.importorskip("torch")
 from hpfracc.ml.torch.neural_fode import NeuralFODE  # noqa: E402
@@ -20,7 +21,7 @@ def network(seed: int = 0) -> Any:
     return torch.nn.Sequential(torch.nn.Linear(3, 6), torch.nn.Tanh(), torch.nn.Linear(6, 3)).double()
 
 
-def gradients(adjoint: str, method: str, alpha: Any, steps: int, above: bool = False) -> list[Any]:
+def gradients(adjoint: str | None, method: Any, alpha: Any, steps: int, above: bool = False) -> list[Any]:
     """In initial values, order, an argument, and the parameters of a network, of a loss at several times."""
     net = network()
     y0 = torch.tensor([[0.3, -0.2, 0.5], [1.0, 0.1, -0.4]], dtype=torch.float64, requires_grad=True)
@@ -58,6 +59,35 @@ def test_long_segments_and_transforms_are_transposed(monkeypatch: pytest.MonkeyP
         one, other = (gradients(each, "pece", alpha, 140) for each in ("recomputed", "stored"))
         for a, b in zip(one, other, strict=True):
             assert float((a - b).abs().max()) <= 1e-10 * max(1.0, float(a.abs().max()))
+
+
+@pytest.mark.parametrize("alpha", [0.6, [0.5, 0.7, 0.9]], ids=["one", "each"])
+@pytest.mark.parametrize("corrections", [1, 2])
+def test_matrices_of_a_block_and_single_steps_give_one_gradient(
+    monkeypatch: pytest.MonkeyPatch, alpha: Any, corrections: int
+):
+    """With few components the transposed products are those of matrices; else of one backward pass for each point."""
+    from hpfracc.solvers.ode.tensors.on_torch import stored
+
+    method = PECE(corrections=corrections, adjoint="stored")
+    one = gradients(None, method, alpha, 70)
+    monkeypatch.setattr(stored, "fit_matrices", lambda *_: False)
+    for a, b in zip(one, gradients(None, method, alpha, 70), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-12)
+
+
+def test_members_of_a_batch_that_depend_on_each_other_get_their_gradient():
+    """A matrix for each member would leave out what one member does to another: that is noticed."""
+    found = {}
+    for adjoint in ("direct", "stored"):
+        net = network(2)
+        y0 = torch.tensor([[0.3, -0.2, 0.5], [1.0, 0.1, -0.4]], dtype=torch.float64, requires_grad=True)
+        model = NeuralFODE(lambda t, y, net=net: net(y) - y.mean(0), 0.7, step=0.02, adjoint=adjoint)
+        loss = model(y0, [0.0, 0.5, 1.4])[:, 0].square().sum()
+        found[adjoint] = torch.autograd.grad(loss, [y0, *net.parameters()])
+    assert float(found["direct"][0][1].abs().max()) > 1e-3
+    for one, other in zip(found["direct"], found["stored"], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
 def test_the_gradient_tends_to_the_exact_one():

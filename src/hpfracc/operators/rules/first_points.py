@@ -150,7 +150,21 @@ def slope_at_origin(samples: Samples, order: Order) -> Any:
     x, n = samples.values, order.ceiling
     if samples.n <= n:
         return x[..., :1] * math.nan
+    if n == 1:
+        last = min(start_points(1), samples.n - 1)
+        steps = (x[..., 1 : last + 1] - x[..., :last]) * constant(_first_slope(last), x, ("first slope", last))
+        return steps.sum(axis=-1, keepdims=True) * samples.scale(-1)
     return slopes_at_origin(x, n, start_points(n))[-1][0] * math.factorial(n) * samples.scale(-n)
+
+
+@cache
+def _first_slope(last: int) -> np.ndarray[Any, Any]:
+    """The slope at s = 0 of the polynomial through samples 0 .. last, as weights of its increments."""
+    weights = np.zeros(last)
+    for i in range(1, last + 1):
+        for j in range(i):
+            weights[j] += float(binomial_polynomial(i)[1]) * (-1.0) ** (i - 1 - j) * math.comb(i - 1, j)
+    return weights
 
 
 def infinite_at_origin(first: Any, order: Order, slopes: list[tuple[Any, Any]], rounding: Any = 0.0) -> Any:

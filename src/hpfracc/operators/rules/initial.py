@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from typing import Any, final
 
 from hpfracc._xp import Namespace
@@ -13,6 +14,8 @@ from hpfracc.operators.core.values import Samples, constant, join
 from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.first_points import first_points, singular_origin, whole_at_origin
 from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, start_points
+from hpfracc.operators.rules.l1 import L1Rule
+from hpfracc.operators.rules.l12 import L12
 
 __all__ = ["WithInitialTerms"]
 
@@ -30,7 +33,7 @@ class WithInitialTerms(Rule):
     slopes below n are; nan where the samples do not tell).
     """
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: L1Rule | L12) -> None:
         self.rule = rule
 
     @property
@@ -41,7 +44,8 @@ class WithInitialTerms(Rule):
     @property
     def companion(self) -> Rule | None:  # type: ignore[override]
         """That of the Caputo rule, with the same terms."""
-        return None if self.rule.companion is None else WithInitialTerms(self.rule.companion)
+        found = self.rule.companion
+        return WithInitialTerms(found) if isinstance(found, L1Rule | L12) else None
 
     def accuracy(self, alpha: float) -> float:
         """That of the Caputo rule."""
@@ -66,12 +70,18 @@ class WithInitialTerms(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """The Caputo rule, and one product for each initial term."""
         x, n = samples.values, order.ceiling
-        value = self.rule.apply(samples, order)
+        # An order that learns makes all its weights at once: those of plain orders are kept, and shared with Caputo's.
+        together = n == 1 and not order.plain and order.xp.library == "torch"
+        key: Hashable = None
+        if together:
+            value, terms = self.rule.apply_beside(samples, order, _make_terms(1))
+            factor = None
+        else:
+            value = self.rule.apply(samples, order)
+            terms, key, factor = scaled_weights(("initial", n), _make_terms(n), order, samples, -1, few=True)
         last = start_points(n)
         known = 1 if n == 1 else last
         differences = forward_differences(x[..., : 1 if n == 1 else last + 1])
-        name = ("initial", n)
-        terms, key, factor = scaled_weights(name, _make_terms(n), order, samples, -1, few=True)
         tail = value[..., known:]
         for k in range(n):
             derivative = sum(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Hashable
 from typing import Any, final
 
 from hpfracc._xp import Namespace
@@ -10,12 +11,15 @@ from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import power_differences
-from hpfracc.operators.core.values import Samples, join
+from hpfracc.operators.core.values import Samples, join, unrecorded
 from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.first_points import first_points, head_of, slope_at_origin, whole_at_origin
 from hpfracc.operators.rules.increments import backward_size, increments, start_points
 
-__all__ = ["L1Rule", "fractional_part", "summands", "with_start"]
+__all__ = ["L1Rule", "Maker", "fractional_part", "joined", "summands", "with_start"]
+
+#: Sequences of weights from a namespace, an order and lags.
+Maker = Callable[[Namespace, Any, Any], tuple[Any, ...]]
 
 
 def fractional_part(order: Order) -> Order:
@@ -33,7 +37,7 @@ def with_start(value: Any, samples: Samples, order: Order) -> Any:
     if not count:
         return value
     n, last = order.ceiling, start_points(order.ceiling)
-    origin = whole_at_origin(samples.values[..., :1] * 0, lambda: slope_at_origin(samples, order), order)
+    origin = whole_at_origin(unrecorded(samples.values[..., :1]) * 0, lambda: slope_at_origin(samples, order), order)
     if n == 1:
         return join([origin, value[..., 1:]])
     return join([origin, first_points(samples, order, n, last), value[..., last:]])
@@ -80,12 +84,23 @@ class L1Rule(Rule):
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments."""
+        return self.apply_beside(samples, order, None)[0]
+
+    def apply_beside(self, samples: Samples, order: Order, more: Maker | None) -> tuple[Any, tuple[Any, ...]]:
+        """The same, and further sequences of the same order, scaled as the weights, from one table with them."""
         part = fractional_part(order)
-        (weights,), key, factor = scaled_weights(
-            self.name, _make_weights, part, samples, -1, whole=order.ceiling - 1, few=True, strict=True
+        (weights, *rest), key, factor = scaled_weights(
+            *joined(self.name, _make_weights, more), part, samples, -1, whole=order.ceiling - 1, few=True, strict=True
         )
         value = samples.convolve(weights, **summands(samples, order, factor), key=key)
-        return with_start(value, samples, order)
+        return with_start(value, samples, order), tuple(rest)
+
+
+def joined(name: str, make: Maker, more: Maker | None) -> tuple[Hashable, Maker]:
+    """A name and a maker of a rule's weights, with what ``more`` makes behind them."""
+    if more is None:
+        return name, make
+    return (name, "beside"), lambda xp, beta, n: (*make(xp, beta, n), *more(xp, beta, n))
 
 
 def summands(samples: Samples, order: Order, factor: Any) -> dict[str, Any]:

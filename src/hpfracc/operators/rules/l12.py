@@ -14,7 +14,7 @@ from hpfracc.operators.core.values import Samples, constant
 from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.first_points import head_of
 from hpfracc.operators.rules.increments import backward_size, start_points
-from hpfracc.operators.rules.l1 import L1Rule, fractional_part, summands, with_start
+from hpfracc.operators.rules.l1 import L1Rule, Maker, fractional_part, joined, summands, with_start
 
 __all__ = ["L12"]
 
@@ -68,13 +68,17 @@ class L12(Rule):
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments, of which the first has weights of its own."""
+        return self.apply_beside(samples, order, None)[0]
+
+    def apply_beside(self, samples: Samples, order: Order, more: Maker | None) -> tuple[Any, tuple[Any, ...]]:
+        """The same, and further sequences of the same order, scaled as the weights, from one table with them."""
         part = fractional_part(order)
-        (weights, starts), key, factor = scaled_weights(
-            self.name, _make_weights, part, samples, -1, whole=order.ceiling - 1, few=True, strict=True
+        (weights, starts, *rest), key, factor = scaled_weights(
+            *joined(self.name, _make_weights, more), part, samples, -1, whole=order.ceiling - 1, few=True, strict=True
         )
         starts = constant(starts, samples.values, None if key is None else (key, "starts"))
         value = samples.convolve(weights, **summands(samples, order, factor), key=key, starts=starts, starts_from=1)
-        return with_start(value, samples, order)
+        return with_start(value, samples, order), tuple(rest)
 
 
 def _make_weights(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any, Any]:

@@ -145,11 +145,14 @@ def torch_functions(
     problem: Problem, calls: list[int]
 ) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any] | None]:
     """``fun(t, y)`` and ``jac(t, y)``, with what they return checked, and calls of the first counted."""
+    own, args, shape, kind = problem.fun, problem.args, tuple(problem.shape), type(problem.y0)
 
     def fun(t: Any, y: Any) -> Any:
         calls[0] += 1
         before = _version(y)
-        value = _checked(problem.fun(t, y, *problem.args), problem)
+        value = own(t, y, *args)
+        if type(value) is not kind or value.shape != shape:
+            value = _checked(value, problem)
         if _version(y) != before:
             raise InvalidInputError("fun(t, y) changes y in place, which is the solution itself; work on y.clone()")
         return value

@@ -12,8 +12,9 @@ from torch.utils.checkpoint import checkpoint
 from hpfracc._arrays import tracks_gradient
 from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums
+from hpfracc.solvers.ode.tensors.on_torch.leaves import find_leaves
 from hpfracc.solvers.ode.tensors.on_torch.newton import solve_step
-from hpfracc.solvers.ode.tensors.on_torch.stored import StoredSolve, find_leaves, solve_stored
+from hpfracc.solvers.ode.tensors.on_torch.stored import StoredSolve, solve_stored
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 
 __all__ = ["solve_blocks"]
@@ -165,6 +166,8 @@ class _Block:
         self.points = points  # where the predictions are kept, of shape (corrections, N + 1, ...)
         self.fun, self.jacobian, self.rule, self.t0, self.step = fun, jacobian, rule, t0, step
         self.initial, self.sums, self.apart, self.wrapped = initial, sums, apart, wrapped
+        self.rows: list[torch.Tensor] = []
+        self.newest = sums.newest
         self.reversed = torch.stack([each[1 : BLOCK + 1].flip(0) for each in sums.sequences])
 
     def time(self, n: int) -> float:
@@ -196,27 +199,35 @@ class _Block:
         values: torch.Tensor,
     ) -> None:
         """The same, written to ``states`` and ``values``, with few kernels a step."""
-        count, shape = states.shape[0], f0.shape
+        count = states.shape[0]
         known = self._known(begin, count, given, f0)
         kinds, columns = known.shape[0], f0.numel()
-        flat, past = known.view(kinds, count, columns), values.view(count, columns)
+        flat, past = known.view(kinds, count, columns).unbind(1), values.view(count, columns)
+        places, kept = states.unbind(0), values.unbind(0)
+        sums_at = list(zip(*(each.unbind(0) for each in known.unbind(0)), strict=True))
+        points_at = [each[begin : begin + count].unbind(0) for each in self.points] if self.points is not None else []
         shared = self.reversed.ndim == 2
-        rows = self.reversed.to(f0.dtype) if shared else self.reversed
         for index in range(count):
             n = begin + index
             if not n:
                 states[0], values[0] = self.initial[0], f0
-                before = states[0]
+                before = places[0]
                 continue
-            if not index:
-                sums = known[:, 0]
-            elif shared:
-                sums = torch.addmm(flat[:, index], rows[:, rows.shape[1] - index :], past[:index]).view(kinds, *shape)
-            else:
-                sums = known[:, index] + self._recent(index, values[:index])
-            state = self._advance(n, sums, before, states[index])
-            values[index] = self.fun(self.time(n), state)
-            before = state
+            if index and shared:
+                flat[index].addmm_(self._rows(index, f0.dtype), past[:index])
+            elif index:
+                known[:, index] += self._recent(index, values[:index])
+            before = self._advance(n, sums_at[index], before, places[index], [each[index] for each in points_at])
+            kept[index].copy_(self.fun(self.time(n), before))
+
+    def _rows(self, index: int, dtype: torch.dtype) -> torch.Tensor:
+        """The weights of the ``index`` values before, shape (K, index); made once for all blocks."""
+        if not self.rows:
+            whole = self.reversed.to(dtype)
+            width = whole.shape[1]
+            self.rows = [whole[:, width - number :] for number in range(width + 1)]
+            self.newest = None if self.sums.newest is None else self.sums.newest.to(dtype)
+        return self.rows[index]
 
     def _known(self, begin: int, count: int, given: torch.Tensor | None, f0: torch.Tensor) -> torch.Tensor:
         """What is known of each sum before the block starts, shape (K, count, ...)."""
@@ -234,8 +245,15 @@ class _Block:
             known[-1] += first.reshape(count, *(1,) * (f0.ndim + 1 - first.ndim), *first.shape[1:]) * f0
         return known
 
-    def _advance(self, n: int, sums: torch.Tensor, before: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-        """The state at step n, written to ``out``."""
+    def _advance(
+        self,
+        n: int,
+        sums: tuple[torch.Tensor, ...],
+        before: torch.Tensor,
+        out: torch.Tensor,
+        points: list[torch.Tensor],
+    ) -> torch.Tensor:
+        """The state at step n, written to ``out``, and the predictions to ``points`` where they are kept."""
         t = self.time(n)
         if self.rule.implicit:
             slopes = None if self.jacobian is None else partial(self.jacobian, t)
@@ -243,13 +261,15 @@ class _Block:
         elif self.sums.newest is None:
             out.copy_(sums[0])
         else:
-            y = sums[0]
+            y, known = sums
+            assert self.newest is not None
             for number in range(self.rule.corrections):
-                if self.points is not None:
-                    self.points[number, n] = y
+                if points:
+                    points[number].copy_(y)
                 last = number == self.rule.corrections - 1
                 value = self.fun(t, y)
-                y = torch.addcmul(sums[-1], self.sums.newest.to(value.dtype), value, out=out if last else None)
+                newest = self.newest if self.newest.dtype == value.dtype else self.newest.to(value.dtype)
+                y = torch.addcmul(known, newest, value, out=out if last else None)
         return out
 
     def _step(

@@ -23,10 +23,11 @@ from torch.autograd.function import once_differentiable
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.tensors.on_torch.history import WORKSPACE, SegmentSums
+from hpfracc.solvers.ode.tensors.on_torch.matrices import BlockMatrices, fit_matrices
 from hpfracc.solvers.ode.tensors.on_torch.newton import solve_transposed
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 
-__all__ = ["StoredSolve", "find_leaves", "solve_stored"]
+__all__ = ["StoredSolve", "solve_stored"]
 
 Function = Callable[[Any, torch.Tensor], torch.Tensor]
 #: ``forward(initial, sums, points)`` gives all states, and fills ``points`` with those of the predictors.
@@ -100,8 +101,14 @@ class _Stored(torch.autograd.Function):  # type: ignore[misc]
         states, points, *given = ctx.saved_tensors
         initial, sums = _unpacked(ctx.plan, ctx.count, given)
         wanted = any(ctx.needs_input_grad[2 + ctx.count : 2 + len(given) - len(ctx.plan.leaves)])
-        transpose = _Transpose(ctx.plan, initial, sums, states, points, wanted)
-        return (None, None, *transpose.run(grad))
+        plan = ctx.plan
+        count, parameters = plan.block * (1 + plan.predictions), sum(each.numel() for each in plan.leaves)
+        matrices = not plan.rule.implicit and fit_matrices(states[0], count, parameters)
+        found = _Transpose(plan, initial, sums, states, points, wanted, matrices).run(grad) if matrices else None
+        if found is None:
+            found = _Transpose(plan, initial, sums, states, points, wanted, False).run(grad)
+        assert found is not None
+        return (None, None, *found)
 
 
 def _unpacked(plan: StoredSolve, count: int, given: Iterable[torch.Tensor]) -> tuple[list[torch.Tensor], Sums]:
@@ -127,6 +134,7 @@ class _Transpose:
         states: torch.Tensor,
         points: torch.Tensor | None,
         weights_wanted: bool,
+        matrices: bool,
     ) -> None:
         self.plan, self.initial, self.sums, self.states, self.points = plan, initial, sums, states, points
         self.wanted = weights_wanted
@@ -134,12 +142,17 @@ class _Transpose:
         self.values = torch.zeros_like(states) if weights_wanted else None
         self.newest_bar = None if sums.newest is None else torch.zeros_like(sums.newest)
         self.leaves_bar: list[torch.Tensor | None] = [None] * len(plan.leaves)
-        self.mapped = bool(plan.leaves) and self._can_be_mapped()
+        mapped = (bool(plan.leaves) or matrices) and self._can_be_mapped()
+        self.mapped = bool(plan.leaves) and mapped
+        self.matrices, self.possible = matrices and mapped, mapped or not matrices
+        self.apart = states.new_zeros(())  # how far matrices were from gradients, at most
         # What is left for one evaluation of a whole block: times, points and gradients in the values there.
         self.later: list[tuple[float, torch.Tensor, torch.Tensor]] = []
 
-    def run(self, grad: torch.Tensor) -> list[torch.Tensor | None]:
-        """Gradients in the initial values, the weights and the leaves."""
+    def run(self, grad: torch.Tensor) -> list[torch.Tensor | None] | None:
+        """Gradients in the initial values, the weights and the leaves; None where matrices do not give them."""
+        if not self.possible:
+            return None
         plan, count, shape = self.plan, self.plan.steps + 1, self.states.shape[1:]
         columns = self.states[0].numel()
         sums_bar = self.states.new_zeros((count, self.kinds, *shape))  # by r
@@ -152,11 +165,16 @@ class _Transpose:
         for number in range(blocks):
             begin, end = number * plan.block, min((number + 1) * plan.block, count)
             given = pending.pop(number, None)
-            for r in range(begin, end):
-                value_bar = self._value_bar(rows, flat, sums_bar, given, begin, r)
-                if r < plan.steps:
-                    self._step(plan.steps - r, value_bar, grad, sums_bar[r])
-            self._settle()
+            if self.matrices:
+                value_bar = self._block_by_matrices(rows, flat, sums_bar, given, begin, end, grad)
+                if not number and not bool(self.apart <= 1.0):
+                    return None
+            else:
+                for r in range(begin, end):
+                    value_bar = self._value_bar(rows, flat, sums_bar, given, begin, r)
+                    if r < plan.steps:
+                        self._step(plan.steps - r, value_bar, grad, sums_bar[r])
+                self._settle()
             if end == count:
                 break
             width = (number + 1) & -(number + 1)
@@ -167,8 +185,78 @@ class _Transpose:
                     pending[later] = self.states.new_zeros((1, length, *shape))
             pieces = [pending[later] for later in range(number + 1, stop)]
             for kind, each in enumerate(segments):
-                each.add_to(pieces, sums_bar[end - width * plan.block : end, kind].contiguous())
+                each.add_to(pieces, sums_bar[end - width * plan.block : end, kind])
+        if self.matrices and not bool(self.apart <= 1.0):
+            return None
         return self._finish(grad, value_bar, sums_bar)
+
+    def _block_by_matrices(
+        self,
+        rows: torch.Tensor,
+        flat: torch.Tensor,
+        sums_bar: torch.Tensor,
+        given: torch.Tensor | None,
+        begin: int,
+        end: int,
+        grad: torch.Tensor,
+    ) -> torch.Tensor:
+        """All steps of a block; the last gradient in a value, which is that of f_0 at the end."""
+        plan, newest, states = self.plan, self.sums.newest, self.states
+        low, high = max(plan.steps - end + 1, 1), plan.steps - begin  # steps low .. high, from the last to the first
+        evaluated = min(high, plan.steps - 1)  # the value at the last step has no use
+        ends = max(evaluated - low + 1, 0)
+        place = [states[low : evaluated + 1]]
+        times = [plan.time(n) for n in range(low, evaluated + 1)]
+        for i in range(plan.predictions):
+            assert self.points is not None
+            place.append(self.points[i, low : high + 1])
+            times += [plan.time(n) for n in range(low, high + 1)]
+        value_bar = torch.zeros_like(states[0])
+        block = BlockMatrices(plan.fun, states.new_tensor(times), torch.cat(place)) if times else None
+        d, size = states.shape[-1], max(high - low + 1, 0)
+        at_ends = () if block is None else block.matrices[:ends].unbind(0)
+        at_points = []
+        if plan.predictions and block is not None:
+            assert newest is not None
+            factor = newest if not newest.ndim else newest.expand(states.shape[1:]).reshape(-1, d, 1)
+            at_points = [(factor * each).unbind(0) for each in block.matrices[ends:].split(size)]
+        slopes = grad[low : high + 1].reshape(size, states[0].numel() // d, 1, d).unbind(0)
+        outs = sums_bar.view(*sums_bar.shape[:2], states[0].numel() // d, 1, d)
+        ends_bar: list[torch.Tensor] = []
+        points_bar: list[list[torch.Tensor]] = [[] for _ in range(plan.predictions)]
+        for r in range(begin, end):
+            value_bar = self._value_bar(rows, flat, sums_bar, given, begin, r)
+            n = plan.steps - r
+            if not n:
+                break
+            first, last = outs[r, 0], outs[r, -1]
+            if n < plan.steps:
+                ends_bar.append(value_bar)
+                torch.baddbmm(slopes[n - low], value_bar.reshape(-1, 1, d), at_ends[n - low], out=last)
+            else:
+                last.copy_(slopes[n - low])
+            bar = last
+            for i in range(plan.predictions - 1, -1, -1):
+                points_bar[i].append(bar.clone() if plan.predictions > 1 else bar)
+                bar = torch.bmm(bar, at_points[i][n - low], out=None if i else first)
+                if i:
+                    last += bar
+        if block is None:
+            return value_bar
+        bars = [torch.stack(ends_bar[::-1])] if ends_bar else []
+        for each in points_bar:
+            assert newest is not None
+            bars.append(newest * torch.stack(each[::-1]).view(size, *states.shape[1:]))
+        found, apart = block.settle(torch.cat(bars), plan.leaves)
+        self._add_leaves(found)
+        self.apart = torch.maximum(self.apart, apart)
+        values = block.values.detach()
+        if self.values is not None:
+            self.values[low : evaluated + 1] = values[:ends]
+        if self.wanted:
+            for each, value in zip(points_bar, values[ends:].split(size), strict=True):
+                self._add_newest((torch.stack(each[::-1]).view(value.shape) * value).sum(0))
+        return value_bar
 
     def _value_bar(
         self,
@@ -293,14 +381,15 @@ class _Transpose:
     def _finish(self, grad: torch.Tensor, value_bar: torch.Tensor, sums_bar: torch.Tensor) -> list[torch.Tensor | None]:
         """The start: ``value_bar`` is what the convolutions give to f_0."""
         plan, sums, steps = self.plan, self.sums, self.plan.steps
-        last = sums_bar[:steps, -1].flip(0)  # of steps 1 .. N
+        shape = self.states.shape[1:]
+        # Of steps N .. 1. Products with matrices, so that nothing as long as the solution is made.
+        whole = sums_bar.view(steps + 1, self.kinds, -1)[:steps]
+        last = whole[:, -1]
         first_bar = None
         start_bar = grad[0].clone()
         if not plan.rule.starts_blind:
             if sums.first is not None:
-                weights = sums.first[1:]
-                weights = weights.reshape(steps, *(1,) * (last.ndim - weights.ndim), *weights.shape[1:])
-                value_bar = value_bar + (weights * last).sum(0)
+                value_bar = value_bar + _weighed(sums.first[1:].flip(0), last, shape)
             value, back = self._vjp(plan.t0, self.initial[0], value_bar)
             self._settle()
             if back is not None:
@@ -309,13 +398,12 @@ class _Transpose:
                 self.values[0] = value
                 if sums.first is not None:
                     first_bar = torch.zeros_like(sums.first)
-                    first_bar[1:] = _summed(last * value, sums.first.shape[1:])
-        both = sums_bar[:steps].sum(1).flip(0)
-        initial_bar: list[torch.Tensor | None] = [start_bar + both.sum(0)]
-        times = plan.step * torch.arange(1, steps + 1, dtype=both.dtype, device=both.device)
+                    first_bar[1:] = _multiplied(last, value, sums.first.shape[1:]).flip(0)
+        initial_bar: list[torch.Tensor | None] = [start_bar + whole.sum((0, 1)).view(shape)]
+        times = plan.step * torch.arange(steps, 0, -1, dtype=grad.dtype, device=grad.device)
         for number in range(1, len(self.initial)):
-            factors = (times**number / math.factorial(number)).reshape(-1, *(1,) * (both.ndim - 1))
-            initial_bar.append((factors * both).sum(0))
+            factors = times**number / math.factorial(number)
+            initial_bar.append((factors @ whole.reshape(steps, -1)).view(self.kinds, *shape).sum(0))
         weights_bar: list[torch.Tensor | None] = [None] * self.kinds
         if self.values is not None:
             weights_bar = [
@@ -335,11 +423,33 @@ def _rows(sequences: tuple[torch.Tensor, ...], block: int) -> torch.Tensor:
     return stacked.reshape(-1, *stacked.shape[2:])
 
 
-def _summed(product: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """Over all axes behind the first that the order does not have."""
-    return product.sum_to_size((product.shape[0], *(1,) * (product.ndim - 1 - len(shape)), *shape)).reshape(
-        (product.shape[0], *shape)
-    )
+def _stretches(rows: torch.Tensor) -> Iterable[slice]:
+    """Rows that are worked on together, so that products with them take little memory."""
+    width = max(1, WORKSPACE // (8 * rows.element_size() * max(rows.shape[1], 1)))
+    return [slice(begin, begin + width) for begin in range(0, rows.shape[0], width)]
+
+
+def _weighed(weights: torch.Tensor, rows: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """``sum_n weights[n] rows[n]`` for rows (N, columns) and weights of shape (N, ...), that of the order behind."""
+    if weights.ndim == 1:
+        return (weights @ rows).view(shape)
+    weights = weights.reshape(weights.shape[0], *(1,) * (len(shape) + 1 - weights.ndim), *weights.shape[1:])
+    total = rows.new_zeros(shape)
+    for part in _stretches(rows):
+        total += (weights[part] * rows[part].view(-1, *shape)).sum(0)
+    return total
+
+
+def _multiplied(rows: torch.Tensor, value: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """``rows[n] * value``, summed to ``(N, ...)`` with the order's shape behind."""
+    if not len(shape):
+        return rows @ value.reshape(-1)
+    axes = (*(1,) * (value.ndim - len(shape)), *shape)
+    found = []
+    for part in _stretches(rows):
+        product = rows[part].view(-1, *value.shape) * value
+        found.append(product.sum_to_size((product.shape[0], *axes)).reshape(product.shape[0], *shape))
+    return torch.cat(found)
 
 
 def _correlation(reversed_bar: torch.Tensor, values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -359,57 +469,3 @@ def _correlation(reversed_bar: torch.Tensor, values: torch.Tensor, like: torch.T
     found = torch.fft.irfft(total, size, dim=0)[:count].flip(0)
     found[0] = 0.0  # the newest value has a weight of its own
     return found.reshape(like.shape)
-
-
-def find_leaves(fun: Function, t0: float, y0: torch.Tensor, known: list[torch.Tensor]) -> list[torch.Tensor]:
-    """What the gradient of ``fun`` reaches besides y: ``known``, and parameters that it sees.
-
-    Raises
-    ------
-    InvalidInputError
-        Where it sees a tensor that was computed outside it, or draws random numbers.
-    """
-    generator = torch.get_rng_state()
-    with torch.enable_grad():
-        place = y0.detach().requires_grad_()
-        values = [fun(t0, place) for _ in range(2)]
-    if not torch.equal(generator, torch.get_rng_state()) or not _same(values):
-        raise InvalidInputError(
-            "func gives other values when it is called a second time (Dropout?), and adjoint='stored' evaluates it in "
-            "the backward pass too; use adjoint='recomputed', or func.eval()"
-        )
-    ends = [each.grad_fn for each in known if each.grad_fn is not None]  # held, so that their ids stay theirs
-    stops = {id(each) for each in ends}
-    found: list[torch.Tensor] = [each for each in known if each.requires_grad]
-    graphs = [_graph(value, stops) for value in values]
-    shared = {id(node): node for node in graphs[0]}.keys() & {id(node) for node in graphs[1]}
-    for node in graphs[0]:
-        variable = getattr(node, "variable", None)
-        if variable is not None:
-            if variable is not place and not any(variable is each for each in found):
-                found.append(variable)
-        elif id(node) in shared and id(node) not in stops:
-            raise InvalidInputError(
-                f"func sees a tensor that was computed outside it ({type(node).__name__}); give it through args, or "
-                "use adjoint='recomputed'"
-            )
-    return found
-
-
-def _same(values: list[torch.Tensor]) -> bool:
-    one, two = (each.detach() for each in values)
-    return bool(torch.allclose(one, two, rtol=1e-6, atol=1e-6 * float(one.abs().max() + 1e-30), equal_nan=True))
-
-
-def _graph(value: torch.Tensor, stops: set[int]) -> list[Any]:
-    """The nodes of the graph of a value, not beyond ``stops``."""
-    todo, seen, nodes = [value.grad_fn], set[int](), list[Any]()
-    while todo:
-        node = todo.pop()
-        if node is None or id(node) in seen:
-            continue
-        seen.add(id(node))
-        nodes.append(node)
-        if id(node) not in stops:
-            todo += [each for each, _ in node.next_functions]
-    return nodes
