@@ -21,7 +21,7 @@ from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
 from hpfracc.solvers.pde.recording import FrameRecorder, Save
 
-__all__ = ["Run", "check_memory", "run_adaptive", "run_estimated", "run_mesh"]
+__all__ = ["FIRST_STEPS", "Run", "check_memory", "forecast_memory", "run_adaptive", "run_estimated", "run_mesh"]
 
 Array = np.ndarray[Any, Any]
 
@@ -66,8 +66,10 @@ class Run:
     interrupted: bool = False
 
 
-def check_memory(problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, steps: int) -> int:
-    """The forecast in bytes; an error where it does not fit into what is free."""
+def forecast_memory(
+    problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, steps: int
+) -> tuple[int, int]:
+    """Bytes at the peak of a run, and how many of them are for saved frames."""
     frame = problem.itemsize * math.prod(axis.size for axis in problem.space.grid) * (problem.components or 1)
     if options.t_eval is not None:
         kept = len(options.t_eval)
@@ -78,7 +80,12 @@ def check_memory(problem: EvolutionProblem, method: EvolutionMethod, options: Op
     # The frames, and the array they are joined in.
     saved = 2 * kept * frame if not callable(save) else 0
     dense = 2 * (steps + 1) * frame if options.dense_output else 0
-    need = int(method.forecast(problem, steps) + saved + dense)
+    return int(method.forecast(problem, steps) + saved + dense), saved + dense
+
+
+def check_memory(problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, steps: int) -> int:
+    """The forecast in bytes; an error where it does not fit into what is free."""
+    need, saved = forecast_memory(problem, method, options, save, steps)
     if need < _NEGLIGIBLE:
         return need
     device = device_of(problem.u0)
@@ -86,7 +93,7 @@ def check_memory(problem: EvolutionProblem, method: EvolutionMethod, options: Op
     if free is not None and need > free:
         raise OutOfMemoryError(
             f"solve_fpde: {steps:,} steps of {math.prod(problem.state_shape):,} unknowns need about {_mib(need)} ("
-            f"{_mib(saved + dense)} of it for saved frames), and {_mib(free)} are free on {device}; save every "
+            f"{_mib(saved)} of it for saved frames), and {_mib(free)} are free on {device}; save every "
             "k-th step (save=k), a functional (save=function) or the last frame (save='last'), take fewer steps or a "
             "coarser grid, or a method with memory='exponentials'"
         )
@@ -164,7 +171,7 @@ def run_estimated(
     args: tuple[Any, ...],
     steps: int,
 ) -> tuple[Run, float]:
-    """Advance over the mesh of so many steps; the run, and an estimate of its largest error in time, or nan.
+    """Advance over the mesh of a given number of steps; the run, and an estimate of its largest error in time, or nan.
 
     The steps are compared with an eighth (a fourth, a half) of them and with half of those, at up to eight common
     times and the end: the two differences show the order, which is believed up to that of the method.
