@@ -19,7 +19,7 @@ from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.forms import FrameBlock
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
-from hpfracc.solvers.pde.recording import FrameRecorder, Save
+from hpfracc.solvers.pde.recording import FrameRecorder, Save, frames_kept
 
 __all__ = ["FIRST_STEPS", "Run", "check_memory", "forecast_memory", "run_adaptive", "run_estimated", "run_mesh"]
 
@@ -71,16 +71,27 @@ def forecast_memory(
 ) -> tuple[int, int]:
     """Bytes at the peak of a run, and how many of them are for saved frames."""
     frame = problem.itemsize * math.prod(axis.size for axis in problem.space.grid) * (problem.components or 1)
-    if options.t_eval is not None:
-        kept = len(options.t_eval)
-    elif save == "all":
-        kept = steps + 1
-    else:
-        kept = steps // save + 2 if isinstance(save, int) else 1
-    # The frames, and the array they are joined in.
-    saved = 2 * kept * frame if not callable(save) else 0
-    dense = 2 * (steps + 1) * frame if options.dense_output else 0
-    return int(method.forecast(problem, steps) + saved + dense), saved + dense
+    # Tensors are kept one by one, and joined at the end.
+    saved = (1 if problem.xp.library == "numpy" else 2) * frames_kept(options, save, steps) * frame
+    if options.dense_output:
+        saved += 2 * (steps + 1) * frame
+    size = problem.itemsize * math.prod(problem.state_shape)
+    need = method.forecast(problem, steps)
+    if options.step is None and not method.exact:
+        # States of two runs, and what the one before has saved.
+        need += 2 * (FIRST_STEPS + 1) * size + saved // 2
+    elif _estimates(problem, method, options, steps):
+        coarser = method.forecast(problem, max(1, steps // _RATIOS[0]))
+        need = max(need + (_SAMPLES + 1) * size, coarser + 3 * (_SAMPLES + 1) * size)
+    return int(need + saved), saved
+
+
+def _estimates(problem: EvolutionProblem, method: EvolutionMethod, options: Options, steps: int) -> bool:
+    """Whether the error of given steps is estimated."""
+    chosen = options.estimate
+    if chosen == "auto":
+        chosen = problem.xp.library == "numpy" and not method.compiled(problem, steps)
+    return bool(chosen) and not method.exact and steps >= _FEWEST_ESTIMATED and not is_tracer(problem.u0)
 
 
 def check_memory(problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, steps: int) -> int:
@@ -110,8 +121,8 @@ def run_mesh(
     sample_every: int = 0,
 ) -> Run:
     """Advance over ``mesh``; ``sample_every``: how many steps lie between samples, 0 for none."""
-    recorder = FrameRecorder(problem, options, save, args)
     total = len(mesh) - 1
+    recorder = FrameRecorder(problem, options, save, args, total)
     run = Run(recorder, True, "The end of the interval was reached.")
     if sample_every:
         run.samples.append(problem.u0)
@@ -129,7 +140,7 @@ def run_mesh(
                         continue
                     values = made.make()
                     if recorder.takes_blocks():
-                        bad = recorder.take_block(mesh[done + 1 : done + 1 + count], values, total)
+                        bad = recorder.take_block(mesh[done + 1 : done + 1 + count], values)
                         if sample_every:
                             places = range(sample_every - done % sample_every - 1, count, sample_every)
                             run.samples += [np.array(values[place]) for place in places]
@@ -176,12 +187,9 @@ def run_estimated(
     The steps are compared with an eighth (a fourth, a half) of them and with half of those, at up to eight common
     times and the end: the two differences show the order, which is believed up to that of the method.
     """
-    chosen = options.estimate
-    if chosen == "auto":
-        chosen = problem.xp.library == "numpy" and not method.compiled(problem, steps)
     mesh = method.mesh(problem, steps)
     ratio = next((k for k in _RATIOS if steps % (2 * k) == 0 and steps >= 16 * k), 0)
-    if not chosen or steps < _FEWEST_ESTIMATED or is_tracer(problem.u0):
+    if not _estimates(problem, method, options, steps):
         return run_mesh(problem, method, options, save, mesh, args), math.nan
     # Steps of the coarsest mesh between samples; without common times only the end is compared.
     apart = max(1, math.ceil(steps / (2 * ratio * _SAMPLES))) if ratio else 0

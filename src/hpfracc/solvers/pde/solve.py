@@ -365,7 +365,7 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
     times = np.array(recorder.times)
     frames = not callable(save)
     if frames:
-        u = recorder.frames() if recorder.kept else xp.zeros((0, *problem.state_shape), "float64")
+        u = recorder.frames() if recorder.times else xp.zeros((0, *problem.state_shape), "float64")
         u = _like(u, u0, xp)
     else:
         u = _stacked(recorder.kept)
@@ -396,7 +396,7 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
     }
     if not math.isnan(ratio):
         stats["error_over_tolerance"] = ratio
-    if space.symbol is not None and math.isfinite(in_space) and frames and recorder.kept:
+    if space.symbol is not None and math.isfinite(in_space) and frames and recorder.times:
         largest = float(xp.abs(xp.stop_gradient(recorder.newest[1])).max())
         if in_space > 0.05 * largest > 0.0:
             warnings.warn(
