@@ -253,6 +253,11 @@ def run_adaptive(
     error, ratio, seen = math.nan, math.nan, order
     if not previous.success or previous.recorder.ended is not None:
         return previous, error, ratio
+    first = method.mesh(problem, FIRST_STEPS)
+    if method.history(problem, steps) != "none" and np.ptp(np.diff(first)) <= 1e-9 * (first[-1] - first[0]):
+        problem.notes.append(
+            f"the tolerance holds from t = {first[1]:g} on: the first steps of a uniform mesh are less accurate"
+        )
     last_gap, last_jump, jump = math.nan, 0, 1
     while True:
         while jump > 1 and steps << jump > options.max_steps:
@@ -272,7 +277,7 @@ def run_adaptive(
         if not run.success:
             return run, error, ratio
         gap = [_largest(problem, a - b) for a, b in zip(run.samples, previous.samples, strict=False)]
-        sizes = _sizes(problem, run.samples, method.mesh(problem, FIRST_STEPS))
+        sizes = _sizes(problem, run.samples, first)
         biggest = max(gap)
         if last_jump and biggest > 0.0 and last_gap > 0.0:
             seen = min(order, max(_LEAST_ORDER, math.log2(last_gap / biggest) / last_jump))

@@ -107,8 +107,9 @@ def solve_fpde(
         :func:`hpfracc.solvers.pde.method.all_evolution_methods` lists besides.
     rtol, atol : float
         Where no ``step`` is given, the mesh is refined until the error in time is below ``atol + rtol max|u|``, at the
-        times of the first mesh, with the largest ``|u|`` over the box at that time. The error of the grid is estimated
-        apart, and is not controlled.
+        times of the first mesh, of 32 steps, with the largest ``|u|`` over the box at that time. The first steps of a
+        uniform mesh (``"convolution_quadrature"``) are before these, and less accurate. The error of the grid is
+        estimated apart, and is not controlled.
     step : float, optional
         A fixed mean step: as many steps as a uniform mesh with this step has, graded where the method does so.
     t_eval : array_like, optional
