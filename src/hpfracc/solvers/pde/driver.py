@@ -29,11 +29,13 @@ Array = np.ndarray[Any, Any]
 FIRST_STEPS = 32
 #: Doublings that may be taken at once.
 _MOST_AT_ONCE = 3
-#: By how much fewer steps an error is estimated, the times at which, the steps it takes at least, and the least order.
-_RATIOS = (8, 4, 2)
+#: By how much fewer steps an error is estimated, the best first, and steps of the coarsest mesh at the least.
+_RATIOS = (8, 6, 5, 7, 4)
+_COARSEST = (6, 4)
+#: The number of times at which, the least order that is believed, and steps that are looked at without being asked.
 _SAMPLES = 8
-_FEWEST_ESTIMATED = 16
 _LEAST_ORDER = 0.25
+_UNASKED = 32
 #: Forecasts below this are not held against free memory.
 _NEGLIGIBLE = 16 * 2**20
 
@@ -81,8 +83,9 @@ def forecast_memory(
         # States of two runs, and what the one before has saved.
         need += 2 * (FIRST_STEPS + 1) * size + saved // 2
     elif _estimates(problem, method, options, steps):
-        coarser = method.forecast(problem, max(1, steps // _RATIOS[0]))
-        need = max(need + (_SAMPLES + 1) * size, coarser + 3 * (_SAMPLES + 1) * size)
+        ratio, apart = _sampling(steps)
+        samples = size * (1 + (steps // (2 * ratio * apart) if ratio else 0))
+        need = max(need + samples, method.forecast(problem, max(1, steps // (ratio or 4))) + 3 * samples)
     return int(need + saved), saved
 
 
@@ -90,8 +93,8 @@ def _estimates(problem: EvolutionProblem, method: EvolutionMethod, options: Opti
     """Whether the error of given steps is estimated."""
     chosen = options.estimate
     if chosen == "auto":
-        chosen = problem.xp.library == "numpy" and not method.compiled(problem, steps)
-    return bool(chosen) and not method.exact and steps >= _FEWEST_ESTIMATED and not is_tracer(problem.u0)
+        chosen = problem.xp.library == "numpy" and steps >= _UNASKED and not method.compiled(problem, steps)
+    return bool(chosen) and not method.exact and steps >= 2 * _COARSEST[1] and not is_tracer(problem.u0)
 
 
 def check_memory(problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, steps: int) -> int:
@@ -184,22 +187,21 @@ def run_estimated(
 ) -> tuple[Run, float]:
     """Advance over the mesh of a given number of steps; the run, and an estimate of its largest error in time, or nan.
 
-    The steps are compared with an eighth (a fourth, a half) of them and with half of those, at up to eight common
+    The steps are compared with an eighth (a fourth at the most) of them and with half of those, at up to eight common
     times and the end: the two differences show the order, which is believed up to that of the method.
     """
     mesh = method.mesh(problem, steps)
-    ratio = next((k for k in _RATIOS if steps % (2 * k) == 0 and steps >= 16 * k), 0)
     if not _estimates(problem, method, options, steps):
         return run_mesh(problem, method, options, save, mesh, args), math.nan
-    # Steps of the coarsest mesh between samples; without common times only the end is compared.
-    apart = max(1, math.ceil(steps / (2 * ratio * _SAMPLES))) if ratio else 0
+    ratio, apart = _sampling(steps)
     run = run_mesh(problem, method, options, save, mesh, args, 2 * ratio * apart)
     if not run.success or run.recorder.ended is not None:
         return run, math.nan
     stats, spent = dict(problem.stats), 0
     plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=False, progress=False)
     found = [[*run.samples[1:], run.recorder.newest[1]]]
-    counts = [steps // ratio, steps // (2 * ratio)] if ratio else [steps // 4, steps // 8]
+    divisor = ratio or (2 if steps < _UNASKED else 4)
+    counts = [steps // divisor, steps // (2 * divisor)]
     for count, every in zip(counts, (2 * apart, apart), strict=True):
         coarse = run_mesh(problem, method, plain, "last", method.mesh(problem, count), args, every)
         spent += coarse.steps
@@ -217,6 +219,16 @@ def run_estimated(
     factors = steps / counts[0], counts[0] / counts[1]
     order = _seen_order(gaps, factors, method.convergence(problem))
     return run, gaps[0] / (factors[0] ** order - 1.0)
+
+
+def _sampling(steps: int) -> tuple[int, int]:
+    """How many times fewer steps the finer of two coarse meshes has, and steps of the coarsest between samples.
+
+    Zeros where there are no common times but the end.
+    """
+    fitting = ((k, least) for least in _COARSEST for k in _RATIOS if steps % (2 * k) == 0)
+    ratio = next((k for k, least in fitting if steps >= 2 * k * least), 0)
+    return ratio, math.ceil(steps / (2 * ratio * _SAMPLES)) if ratio else 0
 
 
 def _seen_order(gaps: list[float], factors: tuple[float, float], most: float) -> float:

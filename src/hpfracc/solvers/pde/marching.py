@@ -117,11 +117,18 @@ def _make_rows(
     alphas = np.array([float(alpha) for _, alpha in weights.orders])
     coefficients = np.array([float(c) for c, _ in weights.orders])
     scales = np.array([0.0 if alpha == 1.0 else 1.0 / math.gamma(1.0 - alpha) for alpha in alphas])
+    steps_of = weights.steps
     given = (coefficients, alphas, scales, weights.mesh, float(weights.sigma), weights.parabola)
 
     def made(first: int, stop: int) -> Array:
         begin = 0 if whole else max(0, first - 1 - int(weights.parabola))
-        found: Array = kernels.weight_rows(*given, first, stop, begin)
+        ns, columns = np.arange(first, stop), np.arange(begin, stop - 1)
+        # Of intervals that are over; the newest one touches its end, and needs no power.
+        gap = weights.mesh[ns - 1][:, None] - weights.mesh[columns + 1]
+        middles = np.maximum(gap, 0.0) + (given[4] * steps_of[ns - 1])[:, None] + 0.5 * steps_of[columns]
+        logs = np.log(middles)
+        powers = np.stack([scale * np.exp(-alpha * logs) for alpha, scale in zip(alphas, scales, strict=True)])
+        found: Array = kernels.weight_rows(*given, first, stop, begin, powers)
         if not whole and weights.parabola and first == 1:
             found = np.pad(found, ((0, 0), (1, 0)))  # there is no increment before the first
         return found

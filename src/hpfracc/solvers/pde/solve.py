@@ -137,9 +137,9 @@ def solve_fpde(
         A bar with the time left, or ``progress(t, u)``.
     estimate : bool or "auto"
         Whether a solution with a given ``step`` gets ``error_estimate.time``: it is compared with solutions of an
-        eighth and a sixteenth of its steps (a fourth and an eighth, or a half and a fourth, where it has few, or a
-        number of steps that these do not divide), of ``stats["estimate_steps"]`` steps together. ``"auto"``: for NumPy
-        arrays, unless the loop over the steps runs compiled.
+        eighth and a sixteenth of its steps (down to a fourth and an eighth, where it has few), at common times; where
+        these fractions do not divide the number of steps, at the end. ``stats["estimate_steps"]`` is what that takes.
+        ``"auto"``: for NumPy arrays and 32 steps or more, unless the loop over the steps runs compiled.
 
     Returns
     -------
