@@ -1,14 +1,18 @@
 """Time of partial equations over their floors, in one run: ``python benchmarks/pde.py``.
 
 Floors: the same sums as bare compiled loops, and a pair of sine transforms. All are processor times of one core, the
-best of some repeats, taken in turns.
+best of some repeats, taken in turns. Beside them the method of lines with ``solve_fode``, and py-pde at alpha = 1 where
+it can be imported (which needs tqdm): its errors are those of second differences.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +20,7 @@ import scipy.fft
 from numba import njit
 
 import hpfracc as hf
-from hpfracc.pde import Diffusion, DiffusionL1
+from hpfracc.pde import Diffusion, DiffusionL1, problems
 from hpfracc.solvers.pde.compiled.exponentials import update
 
 
@@ -109,11 +113,76 @@ def line(points: int, steps: int, method: DiffusionL1, compile: bool, **more: An
     """Subdiffusion in one dimension."""
     x = np.linspace(0.0, np.pi, points + 2)
     given = {"x": x, "space": Diffusion(1.0), "boundary": "dirichlet", "alpha": 0.5, "compile": compile}
+    given["estimate"] = False
     return hf.solve_fpde(None, (0.0, 1.0), x * (np.pi - x), method=method, step=1.0 / steps, **given, **more)
 
 
+def compared(name: str, runs: dict[str, tuple[Callable[[], Any], float]], repeats: int) -> None:
+    """Times and errors of some ways to solve the same equation, over those of the first."""
+    taken = best(repeats, *(run for run, _ in runs.values()))
+    print(f"\n{name:60s} {'time':>13s} {'ratio':>8s} {'error':>10s}")
+    for (label, (_, error)), seconds in zip(runs.items(), taken, strict=True):
+        print(f"{label:60s} {seconds * 1e3:10.2f} ms {seconds / taken[0]:8.1f} {error:10.1e}")
+
+
+def method_of_lines(points: int, steps: int) -> None:
+    """Subdiffusion of a sine: ours, and ``solve_fode`` on the second differences."""
+    x = np.linspace(0.0, np.pi, points + 2)
+    h = x[1] - x[0]
+    matrix = (np.eye(points, k=1) - 2.0 * np.eye(points) + np.eye(points, k=-1)) / h**2
+    exact = float(hf.mittag_leffler(-1.0, 0.5)) * np.sin(x)[1:-1]
+    given = {"x": x, "space": Diffusion(1.0), "boundary": "dirichlet", "alpha": 0.5, "step": 1.0 / steps}
+
+    def ours(method: Any) -> Any:
+        return hf.solve_fpde(None, (0.0, 1.0), np.sin(x), method=method, save="last", **given).u[-1, 1:-1]
+
+    def lines(method: str) -> Any:
+        options = {"step": 1.0 / steps, "jac": lambda t, y: matrix, "estimate": False, "method": method}
+        return hf.solve_fode(lambda t, y: matrix @ y, (0.0, 1.0), np.sin(x)[1:-1], 0.5, **options).y[:, -1]
+
+    found = {}
+    for label, run in {
+        "solve_fpde, l2_1sigma": lambda: ours("l2_1sigma"),
+        "solve_fpde, l1": lambda: ours("l1"),
+        "solve_fode, implicit_trapezoid": lambda: lines("implicit_trapezoid"),
+        "solve_fode, implicit_rectangle": lambda: lines("implicit_rectangle"),
+    }.items():
+        found[label] = (run, float(np.abs(run() - exact).max()))
+    compared(f"method of lines, {points} points x {steps} steps, alpha 0.5", found, 2)
+
+
+def py_pde() -> None:
+    """Allen and Cahn's equation with alpha = 1, beside the explicit steps of py-pde, where that can be imported."""
+    # This file has the name of that package.
+    here = Path(__file__).resolve().parent
+    kept = sys.path[:]
+    sys.path[:] = [place for place in sys.path if Path(place or ".").resolve() != here]
+    try:
+        peer = importlib.import_module("pde")
+    except ImportError as error:
+        print(f"\npy-pde cannot be imported: {error}")
+        return
+    finally:
+        sys.path[:] = kept
+    equation = problems.allen_cahn(2.0, points=256, thickness=0.1, t_end=2.0)
+    reference = equation.solve(rtol=1e-10, save="last").u[-1]
+    start = peer.ScalarField(peer.CartesianGrid([(0.0, 2.0 * math.pi)], 256, periodic=True), equation.u0)
+    theirs = peer.PDE({"u": "0.01 * laplace(u) + u - u**3"})
+    found: dict[str, tuple[Callable[[], Any], float]] = {}
+    runs: dict[str, Callable[[], Any]] = {
+        "solve_fpde, etdrk4, step 0.1": lambda: equation.solve(step=0.1, save="last", estimate=False).u[-1]
+    }
+    for step in (1e-2, 1e-3):
+        runs[f"py-pde {peer.__version__}, explicit, Numba, step {step:g}"] = lambda step=step: (
+            theirs.solve(start, t_range=2.0, dt=step, tracker=None, backend="numba").data
+        )
+    for label, run in runs.items():
+        found[label] = (run, float(np.abs(run() - reference).max()))
+    compared("Allen and Cahn, alpha 1, 256 points, t = 2", found, 1)
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     print(f"{'':68s} {'ours':>13s} {'floor':>13s} {'ratio':>7s} {'bar':>6s}")
     points = steps = 400
     eigenvalues = -(np.arange(1.0, points + 1) ** 2)
@@ -164,6 +233,7 @@ def main() -> None:
 
         def plane(start: Any = start, grid: Any = grid, method: DiffusionL1 = method) -> Any:
             given = {"x": (grid, grid), "space": Diffusion(1.0), "boundary": "dirichlet", "alpha": 0.5, "save": "last"}
+            given["estimate"] = False
             return hf.solve_fpde(
                 lambda t, u: -u, (0.0, 1.0), start, method=method, step=1.0 / count, compile=True, **given
             )
@@ -178,6 +248,8 @@ def main() -> None:
             plane,
         )
         row(f"a step of {n}^2 with a reaction, {terms} exponentials", taken / count, pair + moved, 1.5)
+    method_of_lines(100, 100)
+    py_pde()
 
 
 if __name__ == "__main__":

@@ -1,17 +1,15 @@
 """Discretisations in space and methods of order 1 of partial equations, against the bare transforms they take.
 
-Run with ``python benchmarks/pde_space.py [--seconds 1] [--only krylov|steps|peers]``.
+Run with ``python benchmarks/pde_space.py [--seconds 1] [--only krylov|steps]``.
 
 ``krylov``: one linear system of an implicit step by LU, new and kept, and by the preconditioned Krylov method, with its
 iterations: where they cross gives ``DENSE`` and ``DENSE_KEPT`` of ``solvers/pde/space/grunwald.py``; at large sizes
-against the FFTs alone. ``steps``: a step of each method against its pairs of transforms. ``peers``: Allen and Cahn's
-equation beside py-pde, where that can be imported.
+against the FFTs alone. ``steps``: a step of each method against its pairs of transforms.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import math
 from typing import Any
 
@@ -19,7 +17,6 @@ import numpy as np
 from _common import heading, print_table, timed_in_rounds, write_json
 from scipy import fft, linalg
 
-from hpfracc.solvers.pde import problems
 from hpfracc.solvers.pde.boundary import read_boundary
 from hpfracc.solvers.pde.method import find_evolution_method
 from hpfracc.solvers.pde.problem import EvolutionProblem
@@ -131,33 +128,6 @@ def _turn(t: float, u: Any) -> Any:
     return -1j * (u.real**2 + u.imag**2) * u
 
 
-def peers(seconds: float) -> list[dict[str, Any]]:
-    """Allen and Cahn's equation at order 2, to the same error, beside py-pde's explicit steps."""
-    if not importlib.util.find_spec("pde") or not importlib.util.find_spec("tqdm"):
-        print("py-pde cannot be imported")
-        return []
-    import pde
-
-    equation = problems.allen_cahn(2.0, points=256, thickness=0.1, t_end=2.0)
-    reference = equation.solve(rtol=1e-10, save="last").u[-1]
-    grid = pde.CartesianGrid([(0.0, 2.0 * math.pi)], 256, periodic=True)
-    start = pde.ScalarField(grid, equation.u0)
-    theirs = pde.PDE({"u": "0.01 * laplace(u) + u - u**3"})
-
-    def explicit() -> Any:
-        return theirs.solve(start, t_range=2.0, dt=1e-2, tracker=None, backend="numpy").data
-
-    def ours() -> Any:
-        return equation.solve(step=0.1, save="last").u[-1]
-
-    taken = timed_in_rounds({"py-pde": explicit, "hpfracc": ours}, seconds)
-    runs = {"py-pde": explicit, "hpfracc": ours}
-    return [
-        {"solver": name, "ms": 1e3 * taken[name], "error": float(np.abs(run() - reference).max())}
-        for name, run in runs.items()
-    ]
-
-
 def _shown(value: Any) -> str:
     if not isinstance(value, float):
         return f"{value:,}" if isinstance(value, int) else str(value)
@@ -168,11 +138,11 @@ def main() -> None:
     """Print the tables and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--only", choices=("krylov", "steps", "peers"))
+    parser.add_argument("--only", choices=("krylov", "steps"))
     arguments = parser.parse_args()
     print(heading("Partial equations: space, and methods of order 1"))
     found = {}
-    for name, measure in (("krylov", krylov), ("steps", steps), ("peers", peers)):
+    for name, measure in (("krylov", krylov), ("steps", steps)):
         if arguments.only in (None, name):
             found[name] = measure(arguments.seconds)
             if found[name]:

@@ -23,6 +23,8 @@ from hpfracc.operators._frft import frft
 from hpfracc.operators.core.registry import all_operators
 from hpfracc.solvers.ode import solve_fode
 from hpfracc.solvers.ode.explain import explain_solve
+from hpfracc.solvers.pde.explain import explain_evolution
+from hpfracc.solvers.pde.solve import solve_fpde
 from hpfracc.solvers.sde.explain import explain_simulation
 from hpfracc.solvers.sde.solve import solve_fsde
 
@@ -52,14 +54,15 @@ def explain(what: Any, *args: Any, **kwargs: Any) -> Any:
         - an operation, followed by its operands;
         - the name of an operation or operator, with ``shape=`` and optionally ``dtype=``, ``gradient=``, ``on=``,
           ``backend=``; for an operator also ``alpha=`` (0.5 by default) and its own options;
-        - :func:`hpfracc.solve_fode` or :func:`hpfracc.solve_fsde`, followed by its arguments;
+        - :func:`hpfracc.solve_fode`, :func:`hpfracc.solve_fsde` or :func:`hpfracc.solve_fpde`, followed by its
+          arguments;
         - an operator or operation, followed by Dask arrays: the ways over their chunks, with tasks and bytes;
         - any function that makes engine calls, followed by its arguments. It is called with the engine's results
           replaced by zeros.
 
     Returns
     -------
-    Explanation, SolveExplanation or SimulationExplanation
+    Explanation, SolveExplanation, SimulationExplanation or EvolutionExplanation
         Print it, or use ``to_dict()``.
 
     Examples
@@ -78,6 +81,8 @@ def explain(what: Any, *args: Any, **kwargs: Any) -> Any:
         return explain_solve(solve_fode, *args, **kwargs)
     if what is solve_fsde:
         return explain_simulation(*args, **kwargs)
+    if what is solve_fpde:
+        return explain_evolution(*args, **kwargs)
     if isinstance(what, str) and what not in all_operations():
         function = named_operators().get(what)
         if function is not None:
@@ -87,6 +92,11 @@ def explain(what: Any, *args: Any, **kwargs: Any) -> Any:
         if what == "solve_fsde":
             raise InvalidInputError(
                 "solve_fsde needs its equation: hf.explain(hf.solve_fsde, drift, diffusion, t_span, y0, step=0.01)"
+            )
+        if what == "solve_fpde":
+            raise InvalidInputError(
+                "solve_fpde needs its equation: hf.explain(hf.solve_fpde, reaction, t_span, u0, x=x, space=space, "
+                "boundary=boundary)"
             )
         raise _unknown(what)
     return api.explain(what, *args, **kwargs)

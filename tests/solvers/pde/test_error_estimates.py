@@ -127,7 +127,7 @@ def test_the_disc():
         (DiffusionL2Sigma(), 0.6, 101),  # no common times but the end
         (CorrectedQuadrature(2), 1.6, 96),
         ("imex_bdf2", 1.0, 128),
-        ("etdrk4", 1.0, 16),
+        ("etdrk4", 1.0, 32),
     ],
 )
 def test_the_steps(method, alpha: float, steps: int):

@@ -187,3 +187,35 @@ def test_they_travel():
             assert twin.parameters == equation.parameters
             np.testing.assert_array_equal(twin.u0, equation.u0)
             assert equation.reference
+
+
+LIBRARY = {
+    "subdiffusion, l1": (lambda: problems.subdiffusion(0.4), {"method": "l1"}),
+    "subdiffusion, l2_1sigma": (lambda: problems.subdiffusion(0.6), {"method": "l2_1sigma"}),
+    "diffusion_wave": (lambda: problems.diffusion_wave(1.6), {"method": "convolution_quadrature"}),
+    "distributed_order": (problems.distributed_order, {}),
+    "column": (lambda: problems.column(points=101, t_end=2.0), {}),
+    "gray_scott": (lambda: problems.gray_scott(order=1.5, points=32, t_end=100.0), {}),
+    "fitzhugh_nagumo": (lambda: problems.fitzhugh_nagumo(points=32, t_end=100.0), {}),
+    "allen_cahn": (lambda: problems.allen_cahn(points=64, alpha=0.6, t_end=5.0), {}),
+    "peierls_nabarro": (lambda: problems.peierls_nabarro(points=30), {}),
+    "schroedinger": (lambda: problems.schroedinger(points=64, cubic=1.0, t_end=2.0), {}),
+    "burgers": (lambda: problems.burgers(points=64), {}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::hpfracc.errors.AccuracyWarning")
+@pytest.mark.parametrize("name", LIBRARY)
+def test_the_tolerance_holds_over_the_library(name: str):
+    """The true error in time, against eight times as many steps on the same grid, is within 10 times the tolerance."""
+    make, options = LIBRARY[name]
+    equation, rtol, atol = make(), 1e-3, 1e-6
+    found = equation.solve(rtol=rtol, atol=atol, **options)
+    steps, (t0, t1) = found.stats["steps"], equation.t_span
+    fine = equation.solve(step=(t1 - t0) / (8 * steps), save=8, estimate=False, rtol=1e-10, **options)
+    assert found.success and np.allclose(found.t, fine.t)
+    axes, held = tuple(range(1, found.u.ndim)), slice(steps // 32, None, steps // 32)
+    errors = np.abs(found.u - fine.u).max(axis=axes)[held]
+    assert np.all(errors < 10.0 * (atol + rtol * np.abs(fine.u).max(axis=axes)[held]))
+    assert found.error_estimate.time < 30.0 * errors.max() + 1e-12

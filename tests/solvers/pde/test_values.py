@@ -136,6 +136,18 @@ def test_riesz_from_a_delta():
         assert CubicSpline(x, found)(place) == pytest.approx(value, abs=1e-6)
 
 
+def test_a_line_that_is_cut_loses_mass():
+    """Order 1.5 from a delta, t = 1: beyond -100 and 100 are 2 Gamma(1.5) sin(3 pi / 4) / pi 100^-1.5 = 4e-4 of it."""
+    length, n = 3200.0, 8192
+    x = (np.arange(n) - n // 2) * (length / n)
+    u0 = np.zeros(n)
+    u0[n // 2] = n / length
+    found = solve(u0, x=x, space=FractionalDiffusion(1.5, "riesz"), boundary="periodic", t_eval=[1.0])
+    lost = found.u[-1][np.abs(x) > 100.0].sum() * length / n
+    assert lost == pytest.approx(2e-3 * math.gamma(1.5) * math.sin(0.75 * math.pi) / math.pi, rel=0.02)
+    assert found.mass[-1] == pytest.approx(1.0, abs=1e-12)
+
+
 def test_manufactured_solution_with_a_source():
     """u = (t^3 + t^alpha) sin x, largest error over all steps of order 2."""
     alpha, errors = 0.4, []

@@ -14,8 +14,8 @@ import numpy as np
 
 from hpfracc._optional import is_installed
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
-from hpfracc.solvers.pde.forms import FrameBlock, ModalForm, StepForm, choose_form
-from hpfracc.solvers.pde.history.direct import DIRECT_BLOCK, DirectHistory
+from hpfracc.solvers.pde.forms import FrameBlock, ModalForm, StepForm, choose_form, steps_together
+from hpfracc.solvers.pde.history.direct import DirectHistory
 from hpfracc.solvers.pde.history.exponentials import ExponentialHistory, count_exponentials
 from hpfracc.solvers.pde.history.weights import IntervalWeights
 from hpfracc.solvers.pde.marching import can_march, march
@@ -90,16 +90,21 @@ class DifferenceMethod(EvolutionMethod):
         return wants_compiled(problem, steps) and can_march(problem, choose_form(problem))
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
-        """The past or the exponentials, and the arrays of a step."""
+        """The past or the exponentials, and the arrays of a step, or of a block of steps."""
         size = problem.itemsize * math.prod(problem.state_shape)
+        together = steps_together(size, steps)
+        marches, form = self.compiled(problem, steps), choose_form(problem)
+        # A block is there as coefficients, as values, and in between.
+        block = 3 * together * size if form.modal else 0
         if self.history(problem, steps) == "direct":
-            own = DirectHistory.forecast(steps, size)
+            own = DirectHistory.forecast(steps, size, 3 if marches else 12)
         else:
             orders = tuple((1.0, _plain(alpha)) for _, alpha in problem.orders)
             times = self.mesh(problem, steps) - problem.t0
             weights = IntervalWeights(orders, times, self.place(orders[0][1]), parabola=self.parabola)
             own = ExponentialHistory.forecast(count_exponentials(weights, KERNEL_RTOL), size)
-        return own + (DIRECT_BLOCK + 6) * size + problem.space.step_bytes()
+            own += 2 * together * size if marches else 0
+        return own + block + 8 * size + problem.space.step_bytes()
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
         """One linear (or nonlinear) equation a step."""
@@ -173,6 +178,7 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
     solver = None if problem.linear else ReactionSolver(problem)
     before: Any = None
     block: list[Any] = []
+    together = steps_together(problem.itemsize * math.prod(problem.state_shape), steps)
     whole = parabola or not (isinstance(sigma, float) and sigma == 1.0)
     for n in range(1, steps + 1):
         own, history = past.begin(n)
@@ -202,7 +208,7 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
             yield u
             continue
         block.append(u)
-        if len(block) == DIRECT_BLOCK or n == steps:
+        if len(block) == together or n == steps:
             yield _block(form, block)
             block = []
 

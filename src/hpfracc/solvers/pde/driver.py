@@ -19,9 +19,9 @@ from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.forms import FrameBlock
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
-from hpfracc.solvers.pde.recording import FrameRecorder, Save
+from hpfracc.solvers.pde.recording import FrameRecorder, Save, frames_kept
 
-__all__ = ["Run", "check_memory", "run_adaptive", "run_estimated", "run_mesh"]
+__all__ = ["FIRST_STEPS", "Run", "check_memory", "forecast_memory", "run_adaptive", "run_estimated", "run_mesh"]
 
 Array = np.ndarray[Any, Any]
 
@@ -29,11 +29,13 @@ Array = np.ndarray[Any, Any]
 FIRST_STEPS = 32
 #: Doublings that may be taken at once.
 _MOST_AT_ONCE = 3
-#: By how much fewer steps an error is estimated, the times at which, the steps it takes at least, and the least order.
-_RATIOS = (8, 4, 2)
+#: By how much fewer steps an error is estimated, the best first, and steps of the coarsest mesh at the least.
+_RATIOS = (8, 6, 5, 7, 4)
+_COARSEST = (6, 4)
+#: The number of times at which, the least order that is believed, and steps that are looked at without being asked.
 _SAMPLES = 8
-_FEWEST_ESTIMATED = 16
 _LEAST_ORDER = 0.25
+_UNASKED = 32
 #: Forecasts below this are not held against free memory.
 _NEGLIGIBLE = 16 * 2**20
 
@@ -66,19 +68,38 @@ class Run:
     interrupted: bool = False
 
 
+def forecast_memory(
+    problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, steps: int
+) -> tuple[int, int]:
+    """Bytes at the peak of a run, and how many of them are for saved frames."""
+    frame = problem.itemsize * math.prod(axis.size for axis in problem.space.grid) * (problem.components or 1)
+    # Tensors are kept one by one, and joined at the end.
+    saved = (1 if problem.xp.library == "numpy" else 2) * frames_kept(options, save, steps) * frame
+    if options.dense_output:
+        saved += 2 * (steps + 1) * frame
+    size = problem.itemsize * math.prod(problem.state_shape)
+    need = method.forecast(problem, steps)
+    if options.step is None and not method.exact:
+        # States of two runs, and what the one before has saved.
+        need += 2 * (FIRST_STEPS + 1) * size + saved // 2
+    elif _estimates(problem, method, options, steps):
+        ratio, apart = _sampling(steps)
+        samples = size * (1 + (steps // (2 * ratio * apart) if ratio else 0))
+        need = max(need + samples, method.forecast(problem, max(1, steps // (ratio or 4))) + 3 * samples)
+    return int(need + saved), saved
+
+
+def _estimates(problem: EvolutionProblem, method: EvolutionMethod, options: Options, steps: int) -> bool:
+    """Whether the error of given steps is estimated."""
+    chosen = options.estimate
+    if chosen == "auto":
+        chosen = problem.xp.library == "numpy" and steps >= _UNASKED and not method.compiled(problem, steps)
+    return bool(chosen) and not method.exact and steps >= 2 * _COARSEST[1] and not is_tracer(problem.u0)
+
+
 def check_memory(problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, steps: int) -> int:
     """The forecast in bytes; an error where it does not fit into what is free."""
-    frame = problem.itemsize * math.prod(axis.size for axis in problem.space.grid) * (problem.components or 1)
-    if options.t_eval is not None:
-        kept = len(options.t_eval)
-    elif save == "all":
-        kept = steps + 1
-    else:
-        kept = steps // save + 2 if isinstance(save, int) else 1
-    # The frames, and the array they are joined in.
-    saved = 2 * kept * frame if not callable(save) else 0
-    dense = 2 * (steps + 1) * frame if options.dense_output else 0
-    need = int(method.forecast(problem, steps) + saved + dense)
+    need, saved = forecast_memory(problem, method, options, save, steps)
     if need < _NEGLIGIBLE:
         return need
     device = device_of(problem.u0)
@@ -86,7 +107,7 @@ def check_memory(problem: EvolutionProblem, method: EvolutionMethod, options: Op
     if free is not None and need > free:
         raise OutOfMemoryError(
             f"solve_fpde: {steps:,} steps of {math.prod(problem.state_shape):,} unknowns need about {_mib(need)} ("
-            f"{_mib(saved + dense)} of it for saved frames), and {_mib(free)} are free on {device}; save every "
+            f"{_mib(saved)} of it for saved frames), and {_mib(free)} are free on {device}; save every "
             "k-th step (save=k), a functional (save=function) or the last frame (save='last'), take fewer steps or a "
             "coarser grid, or a method with memory='exponentials'"
         )
@@ -103,8 +124,8 @@ def run_mesh(
     sample_every: int = 0,
 ) -> Run:
     """Advance over ``mesh``; ``sample_every``: how many steps lie between samples, 0 for none."""
-    recorder = FrameRecorder(problem, options, save, args)
     total = len(mesh) - 1
+    recorder = FrameRecorder(problem, options, save, args, total)
     run = Run(recorder, True, "The end of the interval was reached.")
     if sample_every:
         run.samples.append(problem.u0)
@@ -122,7 +143,7 @@ def run_mesh(
                         continue
                     values = made.make()
                     if recorder.takes_blocks():
-                        bad = recorder.take_block(mesh[done + 1 : done + 1 + count], values, total)
+                        bad = recorder.take_block(mesh[done + 1 : done + 1 + count], values)
                         if sample_every:
                             places = range(sample_every - done % sample_every - 1, count, sample_every)
                             run.samples += [np.array(values[place]) for place in places]
@@ -164,27 +185,23 @@ def run_estimated(
     args: tuple[Any, ...],
     steps: int,
 ) -> tuple[Run, float]:
-    """Advance over the mesh with this number of steps; the run, and its estimated largest error in time, or nan.
+    """Advance over the mesh of a given number of steps; the run, and an estimate of its largest error in time, or nan.
 
-    The steps are compared with an eighth (a fourth, a half) of them and with half of those, at up to eight common
+    The steps are compared with an eighth (a fourth at the most) of them and with half of those, at up to eight common
     times and the end: the two differences show the order, which is believed up to that of the method.
     """
-    chosen = options.estimate
-    if chosen == "auto":
-        chosen = problem.xp.library == "numpy" and not method.compiled(problem, steps)
     mesh = method.mesh(problem, steps)
-    ratio = next((k for k in _RATIOS if steps % (2 * k) == 0 and steps >= 16 * k), 0)
-    if not chosen or steps < _FEWEST_ESTIMATED or is_tracer(problem.u0):
+    if not _estimates(problem, method, options, steps):
         return run_mesh(problem, method, options, save, mesh, args), math.nan
-    # Steps of the coarsest mesh between samples; without common times only the end is compared.
-    apart = max(1, math.ceil(steps / (2 * ratio * _SAMPLES))) if ratio else 0
+    ratio, apart = _sampling(steps)
     run = run_mesh(problem, method, options, save, mesh, args, 2 * ratio * apart)
     if not run.success or run.recorder.ended is not None:
         return run, math.nan
     stats, spent = dict(problem.stats), 0
     plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=False, progress=False)
     found = [[*run.samples[1:], run.recorder.newest[1]]]
-    counts = [steps // ratio, steps // (2 * ratio)] if ratio else [steps // 4, steps // 8]
+    divisor = ratio or (2 if steps < _UNASKED else 4)
+    counts = [steps // divisor, steps // (2 * divisor)]
     for count, every in zip(counts, (2 * apart, apart), strict=True):
         coarse = run_mesh(problem, method, plain, "last", method.mesh(problem, count), args, every)
         spent += coarse.steps
@@ -202,6 +219,16 @@ def run_estimated(
     factors = steps / counts[0], counts[0] / counts[1]
     order = _seen_order(gaps, factors, method.convergence(problem))
     return run, gaps[0] / (factors[0] ** order - 1.0)
+
+
+def _sampling(steps: int) -> tuple[int, int]:
+    """How many times fewer steps the finer of two coarse meshes has, and steps of the coarsest between samples.
+
+    Zeros where there are no common times but the end.
+    """
+    fitting = ((k, least) for least in _COARSEST for k in _RATIOS if steps % (2 * k) == 0)
+    ratio = next((k for k, least in fitting if steps >= 2 * k * least), 0)
+    return ratio, math.ceil(steps / (2 * ratio * _SAMPLES)) if ratio else 0
 
 
 def _seen_order(gaps: list[float], factors: tuple[float, float], most: float) -> float:
@@ -238,6 +265,11 @@ def run_adaptive(
     error, ratio, seen = math.nan, math.nan, order
     if not previous.success or previous.recorder.ended is not None:
         return previous, error, ratio
+    first = method.mesh(problem, FIRST_STEPS)
+    if method.history(problem, steps) != "none" and np.ptp(np.diff(first)) <= 1e-9 * (first[-1] - first[0]):
+        problem.notes.append(
+            f"the tolerance holds from t = {first[1]:g} on: the first steps of a uniform mesh are less accurate"
+        )
     last_gap, last_jump, jump = math.nan, 0, 1
     while True:
         while jump > 1 and steps << jump > options.max_steps:
@@ -257,7 +289,7 @@ def run_adaptive(
         if not run.success:
             return run, error, ratio
         gap = [_largest(problem, a - b) for a, b in zip(run.samples, previous.samples, strict=False)]
-        sizes = _sizes(problem, run.samples, method.mesh(problem, FIRST_STEPS))
+        sizes = _sizes(problem, run.samples, first)
         biggest = max(gap)
         if last_jump and biggest > 0.0 and last_gap > 0.0:
             seen = min(order, max(_LEAST_ORDER, math.log2(last_gap / biggest) / last_jump))

@@ -8,7 +8,15 @@ from typing import Any
 
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
-__all__ = ["FrameBlock", "ModalForm", "NodalForm", "StepForm", "choose_form"]
+__all__ = ["FrameBlock", "ModalForm", "NodalForm", "StepForm", "choose_form", "steps_together"]
+
+#: Steps that are taken together, where their states do not exceed this number of bytes, and at the least.
+_STEPS, _BYTES, _FEWEST = 32, 1 << 25, 4
+
+
+def steps_together(size: int, steps: int) -> int:
+    """How many of ``steps`` form a block, for states of ``size`` bytes."""
+    return min(steps, max(_FEWEST, min(_STEPS, _BYTES // max(1, size))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.pde.forms import FrameBlock, ModalForm
+from hpfracc.solvers.pde.forms import FrameBlock, ModalForm, steps_together
 from hpfracc.solvers.pde.history.exponentials import ExponentialHistory
 from hpfracc.solvers.pde.history.weights import IntervalWeights
 from hpfracc.solvers.pde.problem import EvolutionProblem
@@ -17,9 +17,6 @@ from hpfracc.solvers.pde.problem import EvolutionProblem
 __all__ = ["can_march", "march"]
 
 Array = np.ndarray[Any, Any]
-
-#: Steps of a block, whose part from earlier blocks is one product of matrices.
-_BLOCK = 32
 
 
 def can_march(problem: EvolutionProblem, form: Any) -> bool:
@@ -87,13 +84,14 @@ def march(
     flat = _Flat(problem, form)
     times = mesh[:-1] + float(weights.sigma) * np.diff(mesh)
     steps, modes = len(times), flat.u.size
-    rows_of = _make_rows(kernels, weights, steps, whole=history is None)
+    block = steps_together(flat.u.nbytes, steps)
+    rows_of = _make_rows(kernels, weights, steps, block, whole=history is None)
     lead = 1 if history is not None and weights.parabola else 0
-    past = np.zeros((lead + (_BLOCK if history is not None else steps), modes))
+    past = np.zeros((lead + (block if history is not None else steps), modes))
     states = np.zeros((0 if history is None else len(history.rates), modes))
-    out = np.empty((_BLOCK, modes))
-    for first in range(1, steps + 1, _BLOCK):
-        stop = min(first + _BLOCK, steps + 1)
+    out = np.empty((block, modes))
+    for first in range(1, steps + 1, block):
+        stop = min(first + block, steps + 1)
         rows = rows_of(first, stop)
         count = stop - first
         if history is None:
@@ -112,16 +110,25 @@ def march(
         yield flat.block(out[:count])
 
 
-def _make_rows(kernels: Any, weights: IntervalWeights, steps: int, *, whole: bool) -> Callable[[int, int], Array]:
+def _make_rows(
+    kernels: Any, weights: IntervalWeights, steps: int, block: int, *, whole: bool
+) -> Callable[[int, int], Array]:
     """``rows(first, stop)``: weights of all increments, or of those that the states do not have."""
     alphas = np.array([float(alpha) for _, alpha in weights.orders])
     coefficients = np.array([float(c) for c, _ in weights.orders])
     scales = np.array([0.0 if alpha == 1.0 else 1.0 / math.gamma(1.0 - alpha) for alpha in alphas])
+    steps_of = weights.steps
     given = (coefficients, alphas, scales, weights.mesh, float(weights.sigma), weights.parabola)
 
     def made(first: int, stop: int) -> Array:
         begin = 0 if whole else max(0, first - 1 - int(weights.parabola))
-        found: Array = kernels.weight_rows(*given, first, stop, begin)
+        ns, columns = np.arange(first, stop), np.arange(begin, stop - 1)
+        # Of intervals that are over; the newest one touches its end, and needs no power.
+        gap = weights.mesh[ns - 1][:, None] - weights.mesh[columns + 1]
+        middles = np.maximum(gap, 0.0) + (given[4] * steps_of[ns - 1])[:, None] + 0.5 * steps_of[columns]
+        logs = np.log(middles)
+        powers = np.stack([scale * np.exp(-alpha * logs) for alpha, scale in zip(alphas, scales, strict=True)])
+        found: Array = kernels.weight_rows(*given, first, stop, begin, powers)
         if not whole and weights.parabola and first == 1:
             found = np.pad(found, ((0, 0), (1, 0)))  # there is no increment before the first
         return found
@@ -129,8 +136,8 @@ def _make_rows(kernels: Any, weights: IntervalWeights, steps: int, *, whole: boo
     if weights.parabola or not weights.uniform:
         return made
     # Weights of the distance alone: those of the last row.
-    newest = made(steps, steps + 1)[0] if whole else made(1, min(_BLOCK, steps) + 1)[-1]
-    padded = np.concatenate([newest, np.zeros(_BLOCK)])
+    newest = made(steps, steps + 1)[0] if whole else made(1, block + 1)[-1]
+    padded = np.concatenate([newest, np.zeros(block)])
 
     def shifted(first: int, stop: int) -> Array:
         columns, last = (stop - 1, len(newest) - first) if whole else (stop - first, len(newest) - 1)

@@ -74,7 +74,7 @@ class EvolutionMethod(abc.ABC):
         return "none"
 
     def compiled(self, problem: EvolutionProblem, steps: int) -> bool:
-        """Whether the loop over this number of steps would run compiled."""
+        """Whether the loop over that number of steps would run compiled."""
         return False
 
     def reason(self, problem: EvolutionProblem) -> str:

@@ -17,7 +17,7 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.pde.interpolation import between_frames
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
-__all__ = ["FrameRecorder", "read_save", "smooth_power"]
+__all__ = ["FrameRecorder", "frames_kept", "read_save", "smooth_power"]
 
 Array = np.ndarray[Any, Any]
 Save = str | int | Callable[..., Any]
@@ -42,6 +42,17 @@ def smooth_power(problem: EvolutionProblem) -> float:
     return 1.0 if math.isnan(alpha) else min(1.0, max(0.05, alpha))
 
 
+def frames_kept(options: Options, save: Save, steps: int) -> int:
+    """How many frames are kept of that number of steps, at most."""
+    if callable(save):
+        return 0
+    if options.t_eval is not None:
+        return len(options.t_eval)
+    if save == "all":
+        return steps + 1
+    return steps // save + 2 if isinstance(save, int) else 1
+
+
 class FrameRecorder:
     """Takes the steps of a run one by one.
 
@@ -55,18 +66,25 @@ class FrameRecorder:
         As read by :func:`read_save`.
     args : tuple
         For events.
+    steps : int
+        How many there will be at most.
     """
 
-    def __init__(self, problem: EvolutionProblem, options: Options, save: Save, args: tuple[Any, ...]) -> None:
+    def __init__(
+        self, problem: EvolutionProblem, options: Options, save: Save, args: tuple[Any, ...], steps: int
+    ) -> None:
         self.problem, self.options, self.save = problem, options, save
         self.times: list[float] = []
         self.kept: list[Any] = []
         self.step_times: list[float] = []
         self.step_frames: list[Any] = []
         self.steps = 0
-        #: All frames, where steps come many at a time.
+        #: All frames in one array, for NumPy; made with the first.
         self._whole: Array | None = None
+        self._room = frames_kept(options, save, steps) if problem.xp.library == "numpy" and save != "last" else 0
+        #: Points of the boundary and their values, where all steps have the same.
         self._outside: tuple[Array, Array] | None = None
+        self._embeds: bool | None = None
         self.newest: tuple[float, Any] = (problem.t0, problem.u0)
         self._wanted = None if options.t_eval is None else list(options.t_eval)
         self._power = smooth_power(problem)
@@ -100,28 +118,28 @@ class FrameRecorder:
         plain = self.save == "all" and self._wanted is None and self.watch is None and not self.options.dense_output
         return plain and self.problem.xp.library == "numpy" and not self.problem.space.forcing_varies
 
-    def take_block(self, times: Array, states: Array, total: int) -> str | None:
-        """Some of ``total`` steps at once; a sentence where values are not finite, up to which they are kept."""
+    def take_block(self, times: Array, states: Array) -> str | None:
+        """Some steps at once; a sentence where values are not finite, up to which they are kept."""
         count = len(times)
         if not np.isfinite(states.sum()):
             good = np.isfinite(states.reshape(count, -1)).all(axis=1)
             if not good.all():
                 first = int(np.argmin(good))
                 if first:
-                    self.take_block(times[:first], states[:first], total)
+                    self.take_block(times[:first], states[:first])
                 return self._not_finite(float(times[first]), states[first])
-        space = self.problem.space
-        if self._whole is None:
-            frame = self._frame(float(times[-1]), states[-1])
-            self._whole = np.empty((total + 1, *frame.shape), frame.dtype)
-            self._whole[0] = self.kept[0]
-            inside = np.zeros(frame.shape)
+        space, whole = self.problem.space, self._whole
+        assert whole is not None
+        if self._embeds is None:
+            inside = np.zeros(whole.shape[1:])
             part = space.restrict(inside)
-            if np.shares_memory(part, inside):  # the unknowns are points of the grid
+            self._embeds = not np.shares_memory(part, inside)
+            if not self._embeds:  # the unknowns are points of the grid
                 part[...] = 1.0
+                frame = self._frame(float(times[-1]), states[-1])
                 # The data of the boundary do not change: the same for all steps.
                 self._outside = (np.flatnonzero(inside == 0.0), frame[inside == 0.0])
-        here = self._whole[self.steps + 1 : self.steps + 1 + count]
+        here = whole[len(self.times) : len(self.times) + count]
         if self._outside is None:
             here[...] = space.embed(states, float(times[-1]))
         else:
@@ -190,8 +208,13 @@ class FrameRecorder:
         if self.save == "last" and self.kept:
             self.times[-1], self.kept[-1] = t, value
             return
+        if self._room:
+            if self._whole is None:
+                self._whole = np.empty((self._room, *value.shape), value.dtype)
+            self._whole[len(self.times)] = value
+        else:
+            self.kept.append(value)
         self.times.append(t)
-        self.kept.append(value)
 
     def _look(self, before: tuple[float, Any], now: tuple[float, Any]) -> float | None:
         assert self.watch is not None

@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from hpfracc.solvers.pde.reading import read_evolution
 from hpfracc.solvers.pde.recording import Save, read_save, smooth_power
 from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, FrameTools, SpaceTimeError
 
-__all__ = ["MAX_FPDE_STEPS", "solve_fpde"]
+__all__ = ["MAX_FPDE_STEPS", "Question", "exact_mesh", "given_steps", "read_question", "solve_fpde"]
 
 #: Steps a solve may take unless told otherwise.
 MAX_FPDE_STEPS = 1_000_000
@@ -107,8 +107,9 @@ def solve_fpde(
         :func:`hpfracc.solvers.pde.method.all_evolution_methods` lists besides.
     rtol, atol : float
         Where no ``step`` is given, the mesh is refined until the error in time is below ``atol + rtol max|u|``, at the
-        times of the first mesh, with the largest ``|u|`` over the box at that time. The error of the grid is estimated
-        apart, and is not controlled.
+        times of the first mesh, of 32 steps, with the largest ``|u|`` over the box at that time. The first steps of a
+        uniform mesh (``"convolution_quadrature"``) are before these, and less accurate. The error of the grid is
+        estimated apart, and is not controlled.
     step : float, optional
         A fixed mean step: as many steps as a uniform mesh with this step has, graded where the method does so.
     t_eval : array_like, optional
@@ -136,9 +137,9 @@ def solve_fpde(
         A bar with the time left, or ``progress(t, u)``.
     estimate : bool or "auto"
         Whether a solution with a given ``step`` gets ``error_estimate.time``: it is compared with solutions of an
-        eighth and a sixteenth of its steps (a fourth and an eighth, or a half and a fourth, where it has few, or a
-        number of steps that these do not divide), of ``stats["estimate_steps"]`` steps together. ``"auto"``: for NumPy
-        arrays, unless the loop over the steps runs compiled.
+        eighth and a sixteenth of its steps (down to a fourth and an eighth, where it has few), at common times; where
+        these fractions do not divide the number of steps, at the end. ``stats["estimate_steps"]`` is what that takes.
+        ``"auto"``: for NumPy arrays and 32 steps or more, unless the loop over the steps runs compiled.
 
     Returns
     -------
@@ -163,6 +164,74 @@ def solve_fpde(
     >>> result.decision.method
     'exact_modes'
     """
+    question = read_question(
+        reaction,
+        t_span,
+        u0,
+        x=x,
+        space=space,
+        boundary=boundary,
+        alpha=alpha,
+        du0=du0,
+        source=source,
+        method=method,
+        rtol=rtol,
+        atol=atol,
+        step=step,
+        t_eval=t_eval,
+        args=args,
+        jac=jac,
+        terms=terms,
+        events=events,
+        dense_output=dense_output,
+        save=save,
+        max_steps=max_steps,
+        backend=backend,
+        compile=compile,
+        progress=progress,
+        estimate=estimate,
+    )
+    started = time.perf_counter()
+    with question.problem.xp.scope():
+        run, error, ratio = _solve(question)
+        result = _result(question, run, error, ratio, u0)
+    result.stats["seconds"] = time.perf_counter() - started
+    return result
+
+
+class Question(NamedTuple):
+    """What is to be solved and how, read and checked."""
+
+    problem: EvolutionProblem
+    method: EvolutionMethod
+    reason: str
+    options: Options
+    save: Save
+    args: tuple[Any, ...]
+
+
+def read_question(
+    reaction: Any,
+    t_span: Any,
+    u0: Any,
+    *,
+    x: Any,
+    space: Any,
+    boundary: Any,
+    alpha: Any,
+    du0: Any,
+    source: Any,
+    method: Any,
+    args: Any,
+    jac: Any,
+    terms: Any,
+    atol: Any,
+    backend: Any,
+    compile: Any,
+    save: Any,
+    **others: Any,
+) -> Question:
+    """All that :func:`solve_fpde` is given, before anything is stepped."""
     name = getattr(backend, "value", backend)
     where = "auto" if name is None else str(name).casefold()
     if where not in _BACKENDS:
@@ -188,17 +257,10 @@ def solve_fpde(
         problem.t0,
         problem.t1,
         problem.state_shape,
-        rtol=rtol,
         atol=atol,
-        step=step,
-        t_eval=t_eval,
-        events=events,
-        dense_output=dense_output,
-        max_steps=max_steps,
         backend=where,
         compile=compile,
-        progress=progress,
-        estimate=estimate,
+        **others,
     )
     kept = read_save(save, options)
     if problem.xp.library != "numpy" and (where != "auto" or compile is True):
@@ -209,13 +271,9 @@ def solve_fpde(
     problem.rtol, problem.atol = options.rtol, float(options.atol)
     problem.backend, problem.compile = where, compile
     extra = tuple(args) if isinstance(args, tuple | list) else (args,)
-    started = time.perf_counter()
     with problem.xp.scope():
         chosen, reason = _read_method(method, problem)
-        run, error, ratio = _solve(problem, chosen, options, kept, extra)
-        result = _result(problem, chosen, reason, options, kept, run, error, ratio, u0)
-    result.stats["seconds"] = time.perf_counter() - started
-    return result
+    return Question(problem, chosen, reason, options, kept, extra)
 
 
 def _read_method(method: str | EvolutionMethod, problem: EvolutionProblem) -> tuple[EvolutionMethod, str]:
@@ -265,15 +323,18 @@ def _refusal(method: EvolutionMethod, problem: EvolutionProblem) -> str | None:
     return method.refuses(problem)
 
 
-def _solve(
-    problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, args: tuple[Any, ...]
-) -> tuple[Run, float, float]:
+def exact_mesh(problem: EvolutionProblem, options: Options) -> np.ndarray[Any, Any]:
+    """Where a method without an error in time gives values."""
+    if options.t_eval is not None:
+        return np.unique(np.concatenate([[problem.t0], options.t_eval, [problem.t1]]))
+    count = _OUTPUTS if options.step is None else given_steps(problem, options)
+    return np.linspace(problem.t0, problem.t1, count + 1)
+
+
+def _solve(question: Question) -> tuple[Run, float, float]:
+    problem, method, _, options, save, args = question
     if method.exact:
-        if options.t_eval is not None:
-            mesh = np.unique(np.concatenate([[problem.t0], options.t_eval, [problem.t1]]))
-        else:
-            count = _OUTPUTS if options.step is None else _steps(problem, options)
-            mesh = np.linspace(problem.t0, problem.t1, count + 1)
+        mesh = exact_mesh(problem, options)
         problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, len(mesh) - 1)
         return run_mesh(problem, method, options, save, mesh, args), 0.0, 0.0
     if options.step is None:
@@ -282,7 +343,7 @@ def _solve(
                 "a traced solve (jax.jit, vmap) cannot refine its steps until two solutions agree; give step="
             )
         return run_adaptive(problem, method, options, save, args)
-    steps = _steps(problem, options)
+    steps = given_steps(problem, options)
     if steps > options.max_steps:
         raise InvalidInputError(
             f"step={options.step:g} takes {steps:,} steps, more than max_steps={options.max_steps:,}; give a larger "
@@ -293,27 +354,19 @@ def _solve(
     return run, error, math.nan
 
 
-def _steps(problem: EvolutionProblem, options: Options) -> int:
+def given_steps(problem: EvolutionProblem, options: Options) -> int:
+    """As many as a uniform mesh with the given step has."""
     assert options.step is not None
     return max(1, math.ceil((problem.t1 - problem.t0) / options.step * (1.0 - 1e-12)))
 
 
-def _result(
-    problem: EvolutionProblem,
-    method: EvolutionMethod,
-    reason: str,
-    options: Options,
-    save: Save,
-    run: Run,
-    error: float,
-    ratio: float,
-    u0: Any,
-) -> FPDEResult:
+def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -> FPDEResult:
+    problem, method, reason, options, save, _ = question
     recorder, xp, space = run.recorder, problem.xp, problem.space
     times = np.array(recorder.times)
     frames = not callable(save)
     if frames:
-        u = recorder.frames() if recorder.kept else xp.zeros((0, *problem.state_shape), "float64")
+        u = recorder.frames() if recorder.times else xp.zeros((0, *problem.state_shape), "float64")
         u = _like(u, u0, xp)
     else:
         u = _stacked(recorder.kept)
@@ -344,7 +397,7 @@ def _result(
     }
     if not math.isnan(ratio):
         stats["error_over_tolerance"] = ratio
-    if space.symbol is not None and math.isfinite(in_space) and frames and recorder.kept:
+    if space.symbol is not None and math.isfinite(in_space) and frames and recorder.times:
         largest = float(xp.abs(xp.stop_gradient(recorder.newest[1])).max())
         if in_space > 0.05 * largest > 0.0:
             warnings.warn(

@@ -10,13 +10,11 @@ import numpy as np
 
 from hpfracc._arrays import tracks_gradient
 from hpfracc._xp import Namespace
+from hpfracc.solvers.pde.forms import steps_together
 
-__all__ = ["DIRECT_BLOCK", "DirectHistory"]
+__all__ = ["DirectHistory"]
 
 Array = np.ndarray[Any, Any]
-
-#: Steps whose sums over all earlier blocks are made together, as one product of matrices; not tuned.
-DIRECT_BLOCK = 32
 
 
 class DirectHistory:
@@ -41,6 +39,8 @@ class DirectHistory:
         self._shape = tuple(like.shape)
         self._complex = xp.is_complex(like)
         self._first = self._stop = 1
+        #: Steps whose sums over all earlier blocks are made together, as one product of matrices.
+        self._block = steps_together(math.prod(self._shape) * (16 if self._complex else 8), steps)
         self._weights: Any = None
         self._far: Any = None
         self._kept: list[Any] = []
@@ -113,7 +113,7 @@ class DirectHistory:
 
     def _open(self, n: int) -> None:
         """Weights of the next block, and what all before it adds to its sums."""
-        self._first, self._stop = n, min(n + DIRECT_BLOCK, self._steps + 1)
+        self._first, self._stop = n, min(n + self._block, self._steps + 1)
         self._weights = self._rows(self._first, self._stop)
         before = n - 1
         if not before:
@@ -139,6 +139,6 @@ class DirectHistory:
         return flat.reshape(self._shape)
 
     @staticmethod
-    def forecast(steps: int, size: int) -> int:
-        """Bytes for a state of ``size`` bytes."""
-        return steps * size + DIRECT_BLOCK * (2 * size + 8 * 16 * steps)
+    def forecast(steps: int, size: int, copies: int = 12) -> int:
+        """Bytes for states of ``size`` bytes: all increments, the sums of a block, and ``copies`` of its weights."""
+        return steps * size + steps_together(size, steps) * (size + 8 * copies * steps)

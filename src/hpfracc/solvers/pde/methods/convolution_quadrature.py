@@ -12,8 +12,8 @@ import numpy as np
 
 from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.pde.forms import FrameBlock, StepForm, choose_form
-from hpfracc.solvers.pde.history.direct import DIRECT_BLOCK, DirectHistory
+from hpfracc.solvers.pde.forms import FrameBlock, StepForm, choose_form, steps_together
+from hpfracc.solvers.pde.history.direct import DirectHistory
 from hpfracc.solvers.pde.history.toeplitz import TRANSFORMS_FROM, ToeplitzHistory
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
@@ -98,7 +98,8 @@ class CorrectedQuadrature(EvolutionMethod):
         size = problem.itemsize * math.prod(problem.state_shape)
         if self.history(problem, steps) == "fft":
             return ToeplitzHistory.forecast(steps, size) + 8 * size
-        return DirectHistory.forecast(steps, size) + (DIRECT_BLOCK + 8) * size + problem.space.step_bytes()
+        block = 3 * steps_together(size, steps) * size if choose_form(problem).modal else 0
+        return DirectHistory.forecast(steps, size, 4) + block + 8 * size + problem.space.step_bytes()
 
     def reason(self, problem: EvolutionProblem) -> str:
         """Diffusion-waves, and several derivatives."""
@@ -124,6 +125,7 @@ class CorrectedQuadrature(EvolutionMethod):
         drift = None if velocity is None else form.apply(velocity)
         u, before = start, None
         block: list[Any] = []
+        together = steps_together(problem.itemsize * math.prod(problem.state_shape), steps)
         for n in range(1, steps + 1):
             t = float(mesh[n])
             gone = t - float(mesh[0])
@@ -151,7 +153,7 @@ class CorrectedQuadrature(EvolutionMethod):
                 yield u
                 continue
             block.append(u)
-            if len(block) == DIRECT_BLOCK or n == steps:
+            if len(block) == together or n == steps:
                 states, block = block, []
                 yield FrameBlock(len(states), lambda states=states: form.decode(xp.stack(states)))  # type: ignore[misc]
 

@@ -93,8 +93,10 @@ class ETDRK4(EvolutionMethod):
         return 4.0
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
-        """Six tables of factors, and twelve states."""
-        return 18 * 2 * problem.itemsize * math.prod(problem.state_shape)
+        """Six tables of factors, while they are made or beside twelve states."""
+        symbol = problem.space.symbol
+        table = math.prod(symbol.shape) * (16 if problem.xp.is_complex(symbol) else 8)
+        return int(max(16 * table, 6 * table + 12 * problem.itemsize * math.prod(problem.state_shape)))
 
     def reason(self, problem: EvolutionProblem) -> str:
         """The usual case at order 1."""

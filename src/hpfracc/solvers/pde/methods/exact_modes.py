@@ -74,7 +74,7 @@ class ExactModes(EvolutionMethod):
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
         """Values of a block of times, with their transforms."""
         size = int(np.prod(problem.state_shape)) * problem.itemsize
-        return 6 * size * max(1, min(steps, _TOGETHER // max(1, int(np.prod(problem.space.shape)))))
+        return 4 * size * max(1, min(steps, _TOGETHER // max(1, int(np.prod(problem.space.shape)))))
 
     def reason(self, problem: EvolutionProblem) -> str:
         """No error in time."""

@@ -44,7 +44,9 @@ class _Splitting(EvolutionMethod):
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
         """The factors, and eight states."""
-        return (8 + 2 * len(self.lengths)) * 2 * problem.itemsize * math.prod(problem.state_shape)
+        symbol = problem.space.symbol
+        table = math.prod(symbol.shape) * (16 if problem.xp.is_complex(symbol) else 8)
+        return int((1 + len(self.lengths)) * table) + 8 * problem.itemsize * math.prod(problem.state_shape)
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
         """Half a linear step, a reaction, half a linear step; halves that meet within a step are joined."""

@@ -179,7 +179,7 @@ class JacobiDisc(Semidiscretisation):
         return values[..., :-1, :]
 
     def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
-        """The share of the highest third (along the radius, or of the waves) of coefficients, times the largest u."""
+        """The share of the highest third, of radii or of waves, in all coefficients, times the largest u."""
         values = np.asarray(to_host(u))
         largest = float(np.abs(values).max(initial=0.0))
         if self.forced:
