@@ -29,15 +29,18 @@ def start_cluster(workers: int = 2, **options: Any) -> Any:
             processes=True,
             dashboard_address="127.0.0.1:0",
             host="127.0.0.1",
-            silence_logs=20,
+            silence_logs=50,
             **{"memory_limit": "600MiB", **options},
         )
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
+    import dask
+
     before = {each.pid for each in psutil.Process().children(recursive=True)}
-    with start_cluster() as made:
+    # A worker that dies twice within this time would not be restarted: the cluster looks once, this long after.
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}), start_cluster() as made:
         yield made
     # No worker outlives its cluster.
     left = [each for each in psutil.Process().children(recursive=True) if each.pid not in before]
