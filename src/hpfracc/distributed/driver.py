@@ -278,7 +278,7 @@ class SweepDriver:
     def _dead(self, index: int, deaths: int) -> ItemFailure:
         limit = self._job.timeout
         reason = "" if limit is None else f", perhaps because the item did not stop within timeout={limit:g} s"
-        text = f"its worker died, {deaths} times{reason}"
+        text = f"its worker died, {deaths} time{'s' if deaths > 1 else ''}{reason}"
         error = ClusterError(text)
         wrapped = BatchItemError(f"item {index} of {len(self._job.params)}: {text}", index)
         wrapped.__cause__ = error
