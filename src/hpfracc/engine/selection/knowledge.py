@@ -141,6 +141,11 @@ class Knowledge(Guarded):
         else:
             self._stored.setdefault((record.operation, record.arm), []).append(record)
 
+    @property
+    def taken(self) -> int:
+        """How many records were read or taken from others so far."""
+        return len(self._ids)
+
     def records(self) -> list[Record]:
         """The records that were read when this process began, or taken from others since; without copies' times."""
         with self._lock:
