@@ -63,7 +63,7 @@ def encode_known() -> bytes:
     known, message = _encoded.get(knowledge, (-1, b""))
     if known != knowledge.taken:
         # Samples are left out first: calibrations are few, and worth most.
-        found = sorted(knowledge.records(), key=lambda record: (record.kind == "knot", record.time))
+        found = sorted(knowledge.records(), key=lambda record: (record.kind in ("knot", "power"), record.time))
         message = _encode(found[-_MOST_SENT:])
         _encoded[knowledge] = knowledge.taken, message
     return message
