@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -11,7 +12,7 @@ import pytest
 distributed = pytest.importorskip("distributed")
 
 
-def start_cluster(workers: int = 2, **options: Any) -> Any:
+def start_cluster(wisdom: Path, workers: int = 2, **options: Any) -> Any:
     import dask
 
     # Without these a worker that is being restarted, or that spills, would decide how long the tests take.
@@ -20,24 +21,33 @@ def start_cluster(workers: int = 2, **options: Any) -> Any:
         "distributed.scheduler.allowed-failures": 0,
         "distributed.comm.timeouts.connect": "20s",
         "distributed.admin.tick.limit": "1h",
-        "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": "1"},
+        # What only costs processor time here: samples of the stack a hundred times a second, and monitors.
+        "distributed.worker.profile.enabled": False,
+        "distributed.admin.system-monitor.interval": "1h",
+        "distributed.worker.memory.monitor-interval": "10s",
+        # Nor what the user's own programs learned on this machine.
+        "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": "1", "HPFRACC_WISDOM": str(wisdom)},
     }
     with dask.config.set(settings):
         return distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
-            dashboard_address="127.0.0.1:0",
+            dashboard_address=None,
             host="127.0.0.1",
-            silence_logs=20,
+            silence_logs=50,
             **{"memory_limit": "600MiB", **options},
         )
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Any]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    import dask
+
     before = {each.pid for each in psutil.Process().children(recursive=True)}
-    with start_cluster() as made:
+    wisdom = tmp_path_factory.mktemp("workers") / "wisdom"
+    # A worker that dies twice within this time would not be restarted: the cluster looks once, this long after.
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}), start_cluster(wisdom) as made:
         yield made
     # No worker outlives its cluster.
     left = [each for each in psutil.Process().children(recursive=True) if each.pid not in before]

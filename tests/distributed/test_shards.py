@@ -27,6 +27,9 @@ turned = hf.caputo(jax.device_put(x.T.copy(), NamedSharding(mesh, P(None, "rows"
 assert turned.sharding.spec == P(None, "rows") and np.allclose(np.asarray(turned).T, right, rtol=1e-11, atol=1e-11)
 whole = jax.jit(hf.distributed.per_shard(half, mesh, P("rows", None))).lower(divided).compile().as_text()
 print("all-gather" in whole, "all-to-all" in whole, "fft" in whole)
+parts = []
+doubled = hf.distributed.per_device(lambda rows: (parts.append(rows.devices()), 2.0 * rows)[1], jax.numpy.asarray(x))
+assert len(set().union(*parts)) == 8 and np.array_equal(np.asarray(doubled), 2.0 * x)
 for call in (
     lambda: half(jax.device_put(x, NamedSharding(mesh, P(None, "rows")))),
     lambda: hf.distributed.per_shard(half, mesh, P(None, "rows")),

@@ -64,13 +64,15 @@ def end_worker(x: float) -> float:
     return refuse_seven(x)
 
 
-def end_once(x: float, folder: str) -> float:
-    """Item 3 ends its worker at the first attempt."""
+def misbehave(x: float, folder: str) -> float:
+    """Item 3 ends its worker at the first attempt, item 5 at each; item 7 raises; item 9 hangs."""
     mark = Path(folder) / "ended"
     if x == 3.0 and not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return x * 0.1
+    shorten_grace(0.2)
+    stuck(x - 8.0)
+    return end_worker(x) * 0.1
 
 
 def wait_long(x: float) -> float:

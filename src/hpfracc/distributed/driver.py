@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -76,6 +76,8 @@ class _Run:
     deaths: int = 0
     attempts: int = 0
     probe: bool = False
+    #: Whether nothing ran beside it, so that the death of its worker is its own doing.
+    alone: bool = False
 
 
 class SweepDriver:
@@ -163,7 +165,7 @@ class SweepDriver:
             assembly.open = 1
             self._submit(_Run(assembly, range(assembly.begin, assembly.end)))
         if not self._runs and not self._repeated and not more and self._suspects:
-            self._submit(self._suspects.popleft(), alone=True)
+            self._submit(replace(self._suspects.popleft(), alone=True), alone=True)
         return more
 
     def _submit(self, run: _Run, *, alone: bool = False) -> None:
@@ -249,6 +251,8 @@ class SweepDriver:
             # A stack stays as it is; its items alone show which of them must be left out.
             self._probed[assembly.number] = []
             self._suspects.extend(_Run(assembly, [index], probe=True) for index in run.indices)
+        elif not run.alone:  # it may have waited beside the one to blame
+            self._suspects.append(_Run(assembly, run.indices, run.bad, run.deaths))
         elif total <= self._retries:
             self._suspects.append(_Run(assembly, run.indices, run.bad, total))
         else:
@@ -274,7 +278,7 @@ class SweepDriver:
     def _dead(self, index: int, deaths: int) -> ItemFailure:
         limit = self._job.timeout
         reason = "" if limit is None else f", perhaps because the item did not stop within timeout={limit:g} s"
-        text = f"its worker died, {deaths} times{reason}"
+        text = f"its worker died, {deaths} time{'s' if deaths > 1 else ''}{reason}"
         error = ClusterError(text)
         wrapped = BatchItemError(f"item {index} of {len(self._job.params)}: {text}", index)
         wrapped.__cause__ = error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from hpfracc._optional import import_optional
 from hpfracc.distributed.claims import use_own_gpu
@@ -18,6 +19,8 @@ __all__ = ["forget_job", "register_job", "tell_workers"]
 logger = logging.getLogger("hpfracc.distributed")
 
 _NAME = "hpfracc"
+#: What the workers of a client were prepared with.
+_prepared: WeakKeyDictionary[Any, bytes] = WeakKeyDictionary()
 
 
 def _plugin_class() -> type:
@@ -59,7 +62,9 @@ def _set_up(plugin: Any, worker: Any) -> None:
 def register_job(client: Any, name: str, payload: bytes | None) -> bool:
     """Prepare all workers, now and later; a large payload is sent to each of them once. Whether one was kept."""
     import_optional("distributed")
-    plugins = [_plugin_class()(None, None, encode_known())]
+    known = encode_known()
+    # The scheduler keeps the plugin for workers that start later; what is known changes seldom.
+    plugins = [] if _prepared.get(client) == known else [_plugin_class()(None, None, known)]
     if payload is not None:
         plugins.append(_plugin_class()(name, payload))
     for plugin in plugins:
@@ -72,14 +77,17 @@ def register_job(client: Any, name: str, payload: bytes | None) -> bool:
                 f"the workers could not be prepared ({type(error).__name__}: {error}); install the same versions of "
                 "hpfracc and of your own modules on all of them"
             ) from error
+    _prepared[client] = known
     return payload is not None
 
 
 def tell_workers(client: Any) -> None:
     """Bring what was learned meanwhile to all workers, also to those that start later."""
-    plugin = _plugin_class()(None, None, encode_known())
+    known = encode_known()
+    plugin = _plugin_class()(None, None, known)
     try:
         client.register_plugin(plugin, name=plugin.name)
+        _prepared[client] = known
     except Exception as error:  # a worker that ends meanwhile: the sweep does not depend on it
         logger.info("what was learned could not be sent to all workers (%s: %s)", type(error).__name__, error)
 

@@ -21,6 +21,8 @@ __all__ = ["LEAST_SECONDS", "EnergyMeter", "EnergyTrace"]
 LEAST_SECONDS = 1.0
 #: Seconds between two readings of a trace.
 _INTERVAL = 0.1
+#: Readings that a trace keeps: the newest, of at least two hours.
+_MOST_READINGS = 160_000
 
 
 class EnergyMeter:
@@ -71,6 +73,8 @@ class EnergyTrace:
         with self._lock:
             self._times.append(time.perf_counter_ns())
             self._joules.append(joules)
+            if len(self._times) > _MOST_READINGS:
+                del self._times[: _MOST_READINGS // 2], self._joules[: _MOST_READINGS // 2]
 
     def _watch(self) -> None:
         while True:

@@ -140,6 +140,13 @@ class Knowledge(Guarded):
             self._take_transfer(record)
         else:
             self._stored.setdefault((record.operation, record.arm), []).append(record)
+            if record.kind == "power":
+                self._watts = None
+
+    @property
+    def taken(self) -> int:
+        """How many records were read or taken from others so far."""
+        return len(self._ids)
 
     def records(self) -> list[Record]:
         """The records that were read when this process began, or taken from others since; without copies' times."""
@@ -295,7 +302,6 @@ class Knowledge(Guarded):
             )
             with self._lock:
                 self._store(record)
-                self._watts = None
             self.wisdom.append([record])
 
     def watts(self, operation: str, arm: Arm) -> float | None:
