@@ -106,7 +106,9 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
         self.drift = drift
         if noise == "additive" and not callable(diffusion) and not isinstance(diffusion, nn.Parameter):
             _refuse_foreign("diffusion", diffusion)
-            self.register_buffer("diffusion", torch.as_tensor(diffusion))
+            # Numbers keep all their digits; the state's precision is that of y0.
+            kept = diffusion if isinstance(diffusion, Tensor) else torch.as_tensor(diffusion, dtype=torch.float64)
+            self.register_buffer("diffusion", kept)
         else:
             self.diffusion = diffusion
         _refuse_foreign("the order", alpha if hurst is None else hurst)
