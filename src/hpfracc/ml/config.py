@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -11,7 +10,7 @@ from hpfracc._config import check_backend, config
 from hpfracc.engine.backends.registry import BackendType
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["PERFORMANCE_MODES", "LayerConfig", "same_arms"]
+__all__ = ["PERFORMANCE_MODES", "LayerConfig"]
 
 #: What ``performance_mode`` may be.
 PERFORMANCE_MODES = ("balanced", "deterministic", "memory")
@@ -29,7 +28,7 @@ class LayerConfig:
     performance_mode : {"balanced", "deterministic", "memory"}
         ``"balanced"``: the engine chooses by what it has measured. ``"deterministic"``: it chooses the same arms in
         every run, as under ``hf.config(deterministic=True)``. ``"memory"``: the derivative is computed again in the
-        backward pass, by the same arms, instead of keeping its transforms.
+        backward pass instead of keeping its transforms.
 
     Examples
     --------
@@ -55,16 +54,4 @@ class LayerConfig:
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         """The settings of the engine during a call."""
-        # "memory": another arm would keep other tensors than the forward pass, and PyTorch refuses that.
-        return contextlib.nullcontext() if self.performance_mode == "balanced" else same_arms()
-
-    def scopes(self) -> tuple[contextlib.AbstractContextManager[Any], contextlib.AbstractContextManager[Any]]:
-        """The same for a forward pass and for its repetition."""
-        return self.scope(), self.scope()
-
-
-@contextlib.contextmanager
-def same_arms() -> Iterator[None]:
-    """A block in which the engine chooses the same arms in every call; nothing happens before it is entered."""
-    with config(deterministic=True):
-        yield
+        return config(deterministic=True) if self.performance_mode == "deterministic" else contextlib.nullcontext()

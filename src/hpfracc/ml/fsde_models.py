@@ -197,7 +197,7 @@ def _integrated(simulation: Simulation, spec: PathModel, order: Any, control: An
     method, driving, alpha = simulation.method, simulation.driving, simulation.alpha
     if spec.model == "markov":
         method, alpha = MarkovEuler(spec.factors), order
-        driving = dataclasses.replace(driving, sets=method.sets)
+        driving = dataclasses.replace(driving, sets=method.noise_sets)
     problem, xp, start = simulation.problem, simulation.placement.xp, simulation.start
     paths = driving.paths(simulation.placement, 0, simulation.count)
     if control is None:

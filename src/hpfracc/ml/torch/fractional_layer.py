@@ -120,7 +120,7 @@ def _differentiate(layer: FractionalDerivative, x: Tensor) -> Tensor:
     with torch.autocast(x.device.type, enabled=False), layer.config.scope():
         wide = x.float() if kind in _HALF else x
         if layer.config.performance_mode == "memory" and torch.is_grad_enabled():
-            result: Tensor = checkpoint(_of_orders, layer, wide, use_reentrant=False, context_fn=layer.config.scopes)
+            result: Tensor = checkpoint(_of_orders, layer, wide, use_reentrant=False)
         else:
             result = _of_orders(layer, wide)
     return result.to(kind) if kind in _HALF else result

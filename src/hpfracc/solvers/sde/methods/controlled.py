@@ -46,7 +46,7 @@ class Controlled(PathMethod):
         """What the method refuses."""
         return self.method.refuses(traits)
 
-    def weights(self, traits: Traits, alpha: Any, steps: int, h: float) -> Weights:
+    def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
         """Those of the method."""
         return self.method.weights(traits, alpha, steps, h)
 

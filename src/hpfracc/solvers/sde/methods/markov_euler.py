@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -54,13 +54,14 @@ class MarkovEuler(PathMethod):
 
     name = "markov"
     order = "2H - 1 for H > 1/2 and multiplicative noise; additive noise 1, or H + 1/2 below H = 1/2"
-    sets = 2
+    #: Processes for each noise: W, and what its integral over the newest step has besides.
+    noise_sets: ClassVar[int] = 2
 
     def refuses(self, traits: Traits) -> str | None:
         """Noise other than the Brownian motion that drives the factors."""
         return None if traits.hurst == 0.5 else "the factors are driven by noise.Brownian()"
 
-    def weights(self, traits: Traits, alpha: Any, steps: int, h: float) -> Weights:
+    def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
         """Decays and weights of the factors, and of the newest step: its part along dW, the rest, and its mean."""
         decay, project = _projection(steps, self.factors)
         xp = namespace_of(alpha)
