@@ -129,6 +129,15 @@ def test_stored_keeps_no_activations():
     assert kept["stored"] < 0.1 * kept["direct"]
 
 
+def test_stratonovich_s_integral_at_one_half():
+    """dX = X o dW is exp(W): the default is a method that converges to it, and not Euler's."""
+    grid = np.linspace(0.0, 1.0, 257)
+    model = NeuralFSDE(still, lambda t, y: y, "fbm", hurst=0.5, interpretation="stratonovich", step=1 / 256)
+    found = model(torch.ones(8, 1, dtype=torch.float64), [0.0, 1.0], rng=2)[-1, :, 0]
+    motion = noise.Brownian().sample(grid, size=8, rng=2)[:, -1]
+    np.testing.assert_allclose(found.numpy(), np.exp(motion), rtol=0.02)
+
+
 def test_numbers_keep_their_digits():
     """A diffusion that is a plain number is not rounded to single precision."""
     motion = noise.Brownian().sample(np.array([0.0, 1.0]), size=1, rng=1)[0, -1]
