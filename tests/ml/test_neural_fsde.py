@@ -109,6 +109,42 @@ def test_stored_is_direct():
         torch.testing.assert_close(one, two, rtol=1e-12, atol=1e-13)
 
 
+def test_stored_keeps_no_activations():
+    """Of a wide hidden layer: what is kept for the backward pass has a few times the size of the paths."""
+    kept: dict[str, int] = {}
+    for adjoint in ("direct", "stored"):
+        net = torch.nn.Sequential(torch.nn.Linear(1, 256), torch.nn.Tanh(), torch.nn.Linear(256, 1)).double()
+        model = NeuralFSDE(lambda t, y, net=net: net(y), strength, alpha=0.7, step=0.125, adjoint=adjoint)
+        storages: dict[int, int] = {}
+
+        def pack(saved: Any, storages: dict[int, int] = storages) -> Any:
+            storages[saved.untyped_storage().data_ptr()] = saved.untyped_storage().nbytes()
+            return saved
+
+        own = {each.untyped_storage().data_ptr() for each in net.parameters()}
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
+            found = model(torch.ones(50, 1, dtype=torch.float64), TIMES, rng=1)
+        kept[adjoint] = sum(size for place, size in storages.items() if place not in own)
+        assert bool(found.isfinite().all())
+    assert kept["stored"] < 0.1 * kept["direct"]
+
+
+def test_stratonovich_s_integral_at_one_half():
+    """dX = X o dW is exp(W): the default is a method that converges to it, and not Euler's."""
+    grid = np.linspace(0.0, 1.0, 257)
+    model = NeuralFSDE(still, lambda t, y: y, "fbm", hurst=0.5, interpretation="stratonovich", step=1 / 256)
+    found = model(torch.ones(8, 1, dtype=torch.float64), [0.0, 1.0], rng=2)[-1, :, 0]
+    motion = noise.Brownian().sample(grid, size=8, rng=2)[:, -1]
+    np.testing.assert_allclose(found.numpy(), np.exp(motion), rtol=0.02)
+
+
+def test_numbers_keep_their_digits():
+    """A diffusion that is a plain number is not rounded to single precision."""
+    motion = noise.Brownian().sample(np.array([0.0, 1.0]), size=1, rng=1)[0, -1]
+    found = NeuralFSDE(still, 0.3, alpha=1.0, noise="additive", step=1.0)(tensor([[0.0]]), [0.0, 1.0], rng=1)
+    assert found[-1].item() == pytest.approx(0.3 * motion, rel=1e-14)
+
+
 def ornstein_uhlenbeck(control: Any, step: float, samples: int) -> tuple[Any, float]:
     """Bounds of single paths for dX = -X dt + dW from 0, observed as 1 at t = 1 with error 1/2; and the likelihood."""
     model = NeuralFSDE(decay, 1.0, "fbm", hurst=0.5, noise="additive", step=step)

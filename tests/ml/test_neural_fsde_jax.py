@@ -119,6 +119,32 @@ def test_bound_and_losses_under_jit():
 
 
 @pytest.mark.slow
+def test_within_an_equinox_module():
+    """A network of Equinox's as the drift: its arrays get gradients, its functions are static."""
+    equinox = pytest.importorskip("equinox")
+
+    class Drift(equinox.Module):
+        net: Any
+
+        def __call__(self, t: Any, y: Any) -> Any:
+            return jax.vmap(self.net)(y)
+
+    class Whole(equinox.Module):
+        paths: NeuralFSDE
+        start: Any
+
+        def __call__(self, key: Any) -> Any:
+            return self.paths(self.start, TIMES, key=key)
+
+    net = equinox.nn.MLP(2, 2, 4, 1, activation=jax.numpy.tanh, key=jax.random.key(0))
+    order = LearnableOrder(0.7, bounds=(0.5, 1.0))
+    whole = Whole(NeuralFSDE(Drift(net), strength, alpha=order, step=0.25), jax.numpy.ones((3, 2)))
+    slopes = equinox.filter_jit(equinox.filter_grad(lambda one, key: (one(key) ** 2).sum()))(whole, jax.random.key(1))
+    for each in (slopes.paths.drift.net.layers[0].weight, slopes.paths.order.rho, slopes.start):
+        assert bool((each != 0).all() and jax.numpy.isfinite(each).all())
+
+
+@pytest.mark.slow
 def test_rough_multiplicative_noise_that_is_traced_gives_nan():
     """An H that JAX traces has no value to refuse."""
 

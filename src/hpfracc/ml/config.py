@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -11,7 +10,7 @@ from hpfracc._config import check_backend, config
 from hpfracc.engine.backends.registry import BackendType
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["PERFORMANCE_MODES", "LayerConfig", "same_arms"]
+__all__ = ["PERFORMANCE_MODES", "LayerConfig"]
 
 #: What ``performance_mode`` may be.
 PERFORMANCE_MODES = ("balanced", "deterministic", "memory")
@@ -56,10 +55,3 @@ class LayerConfig:
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         """The settings of the engine during a call."""
         return config(deterministic=True) if self.performance_mode == "deterministic" else contextlib.nullcontext()
-
-
-@contextlib.contextmanager
-def same_arms() -> Iterator[None]:
-    """A block in which the engine chooses the same arms in every call; nothing happens before it is entered."""
-    with config(deterministic=True):
-        yield

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import torch
@@ -11,8 +12,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from hpfracc._arrays import library_of
+from hpfracc._config import config
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
-from hpfracc.ml.config import same_arms
 from hpfracc.ml.fsde_models import read_model, read_samples, simulate
 from hpfracc.ml.torch.order import OrderLike, as_order, shown_order
 
@@ -106,7 +107,9 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
         self.drift = drift
         if noise == "additive" and not callable(diffusion) and not isinstance(diffusion, nn.Parameter):
             _refuse_foreign("diffusion", diffusion)
-            self.register_buffer("diffusion", torch.as_tensor(diffusion))
+            # Numbers keep all their digits; the state's precision is that of y0.
+            kept = diffusion if isinstance(diffusion, Tensor) else torch.as_tensor(diffusion, dtype=torch.float64)
+            self.register_buffer("diffusion", kept)
         else:
             self.diffusion = diffusion
         _refuse_foreign("the order", alpha if hurst is None else hurst)
@@ -236,7 +239,14 @@ class _Recomputed:
 
     def __call__(self, *args: Any) -> Any:
         # The engine must choose the same arms both times, where the function uses it.
-        return checkpoint(self.function, *args, use_reentrant=False, context_fn=lambda: (same_arms(), same_arms()))
+        return checkpoint(self.function, *args, use_reentrant=False, context_fn=lambda: (_same_arms(), _same_arms()))
+
+
+@contextlib.contextmanager
+def _same_arms() -> Iterator[None]:
+    """Nothing happens before it is entered: a bare ``config(...)`` would be for the whole process."""
+    with config(deterministic=True):
+        yield
 
 
 def _rows(y0: Any, samples: int | None) -> tuple[Tensor, tuple[int, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -166,25 +167,24 @@ def _increments(x: Tensor, y: Tensor, width: Any) -> Tensor:
 def _goursat(steps: Tensor) -> Tensor:
     """The value at the far corner, by diagonals: on one, all squares are independent."""
     n, m = steps.shape[-2:]
-    squares = steps * steps / 12.0
-    ahead, behind = 1.0 + 0.5 * steps + squares, 1.0 - squares
+    row, column = np.indices((n, m))
+    order = np.argsort((row + column).ravel(), kind="stable")
+    # Squares by diagonals, in one gather: its backward pass is one scatter.
+    sorted_steps = steps.flatten(-2)[..., torch.as_tensor(order, device=steps.device)]
+    squares = sorted_steps * sorted_steps / 12.0
+    lengths = np.bincount((row + column).ravel()).tolist()
+    ahead = (1.0 + 0.5 * sorted_steps + squares).split(lengths, -1)
+    behind = (1.0 - squares).split(lengths, -1)
     one = steps.new_ones(*steps.shape[:-2], 1)
-    # Points (i, p - i) of the diagonals p - 1 and p - 2, for i from low to high.
+    # Values at the points (i, p - i) of the diagonals p - 2 and p - 1, for rising i.
     before, last = one, torch.cat([one, one], -1)
     for p in range(2, n + m + 1):
-        low, high = max(0, p - m), min(n, p)
-        first, after = max(1, low), min(n, p - 1)
-        i = torch.arange(first, after + 1, device=steps.device)
-        start = max(0, p - 1 - m)
-        left = last[..., first - 1 - start : after - start]
-        below = last[..., first - start : after + 1 - start]
-        start = max(0, p - 2 - m)
-        corner = before[..., first - 1 - start : after - start]
-        j = p - i
-        inner = (left + below) * ahead[..., i - 1, j - 1] - corner * behind[..., i - 1, j - 1]
-        parts = [one] if low == 0 else []
-        parts.append(inner)
-        if high == p:
-            parts.append(one)
-        before, last = last, torch.cat(parts, -1) if len(parts) > 1 else inner
+        # The first i of the new points that are not on an edge, and of both older diagonals.
+        first, after = max(1, p - m), min(n, p - 1) + 1
+        start, earlier = max(0, p - 1 - m), max(0, p - 2 - m)
+        left, below = last[..., first - 1 - start : after - 1 - start], last[..., first - start : after - start]
+        corner = before[..., first - 1 - earlier : after - 1 - earlier]
+        inner = (left + below) * ahead[p - 2] - corner * behind[p - 2]
+        edges = [one] if p <= m else [], [one] if p <= n else []
+        before, last = last, torch.cat([*edges[0], inner, *edges[1]], -1)
     return last[..., 0]

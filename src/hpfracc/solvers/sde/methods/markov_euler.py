@@ -60,11 +60,11 @@ class MarkovEuler(PathMethod):
         return None if traits.hurst == 0.5 else "the factors are driven by noise.Brownian()"
 
     def sets(self, traits: Traits) -> int:
-        """The Brownian motion, and what is left of the integral over the newest step."""
+        """W, and what its integral over the newest step has besides."""
         return 2
 
     def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
-        """Decays and weights of the factors, and of the newest step: its part along dW, the rest, and its mean."""
+        """Decays and weights of the factors, and of the newest step: its part along dW, and the rest."""
         decay, project = _projection(steps, self.factors)
         xp = namespace_of(alpha)
         with xp.scope():

@@ -91,6 +91,9 @@ class RandomSource:
             return _random(paths, self.key, n=n, kind=kind, stream=stream, dtype=self.dtype)
         if self.library == "torch":
             torch = sys.modules["torch"]
+            if self.device == "cpu":  # the same memory: any arm of the host makes them, Numba's ten times as fast
+                found = _random(np.arange(low, high), self.key, n=n, kind=kind, stream=stream, dtype=self.dtype)
+                return torch.from_numpy(np.require(found, requirements="W"))
             paths = torch.arange(low, high, device=self.device)
         elif self.library == "jax":
             paths = sys.modules["jax"].numpy.arange(low, high)
