@@ -252,6 +252,29 @@ def test_non_commuting_noises_are_refused_where_they_do_not_converge() -> None:
     assert result.method == "euler"
 
 
+def test_rough_noises_that_do_not_commute_would_be_wrong() -> None:
+    """Forced at H = 0.2, the variance of the area between two noises grows with the steps; at H = 0.45 it settles."""
+
+    def area(t: float, y: np.ndarray) -> np.ndarray:
+        one, zero = np.ones_like(y[:, 0]), np.zeros_like(y[:, 0])
+        return np.stack([np.stack(row, -1) for row in ([one, zero], [zero, one], [-y[:, 1], y[:, 0]])], 1)
+
+    growth = {}
+    for index in (0.2, 0.45):
+        process = noise.FractionalBrownian(index)
+        problem = read_problem(lambda t, y: 0 * y, area, 0.0, np.zeros((1, 3)), process, None)
+        squares = []
+        for n in (16, 512):
+            t = np.linspace(0, 1, n + 1)
+            driving = process.sample(t, (400, 2), rng=1)
+            found = integrate(problem, METHODS["second_order"], 1.0, t, 1 / n, np.zeros((400, 3)), driving, keep=False)
+            squares.append(np.mean(found[:, 2] ** 2))
+        growth[index] = squares[1] / squares[0]
+    assert growth[0.2] > 2.0 and 0.7 < growth[0.45] < 1.5
+    with pytest.raises(InvalidInputError, match="no method takes"):
+        hf.solve_fsde(lambda t, y: 0 * y, area, (0, 1), np.zeros(3), step=0.1, noise=noise.FractionalBrownian(0.2))
+
+
 @pytest.mark.parametrize("alpha", [1.0, 0.7])
 def test_a_stiff_drift_is_told(alpha: float) -> None:
     """Explicit steps of a drift that decays too fast grow: a warning, and a result that is no success."""
