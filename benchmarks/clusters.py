@@ -3,10 +3,12 @@
 ``python benchmarks/clusters.py`` compares tasks of 60 and 250 ms on one worker process with the same calls in a loop,
 in one run, alternating. Tasks sleep, so their length does not depend on how busy the machine is. Two figures: the wall
 time beyond that of the loop, which needs a quiet machine, and the processor time of all processes (client, scheduler,
-worker) beyond that during the loop, when the cluster idles: what a task costs where nobody else computes. ``--farm
-50,200`` starts so many workers in this process over TCP and measures tasks that do
-nothing; the prediction of the cost model stands beside it. ``--memory 3`` sends 3 GiB through two workers of 600 MiB.
-``--gpus 4`` compares one and two processes on the GPUs, which needs no Dask, with the power of the devices.
+worker) beyond that during the loop, when the cluster idles: what a task costs where nobody else computes.
+
+``--farm 50,200`` starts so many workers in this process over TCP and measures what tasks that do nothing cost the
+scheduler, which has a process of its own; the prediction of the cost model stands beside it. ``--memory 3`` sends 3 GiB
+through two workers of 600 MiB. ``--gpus 4`` compares one and two processes on the GPUs, which needs no Dask, with the
+power of the devices.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import os
 import platform
 import statistics
 import time
+from multiprocessing import get_context
+from typing import Any
 
 import numpy as np
 import psutil
@@ -61,24 +65,44 @@ def overhead(milliseconds: int, count: int, rounds: int) -> None:
               f"least {min(found):.1%} ({told})", flush=True)  # fmt: skip
 
 
-async def farm(workers: int, tasks: int) -> None:
-    from distributed import Client, Scheduler, Worker
+def serve_scheduler(pipe: Any) -> None:
+    """A scheduler in a process of its own, until the pipe is closed; its address is sent."""
+    from distributed import Scheduler
 
-    async with Scheduler(dashboard_address="127.0.0.1:0", host="127.0.0.1", protocol="tcp://") as scheduler:
-        made = [
-            Worker(scheduler.address, nthreads=1, dashboard_address="127.0.0.1:0", memory_limit=0)
-            for _ in range(workers)
-        ]
-        await asyncio.gather(*made)
-        async with Client(scheduler.address, asynchronous=True) as client:
-            await client.gather(client.map(float, range(4 * workers), pure=False))  # connections, imports
-            begin = time.process_time()
-            await client.gather(client.map(float, range(tasks), pure=False))
-            seconds = (time.process_time() - begin) / tasks
-        await asyncio.gather(*(each.close() for each in made))
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+
+    async def serve() -> None:
+        async with Scheduler(dashboard_address="127.0.0.1:0", host="127.0.0.1", protocol="tcp://") as scheduler:
+            pipe.send(scheduler.address)
+            await asyncio.get_running_loop().run_in_executor(None, pipe.poll, None)
+
+    asyncio.run(serve())
+
+
+async def farm(workers: int, tasks: int) -> None:
+    """Processor time of the scheduler alone for a task that does nothing, with its workers in this process."""
+    from distributed import Client, Worker
+
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+    context = get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=serve_scheduler, args=(there,), daemon=True)
+    process.start()
+    address = here.recv()
+    watched = psutil.Process(process.pid)
+    made = [Worker(address, nthreads=1, dashboard_address="127.0.0.1:0", memory_limit=0) for _ in range(workers)]
+    await asyncio.gather(*made)
+    async with Client(address, asynchronous=True) as client:
+        await client.gather(client.map(float, range(4 * workers), pure=False))  # connections, imports
+        begin = sum(watched.cpu_times()[:2])
+        await client.gather(client.map(float, range(tasks), pure=False))
+        seconds = (sum(watched.cpu_times()[:2]) - begin) / tasks
+    await asyncio.gather(*(each.close() for each in made))
+    here.send(None)
+    process.join()
     predicted = scheduler_cost(workers)
-    print(f"{workers:5d} workers: {seconds * 1e3:.2f} ms of processor time a task, all in one process (scheduler, "
-          f"client and workers); the model has {predicted * 1e3:.2f} ms for the scheduler", flush=True)  # fmt: skip
+    print(f"{workers:5d} workers, {tasks} tasks: {seconds * 1e3:.2f} ms of the scheduler's processor time a task; the "
+          f"model has {predicted * 1e3:.2f} ms", flush=True)  # fmt: skip
 
 
 def memory(gibibytes: float) -> None:
@@ -123,7 +147,6 @@ def gpu_worker(seconds: float) -> tuple[int, int | None, str, str]:
 def gpus(seconds: float) -> None:
     """One and two processes on the GPUs of this machine, and the power of its devices, idle and busy."""
     from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
 
     from hpfracc.profiling.clocks import energy_counters
     from hpfracc.profiling.energy import EnergyMeter
