@@ -22,7 +22,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode.tensors.on_torch.history import WORKSPACE, SegmentSums
+from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums, workspace
 from hpfracc.solvers.ode.tensors.on_torch.matrices import BlockMatrices, fit_matrices
 from hpfracc.solvers.ode.tensors.on_torch.newton import solve_transposed
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
@@ -425,7 +425,7 @@ def _rows(sequences: tuple[torch.Tensor, ...], block: int) -> torch.Tensor:
 
 def _stretches(rows: torch.Tensor) -> Iterable[slice]:
     """Rows that are worked on together, so that products with them take little memory."""
-    width = max(1, WORKSPACE // (8 * rows.element_size() * max(rows.shape[1], 1)))
+    width = max(1, workspace(rows) // (8 * rows.element_size() * max(rows.shape[1], 1)))
     return [slice(begin, begin + width) for begin in range(0, rows.shape[0], width)]
 
 
@@ -458,7 +458,7 @@ def _correlation(reversed_bar: torch.Tensor, values: torch.Tensor, like: torch.T
     size = 1 << (2 * count - 1).bit_length()
     shape = values.shape[1:]
     bar, f = reversed_bar.reshape(count, -1), values.reshape(count, -1)
-    width = max(1, WORKSPACE // (32 * size))
+    width = max(1, workspace(values) // (32 * size))
     places = torch.arange(max(like[0].numel(), 1), device=f.device).reshape(like.shape[1:]).expand(shape).reshape(-1)
     total = like.new_zeros((size // 2 + 1, max(like[0].numel(), 1)), dtype=torch.complex(f[0, 0], f[0, 0]).dtype)
     for begin in range(0, f.shape[1], width):
