@@ -16,7 +16,7 @@ _LEAST_WORKSPACE = 1 << 24
 
 def workspace(values: torch.Tensor) -> int:
     """Bytes for transforms of ``values``: no more than these take themselves, where that is enough."""
-    return min(WORKSPACE, max(_LEAST_WORKSPACE, values.numel() * values.element_size()))
+    return min(WORKSPACE, max(_LEAST_WORKSPACE, int(values.numel()) * int(values.element_size())))
 
 
 class SegmentSums:
