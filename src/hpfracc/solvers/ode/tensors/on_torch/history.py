@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["SegmentSums"]
+__all__ = ["SegmentSums", "workspace"]
 
 #: Segments longer than this are transformed; up to it a product takes less time on a GPU and on a core alike.
 LONGEST_PRODUCT = 2048
 #: Bytes that the transforms of a stretch of columns may take, where nobody asks for their derivative.
 WORKSPACE = 1 << 28
+#: Less is not worth the calls that it takes.
+_LEAST_WORKSPACE = 1 << 24
+
+
+def workspace(values: torch.Tensor) -> int:
+    """Bytes for transforms of ``values``: no more than these take themselves, where that is enough."""
+    return min(WORKSPACE, max(_LEAST_WORKSPACE, int(values.numel()) * int(values.element_size())))
 
 
 class SegmentSums:
@@ -49,7 +56,7 @@ class SegmentSums:
             return
         # Three arrays of the padded length at a time, in complex numbers: two spectra and the sums.
         columns = values[:, :1].numel() // length
-        width = max(1, WORKSPACE // (3 * 8 * _padded_length(length, reach) * columns))
+        width = max(1, workspace(values) // (3 * 8 * _padded_length(length, reach) * columns))
         for kind, weights in enumerate(self.weights):
             kernel = self._kernel(weights, length, reach)
             kernel = kernel.reshape(kernel.shape[0], *(1,) * (values.ndim - kernel.ndim), *kernel.shape[1:])

@@ -22,12 +22,17 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode.tensors.on_torch.history import WORKSPACE, SegmentSums
+from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums, workspace
 from hpfracc.solvers.ode.tensors.on_torch.matrices import BlockMatrices, fit_matrices
 from hpfracc.solvers.ode.tensors.on_torch.newton import solve_transposed
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 
 __all__ = ["StoredSolve", "solve_stored"]
+
+#: Numbers of a state up to which the parameters of all points of a block get their gradients together on the host; the
+#: activations of more leave the cache. Of an MLP 8-64-64-8, times the bare evaluations, together and apart: 9.6 and
+#: 10.3 at a batch of 64, 11.8 and 10.5 at 256, 12.4 and 9.3 at 1024 (benchmarks/results/neural_fode.txt).
+_MOST_TOGETHER = 1024
 
 Function = Callable[[Any, torch.Tensor], torch.Tensor]
 #: ``forward(initial, sums, points)`` gives all states, and fills ``points`` with those of the predictors.
@@ -143,7 +148,7 @@ class _Transpose:
         self.newest_bar = None if sums.newest is None else torch.zeros_like(sums.newest)
         self.leaves_bar: list[torch.Tensor | None] = [None] * len(plan.leaves)
         mapped = (bool(plan.leaves) or matrices) and self._can_be_mapped()
-        self.mapped = bool(plan.leaves) and mapped
+        self.mapped = bool(plan.leaves) and mapped and (states.is_cuda or states[0].numel() <= _MOST_TOGETHER)
         self.matrices, self.possible = matrices and mapped, mapped or not matrices
         self.apart = states.new_zeros(())  # how far matrices were from gradients, at most
         # What is left for one evaluation of a whole block: times, points and gradients in the values there.
@@ -425,7 +430,7 @@ def _rows(sequences: tuple[torch.Tensor, ...], block: int) -> torch.Tensor:
 
 def _stretches(rows: torch.Tensor) -> Iterable[slice]:
     """Rows that are worked on together, so that products with them take little memory."""
-    width = max(1, WORKSPACE // (8 * rows.element_size() * max(rows.shape[1], 1)))
+    width = max(1, workspace(rows) // (8 * rows.element_size() * max(rows.shape[1], 1)))
     return [slice(begin, begin + width) for begin in range(0, rows.shape[0], width)]
 
 
@@ -458,7 +463,7 @@ def _correlation(reversed_bar: torch.Tensor, values: torch.Tensor, like: torch.T
     size = 1 << (2 * count - 1).bit_length()
     shape = values.shape[1:]
     bar, f = reversed_bar.reshape(count, -1), values.reshape(count, -1)
-    width = max(1, WORKSPACE // (32 * size))
+    width = max(1, workspace(values) // (32 * size))
     places = torch.arange(max(like[0].numel(), 1), device=f.device).reshape(like.shape[1:]).expand(shape).reshape(-1)
     total = like.new_zeros((size // 2 + 1, max(like[0].numel(), 1)), dtype=torch.complex(f[0, 0], f[0, 0]).dtype)
     for begin in range(0, f.shape[1], width):
