@@ -157,6 +157,7 @@ def py_pde() -> None:
     here = Path(__file__).resolve().parent
     kept = sys.path[:]
     sys.path[:] = [place for place in sys.path if Path(place or ".").resolve() != here]
+    sys.modules.pop("pde", None)  # Numba's cache may have imported this file by that name
     try:
         peer = importlib.import_module("pde")
     except ImportError as error:
