@@ -117,15 +117,15 @@ def _make_rows(
     alphas = np.array([float(alpha) for _, alpha in weights.orders])
     coefficients = np.array([float(c) for c, _ in weights.orders])
     scales = np.array([0.0 if alpha == 1.0 else 1.0 / math.gamma(1.0 - alpha) for alpha in alphas])
-    steps_of = weights.steps
-    given = (coefficients, alphas, scales, weights.mesh, float(weights.sigma), weights.parabola)
+    lengths, sigma = weights.steps, float(weights.sigma)
+    given = (coefficients, alphas, scales, weights.mesh, sigma, weights.parabola)
 
     def made(first: int, stop: int) -> Array:
         begin = 0 if whole else max(0, first - 1 - int(weights.parabola))
         ns, columns = np.arange(first, stop), np.arange(begin, stop - 1)
         # Of intervals that are over; the newest one touches its end, and needs no power.
         gap = weights.mesh[ns - 1][:, None] - weights.mesh[columns + 1]
-        middles = np.maximum(gap, 0.0) + (given[4] * steps_of[ns - 1])[:, None] + 0.5 * steps_of[columns]
+        middles = np.maximum(gap, 0.0) + (sigma * lengths[ns - 1])[:, None] + 0.5 * lengths[columns]
         logs = np.log(middles)
         powers = np.stack([scale * np.exp(-alpha * logs) for alpha, scale in zip(alphas, scales, strict=True)])
         found: Array = kernels.weight_rows(*given, first, stop, begin, powers)
@@ -139,8 +139,15 @@ def _make_rows(
     newest = made(steps, steps + 1)[0] if whole else made(1, block + 1)[-1]
     padded = np.concatenate([newest, np.zeros(block)])
 
+    same: dict[int, Array] = {}  # where only the steps of a block are meant, all blocks of a length are alike
+
     def shifted(first: int, stop: int) -> Array:
+        if stop - first in same:
+            return same[stop - first]
         columns, last = (stop - 1, len(newest) - first) if whole else (stop - first, len(newest) - 1)
-        return np.stack([padded[place : place + columns] for place in range(last, last - (stop - first), -1)])
+        found = np.stack([padded[place : place + columns] for place in range(last, last - (stop - first), -1)])
+        if not whole:
+            same[stop - first] = found
+        return found
 
     return shifted
