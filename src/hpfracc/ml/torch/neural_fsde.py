@@ -58,7 +58,7 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
     adjoint : {"direct", "stored"}
         ``"direct"`` keeps the activations of all steps for the backward pass. ``"stored"`` keeps the states and the
         noise, and evaluates drift and diffusion again for their gradients: the memory of the activations of one step,
-        the time of one more forward pass.
+        in two to three times the time of ``"direct"`` for small networks (``benchmarks/neural_fsde.py``).
 
     Notes
     -----

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import library_of
 from hpfracc._xp import Namespace
 
 __all__ = ["fold", "repeat"]
@@ -49,6 +50,9 @@ def fold(
             kept[index + 1] = carry[0]
         return carry, kept
     states = [carry[0]]
+    if xp.library == "torch":
+        # All rows at once: the backward pass of a single row fills an array of all of them, at every step.
+        rows = tuple(array.unbind(0) if library_of(array) == "torch" else array for array in rows)
     for index in range(steps):
         carry = step(carry, tuple(array[index] for array in rows))
         if keep:
