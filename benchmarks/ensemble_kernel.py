@@ -1,7 +1,7 @@
 """A right-hand side inside one kernel of Numba-CUDA, a thread for each trajectory, against PyTorch and JAX ensembles.
 
-``python benchmarks/ensemble_kernel.py --trajectories 100000 --limit 40`` solves Brusselators of order 0.8 on [0, 10] with
-200 steps: the explicit rectangle rule with the memory as a sum of exponentials, all states of a trajectory in the
+``python benchmarks/ensemble_kernel.py --trajectories 100000 --limit 40`` solves Brusselators of order 0.8 on [0, 10]
+with 200 steps: the explicit rectangle rule with the memory as a sum of exponentials, all states of a trajectory in the
 registers and local memory of its thread. Printed are trajectories a second, the first call (with compilation), device
 memory, and the largest distance between the ends. The arm is worth keeping if it is at least twice as fast as JAX, or
 as fast without JAX's first call and memory. Package ``numba-cuda``; without it (or without a GPU) the kernel runs in
