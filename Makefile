@@ -15,12 +15,14 @@ SHELL := bash
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
-# Processes that share the tests: as many as there are cores.
-JOBS ?= auto
+# Processes that share the tests: one more than there are cores, because some tests wait.
+JOBS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) + 1 )))
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+# What is imported is compiled then; compiling all of PyTorch and JAX takes a minute.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+# Libraries of linear algebra read this when they are loaded; their threads would spin beside each other's.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 # Tests start many interpreters: each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 BENCHMARKS := $(filter-out benchmarks/_% benchmarks/make_%,$(wildcard benchmarks/*.py))

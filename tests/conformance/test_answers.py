@@ -41,11 +41,9 @@ def complaints(subject: Subject, solutions: Sequence[Solved]) -> dict[str, str]:
     }
 
 
-#: Of these, kernels that are compiled for each shape run the first and the last they take: both precisions, real and
-#: complex. What is compiled for the others is the same source.
+#: Kernels that are compiled, for each dtype or each shape, run the first of these that they take, but for one primitive
+#: whose kernels are compiled soonest: the last. What is compiled for the others is the same source.
 IN_TURN = ("float64", "int64", "float32", "complex64")
-#: Kernels that are compiled for each dtype, seconds for each, run the first alone, but for this primitive, whose kernel
-#: is compiled soonest.
 IN_SINGLE = "toeplitz_apply"
 
 
@@ -54,9 +52,7 @@ def ordinary_dtypes(subject: Subject) -> list[str]:
     if subject.spec.compiles == "never":
         return sorted(subject.spec.dtypes)
     taken = [dtype for dtype in IN_TURN if dtype in subject.spec.dtypes] or sorted(subject.spec.dtypes)
-    if subject.spec.compiles == "signature":
-        return taken[-1:] if subject.spec.primitive == IN_SINGLE else taken[:1]
-    return list(dict.fromkeys((taken[0], taken[-1])))
+    return taken[-1:] if subject.spec.primitive == IN_SINGLE else taken[:1]
 
 
 def served(subject: Subject, dtype: str) -> list[Solved]:

@@ -50,6 +50,7 @@ def test_example_runs_and_says_something(path: Path, tmp_path: Path) -> None:
     assert ran(tmp_path, str(path)).strip()
 
 
+@pytest.mark.slow
 def test_examples_that_learn_run_and_say_something(tmp_path: Path) -> None:
     """The same, quickly, one after the other in one process: importing PyTorch takes longer than they do."""
     pytest.importorskip("torch")

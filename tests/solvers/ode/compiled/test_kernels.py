@@ -47,6 +47,7 @@ def test_steps_are_those_of_an_ordinary_call(method: str, monkeypatch: pytest.Mo
     np.testing.assert_allclose(found.y, wanted.y, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_implicit_steps_are_those_of_an_ordinary_call(monkeypatch: pytest.MonkeyPatch):
     """Newton's method in the kernel, with the right-hand side called through ctypes."""
     options: dict[str, Any] = {"method": "implicit_trapezoid", "step": 0.1, "compile": True}

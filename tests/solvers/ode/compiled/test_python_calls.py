@@ -42,7 +42,11 @@ def test_whatever_it_returns_is_read_as_numpy_reads_it(kind: str):
 
 @pytest.mark.parametrize(
     ("method", "y0"),
-    [("pece", [[1.0, 2.0], [3.0, 4.0]]), ("explicit_rectangle", [1.0 + 1.0j, 2.0]), ("implicit_trapezoid", [1.0, 2.0])],
+    [
+        ("pece", [[1.0, 2.0], [3.0, 4.0]]),
+        ("explicit_rectangle", [1.0 + 1.0j, 2.0]),
+        pytest.param("implicit_trapezoid", [1.0, 2.0], marks=pytest.mark.slow),
+    ],
 )
 def test_batches_complex_states_and_arguments(method: str, y0: Any):
     """The state comes in its own shape and kind, further arguments as they are."""

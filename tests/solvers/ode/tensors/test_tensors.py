@@ -63,6 +63,7 @@ def test_the_answer_is_that_of_numpy(library: str, alpha: float, steps: int):
 
 
 @pytest.mark.parametrize("library", sorted(LIBRARIES))
+@thinned(lambda library: library == "torch")
 def test_an_ensemble_of_values_parameters_and_orders_is_one_call(library: str):
     """Each member has its own start, parameters and order, and the answer it has alone."""
     fun, array = LIBRARIES[library]
