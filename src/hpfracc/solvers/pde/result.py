@@ -68,7 +68,7 @@ class FPDEResult:
         Times: the steps, those that ``save`` keeps, or ``t_eval``.
     x : numpy.ndarray or tuple of numpy.ndarray
         The grid: an array in one dimension, one for each axis in more.
-    u : array, shape (N, ..., *grid)
+    u : array, shape (N, ...)
         The solution, time first, boundary points included, after it the components of a system. With a function as
         ``save`` what it returned, one row a time.
     success : bool
