@@ -11,15 +11,30 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-__all__ = ["cut_and_taint", "fill_random", "first_bad", "is_available", "pad_and_clean", "scaled_normals", "sums_into"]
+__all__ = [
+    "OrderTable",
+    "cut_and_taint",
+    "fill_random",
+    "first_bad",
+    "is_available",
+    "pad_and_clean",
+    "scaled_normals",
+    "start_slopes",
+    "sums_into",
+    "table_slope",
+    "table_weights",
+]
 
 #: Notes that are read together.
 _CHUNK = 1024
+#: Weights that one program makes of a table, and how many times as many where blocks are long. Their product divides
+#: the longer blocks.
+_TABLE_CHUNK, _TABLE_CHUNKS = 256, 8
 
 
 @functools.cache
@@ -86,12 +101,16 @@ def cut_and_taint(
     starts: Tensor | None = None,
     first: int = 0,
     sums: Tensor | None = None,
+    scaled: bool = False,
+    whole: bool = False,
 ) -> Tensor:
     """The first ``points`` of each row of ``product``, nan from the first bad sample of the row on.
 
     With ``starts`` (contiguous) ``starts[j] * signal[..., first + j]`` is added from that point on, or the differences
     there; ``backwards`` turns each row, takes with ``differences`` what each value is more than the next, and adds
-    ``sums`` (of :func:`pad_and_clean`) at the points that the starting weights belong to.
+    ``sums`` (of :func:`pad_and_clean`) at the points that the starting weights belong to. ``scaled`` divides by the
+    length of the product, as an inverse transform does; ``whole`` makes all of a single row nan if any row had a bad
+    sample.
     """
     size, block = product.shape[-1], _block(points)
     count = 0 if starts is None else starts.shape[0]
@@ -106,9 +125,35 @@ def cut_and_taint(
             product if starts is None else starts,
             product if sums is None else sums,
         ),
-        (points, size, bad.shape[-1], first),
-        (backwards, differences, count, block, _CHUNK),
+        (points, size, bad.numel() if whole else bad.shape[-1], first),
+        (backwards, differences, count, scaled, whole, block, _CHUNK),
         [tensor for tensor in (signal, starts) if tensor is not None],
+    )
+    return result
+
+
+def start_slopes(backwards: Tensor, signal: Tensor, count: int, *, differences: bool = False, first: int = 0) -> Tensor:
+    """The gradient of ``count`` rows of starting weights; ``backwards`` are the slopes of :func:`pad_and_clean`.
+
+    The signal is contiguous; the rows are as long as its own.
+    """
+    points = signal.shape[-1]
+    samples = signal.reshape(-1, points)
+    summed = samples.shape[0] > 1
+    if summed:
+        chosen = samples[:, first : first + count]
+        if differences:
+            before = samples[:, max(first - 1, 0) : first + count - 1]
+            chosen = chosen - (before if first else torch.cat([samples[:, :1], before], 1))
+        slopes = backwards.reshape(samples.shape[0], -1)[:, :points]
+        backwards = torch.mm(torch.nan_to_num(chosen, nan=0.0, posinf=0.0, neginf=0.0).mT, slopes)
+    result = signal.new_empty((count, points))
+    _kernels().start_slopes(
+        (-(-points // 1024), count, 1),
+        (backwards, signal, result),
+        (points, first),
+        (differences, summed, 1024),
+        (signal,),
     )
     return result
 
@@ -158,3 +203,60 @@ def sums_into(steps: Tensor, n: int, result: Tensor) -> None:
     warps = 4 if block <= 2048 else 8
     with torch.cuda.device(result.device):
         random_kernel.sum_rows[(steps.shape[0],)](steps, result, n, steps.shape[-1], BLOCK=block, num_warps=warps)
+
+
+class OrderTable(NamedTuple):
+    """A table of weights on a GPU: ``rows`` rows of ``lags`` polynomials in the order, for ``points`` weights each.
+
+    ``scale`` has the rate, the shift, the middle of the interval of orders and two limits: orders are nan whose
+    distance from the lower or the upper end is not above them. ``series`` has shape (coefficients, rows * lags), and
+    ``zeros`` says where the weights are 0: 1 at the lower end, 2 at the upper one. ``bases`` are the polynomials
+    through the nodes of both kinds of blocks, one behind the other; ``blocks`` their layout: the nodes, 0 if there are
+    none, and the next power of 2, where blocks begin and how long they are, twice.
+    """
+
+    scale: Tensor
+    series: Tensor
+    fall: Tensor
+    zeros: Tensor
+    bases: Tensor
+    rows: int
+    lags: int
+    points: int
+    blocks: tuple[int, int, int, int, int, int]
+
+    @property
+    def programs(self) -> int:
+        """How many programs make a row."""
+        nodes, _, _, _, second, _ = self.blocks
+        near = min(self.points, second) if nodes else self.points
+        return -(-near // _TABLE_CHUNK) - (near - self.points) // (_TABLE_CHUNK * _TABLE_CHUNKS)
+
+    def launch(self, rows: int, order: Tensor, values: Tensor, sums: Tensor, above: int) -> None:
+        """Make rows of weights, or sums with their slopes where ``sums`` is another tensor than ``values``."""
+        from hpfracc.engine.backends.torch import table_kernel
+
+        table_kernel.table(
+            (self.programs, rows, 1),
+            (values, sums, order, *self[:5]),
+            (self.points, self.lags, self.rows * self.lags, above),
+            (sums is not values, *self.blocks, self.series.shape[0], _TABLE_CHUNK, _TABLE_CHUNKS),
+            (values, order),
+        )
+
+
+def table_weights(order: Tensor, table: OrderTable, dtype: torch.dtype) -> Tensor:
+    """All weights of a table at an order, a float64 scalar on the same GPU; shape (rows, points)."""
+    result = torch.empty((table.rows, table.points), dtype=dtype, device=order.device)
+    table.launch(table.rows, order, result, result, 0)
+    return result
+
+
+def table_slope(order: Tensor, table: OrderTable, changes: list[tuple[int, Tensor]]) -> Tensor:
+    """The sum of slopes of weights times ``changes``: rows of them, with the row of the table where they begin."""
+    rows = [change.numel() // table.points for _, change in changes]
+    make = torch.empty if sum(rows) == table.rows else torch.zeros
+    sums = make((table.rows, table.programs), dtype=torch.float64, device=order.device)
+    for count, (above, change) in zip(rows, changes, strict=True):
+        table.launch(count, order, change.contiguous(), sums, above)
+    return sums.sum()

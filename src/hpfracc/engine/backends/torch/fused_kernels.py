@@ -8,7 +8,7 @@ import triton.language as tl
 
 from hpfracc.engine.backends.torch.launch import Launcher
 
-__all__ = ["cut", "pad"]
+__all__ = ["cut", "pad", "start_slopes"]
 
 
 @triton.jit
@@ -93,13 +93,16 @@ def _cut(
     REVERSED: tl.constexpr,
     DIFFERENCES: tl.constexpr,
     STARTS: tl.constexpr,
+    SCALED: tl.constexpr,
+    WHOLE: tl.constexpr,
     BLOCK: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
     """Copy a block of a row's first ``points``, nan from its first bad sample on, starting weights added.
 
     REVERSED writes the row backwards, and then DIFFERENCES takes what each value is more than the next, and STARTS adds
-    the sums that were noted where the starting weights belong: the derivative.
+    the sums that were noted where the starting weights belong: the derivative. SCALED divides the product by its size;
+    WHOLE writes nan everywhere if there is a bad sample at all.
     """
     row = tl.program_id(1).to(tl.int64)
     block = tl.program_id(0).to(tl.int64)
@@ -110,6 +113,8 @@ def _cut(
     if REVERSED and DIFFERENCES:
         value = tl.where(target > 0, value, 0.0)
         value = value - tl.load(product + row * size + column - 1, mask=inside & (column > 0), other=0.0)
+    if SCALED:
+        value = value / size
     for j in tl.static_range(STARTS):
         place = first + j
         if REVERSED:
@@ -127,8 +132,42 @@ def _cut(
             sample = tl.where(sample - sample == 0.0, sample, 0.0)
             own = tl.load(starts + j * points + column, mask=inside & (column >= place), other=0.0)
             value = value + own * sample
-    value = tl.where(column < _first_bad(bad, row, blocks, block, points, CHUNK), value, float("nan"))
+    if WHOLE:
+        value = tl.where(_first_bad(bad, row, blocks, blocks - 1, points, CHUNK) == points, value, float("nan"))
+    else:
+        value = tl.where(column < _first_bad(bad, row, blocks, block, points, CHUNK), value, float("nan"))
     tl.store(result + row * points + target, value, mask=inside)
 
 
+@triton.jit
+def _start_slopes(
+    backwards,
+    signal,
+    result,
+    points,
+    first,
+    DIFFERENCES: tl.constexpr,
+    SUMMED: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """The gradient of a block of starting weights ``j``: slopes, run backwards, times the sample that they weigh.
+
+    SUMMED has rows of ``backwards`` that were multiplied with their samples already, one for each ``j``.
+    """
+    j = tl.program_id(1).to(tl.int64)
+    column = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    place = first + j
+    inside = (column >= place) & (column < points)
+    if SUMMED:
+        value = tl.load(backwards + j * points + points - 1 - column, mask=inside, other=0.0)
+    else:
+        sample = tl.load(signal + place)
+        if DIFFERENCES:
+            sample = sample - tl.load(signal + tl.maximum(place - 1, 0))
+        sample = tl.where(sample - sample == 0.0, sample, 0.0)
+        value = tl.load(backwards + points - 1 - column, mask=inside, other=0.0) * sample
+    tl.store(result + j * points + column, value, mask=column < points)
+
+
+start_slopes = Launcher(_start_slopes, triton.__version__)
 pad, cut = Launcher(_pad, triton.__version__), Launcher(_cut, triton.__version__)

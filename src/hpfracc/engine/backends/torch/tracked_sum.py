@@ -83,19 +83,28 @@ class _TrackedSum(torch.autograd.Function):
         n = signal.shape[-1]
         ctx.save_for_backward(weights, signal, starts)
         ctx.options = differences, first, composed, differ
-        spectrum = make_spectrum(weights.detach(), fast_length(2 * n - 1))
+        size = fast_length(2 * n - 1)
         bare = signal.detach().contiguous()
         begun = None if starts is None else starts.detach().contiguous()
         if bare.is_cuda and fused.is_available():
-            padded, ctx.bad, _ = fused.pad_and_clean(bare, spectrum.size, differences=differences)
+            of_weights = torch.fft.rfft(weights.detach(), n=size)
+            padded, ctx.bad, _ = fused.pad_and_clean(bare, size, differences=differences)
             transform = torch.fft.rfft(padded)
-            product = _back(transform * spectrum.transform, spectrum.size)
             result = fused.cut_and_taint(
-                product, ctx.bad, n, differences=differences, signal=bare, starts=begun, first=first
+                _back(transform * of_weights, size),
+                ctx.bad,
+                n,
+                differences=differences,
+                signal=bare,
+                starts=begun,
+                first=first,
+                scaled=True,
             )
         else:
+            spectrum = make_spectrum(weights.detach(), size)
+            of_weights = spectrum.transform
             result, transform, ctx.bad = _sum_in_passes(bare, spectrum, differences, begun, first, differ)
-        ctx.spectrum, ctx.transform = spectrum, transform
+        ctx.of_weights, ctx.transform, ctx.size = of_weights, transform, size
         return result
 
     @staticmethod
@@ -105,18 +114,18 @@ class _TrackedSum(torch.autograd.Function):
         if torch.is_grad_enabled() or torch._C._functorch.is_legacy_batchedtensor(slope):
             return _back_composed(weights, signal, starts, slope, differences, first, composed)
         wanted = ctx.needs_input_grad
-        spectrum, n = ctx.spectrum, signal.shape[-1]
+        of_weights, size, n = ctx.of_weights, ctx.size, signal.shape[-1]
         begun = None if starts is None else starts.detach().contiguous()
         slope = slope.contiguous()
         by_signal = by_weights = by_starts = worse = None
         if signal.is_cuda and fused.is_available():
             padded, worse, sums = fused.pad_and_clean(
-                slope, spectrum.size, limit=ctx.bad, backwards=True, starts=begun, first=first
+                slope, size, limit=ctx.bad, backwards=True, starts=begun, first=first
             )
             turned = torch.fft.rfft(padded)
             if wanted[1]:
                 by_signal = fused.cut_and_taint(
-                    _back(turned * spectrum.transform, spectrum.size),
+                    _back(turned * of_weights, size),
                     worse,
                     n,
                     backwards=True,
@@ -124,14 +133,15 @@ class _TrackedSum(torch.autograd.Function):
                     starts=begun,
                     first=first,
                     sums=sums,
+                    scaled=True,
                 )
         else:
             if ctx.bad is not None:
                 slope = slope.masked_fill(ctx.bad, 0.0)
             padded = slope.flip(-1)
-            turned = torch.fft.rfft(padded, n=spectrum.size)
+            turned = torch.fft.rfft(padded, n=size)
             if wanted[1]:
-                by_signal = _back(turned * spectrum.transform, spectrum.size)[..., :n].flip(-1)
+                by_signal = _back(turned * of_weights, size)[..., :n].flip(-1)
                 for j in range(0 if begun is None else begun.shape[0]):
                     assert begun is not None
                     place = first + j
@@ -140,11 +150,18 @@ class _TrackedSum(torch.autograd.Function):
         if wanted[0]:
             product = turned * ctx.transform
             product = product.sum(tuple(range(product.ndim - 1))) if product.ndim > 1 else product
-            by_weights = _back(product, spectrum.size, "backward")[:n].flip(-1)
-            if worse is not None:
+            if worse is None:
+                by_weights = _back(product, size, "backward")[:n].flip(-1)
+            else:
                 # Slopes that are not finite were set to 0 for the transform.
-                by_weights = by_weights.masked_fill_((worse < n).any(), torch.nan)
-        if wanted[2]:
+                by_weights = fused.cut_and_taint(
+                    _back(product, size), worse, n, backwards=True, scaled=True, whole=True
+                )
+        if wanted[2] and worse is not None and starts.shape[-1] == n:
+            by_starts = fused.start_slopes(
+                padded, signal.detach().contiguous(), starts.shape[0], differences=differences, first=first
+            )
+        elif wanted[2]:
             by_starts = _slope_of_starts(padded, signal.detach(), starts, differences, first)
         return by_weights, by_signal, by_starts, None, None, None, None
 
