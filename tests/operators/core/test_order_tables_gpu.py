@@ -8,6 +8,8 @@ import hpfracc as hf
 from hpfracc.operators.core import order_programs
 
 torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("PyTorch sees no CUDA device", allow_module_level=True)
 pytestmark = pytest.mark.gpu
 
 OPERATORS = (hf.grunwald_letnikov, hf.caputo, hf.riemann_liouville, hf.riemann_liouville_integral)

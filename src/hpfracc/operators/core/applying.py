@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Hashable, Mapping
+from dataclasses import fields
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -25,9 +27,11 @@ __all__ = [
     "FAST",
     "UNIFORM",
     "CachedApplication",
+    "LearnedApplication",
     "apply_rule",
     "cache_application",
     "cached_applications",
+    "learned_key",
     "order_beside",
     "pick_rule",
     "streamed_rule",
@@ -40,10 +44,11 @@ UNIFORM = Grid(2, 0.0, 1.0)
 
 #: How to apply an operator to samples of a kind seen before, by operator, length, dtype and type of the array: reading
 #: and checking a call anew takes longer than the work on some thousand points.
-cached_applications: dict[Any, CachedApplication] = {}
+cached_applications: dict[Any, CachedApplication | LearnedApplication] = {}
 _MOST_APPLICATIONS = 256
 #: Sums kept by one application, and the samples up to which their operands are kept alive.
 _MOST_SUMS, _MOST_POINTS = 16, 65_536
+_DOUBLE = "torch.float64"
 
 
 class HasRules(Protocol):
@@ -124,14 +129,64 @@ class CachedApplication:
         self._sums[grid.step, kind, current_context()] = kept
 
 
+class LearnedApplication:
+    """A rule for samples of one length and dtype, and for orders of PyTorch's in one interval between whole numbers."""
+
+    __slots__ = ("_ceiling", "_hidden", "_rule", "_value")
+
+    def __init__(self, rule: Rule, order: Order) -> None:
+        self._rule = rule
+        self._ceiling = order.ceiling
+        self._hidden = order.known is None
+        self._value: Any = order.value
+
+    def is_of(self, alpha: Any) -> bool:
+        """Whether the rule was applied with this very order, not with one made from it; asked once."""
+        value, self._value = self._value, None
+        return value is alpha
+
+    def __call__(self, values: Any, step: float, grid: Grid | None, backend: Any, alpha: Any) -> Any:
+        """The operator at every point of ``values``; None where the call has to be read anew."""
+        if values.device != alpha.device or is_transformed(alpha) or is_transformed(values):
+            return None
+        known = None
+        if not self._hidden:
+            known = float(alpha.detach())
+            # Whole orders are read anew: some operators have none.
+            if not self._ceiling - 1 < known < self._ceiling:
+                return None
+        samples = Samples(values, grid or Grid(values.shape[-1], 0.0, step), backend)
+        return self._rule.apply(samples, Order(alpha, known, self._ceiling, namespace_of(alpha)))
+
+
+@cache
+def _other_fields(operator: type) -> tuple[str, ...]:
+    """The names of its fields but for the order."""
+    return tuple(field.name for field in fields(operator) if field.name != "alpha")
+
+
+def learned_key(operator: Any, values: Any) -> Hashable:
+    """What a :class:`LearnedApplication` is kept under: all but the order; None where there is none."""
+    alpha = operator.alpha
+    if library_of(alpha) != "torch" or library_of(values) != "torch" or alpha.shape or str(alpha.dtype) != _DOUBLE:
+        return None
+    others = tuple([getattr(operator, name) for name in _other_fields(type(operator))])
+    return (type(operator), others, values.shape[-1], values.dtype, values.device, alpha.requires_grad)
+
+
 def cache_application(operator: Any, values: Any, application: Any) -> None:
     """Keep how an operator was applied to ``values`` for the next samples of their kind."""
-    if not isinstance(application, CachedApplication) or is_tracer(values):
+    key: Any = None
+    if isinstance(application, CachedApplication) and not is_tracer(values):
+        key = (operator, values.shape[-1], values.dtype, type(values))
+    elif isinstance(application, LearnedApplication) and application.is_of(operator.alpha):
+        key = learned_key(operator, values)
+    if key is None:
         return
     if len(cached_applications) >= _MOST_APPLICATIONS:
         cached_applications.clear()
     try:
-        cached_applications[operator, values.shape[-1], values.dtype, type(values)] = application
+        cached_applications[key] = application
     except TypeError:  # an array among the operator's fields cannot be hashed
         return
 
@@ -196,5 +251,13 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
         rule.name,
         None if companion is None else error,
         note=lambda: rounding_note(rule, samples, order, value),
-        reusable=CachedApplication(rule, order) if rule.one_call and order.plain else None,
+        reusable=_reusable(rule, order),
     )
+
+
+def _reusable(rule: Rule, order: Order) -> CachedApplication | LearnedApplication | None:
+    if not rule.one_call:
+        return None
+    if order.plain:
+        return CachedApplication(rule, order)
+    return LearnedApplication(rule, order) if order.xp.library == "torch" else None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 import numpy as np
@@ -15,7 +16,7 @@ from hpfracc._frames import has_labels, open_samples
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.applying import FAST, CachedApplication, cache_application, cached_applications
+from hpfracc.operators.core.applying import FAST, cache_application, cached_applications, learned_key
 from hpfracc.operators.core.exponentials import LEAST_TOLERANCE
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, cached_grid, read_number
@@ -148,26 +149,32 @@ class FractionalOperator(ABC):
         cached = None if unusual else self._cached(f)
         if cached is not None:
             # Samples of a kind seen before, along the last axis, are not read anew.
+            found = None
             if t is None:
                 if type(step) is float and 0.0 < step < math.inf:
-                    return cached(f, step, None, backend)
+                    found = cached(f, step, None, backend)
             elif step is None:
                 grid = cached_grid(t)
                 if grid is not None and grid.n == f.shape[-1]:
-                    return cached(f, grid.step, grid, backend)
+                    found = cached(f, grid.step, grid, backend)
+            if found is not None:
+                return found
         if not spans.on:
             return self._call_labelled(f, t, step, axis, dim, time_unit, origin, factor, rtol, backend, full_output)
         with spans.span(type(self).__name__):
             return self._call_labelled(f, t, step, axis, dim, time_unit, origin, factor, rtol, backend, full_output)
 
-    def _cached(self, f: Any) -> CachedApplication | None:
+    def _cached(self, f: Any) -> Callable[..., Any] | None:
         """How to apply the operator to samples like ``f``, if such were read before."""
         if type(f) is not np.ndarray and is_sharded(f):
             return None
         try:
-            if type(self.alpha) is not float:  # type: ignore[attr-defined]  # a field of most subclasses
-                return None
-            return cached_applications.get((self, f.shape[-1], f.dtype, type(f)))
+            alpha = self.alpha  # type: ignore[attr-defined]  # a field of most subclasses
+            if type(alpha) is float:
+                return cached_applications.get((self, f.shape[-1], f.dtype, type(f)))
+            key = learned_key(self, f)
+            found: Any = None if key is None else cached_applications.get(key)
+            return None if found is None else partial(found, alpha=alpha)
         except (AttributeError, IndexError, TypeError):  # no array, a single number, or a field that has no hash
             return None
 

@@ -97,7 +97,8 @@ def read_order(alpha: Any, *, ceiling: int | None = None, name: str = "alpha") -
             )
         if "complex" in str(alpha.dtype):
             raise InvalidInputError(f"{name} has dtype {alpha.dtype}; orders are real")
-        alpha = alpha.reshape(())
+        if alpha.shape:
+            alpha = alpha.reshape(())
     if library in ("torch", "jax"):
         # Reading a number of a GPU makes the host wait for all that was asked of it before.
         hidden = library == "torch" and ceiling is not None and alpha.is_cuda and alpha.requires_grad

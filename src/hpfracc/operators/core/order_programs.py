@@ -352,7 +352,7 @@ def recorded_weights(
 
 @cache
 def _recorded(torch: Any) -> Callable[..., tuple[Any, ...]]:
-    class _TabulatedWeights(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    class _TabulatedWeights(torch.autograd.Function):  # type: ignore[misc]
         """Weights from the order."""
 
         @staticmethod

@@ -145,8 +145,10 @@ def start_slopes(backwards: Tensor, signal: Tensor, count: int, *, differences: 
         if differences:
             before = samples[:, max(first - 1, 0) : first + count - 1]
             chosen = chosen - (before if first else torch.cat([samples[:, :1], before], 1))
+        chosen = torch.nan_to_num(chosen, nan=0.0, posinf=0.0, neginf=0.0)
         slopes = backwards.reshape(samples.shape[0], -1)[:, :points]
-        backwards = torch.mm(torch.nan_to_num(chosen, nan=0.0, posinf=0.0, neginf=0.0).mT, slopes)
+        # No product of matrices, which would take fewer digits where TF32 is allowed.
+        backwards = torch.stack([(slopes * chosen[:, j : j + 1]).sum(0) for j in range(count)])
     result = signal.new_empty((count, points))
     _kernels().start_slopes(
         (-(-points // 1024), count, 1),
