@@ -33,7 +33,7 @@ __all__ = ["KERNELS"]
 _TOGETHER = 512
 #: Data types themselves: to compare with a class or to read a name takes half a microsecond.
 _UINT32, _UINT64, _INT64 = np.dtype(np.uint32), np.dtype(np.uint64), np.dtype(np.int64)
-_FLOATS = {"float64": np.dtype(np.float64), "float32": np.dtype(np.float32)}
+_FLOATS: dict[str, Any] = {"float64": np.dtype(np.float64), "float32": np.dtype(np.float32)}
 _ZERO, _LITTLE = np.uint64(0), sys.byteorder == "little"
 #: Numbers below which a thread is not worth its start.
 _LEAST = 1 << 14
@@ -190,7 +190,7 @@ def random_compiled(
         pair = np.array([a | b << 32, c | d << 32], np.uint64)
     numbers = paths if paths.ndim == 1 and paths.dtype == _INT64 else paths.ravel().astype(np.int64)
     count = numbers.size
-    result = np.empty((count, n), _FLOATS[dtype])
+    result: Array = np.empty((count, n), _FLOATS[dtype])
     options = np.uint64(stream) if stream else _ZERO, kind == "normal", dtype == "float32"
     if workers <= 1 or count == 1:  # threads share paths, not numbers
         _rows(numbers, pair, *options, result, 0, count)
