@@ -212,7 +212,7 @@ def test_refuses() -> None:
 def test_covariance_where_it_is_finite(process: noise.Noise) -> None:
     """Of samples at three times, within 4.5 standard errors."""
     t = np.array([0.2, 0.5, 1.3])
-    paths = process.sample(t, 5_000, rng=4)
+    paths = process.sample(t, 2_000, rng=4)
     off = paths - paths.mean(0)
     products = off[:, :, None] * off[:, None, :]
     expected = process.covariance(t[:, None], t)

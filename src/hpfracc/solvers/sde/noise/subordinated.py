@@ -59,7 +59,8 @@ class Subordinated(Noise):
         r"""Covariance of :math:`X_{E_s}` and :math:`X_{E_t}`, for arrays that broadcast.
 
         For a Levy process with mean m and variance v at time 1 it is :math:`v\,E\,E_{\min(s,t)} +
-        m^2\,\mathrm{Cov}(E_s, E_t)`, for fractional Brownian motion :math:`\tfrac12 E (E_s^{2H} + E_t^{2H} - |E_t - E_s|^{2H})`.
+        m^2\,\mathrm{Cov}(E_s, E_t)`, for fractional Brownian motion
+        :math:`\tfrac12 E (E_s^{2H} + E_t^{2H} - |E_t - E_s|^{2H})`.
         """
         if isinstance(self.process, LevyNoise):
             moments = self.process._moments()
