@@ -197,6 +197,13 @@ def test_pictures() -> None:
     last = hf.solve_fsde(linear, 1.0, (0, 1), 1.0, step=0.1, paths=20, rng=1, save="last")
     with pytest.raises(InvalidInputError, match="save='all'"):
         last.plot()
+    moments = hf.solve_fsde(lambda t, y: -y, 1.0, (0, 1), 1.0, step=0.25, paths=10, rng=1, keep="moments")
+    drawn = moments.plot().lines[0].get_ydata()
+    assert np.array_equal(drawn, moments.mean()[0])
+    with pytest.raises(InvalidInputError, match="keeps no paths for kind='fan'"):
+        moments.plot(kind="fan")
+    with pytest.raises(InvalidInputError, match="component=3 of 1"):
+        moments.plot(3)
 
 
 ROUGH, BROWN, JUMPS = noise.FractionalBrownian(0.3), noise.Brownian(), noise.StableLevy(1.5)

@@ -60,6 +60,10 @@ def _pairs(values: Any) -> Any:
     return 0.5 * (values[::2] + values[1::2])
 
 
+def _on_host(values: Any) -> np.ndarray:
+    return np.asarray(values.detach().cpu() if library_of(values) == "torch" else values)
+
+
 @dataclass(frozen=True, repr=False)
 class FSDEResult:
     """Paths of a stochastic equation, or what was kept of them.
@@ -130,15 +134,16 @@ class FSDEResult:
             return module.quantile(self.y, module.as_tensor(q, dtype=self.y.dtype, device=self.y.device), dim=0)
         return module.quantile(self.y, module.asarray(q), axis=0)
 
-    def plot(self, component: int = 0, *, kind: str = "fan", ax: Any = None, most: int = 50) -> Any:
-        """Draw a component over time: a fan of quantiles (``kind="fan"``), or the first paths (``"paths"``).
+    def plot(self, component: int = 0, *, kind: str = "auto", ax: Any = None, most: int = 50) -> Any:
+        """Draw a component over time.
 
         Parameters
         ----------
         component : int
             Which one.
-        kind : {"fan", "paths"}
-            Bands of 50, 80 and 95 % of the paths around their median, or single paths.
+        kind : {"auto", "fan", "paths", "mean"}
+            Bands of 50, 80 and 95 % of the paths around their median, single paths, or the mean with a band of two
+            standard errors. ``"auto"`` is ``"fan"``, and ``"mean"`` with ``keep="moments"``.
         ax : matplotlib axes, optional
             Where to draw; new axes by default.
         most : int
@@ -148,17 +153,31 @@ class FSDEResult:
         -------
         matplotlib axes
         """
-        if self.y is None or self.y.ndim != 3:
-            raise InvalidInputError("there are no paths to draw; solve with save='all'")
-        if kind not in ("fan", "paths"):
-            raise InvalidInputError(f"kind={kind!r}: use 'fan' or 'paths'")
+        if kind not in ("auto", "fan", "paths", "mean"):
+            raise InvalidInputError(f"kind={kind!r}: use 'auto', 'fan', 'paths' or 'mean'")
+        if kind == "auto":
+            kind = "fan" if self.y is not None else "mean"
+        if self.y is None and kind != "mean":
+            raise InvalidInputError(
+                f"keep='moments' keeps no paths for kind={kind!r}; use 'mean', or keep='values'"
+            )
+        mean = _on_host(self.mean())
+        if mean.ndim != 2 or mean.shape[-1] != self.t.size or (self.y is not None and self.y.ndim != 3):
+            raise InvalidInputError("there are no values over time to draw; solve with save='all'")
+        if not -mean.shape[0] <= component < mean.shape[0]:
+            raise InvalidInputError(f"component={component!r} of {mean.shape[0]}; use 0 to {mean.shape[0] - 1}")
         if ax is None:
             ax = import_optional("matplotlib.pyplot").subplots()[1]
-        y = self.y.detach().cpu().numpy() if library_of(self.y) == "torch" else np.asarray(self.y)
-        values = y[:, component]
-        if kind == "paths":
-            ax.plot(self.t, values[:most].T, linewidth=0.8)
+        if kind == "mean":
+            middle, error = mean[component], _on_host(self.standard_error)[component]
+            band = {"color": "tab:blue", "alpha": 0.2, "linewidth": 0, "label": "two standard errors"}
+            ax.fill_between(self.t, middle - 2.0 * error, middle + 2.0 * error, **band)
+            ax.plot(self.t, middle, color="tab:blue", label="mean")
+            ax.legend()
+        elif kind == "paths":
+            ax.plot(self.t, _on_host(self.y)[:most, component].T, linewidth=0.8)
         else:
+            values = _on_host(self.y)[:, component]
             for share in (0.95, 0.8, 0.5):
                 low, high = np.quantile(values, [0.5 - 0.5 * share, 0.5 + 0.5 * share], axis=0)
                 ax.fill_between(self.t, low, high, color="tab:blue", alpha=0.2, linewidth=0, label=f"{share:.0%}")

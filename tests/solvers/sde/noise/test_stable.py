@@ -8,6 +8,7 @@ from scipy import special, stats
 
 from hpfracc import noise
 from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.sde.noise.inverse_subordinator import increment_moment
 from tests.helpers.law import mean_error
 
 COUNT = 20_000
@@ -194,3 +195,47 @@ def test_refuses() -> None:
         noise.StableLevy(1.5).covariance(0.5, 1.0)
     with pytest.raises(InvalidInputError, match="pieces"):
         noise.TemperedStable(0.5, 1e16).sample([0.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        noise.TemperedStable(0.7, 1.5, 1.2),
+        noise.TemperedStable(1.4, 1.5, 0.8),
+        noise.StableLevy(2.0, scale=0.7),
+        noise.InverseSubordinator(0.7),
+        noise.Subordinated(noise.TemperedStable(0.7, 1.5), 0.6),
+        noise.Subordinated(noise.Brownian(), 0.6),
+    ],
+    ids=["tempered", "compensated", "normal", "clock", "tempered by a clock", "brownian by a clock"],
+)
+def test_covariance_where_it_is_finite(process: noise.Noise) -> None:
+    """Of samples at three times, within 4.5 standard errors."""
+    t = np.array([0.2, 0.5, 1.3])
+    paths = process.sample(t, 2_000, rng=4)
+    off = paths - paths.mean(0)
+    products = off[:, :, None] * off[:, None, :]
+    expected = process.covariance(t[:, None], t)
+    for i, j in [(0, 0), (0, 2), (1, 2), (2, 2)]:
+        assert abs(mean_error(products[:, i, j], expected[i, j])) < 4.5
+
+
+def test_moments_of_a_clock() -> None:
+    """Of its increments: the mean and the square in closed form, any power from 0 on; fractional motion by them."""
+    alpha, s, t = 0.7, 0.3, 1.1
+    clock, mean = noise.InverseSubordinator(alpha), (t**alpha - s**alpha) / special.gamma(1 + alpha)
+    square = clock.covariance(t, t) + clock.covariance(s, s) - 2 * clock.covariance(s, t) + mean**2
+    assert increment_moment(alpha, 1.0, s, t) == pytest.approx(mean, rel=1e-13)
+    assert increment_moment(alpha, 2.0, s, t) == pytest.approx(square, rel=1e-13)
+    assert increment_moment(alpha, 1.4, 0.0, 2.0) == pytest.approx(
+        special.gamma(2.4) / special.gamma(1 + 1.4 * alpha) * 2.0 ** (1.4 * alpha), rel=1e-13
+    )
+    slow = noise.Subordinated(noise.FractionalBrownian(0.5), alpha)
+    assert slow.covariance(s, t) == pytest.approx(s**alpha / special.gamma(1 + alpha), rel=1e-13)
+    assert slow.covariance(0.0, t) == slow.covariance(0.0, 0.0) == 0.0
+    with pytest.raises(InvalidInputError, match="from 0 on"):
+        clock.covariance(-1.0, 1.0)
+    with pytest.raises(InvalidInputError, match="not known"):
+        noise.Subordinated(noise.FractionalOU(0.3), alpha).covariance(s, t)
+    with pytest.raises(InvalidInputError, match="does not tell where the subordinator"):
+        clock.refine([0.0, 1.0], [0.0, 1.0])

@@ -7,6 +7,7 @@ import pytest
 from scipy import special
 
 from hpfracc.errors import AccuracyWarning, InvalidInputError
+from hpfracc.solvers.sde.noise.source import make_source
 from hpfracc.solvers.sde.rough import Bergomi, black_price
 from hpfracc.solvers.sde.rough.bergomi import _Scheme
 
@@ -133,3 +134,22 @@ def test_progress_and_interrupts(monkeypatch):
         MODEL.price(1.0, 0.25, paths=16, steps=4, rng=1)
     with pytest.raises(InvalidInputError, match="progress=3"):
         MODEL.price(1.0, 0.25, progress=3)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 50])
+def test_products_with_a_matrix_are_the_transforms(steps):
+    """Prices of few steps convolve by a triangular matrix; the square roots of the variance are the same."""
+    scheme = _Scheme(MODEL, 0.25, steps)
+    source = make_source(5, None, count=7)
+    normals, by_transform = scheme.roots(source, 0, 7)
+    np.testing.assert_allclose(scheme._roots_by_matrix(source, normals, 0), by_transform, rtol=1e-13)
+
+
+def test_any_grouping_of_paths_gives_the_same_price(monkeypatch):
+    """Paths whose prices are evaluated together change no more than the rounding of a price."""
+    together = MODEL.price([0.9, 1.1], 0.25, paths=3000, steps=16, rng=3)
+    monkeypatch.setattr("hpfracc.solvers.sde.rough.bergomi._TOGETHER", 1)
+    monkeypatch.setattr("hpfracc.solvers.sde.noise.source._CHUNK_ON_HOST", 1 << 12)
+    apart = MODEL.price([0.9, 1.1], 0.25, paths=3000, steps=16, rng=3)
+    np.testing.assert_allclose(apart.value, together.value, rtol=1e-12)
+    np.testing.assert_allclose(apart.error, together.error, rtol=1e-9)

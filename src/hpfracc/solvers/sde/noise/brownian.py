@@ -32,6 +32,9 @@ class Brownian(GaussianNoise, LevyNoise):
         """``min(s, t)``."""
         return np.asarray(np.minimum(np.asarray(s, float), np.asarray(t, float)))
 
+    def _moments(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
     def _increments(self, source: RandomSource, steps: np.ndarray, low: int, high: int, stream: int) -> Any:
         return source.numbers(low, high - low, steps.shape[-1], stream=stream) * source.array(np.sqrt(steps))
 

@@ -14,7 +14,7 @@ from hpfracc._arrays import library_of
 from hpfracc._xp import namespace_of, of_variables
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise import circulant
-from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance, noise_weights
+from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance, kept_weights, noise_weights
 from hpfracc.solvers.sde.noise.hosking import HoskingStream
 from hpfracc.solvers.sde.noise.process import (
     MOST_POINTS,
@@ -235,7 +235,7 @@ def fgn(
     """
     if _is_plain(n, H, step, size, rng, key, first_path, dtype, method):
         result = np.empty(n)
-        circulant.transform(first_normals(rng, 2 * n + 2), noise_weights(H, n, step=step), n, False, result)
+        circulant.transform(first_normals(rng, 2 * n + 2), kept_weights(H, n, step), n, False, result)
         return result
     source, shape, count, n = _read(n, H, size, rng, key, first_path, dtype, method, step)
     if method == "cholesky":
@@ -295,7 +295,7 @@ def fbm(
     """
     if _is_plain(n, H, T, size, rng, key, first_path, dtype, method):
         result = np.empty(n + 1)
-        circulant.transform(first_normals(rng, 2 * n + 2), noise_weights(H, n, step=T / n), n, True, result)
+        circulant.transform(first_normals(rng, 2 * n + 2), kept_weights(H, n, T / n), n, True, result)
         return result
     source, shape, count, n = _read(n, H, size, rng, key, first_path, dtype, method, T)
     if method == "cholesky":
@@ -306,9 +306,9 @@ def fbm(
 def _is_plain(
     n: Any, hurst: Any, length: Any, size: Any, rng: Any, key: Any, first_path: Any, dtype: Any, method: Any
 ) -> bool:
-    """Whether this is the commonest call, one path of a generator, with nothing wrong: it takes the shortest way."""
+    """Whether this is the commonest call, one path of NumPy's, with nothing wrong: it takes the shortest way."""
     return (
-        type(rng) is np.random.Generator
+        (type(rng) is np.random.Generator or rng is None or type(rng) is int)
         and type(n) is int
         and type(hurst) is type(length) is float
         and type(size) is tuple

@@ -10,7 +10,7 @@ import numpy as np
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.solvers.sde.noise.circulant import eigenvalues, refuse_negative, to_weights
 
-__all__ = ["autocovariance", "noise_weights"]
+__all__ = ["autocovariance", "kept_weights", "noise_weights"]
 
 #: From this lag on the series in 1/k^2 is used. The difference of powers loses digits like k^2: at n = 1e6 and H = 0.99
 #: it gives 140,636 negative eigenvalues.
@@ -48,7 +48,8 @@ def autocovariance(hurst: Any, n: int, xp: Namespace = NUMPY) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _kept_weights(hurst: float, n: int, step: float) -> np.ndarray:
+def kept_weights(hurst: float, n: int, step: float) -> np.ndarray:
+    """Weights of :func:`~hpfracc.solvers.sde.noise.circulant.sample` for ``n`` steps of length ``step``."""
     values = eigenvalues(autocovariance(hurst, n))
     refuse_negative(values, f"fractional Gaussian noise with n={n:,} steps and H={hurst}")
     weights: np.ndarray = to_weights(values)
@@ -63,7 +64,7 @@ def noise_weights(hurst: Any, n: int, xp: Namespace = NUMPY, step: float = 1.0) 
     Steps other than 1 are for plain numbers.
     """
     if xp.library == "numpy":
-        return _kept_weights(float(hurst), n, step)
+        return kept_weights(float(hurst), n, step)
     values = eigenvalues(autocovariance(hurst, n, xp))
     refuse_negative(values, f"fractional Gaussian noise with n={n:,} steps and H={hurst}")
     return to_weights(values)

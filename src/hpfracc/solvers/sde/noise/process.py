@@ -7,7 +7,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import linalg
@@ -166,16 +166,32 @@ class Noise(ABC):
         return ()
 
     def covariance(self, s: Any, t: Any) -> np.ndarray:
-        """``E X_s X_t`` of a process with mean 0, for arrays that broadcast."""
-        raise InvalidInputError(f"{self!r} has no finite covariance; compare quantiles or characteristic functions")
+        """Covariance of ``X_s`` and ``X_t``, for arrays that broadcast; refused where it is infinite or not known."""
+        raise InvalidInputError(f"the covariance of {self!r} is not known in closed form; take that of a sample")
 
     def refine(self, path: Any, t: Any, factor: int = 2, rng: Any = None, *, first_path: int = 0) -> Any:
         """Points between those of a path, from the law of the process given the path."""
-        raise InvalidInputError(f"there is no bridge for {self!r} here; sample it on the fine grid and thin that")
+        raise InvalidInputError(
+            f"there is no bridge for {self!r}: {self._no_bridge}; sample it on the fine grid and thin that"
+        )
+
+    #: Why there is no bridge.
+    _no_bridge: ClassVar[str] = "its law between two points is not known here"
 
 
 class LevyNoise(Noise):
     """A process with independent, stationary increments, from 0 on."""
+
+    def covariance(self, s: Any, t: Any) -> np.ndarray:
+        """The variance at time 1 times the earlier time, for arrays that broadcast."""
+        moments = self._moments()
+        if moments is None:
+            raise InvalidInputError(f"{self!r} has no finite covariance; compare quantiles or characteristic functions")
+        return np.asarray(moments[1] * np.minimum(*read_times_of_covariance(s, t)))
+
+    def _moments(self) -> tuple[float, float] | None:
+        """Mean and variance at time 1; None where the variance is infinite."""
+        return None
 
     @abstractmethod
     def _increments(self, source: RandomSource, steps: np.ndarray, low: int, high: int, stream: int) -> Any:
@@ -287,6 +303,14 @@ def refined(
     result = draw(source, rows, grid, fine, parts)
     result[:, ::parts] = rows
     return fine.times, result.reshape(*coarse.shape[:-1], fine.times.size)
+
+
+def read_times_of_covariance(s: Any, t: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Both as arrays of one shape; times of a process that begins at 0 are not negative."""
+    one, two = np.broadcast_arrays(np.asarray(s, float), np.asarray(t, float))
+    if not (np.all(one >= 0.0) and np.all(two >= 0.0)):
+        raise InvalidInputError("covariances are those at times from 0 on; a time is negative or nan")
+    return one, two
 
 
 def stream_of(fine: TimeGrid) -> int:

@@ -7,6 +7,7 @@ ten calls of 100 with ``first_path=``, in chunks of any size, and on several mac
 from __future__ import annotations
 
 import operator
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,15 +33,16 @@ _CHUNK_ON_HOST, _CHUNK_ON_GPU = 1 << 17, 1 << 28
 #: Below this nothing is asked about free memory.
 _NEGLIGIBLE_BYTES = 1 << 26
 
+_WORD = np.dtype(np.uint32)
 _FIRST_PATH = np.zeros(1, np.int64)
 #: Plans of the engine's calls for one path, by its numbers and the settings: finding one takes as long as 300 numbers.
 _plans_of_one: dict[Any, tuple[Plan, dict[str, int]]] = {}
 _MOST_PLANS = 64
 
 
-def first_normals(generator: np.random.Generator, n: int) -> np.ndarray:
-    """The ``n`` normal numbers of the first path of a new key, which the generator gives; shape ``(n,)``."""
-    operands = (_FIRST_PATH, _new_key(generator))
+def first_normals(rng: Any, n: int) -> np.ndarray:
+    """The ``n`` normal numbers of the first path of the key that ``rng`` gives; shape ``(n,)``."""
+    operands = (_FIRST_PATH, _new_key(rng) if type(rng) is np.random.Generator else _read_key(rng, None))
     where = n, current_context()
     kept = _plans_of_one.get(where)
     if kept is not None and kept[0].version == state.version:
@@ -57,7 +59,7 @@ def first_normals(generator: np.random.Generator, n: int) -> np.ndarray:
 def _new_key(generator: np.random.Generator) -> np.ndarray:
     """Four 32-bit words; Generator.bytes would take ten times as long."""
     words: Any = generator.bit_generator.random_raw(4)
-    key: np.ndarray = words.astype(np.uint32)
+    key: np.ndarray = words.astype(_WORD)
     return key
 
 
@@ -244,6 +246,8 @@ def _read_key(rng: Any, key: Any) -> Any:
     """Four 32-bit words."""
     if key is not None:
         return _jax_key(key)
+    if rng is None:  # what a SeedSequence begins with, in a tenth of its time
+        return np.frombuffer(bytearray(os.urandom(16)), _WORD)
     if _is_torch_generator(rng):
         torch = sys.modules["torch"]
         rng = int(torch.randint(2**62, (), generator=rng, device=rng.device))
@@ -252,12 +256,12 @@ def _read_key(rng: Any, key: Any) -> Any:
     if isinstance(rng, np.random.RandomState):
         return rng.randint(0, 2**32, 4, np.uint32)
     if not isinstance(rng, np.random.SeedSequence):
-        if rng is not None and (isinstance(rng, bool) or not hasattr(rng, "__index__") or operator.index(rng) < 0):
+        if isinstance(rng, bool) or not hasattr(rng, "__index__") or operator.index(rng) < 0:
             raise InvalidInputError(
                 f"rng={rng!r}: use None, a seed that is not negative, a numpy.random.Generator or SeedSequence, or a "
                 "torch.Generator; for JAX give key="
             )
-        rng = np.random.SeedSequence(None if rng is None else operator.index(rng))
+        rng = np.random.SeedSequence(operator.index(rng))
     return rng.generate_state(4)
 
 

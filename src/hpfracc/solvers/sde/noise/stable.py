@@ -66,6 +66,9 @@ class StableLevy(LevyNoise):
         object.__setattr__(self, "beta", float(self.beta))
         object.__setattr__(self, "scale", read_positive("scale", self.scale))
 
+    def _moments(self) -> tuple[float, float] | None:
+        return (0.0, 2.0 * self.scale**2) if self.alpha == 2.0 else None
+
     def _increments(self, source: RandomSource, steps: np.ndarray, low: int, high: int, stream: int) -> Any:
         xp, steps = _module(source), source.array(steps)
         uniform = source.numbers(low, high - low, 2 * steps.shape[-1], kind="uniform", stream=stream)

@@ -8,8 +8,9 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.inverse_subordinator import InverseSubordinator
-from hpfracc.solvers.sde.noise.process import MOST_POINTS, GaussianNoise, LevyNoise, Noise, TimeGrid
+from hpfracc.solvers.sde.noise.fractional_brownian import FractionalBrownian
+from hpfracc.solvers.sde.noise.inverse_subordinator import InverseSubordinator, increment_moment, ordered_times
+from hpfracc.solvers.sde.noise.process import MOST_POINTS, GaussianNoise, LevyNoise, Noise, TimeGrid, plain_hurst
 from hpfracc.solvers.sde.noise.source import RandomSource
 
 __all__ = ["Subordinated"]
@@ -53,6 +54,30 @@ class Subordinated(Noise):
                 f"process={self.process!r}: give a Levy process or a Gaussian one, such as Brownian()"
             )
         object.__setattr__(self, "alpha", InverseSubordinator(self.alpha).alpha)
+
+    def covariance(self, s: Any, t: Any) -> np.ndarray:
+        r"""Covariance of :math:`X_{E_s}` and :math:`X_{E_t}`, for arrays that broadcast.
+
+        For a Levy process with mean m and variance v at time 1 it is :math:`v\,E\,E_{\min(s,t)} +
+        m^2\,\mathrm{Cov}(E_s, E_t)`, for fractional Brownian motion
+        :math:`\tfrac12 E (E_s^{2H} + E_t^{2H} - |E_t - E_s|^{2H})`.
+        """
+        if isinstance(self.process, LevyNoise):
+            moments = self.process._moments()
+            if moments is None:
+                raise InvalidInputError(
+                    f"{self!r} has no finite covariance; compare quantiles or characteristic functions"
+                )
+            mean, variance = moments
+            earlier = increment_moment(self.alpha, 1.0, 0.0, ordered_times(s, t)[0])
+            # Not 0 times what may overflow.
+            driven = mean**2 * InverseSubordinator(self.alpha).covariance(s, t) if mean else 0.0
+            return np.asarray(variance * earlier + driven)
+        if isinstance(self.process, FractionalBrownian) and self.process.kind == "fbm":
+            power = 2.0 * plain_hurst(self.process.H)
+            whole = [increment_moment(self.alpha, power, 0.0, time) for time in (s, t)]
+            return np.asarray(0.5 * (whole[0] + whole[1] - increment_moment(self.alpha, power, s, t)))
+        return super().covariance(s, t)
 
     def refine(self, path: Any, t: Any, factor: int = 2, rng: Any = None, *, first_path: int = 0) -> Any:
         """Refused: the path does not tell where its clock stood."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -46,6 +46,9 @@ class TemperedStable(LevyNoise):
 
     Notes
     -----
+    The variance is :math:`t\,\sigma^\alpha \alpha\,|\alpha - 1|\,\lambda^{\alpha-2}`, the mean below
+    :math:`\alpha = 1` is :math:`t\,\sigma^\alpha \alpha\,\lambda^{\alpha-1}`.
+
     Below 1, stable increments are kept with probability :math:`e^{-\lambda x}`, which is exact. Above 1 increments may
     be negative; they are kept with probability :math:`e^{-\lambda (x + b)}` [1], with b so large that a probability of
     less than 1e-16 lies below -b. Steps with much tempering are made of several pieces.
@@ -64,6 +67,8 @@ class TemperedStable(LevyNoise):
     True
     """
 
+    _no_bridge: ClassVar[str] = "the densities of skewed laws are not tabulated here"
+
     alpha: float
     rate: float
     scale: float = 1.0
@@ -73,6 +78,10 @@ class TemperedStable(LevyNoise):
             object.__setattr__(self, name, read_positive(name, getattr(self, name)))
         if self.alpha >= 2.0 or self.alpha == 1.0:
             raise InvalidInputError(f"alpha={self.alpha}: tempered stable motion has an index between 0 and 2, not 1")
+
+    def _moments(self) -> tuple[float, float]:
+        power = self.scale**self.alpha * self.alpha * self.rate ** (self.alpha - 1.0)
+        return 0.0 if self.alpha > 1.0 else power, power * abs(self.alpha - 1.0) / self.rate
 
     def _increments(self, source: RandomSource, steps: np.ndarray, low: int, high: int, stream: int) -> Any:
         return source.array(self.increments_of(source.on_host(), steps, np.arange(low, high), stream))

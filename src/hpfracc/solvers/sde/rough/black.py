@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hpfracc.errors import InvalidInputError
 __all__ = ["black_price", "implied_volatility"]
 
 _MAX_ITERATIONS = 100
+_ROOT_HALF = math.sqrt(0.5)
 
 
 def black_price(forward: Any, strike: Any, maturity: Any, volatility: Any, kind: str = "call") -> Any:
@@ -34,7 +36,7 @@ def black_price(forward: Any, strike: Any, maturity: Any, volatility: Any, kind:
     forward, strike = np.asarray(forward, float), np.asarray(strike, float)
     total = np.asarray(volatility, float) * np.sqrt(np.asarray(maturity, float))
     log_moneyness = np.log(strike / forward)
-    cheap = np.exp(_log_price(np.abs(log_moneyness), total)) * np.minimum(forward, strike)
+    cheap = _price(np.abs(log_moneyness), total) * np.minimum(forward, strike)
     is_call = kind == "call"
     inside = np.maximum(forward - strike, 0.0) if is_call else np.maximum(strike - forward, 0.0)
     return (cheap + inside)[()]
@@ -72,6 +74,24 @@ def implied_volatility(price: Any, forward: Any, strike: Any, maturity: Any, kin
     if usable.any():
         result[usable] = _invert(np.log(cheap[usable]), x[usable]) / np.sqrt(maturity[usable])
     return result[()]
+
+
+def _price(x: Any, total: Any) -> Any:
+    r"""Price out of the money, per unit of the smaller of forward and strike; ``x = |ln(K/F)|``.
+
+    :math:`\Phi(-a) - e^x \Phi(-b)` with :math:`a, b = x/s \mp s/2`. For positive a that is :math:`\tfrac12 e^{-a^2/2}
+    (\mathrm{erfcx}(a/\sqrt2) - \mathrm{erfcx}(b/\sqrt2))`, which has digits at any distance; for negative ones
+    :math:`\Phi(b) - \Phi(a) - (e^x - 1) \Phi(-b)`, which has them for small s.
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+        ratio = x / total
+        a, b = _ROOT_HALF * (ratio - 0.5 * total), _ROOT_HALF * (ratio + 0.5 * total)
+        density, beyond = 0.5 * np.exp(-a * a), 0.5 * special.erfc(b)
+        far = special.erfcx(b)
+        less = np.where(x < 1.0, np.expm1(x) * beyond, density * far - beyond)
+        near = 0.5 * (special.erf(b) - special.erf(a)) - less
+        found = np.where(a < 0.0, near, density * (special.erfcx(np.abs(a)) - far))
+    return np.where(total > 0.0, np.maximum(found, 0.0), 0.0)
 
 
 def _log_price(x: Any, total: Any) -> Any:
