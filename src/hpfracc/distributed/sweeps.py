@@ -31,7 +31,8 @@ __all__ = ["caller_settings", "stacked", "sweep"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Seconds that a task takes at least, so that 0.65 ms of scheduling and a line of the journal are below one per cent.
+#: Seconds that a task takes at least, so that a millisecond of scheduling and a line of the journal are below one per
+#: cent.
 _TASK_SECONDS = 0.25
 #: Tasks for each worker at least, so that all of them end at about the same time.
 _TASKS_A_WORKER = 4
