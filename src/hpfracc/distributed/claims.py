@@ -125,7 +125,9 @@ def use_own_gpu(worker: Any) -> None:
         return
     if len(gpus) > 1:
         if _cuda_is_used():
-            logger.info("%s already uses CUDA; it keeps the GPUs that it has", getattr(worker, "address", "this process"))
+            logger.info(
+                "%s already uses CUDA; it keeps the GPUs that it has", getattr(worker, "address", "this process")
+            )
             _claim.release()
             _claim = None
             return

@@ -34,8 +34,8 @@ _LARGE_PAYLOAD = 1 << 16
 _MOST_LOSSES = 5
 
 
-#: Seconds of the scheduler's processor for a task, and for each worker more: 1.05 ms with 50 workers and 1.34 ms with 200,
-#: by ``benchmarks/clusters.py --farm 50,200`` on a quiet machine of two cores with distributed 2026.8.
+#: Seconds of the scheduler's processor for a task, and for each worker more: 1.05 ms with 50 workers and 1.34 ms with
+#: 200, by ``benchmarks/clusters.py --farm 50,200`` on a quiet machine of two cores with distributed 2026.8.
 _TASK_COST, _COST_A_WORKER = 0.95e-3, 2.0e-6
 
 

@@ -1,10 +1,9 @@
 """What the engines of workers learn, brought to the client and from there to workers that start later.
 
 Each worker chooses with the times of its own hardware: a record carries the fingerprint of the arm it was measured on.
-New records travel back beside the results of a sweep, and as events of the cluster from tasks of Dask arrays. The client
-keeps them in its wisdom, and prepares workers with
-what is known of all machines. The engine is imported only where there is something to learn from: a worker whose
-function does not use it starts sooner.
+New records travel back beside the results of a sweep, and as events of the cluster from tasks of Dask arrays. The
+client keeps them in its wisdom, and prepares workers with what is known of all machines. The engine is imported only
+where there is something to learn from: a worker whose function does not use it starts sooner.
 """
 
 from __future__ import annotations
