@@ -140,6 +140,8 @@ def sweep(
     -----
     Results are equal to those of ``[func(**item) for item in params]`` to the last bit, whichever workers run them,
     except where their hardware or versions differ; for stacked functions the size of the stack must be the same too.
+    The engine chooses backends for large calls by times, which differ between workers: fix the choice by ``with
+    hf.use_backend("numpy")`` or ``hf.config(deterministic=True)``. Both travel to the workers and are kept in a store.
 
     Examples
     --------
@@ -251,6 +253,7 @@ class _Sweep:
             store=store,
             failed=sorted(failures, key=lambda each: each.index),
             ended=len(job.params),
+            ran=len(job.params) - ended,
             seconds=time.perf_counter() - begin,
             work=work,
             workers=workers,
