@@ -20,6 +20,8 @@ __all__ = ["SweepCost", "SweepResult", "open_sweep"]
 
 #: A cluster is busier with scheduling than with work above this share of the scheduler's time.
 _BUSY = 0.5
+#: Seconds of a sweep of which no advice is given.
+_SHORT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +211,10 @@ class SweepResult:
         busy = self._work / (self._workers * self.seconds) if self.seconds > 0.0 else math.nan
         share = max(0.0, 1.0 - busy) if math.isfinite(busy) else math.nan
         advice = ""
-        if load > _BUSY:
+        if load > _BUSY and not self.seconds < _SHORT:
             fewer = max(1, int(self._workers * _BUSY / load))
             advice = (
-                f"the scheduler is busy {load:.0%} of the time; {fewer} workers would be as fast, or batch="
+                f"the scheduler is busy {load:.0%} of the time; {_counted(fewer, 'worker')} would be as fast, or batch="
                 f"{math.ceil(self._batch * load / _BUSY)}"
             )
         elif self._workers == 1 and self._work > 60.0:

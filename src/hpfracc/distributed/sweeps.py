@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -157,6 +158,12 @@ def sweep(
     if not callable(func):
         raise InvalidInputError(f"func={func!r} is not callable; give the function to sweep")
     require_executor(executor)
+    if resources is not None and _is_here(executor):
+        raise InvalidInputError(
+            f"resources={resources!r} are those of Dask workers; give executor= a client, or leave them out"
+        )
+    if store is not None and not isinstance(store, str | os.PathLike):
+        raise InvalidInputError(f"store={store!r} is not a folder; give its path")
     if executor is not None:
         refuse_nesting("sweep")
     if seed is not None:
@@ -179,12 +186,16 @@ class _Options:
             raise InvalidInputError(f"on_error={on_error!r}: use 'raise' or 'keep'")
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
             raise InvalidInputError(f"retries={retries!r} is not a number of attempts; use an int of at least 0")
-        if timeout is not None and not (isinstance(timeout, int | float) and 0.0 < timeout < math.inf):
+        is_time = isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0.0 < timeout < math.inf
+        if timeout is not None and not is_time:
             raise InvalidInputError(f"timeout={timeout!r} is not a time; use seconds above 0, or None")
         if batch != "auto" and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
             raise InvalidInputError(f"batch={batch!r} is not a number of items; use an int of at least 1, or 'auto'")
         if resources is not None and not isinstance(resources, Mapping):
             raise InvalidInputError(f"resources={resources!r} is not a mapping; write {{'GPU': 1}}")
+        for name, amount in (resources or {}).items():
+            if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0.0 < amount < math.inf:
+                raise InvalidInputError(f"resources={resources!r}: {name!r} needs an amount above 0, such as 1")
         if not isinstance(progress, bool) and not callable(progress):
             raise InvalidInputError(f"progress={progress!r}: use True, False or a function")
         self.keep = on_error == "keep"

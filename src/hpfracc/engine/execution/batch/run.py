@@ -126,9 +126,13 @@ def run(
         raise InvalidInputError(f"common={common!r} is not a tuple of arguments; use (argument,)")
     form = getattr(func, "stacked_form", None)
     if wraps_chunks(items):
-        options = {"batched": batched, "batch_size": batch_size, "workers": workers, "processes": processes}
-        options |= {"seed": seed, "backend": backend, "budget": budget, "progress": progress, "executor": executor}
-        return label_rows(items, run(func, items.data, common=common, **options, **params))
+        labelled: Any = items
+        found = run(
+            func, labelled.data, common=common, batched=batched, batch_size=batch_size, workers=workers,
+            processes=processes, backend=backend, budget=budget, seed=seed, progress=progress, executor=executor,
+            **params,
+        )  # fmt: skip
+        return label_rows(labelled, found)
     if is_chunked(items):
         if executor is not None or form is not None:
             raise InvalidInputError("items are a Dask array, which runs on its own cluster; leave executor= out")
