@@ -7,14 +7,18 @@ worker) beyond that during the loop, when the cluster idles: what a task costs w
 
 ``--farm 50,200`` starts so many workers in this process over TCP and measures what tasks that do nothing cost the
 scheduler, which has a process of its own; the prediction of the cost model stands beside it. ``--memory 3`` sends 3 GiB
-through two workers of 600 MiB. ``--gpus 4`` compares one and two processes on the GPUs, which needs no Dask, with the
-power of the devices.
+through two workers of 600 MiB.
+
+Without Dask: ``--gpus 4`` runs one and two processes on a GPU, with their parts of its memory and arrays that are
+spilled to the host. ``--energy 3`` measures the power of arms, and the joules of the calls that ``objective="energy"``
+chooses.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import logging
 import os
 import platform
@@ -24,10 +28,10 @@ from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
-import psutil
 
 import hpfracc as hf
 from hpfracc.distributed.dask_runner import scheduler_cost
+from hpfracc.engine.execution.pressure.ladder import ladder
 
 
 def busy(x: float, seconds: float) -> float:
@@ -38,6 +42,8 @@ def busy(x: float, seconds: float) -> float:
 
 def processor_time() -> float:
     """Seconds of this process and of its children."""
+    import psutil
+
     own = psutil.Process()
     return sum(sum(each.cpu_times()[:2]) for each in (own, *own.children(recursive=True)))
 
@@ -79,30 +85,41 @@ def serve_scheduler(pipe: Any) -> None:
     asyncio.run(serve())
 
 
-async def farm(workers: int, tasks: int) -> None:
+async def farm(workers: int, tasks: int, rounds: int = 5) -> None:
     """Processor time of the scheduler alone for a task that does nothing, with its workers in this process."""
+    import dask
+    import psutil
     from distributed import Client, Worker
 
     logging.getLogger("distributed").setLevel(logging.ERROR)
+    # Monitors of so many workers in one process would take all of its time.
+    dask.config.set({"distributed.worker.profile.enabled": False, "distributed.admin.system-monitor.interval": "1h"})
     context = get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=serve_scheduler, args=(there,), daemon=True)
     process.start()
     address = here.recv()
     watched = psutil.Process(process.pid)
-    made = [Worker(address, nthreads=1, dashboard_address="127.0.0.1:0", memory_limit=0) for _ in range(workers)]
+    made = [Worker(address, nthreads=1, dashboard_address=None, memory_limit=0) for _ in range(workers)]
     await asyncio.gather(*made)
+    found = []
     async with Client(address, asynchronous=True) as client:
         await client.gather(client.map(float, range(4 * workers), pure=False))  # connections, imports
-        begin = sum(watched.cpu_times()[:2])
-        await client.gather(client.map(float, range(tasks), pure=False))
-        seconds = (sum(watched.cpu_times()[:2]) - begin) / tasks
-    await asyncio.gather(*(each.close() for each in made))
+        for _ in range(rounds):
+            begin = sum(watched.cpu_times()[:2])
+            await client.gather(client.map(float, range(tasks // rounds), pure=False))
+            found.append((sum(watched.cpu_times()[:2]) - begin) / (tasks // rounds))
+    # In this order: a heartbeat that meets a closed connection is reported with its traceback.
+    for each in made:
+        each.periodic_callbacks["heartbeat"].stop()
+    await asyncio.sleep(2.0)
+    for each in made:
+        await each.close()
     here.send(None)
     process.join()
-    predicted = scheduler_cost(workers)
-    print(f"{workers:5d} workers, {tasks} tasks: {seconds * 1e3:.2f} ms of the scheduler's processor time a task; the "
-          f"model has {predicted * 1e3:.2f} ms", flush=True)  # fmt: skip
+    print(f"{workers:5d} workers, {tasks} tasks: {statistics.median(found) * 1e3:.2f} ms of the scheduler's processor "
+          f"time a task ({min(found) * 1e3:.2f} to {max(found) * 1e3:.2f}); the model has "
+          f"{scheduler_cost(workers) * 1e3:.2f} ms", flush=True)  # fmt: skip
 
 
 def memory(gibibytes: float) -> None:
@@ -120,8 +137,12 @@ def memory(gibibytes: float) -> None:
         )
 
 
-def gpu_worker(seconds: float) -> tuple[int, int | None, str, str]:
-    """Convolutions that a process does on its GPU in some seconds, its memory limit there, its GPU, its device."""
+#: Bytes that each process keeps on the GPU, and that are spilled to the host.
+KEPT = 8 << 30
+
+
+def gpu_worker(seconds: float, sharers: int) -> dict[str, Any]:
+    """What one process of several on a GPU may take, how fast it convolves, and what it spills to the host."""
     import torch
 
     from hpfracc.distributed import claims
@@ -129,19 +150,57 @@ def gpu_worker(seconds: float) -> tuple[int, int | None, str, str]:
 
     claims.use_own_gpu(None)
     claim = claims.claimed()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    signal = torch.ones(64, 1 << 14, dtype=torch.float64, device=device)
-    weights = 1.0 / torch.arange(1.0, (1 << 14) + 1.0, dtype=torch.float64, device=device)
-    hf.causal_convolution(weights, signal)
-    time.sleep(1.0)  # until the other process has claimed it too
+    if claim is None or not torch.cuda.is_available():
+        return {"gpu": "none"}
+    until = time.monotonic() + 60.0
+    while claim.sharers() < sharers and time.monotonic() < until:
+        time.sleep(0.05)
     claims.limit_gpu()
-    count, end = 0, time.perf_counter() + seconds
-    while time.perf_counter() < end:
+    found: dict[str, Any] = {"gpu": claim.gpu.uuid[:12], "total": claim.gpu.memory, "sharers": claim.sharers()}
+    found["limit"] = get_budget().read("cuda:0")
+    signal = torch.ones(64, 1 << 14, dtype=torch.float64, device="cuda")
+    weights = 1.0 / torch.arange(1.0, (1 << 14) + 1.0, dtype=torch.float64, device="cuda")
+    expected = hf.causal_convolution(weights, signal)
+    count, begin = 0, time.perf_counter()
+    while time.perf_counter() < begin + seconds:
         for _ in range(16):
-            found = hf.causal_convolution(weights, signal)
-        float(found[0, -1])  # waits for the device
+            again = hf.causal_convolution(weights, signal)
+        float(again[0, -1])  # waits for the device
         count += 16
-    return count, get_budget().caps().get("cuda:0"), "none" if claim is None else f"{claim.gpu.uuid[:12]}", device
+    found["rate"] = count / (time.perf_counter() - begin)
+
+    # Spilling: arrays that are kept are moved to the host when room is asked for, and come back on use.
+    kept = hf.memory.Spillable(torch.full((KEPT // 8,), 0.1, dtype=torch.float64, device="cuda"))
+    claims.limit_gpu()
+    found["limit beside"] = get_budget().read("cuda:0")
+    free = torch.cuda.mem_get_info()[0]
+    begin = time.perf_counter()
+    # As much room as there can never be: all rungs of the clean-up are climbed.
+    report = ladder.climb("cuda:0", need=1 << 50, force=True, highest="device buffers to the host")
+    found["spill"] = {
+        "spilled": kept.spilled,
+        "seconds": time.perf_counter() - begin,
+        "freed": max(0, torch.cuda.mem_get_info()[0] - free),
+        "rungs": [f"{rung.name}: {rung.released} bytes {rung.error}".strip() for rung in report.rungs],
+    }
+    begin = time.perf_counter()
+    back = kept.get()
+    found["spill"] |= {"back": time.perf_counter() - begin, "same": bool((back == 0.1).all())}
+    del back, kept
+    torch.cuda.empty_cache()
+
+    # A call from the host that does not fit into the limit goes another way, with the same values.
+    rows = np.ones((64, 1 << 18))
+    short = 1.0 / np.arange(1.0, (1 << 18) + 1.0)
+    right = hf.causal_convolution(short, rows, backend="numpy")
+    get_budget().cap("cuda:0", 256 << 20)
+    values = hf.causal_convolution(short, rows)
+    decision = hf.last_decision()
+    chosen = decision[-1] if isinstance(decision, list) else decision
+    error = float(np.abs(values - right).max())
+    found["small limit"] = {"arm": chosen.arm, "error": error}
+    found["same"] = bool(torch.equal(expected, again))
+    return found
 
 
 def gpus(seconds: float) -> None:
@@ -152,18 +211,53 @@ def gpus(seconds: float) -> None:
     from hpfracc.profiling.energy import EnergyMeter
 
     counters, reason = energy_counters()
-    print(f"energy counters: {', '.join(counters) or 'none'} {reason}", flush=True)
+    print(f"energy counters: {', '.join(counters) or 'none'}; {reason}", flush=True)
     with EnergyMeter() as idle:
         time.sleep(2.0)
+    for name in counters:
+        print(f"{name}: {idle.joules[name] / idle.seconds:.0f} W idle", flush=True)
     for processes in (1, 2):
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool, EnergyMeter() as meter:
-            found = [each.result() for each in [pool.submit(gpu_worker, seconds) for _ in range(processes)]]
-        rate = sum(count for count, *_ in found) / seconds
-        told = "; ".join(f"{gpu} on {device}, at most {limit} bytes" for _, limit, gpu, device in found)
-        print(f"{processes} processes: {rate:,.0f} convolutions a second ({told})", flush=True)
-    for name in counters:
-        print(f"{name}: {idle.joules[name] / idle.seconds:.0f} W idle, {meter.joules[name] / meter.seconds:.0f} W on "
-              "average with two processes, their start included", flush=True)  # fmt: skip
+            found = [each.result() for each in [pool.submit(gpu_worker, seconds, processes) for _ in range(processes)]]
+        if any(each["gpu"] == "none" for each in found):
+            print("no GPU", flush=True)
+            return
+        rate = sum(each["rate"] for each in found)
+        print(f"{processes} process{'es' if processes > 1 else ''}: {rate:,.0f} convolutions a second", flush=True)
+        for each in found:
+            print("  " + json.dumps(each), flush=True)
+        for name in counters:
+            print(f"  {name}: {meter.joules[name] / meter.seconds:.0f} W on average, start and spilling included",
+                  flush=True)  # fmt: skip
+
+
+def energy(seconds: float) -> None:
+    """Power of the arms of a convolution, and joules a call of the arms that time and energy choose."""
+    from hpfracc.engine.execution.calibration import calibrate
+    from hpfracc.errors import ConfigurationError
+    from hpfracc.profiling.energy import EnergyMeter
+
+    try:
+        report = calibrate(["causal_convolution"], budget_seconds=4.0, energy=True)
+    except ConfigurationError as error:
+        print(error)
+        return
+    for each in report.powers:
+        print(f"{each.arm:24} {each.watts:6.0f} W over {each.seconds:.1f} s", flush=True)
+    for points in (1 << 10, 1 << 14, 1 << 18, 1 << 22):
+        weights, signal = 1.0 / np.arange(1.0, points + 1.0), np.ones(points)
+        for objective in ("time", "energy"):
+            with hf.config(objective=objective, exploration_budget=0.0):
+                hf.causal_convolution(weights, signal)
+                decision = hf.last_decision()
+                count, begin = 0, time.perf_counter()
+                with EnergyMeter() as meter:
+                    while time.perf_counter() < begin + seconds:
+                        hf.causal_convolution(weights, signal)
+                        count += 1
+            told = ", ".join(f"{1e3 * each / count:.3g} mJ on {name}" for name, each in meter.joules.items())
+            print(f"{points:8d} points, objective={objective:6} {decision.arm:24} "
+                  f"{1e3 * meter.seconds / count:.3g} ms and {told} a call", flush=True)  # fmt: skip
 
 
 def main() -> None:
@@ -172,11 +266,14 @@ def main() -> None:
     parser.add_argument("--farm", default="", help="numbers of workers, such as 50,200")
     parser.add_argument("--memory", type=float, default=0.0, help="GiB to send through two workers of 600 MiB")
     parser.add_argument("--gpus", type=float, default=0.0, help="seconds of one and two processes on the GPUs")
+    parser.add_argument("--energy", type=float, default=0.0, help="seconds for each arm that is compared, at least 2")
     given = parser.parse_args()
     print(time.strftime("%Y-%m-%d"), platform.platform(), f"{os.cpu_count()} cores")
     logging.getLogger("distributed").setLevel(logging.ERROR)
     if given.gpus:
         gpus(given.gpus)
+    if given.energy:
+        energy(given.energy)
     for milliseconds, count in ((60, 40), (250, 12)) if given.rounds else ():
         overhead(milliseconds, count, given.rounds)
     for workers in filter(None, given.farm.split(",")):

@@ -41,6 +41,8 @@ def memory_terms(rtol: float = 1e-8) -> tuple[np.ndarray, np.ndarray]:
 def make_kernel(terms: int) -> Any:
     """One thread, one trajectory: ``y_n = y_0 + h^a / Gamma(a+1) f_{n-1} + sum_j w_j s_j``."""
     global cuda  # the simulator exchanges the module where a kernel finds it by this name
+    if not hasattr(np, "row_stack"):  # gone from NumPy, and still asked for by the CUDA target of Numba 0.68
+        np.row_stack = np.vstack  # type: ignore[attr-defined]
     from numba import cuda
 
     @cuda.jit

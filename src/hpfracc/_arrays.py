@@ -55,7 +55,7 @@ def _find_library(kind: type, value: Any) -> str:
 
 def refuse_chunked(value: Any, name: str) -> None:
     """Raise an error for a Dask array where it would be computed in this process, without a word."""
-    if is_chunked(value):
+    if is_chunked(value) or wraps_chunks(value):
         raise InvalidInputError(
             f"{name} is a Dask array, which would be computed in this process; give {name}.compute(), or call the "
             "function on its parts, by hf.batch.run over its rows or hf.sweep"
@@ -111,6 +111,11 @@ def is_chunked(value: Any) -> bool:
         root = any(base.__module__.partition(".")[0] == "dask" for base in kind.__mro__)
         known = _CHUNKED[kind] = root and hasattr(kind, "__dask_graph__") and hasattr(kind, "numblocks")
     return known
+
+
+def wraps_chunks(value: Any) -> bool:
+    """Whether ``value`` is a ``DataArray`` of xarray that wraps a Dask array."""
+    return type(value).__name__ == "DataArray" and is_chunked(value.data)
 
 
 def is_sharded(value: Any) -> bool:

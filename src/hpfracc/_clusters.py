@@ -83,13 +83,16 @@ def cluster_support() -> ClusterSupport:
 
 def over_chunks(function: F) -> F:
     """Let a function of numbers take Dask arrays too: lazy in, lazy out, element by element."""
-    from hpfracc._arrays import is_chunked  # imports NumPy, which `import hpfracc` does not
+    from hpfracc._arrays import is_chunked, refuse_chunked, wraps_chunks  # imports NumPy, unlike `import hpfracc`
 
     @functools.wraps(function)
     def call(*operands: Any, **options: Any) -> Any:
         if any(map(is_chunked, operands)) or (options and any(map(is_chunked, options.values()))):
             bound = inspect.signature(function).bind(*operands, **options)
             return cluster_support().apply_elementwise(call, bound.args, bound.kwargs)
+        for name, each in zip(inspect.signature(function).parameters, operands, strict=False):
+            if wraps_chunks(each):
+                refuse_chunked(each, name)
         return function(*operands, **options)
 
     return cast(F, call)

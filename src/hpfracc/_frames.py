@@ -16,7 +16,7 @@ import numpy as np
 from hpfracc._arrays import is_chunked, library_of
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
-__all__ = ["TIME_UNITS", "Opened", "has_labels", "open_samples", "refuse_dates", "refuse_tables"]
+__all__ = ["TIME_UNITS", "Opened", "has_labels", "label_rows", "open_samples", "refuse_dates", "refuse_tables"]
 
 #: Time units in seconds.
 TIME_UNITS: dict[str, float] = {
@@ -32,6 +32,10 @@ TIME_UNITS: dict[str, float] = {
 
 #: Kind of labelled object by type, None for plain types. Filled as types are seen.
 _KINDS: dict[type, str | None] = dict.fromkeys((np.ndarray, float, int, complex, list, tuple, type(None)))
+#: Attributes of the CF conventions that no longer hold for a derivative or integral.
+_OF_THE_QUANTITY = frozenset(
+    {"units", "standard_name", "long_name", "valid_min", "valid_max", "valid_range", "actual_range", "cell_methods"}
+)
 _PANDAS = {"Series": "series", "DataFrame": "frame", "Index": "index"}
 _XARRAY = {"DataArray": "dataarray", "Variable": "variable", "Dataset": "dataset"}
 
@@ -74,6 +78,11 @@ def refuse_dates(name: str, times: Any) -> None:
 def refuse_tables(name: str, array: Any) -> None:
     """Raise an error for labelled arrays of several axes in functions that work along the last axis."""
     kind = _kind_of(array)
+    if kind == "dataarray" and array.chunks is not None:
+        raise InvalidInputError(
+            f"{name} takes plain arrays; got a DataArray that wraps a Dask array, which would be computed in this "
+            "process: pass its .data with that axis last, or call hf.distributed.convolve(weights, signal, dim=...)"
+        )
     if kind in ("chunked", "dataset", "table") or (kind in ("frame", "dataarray", "variable") and array.ndim > 1):
         raise InvalidInputError(
             f"{name} takes plain arrays and works along their last axis; got a labelled {type(array).__name__}: "
@@ -108,7 +117,8 @@ class Opened:
         """Return ``value``, which has the shape of the samples, with their labels.
 
         ``points=False`` drops the labels along the axis, where ``value`` may have another length. ``attributes`` keeps
-        xarray's attributes, such as units; a derivative has other units, so they are dropped by default.
+        all of xarray's attributes; by default those that say which quantity it is, such as its units, are dropped: a
+        derivative has others.
         """
         if self._kind is None or self._kind == "index":
             return value
@@ -134,8 +144,20 @@ class Opened:
         along = (self.axis,) if isinstance(self.axis, int) else self.axis
         dropped = set() if points else {given.dims[axis] for axis in along}
         coords = {name: coord for name, coord in given.coords.items() if not dropped & set(coord.dims)}
-        attrs = given.attrs if attributes else None
+        attrs = {name: each for name, each in given.attrs.items() if attributes or name not in _OF_THE_QUANTITY}
         return sys.modules["xarray"].DataArray(value, coords, given.dims, given.name, attrs)
+
+
+def label_rows(given: Any, value: Any) -> Any:
+    """``value``, with a result for each row of the ``DataArray`` ``given``, as a ``DataArray``.
+
+    The dimension of the rows keeps its coordinates; the others keep theirs if results have the shape of the rows.
+    """
+    kept = given.dims if value.shape == given.shape else given.dims[:1]
+    coords = {name: coord for name, coord in given.coords.items() if set(coord.dims) <= set(kept)}
+    dims = (*kept, *(f"result_{axis}" for axis in range(value.ndim - len(kept))))
+    attrs = {name: each for name, each in given.attrs.items() if name not in _OF_THE_QUANTITY}
+    return sys.modules["xarray"].DataArray(value, coords, dims, given.name, attrs)
 
 
 def open_samples(

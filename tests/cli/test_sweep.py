@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.cli import main
+from hpfracc.distributed.pickling import dump, load
 from hpfracc.distributed.problems import parse_problem
 from hpfracc.errors import InvalidInputError
 
@@ -52,6 +54,33 @@ def test_functions_of_the_users_own(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["sweep", str(tmp_path / "problem.toml"), "--store", str(tmp_path / "s"), "--json"]) == 1
     (failure,) = json.loads(capsys.readouterr().out)["failed"]
     assert failure["index"] == 1 and "ZeroDivisionError" in failure["error"]
+
+
+def test_a_sweep_that_did_nothing_yet_can_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The problem file is in the store before the first item, with the folder of its module."""
+    home, away = tmp_path / "home", tmp_path / "away"
+    home.mkdir()
+    away.mkdir()
+    (home / "interrupting.py").write_text(
+        "import os\n\n\ndef once(k, mark):\n    if not os.path.exists(mark):\n        open(mark, 'w').close()\n"
+        "        raise KeyboardInterrupt\n    return 2 * k\n",
+        encoding="utf-8",
+    )
+    text = f'[function]\ncall = "interrupting:once"\n[grid]\nk = [1, 2]\nmark = ["{tmp_path / "mark"}"]\n'
+    (home / "problem.toml").write_text(text, encoding="utf-8")
+    monkeypatch.setattr("sys.path", list(sys.path))
+    assert main(["sweep", str(home / "problem.toml"), "--store", str(tmp_path / "s")]) == 130
+    monkeypatch.chdir(away)
+    monkeypatch.setattr("sys.path", [each for each in sys.path if each != str(home)])
+    monkeypatch.delitem(sys.modules, "interrupting")
+    assert main(["sweep", "resume", str(tmp_path / "s")]) == 0
+    assert hf.distributed.open_sweep(tmp_path / "s").values[:, 0].tolist() == [2, 4]
+    # What is pickled by value needs no import where it is unpickled.
+    func = parse_problem(text, home).func
+    payload = dump(func, "the function")
+    monkeypatch.delitem(sys.modules, "interrupting")
+    monkeypatch.setattr("sys.path", [each for each in sys.path if each != str(home)])
+    assert load(payload, "here")(k=3, mark=str(tmp_path / "mark")) == 6
 
 
 @pytest.mark.parametrize(

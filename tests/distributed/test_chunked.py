@@ -9,7 +9,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.distributed.chunked.planning import Resources
-from hpfracc.errors import InvalidInputError, OutOfMemoryError, ShapeError
+from hpfracc.errors import HpfraccError, InvalidInputError, OutOfMemoryError, ShapeError, UnsupportedDtypeError
 
 da = pytest.importorskip("dask.array")
 
@@ -205,6 +205,47 @@ def test_labelled_samples_stay_chunked_and_labelled():
     assert "rechunk" in str(hf.explain(hf.caputo, field, alpha=0.5, dim="t"))
 
 
+def test_labels_stay_in_convolutions_and_batches():
+    """Along any dimension; attributes stay, less those of the quantity; what would be computed here is refused."""
+    xarray = pytest.importorskip("xarray")
+    labels = {"row": np.arange(len(DATA)), "t": T}
+    field = xarray.DataArray(lazy(DATA, (2, 40)), labels, ("row", "t"), attrs={"units": "m", "site": "A"})
+    weights = np.arange(1.0, len(DATA) + 1.0)
+    found = hf.distributed.convolve(weights, field, dim="row")
+    assert found.chunks == field.chunks and found.dims == field.dims and found.attrs == {"site": "A"}
+    assert np.allclose(found.values, hf.causal_convolution(weights, DATA.T).T, rtol=1e-13)
+    rows = hf.batch.run(hf.causal_convolution, field, common=(np.ones(N),))
+    assert rows.dims == field.dims and rows.chunks[0] == field.chunks[0] and np.array_equal(rows.t, T)
+    assert np.array_equal(rows.values, hf.causal_convolution(np.ones(N), DATA))
+    means = hf.batch.run(np.mean, field)
+    assert means.dims == ("row",) and np.array_equal(means.values, DATA.mean(axis=1))
+    one = field[0].copy(data=field[0].data.map_blocks(never, dtype=float, meta=np.empty(0)))
+    with pytest.raises(InvalidInputError, match="wraps a Dask array"):
+        hf.causal_convolution(np.ones(3), one)
+    with pytest.raises(InvalidInputError, match="^z is a Dask array"):
+        hf.special.gamma(one)
+    with pytest.raises(InvalidInputError, match="^y0 is a Dask array"):
+        hf.solve_fode(lambda t, y: -y, (0.0, 1.0), one, 0.5, step=0.1)
+    with pytest.raises(InvalidInputError, match="move the points"):
+        hf.distributed.convolve(weights, field.data, dim="row")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"alpha": "x"}, "is not a number"),
+        ({"alpha": float("nan")}, "not finite"),
+        ({"alpha": lazy(np.ones(1), 1)}, "alpha is a Dask array"),
+        ({"step": -0.1}, "step=-0.1 is not positive"),
+        ({"backend": "nosuch"}, "unknown backend"),
+    ],
+)
+def test_what_workers_would_refuse_is_refused_here(options: dict[str, Any], words: str):
+    """While the graph is built, with the words of a plain call."""
+    with pytest.raises(HpfraccError, match=words):
+        hf.caputo(lazy(DATA, (2, 40)), **{"step": 0.1, "alpha": 0.5, **options})
+
+
 def test_bad_chunks_and_operands_are_refused():
     """Unknown and empty chunks, lazy points, shapes that do not match: before anything is computed."""
     samples = lazy(DATA, (2, 40))
@@ -233,6 +274,12 @@ def test_bad_chunks_and_operands_are_refused():
         hf.causal_convolution(np.ones((2, 3)), samples)
     with pytest.raises(InvalidInputError, match="way='fast'"):
         hf.distributed.convolve(np.ones(3), samples, way="fast")
+    with pytest.raises(UnsupportedDtypeError, match="dtype object"):
+        hf.caputo(samples.astype(object), T, 0.5)
+    with pytest.raises(InvalidInputError, match="mask would be lost"):
+        hf.caputo(da.ma.masked_greater(samples, 1.0), T, 0.5)
+    with pytest.raises(InvalidInputError, match="d='x' is not a number"):
+        hf.fractional_difference(samples, "x")
 
 
 def test_special_functions_are_lazy():

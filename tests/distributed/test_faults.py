@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from distributed import LocalCluster
 
 import hpfracc as hf
 from hpfracc.errors import ClusterError
 from tests.distributed import work
-from tests.helpers.processes import start_python
+from tests.distributed.conftest import fork_server
 
-SCHEDULER = """
-import sys
-from distributed import LocalCluster
-if __name__ == "__main__":
-    cluster = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None,
-                           host="127.0.0.1", protocol="tcp://", silence_logs=50)
-    print(cluster.scheduler_address, flush=True)
-    sys.stdin.read()
-"""
+
+def serve(pipe: Any) -> None:
+    """A scheduler with one worker, until the process is killed; its address is sent."""
+    cluster = LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        dashboard_address=None,
+        host="127.0.0.1",
+        protocol="tcp://",
+        silence_logs=50,
+        scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+    )
+    pipe.send(cluster.scheduler_address)
+    pipe.recv()
 
 
 def test_a_killed_worker_changes_nothing(client: Any):
@@ -73,24 +79,25 @@ def test_a_neighbour_is_not_blamed(client: Any):
 
 def test_a_stuck_process_of_a_pool_is_ended():
     """The pool is broken then, which the error says."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool, pytest.raises(ClusterError, match="died"):
+    with ProcessPoolExecutor(1, mp_context=fork_server()) as pool, pytest.raises(ClusterError, match="died"):
         hf.sweep(work.stuck_soon, hf.grid(x=[1.0]), executor=pool, timeout=0.2)
 
 
 def test_a_sweep_continues_after_its_scheduler_was_killed(tmp_path: Path):
     """The sweep ends with an error that says how to go on; going on gives what a loop gives."""
     items, store = hf.grid(x=np.arange(40.0)), tmp_path / "store"
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with start_python(SCHEDULER, **pipes) as process:
-        assert process.stdout is not None
-        address = process.stdout.readline().strip()
+    here, there = Pipe()
+    process = fork_server().Process(target=serve, args=(there,), daemon=True)
+    process.start()
+    address = here.recv()
 
-        def kill(progress: hf.distributed.SweepProgress) -> None:
-            if progress.done >= 10:
-                process.kill()
+    def kill(progress: hf.distributed.SweepProgress) -> None:
+        if progress.done >= 10:
+            process.kill()
 
-        with pytest.raises(ClusterError, match="same store= to continue"):
-            hf.sweep(work.square, items, executor=address, store=store, batch=2, progress=kill)
+    with pytest.raises(ClusterError, match="same store= to continue"):
+        hf.sweep(work.square, items, executor=address, store=store, batch=2, progress=kill)
+    process.join()
     done = hf.distributed.open_sweep(store)
     assert 10 <= done._ended < 40
     assert np.array_equal(hf.sweep(work.square, items, store=store).values, np.arange(40.0) ** 2)

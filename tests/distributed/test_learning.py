@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,20 @@ def test_workers_send_and_get_what_is_known(client: Any):
         assert foreign.id in known
 
 
+def test_tasks_of_dask_arrays_send_what_they_learn(client: Any):
+    """Through the plugin, which the first graph registers; the client takes it while it goes on."""
+    da = pytest.importorskip("dask.array")
+    rows = da.ones((60, 3000), chunks=(1, 3000))
+    with client.as_current():
+        lazily = hf.causal_convolution(np.ones(3000), rows)
+        found = client.compute(lazily).result()
+    assert found[-1, -1] == pytest.approx(3000.0)
+    until = time.monotonic() + 60.0
+    while not (known := knowledge_for(get_settings()).wisdom.load()) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert {each.operation for each in known} >= {"causal_convolution"}
+
+
 def gpus(count: int) -> list[GPU]:
     return [GPU(f"cuda:{i}", "simulated", "1", f"GPU-{i}", f"0000:0{i}", 80 << 30) for i in range(count)]
 
@@ -133,6 +148,19 @@ def test_a_shared_gpu_is_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert other is not None and other.slot == 1
     claims.limit_gpu()
     assert get_budget().caps()["cuda:0"] == 40 << 30
+
+    class Held:
+        """A library with arrays of 3 GiB on the GPU."""
+
+        def in_use(self) -> bool:
+            return True
+
+        def memory(self, device: str) -> tuple[int, int | None]:
+            return 3 << 30, None
+
+    monkeypatch.setattr(claims, "all_clocks", lambda: [Held()])
+    claims.limit_gpu()
+    assert get_budget().caps()["cuda:0"] == 37 << 30
     other.release()
     claims.limit_gpu()
     assert "cuda:0" not in get_budget().caps()

@@ -65,6 +65,14 @@ def test_executors_of_the_standard_library(serial: np.ndarray):
         assert np.array_equal(hf.sweep(lambda alpha, rate: work.relax(alpha, rate), GRID, executor=pool).values, serial)
 
 
+def test_a_pool_that_was_shut_down_is_refused():
+    """With a typed error."""
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    with pytest.raises(ClusterError, match="takes no tasks"):
+        hf.sweep(work.square, hf.grid(x=[1.0]), executor=pool)
+
+
 def test_a_pool_of_processes():
     """Processes: results, a lambda, and a process that dies is told with what to do."""
     with ProcessPoolExecutor(1) as pool:
@@ -154,6 +162,12 @@ def test_outputs_by_name():
     def stops(alpha: float) -> Any:
         return hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], alpha, rtol=1e-8, max_steps=5)
 
+    def diffuse(alpha: float) -> Any:
+        x = np.linspace(0.0, 1.0, 8, endpoint=False)
+        options = {"space": hf.pde.Diffusion(1.0), "boundary": "periodic", "step": 0.05}
+        return hf.solve_fpde(None, (0.0, 0.1), np.sin(2.0 * np.pi * x), x=x, alpha=alpha, **options)
+
+    assert hf.sweep(diffuse, items).values.shape == (2, 3, 8)
     with pytest.raises(BatchItemError, match="SolveError"):
         hf.sweep(stops, items)
     with pytest.raises(BatchItemError, match="'z' is not among"):
@@ -228,7 +242,12 @@ def test_temporary_errors_are_tried_anew():
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), on_error="skip"), InvalidInputError, "'raise' or 'keep'"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), retries=-1), InvalidInputError, "retries=-1"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), timeout=0), InvalidInputError, "timeout=0"),
+        (lambda: hf.sweep(work.square, hf.grid(x=[1]), timeout=True), InvalidInputError, "timeout=True"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), batch=0), InvalidInputError, "batch=0"),
+        (lambda: hf.sweep(work.square, hf.grid(x=[1]), store=3), InvalidInputError, "store=3"),
+        (lambda: hf.sweep(work.square, hf.grid(x=[1]), resources={"GPU": 1}), InvalidInputError, "of Dask workers"),
+        (lambda: hf.sweep(work.square, hf.grid(x=[1]), resources={"GPU": 0}), InvalidInputError, "above 0"),
+        (lambda: hf.points(a=[[1], [2, 3]]), ShapeError, "differ in shape"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), output=3), InvalidInputError, "output=3"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), seed=-1), InvalidInputError, "seed=-1"),
         (lambda: hf.sweep(lambda x: "text", hf.grid(x=[1])), BatchItemError, "not numbers"),
@@ -305,7 +324,7 @@ def test_scipy_optimises_on_a_cluster(client: Any):
 def test_costs_say_when_fewer_machines_would_do():
     """The load of the scheduler is workers times its cost by the time of a task."""
     result = hf.sweep(work.square, hf.grid(x=np.arange(8.0)), batch=2)
-    result._workers, result._overhead, result._work = 1000, 1.6e-3, 4 * 1.0
+    result._workers, result._overhead, result._work, result.seconds = 1000, 1.6e-3, 4 * 1.0, 10.0
     cost = result.cost()
     assert cost.scheduler_load == pytest.approx(1.6)
     assert "312 workers would be as fast, or batch=7" in cost.advice

@@ -116,6 +116,19 @@ def test_the_objective_decides(monkeypatch: pytest.MonkeyPatch):
         assert hf.explain(hf.causal_convolution, x, x).decisions[0].arm == quick
 
 
+def test_slow_arms_are_measured_on_short_calls(ticking: None, monkeypatch: pytest.MonkeyPatch):
+    """A direct sum of as many points as an FFT takes would run for a minute."""
+    sizes = {}
+
+    def note(trial: ArmTrial, arm: Any, counters: Any) -> power.ArmPower:
+        sizes[arm.name] = trial.arrays[1].size
+        return power.ArmPower(trial.operation.name, arm.name, 1.0, 2.0)
+
+    monkeypatch.setattr(power, "_measure", note)
+    calibrate(["causal_convolution"], backends=["numpy"], budget_seconds=0.05, energy=True)
+    assert sizes["numpy:direct@cpu"] < sizes["numpy:fft@cpu"] == 1 << 18
+
+
 def test_power_is_kept_in_the_wisdom(ticking: None):
     """Calibration runs every arm, keeps watts, and a new process knows them."""
     report = calibrate(["fft"], backends=["numpy"], budget_seconds=0.05, energy=True)

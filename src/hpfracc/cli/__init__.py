@@ -48,8 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with _usable_streams() as stdout_is_open:
         try:
             return _run(sys.argv[1:] if argv is None else list(argv), stdout_is_open)
-        except KeyboardInterrupt:
-            _print_error("interrupted")
+        except KeyboardInterrupt as interrupt:
+            _print_error("; ".join(["interrupted", *getattr(interrupt, "__notes__", ())]))
             return _INTERRUPTED
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["add_command"]
 
 _ACTIONS = ("resume", "status", "export")
+#: The first line of the problem file in a store, before the folder in which its module is looked for.
+_ORIGIN = "# from the folder "
 
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
@@ -63,26 +65,34 @@ def _read(path: Path) -> tuple[str, Path]:
     from hpfracc.errors import InvalidInputError
 
     try:
-        return read_plain(path, 1 << 20).data.decode(), path.resolve().parent
+        text, folder = read_plain(path, 1 << 20).data.decode(), path.resolve().parent
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"the problem file {str(path)!r} cannot be read ({error}); check the path") from error
+    if text.startswith(_ORIGIN):  # the copy in a store
+        origin, _, text = text.removeprefix(_ORIGIN).partition("\n")
+        folder = Path(origin)
+    return text, folder
 
 
 def _sweep(problem: tuple[str, Path], store: Path, arguments: argparse.Namespace) -> Answer:
     from hpfracc._files import write_whole
     from hpfracc.distributed import sweep
     from hpfracc.distributed.problems import parse_problem
+    from hpfracc.distributed.stores import PROBLEM_FILE
 
     text, folder = problem
     given = parse_problem(text, folder)
     options = {"on_error": "keep", **given.options}
+    kept = store / PROBLEM_FILE
+    # Before the first item, so that the sweep can be resumed whatever ends it.
+    if not (store / "manifest.json").exists() and (not store.exists() or {*store.iterdir()} <= {kept}):
+        store.mkdir(parents=True, exist_ok=True)
+        write_whole(kept, [f"{_ORIGIN}{folder}\n".encode(), text.encode()])
     with progress_bar("Sweeping") as report:
 
         def show(state: SweepProgress) -> None:
             told = f"{state.done:,} of {state.total:,} items, {state.rate:.3g} a second, {state.failed} failed"
             report(state.done / state.total, told)
-            if not (store / "problem.toml").exists():
-                write_whole(store / "problem.toml", [text.encode()])
 
         result = sweep(given.func, given.params, store=store, executor=arguments.scheduler, progress=show, **options)
         if arguments.failed and result.failed:

@@ -20,12 +20,15 @@ from typing import Any
 from hpfracc.engine import hardware
 from hpfracc.engine.hardware import GPU
 from hpfracc.engine.memory.budget import get_budget
+from hpfracc.profiling.clocks import all_clocks
 
 __all__ = ["GPUClaim", "claim_gpu", "claimed", "limit_gpu", "use_own_gpu"]
 
 logger = logging.getLogger("hpfracc.distributed")
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
+#: The only GPU that a worker with a claim sees.
+_DEVICE = "cuda:0"
 #: Workers that share one GPU at most.
 _MOST_SHARERS = 16
 _claim: GPUClaim | None = None
@@ -122,7 +125,9 @@ def use_own_gpu(worker: Any) -> None:
         return
     if len(gpus) > 1:
         if _cuda_is_used():
-            logger.info("worker %s already uses CUDA; it keeps the GPUs that it has", worker.address)
+            logger.info(
+                "%s already uses CUDA; it keeps the GPUs that it has", getattr(worker, "address", "this process")
+            )
             _claim.release()
             _claim = None
             return
@@ -132,16 +137,26 @@ def use_own_gpu(worker: Any) -> None:
 
 
 def limit_gpu() -> None:
-    """Limit a call to this worker's part of the memory of its GPU."""
+    """Limit a call to this worker's part of the memory of its GPU, less what the worker holds there already."""
     if _claim is None:
         return
     sharers = _claim.sharers()
     memory = _claim.gpu.memory
     if memory is None:
-        memory = get_budget().read("cuda:0")
-    part = None if memory is None or sharers == 1 else memory // sharers
-    if get_budget().caps().get("cuda:0") != part:
-        get_budget().cap("cuda:0", part)
+        memory = get_budget().read(_DEVICE)
+    part = None if memory is None or sharers == 1 else max(1, memory // sharers - _held())
+    if get_budget().caps().get(_DEVICE) != part:
+        get_budget().cap(_DEVICE, part)
+
+
+def _held() -> int:
+    """Bytes of this process's arrays on its GPU, of all libraries."""
+    held = 0
+    for clock in all_clocks():
+        with contextlib.suppress(RuntimeError, IndexError):  # a library that does not use the GPU
+            reading = clock.memory(_DEVICE) if clock.in_use() else None
+            held += 0 if reading is None else reading[0]
+    return held
 
 
 def _cuda_is_used() -> bool:

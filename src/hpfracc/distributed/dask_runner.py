@@ -34,13 +34,14 @@ _LARGE_PAYLOAD = 1 << 16
 _MOST_LOSSES = 5
 
 
-def scheduler_cost(workers: int) -> float:
-    """Seconds of the scheduler for one task: 0.65 ms up to 200 workers, 1.6 ms at 1,000.
+#: Seconds of the scheduler's processor for a task, and for each worker more: 1.05 ms with 50 workers and 1.34 ms with
+#: 200, by ``benchmarks/clusters.py --farm 50,200`` on a quiet machine of two cores with distributed 2026.8.
+_TASK_COST, _COST_A_WORKER = 0.95e-3, 2.0e-6
 
-    Upper bounds from an early measurement with distributed 2026.8 on a quiet machine. ``benchmarks/clusters.py --farm``
-    gives scheduler, client and workers together, which is more.
-    """
-    return 0.65e-3 if workers <= 200 else min(1.6e-3, 0.65e-3 + (workers - 200) * 1.2e-6)
+
+def scheduler_cost(workers: int) -> float:
+    """Seconds of the scheduler for one task. Measured with up to 200 workers; a straight line beyond."""
+    return _TASK_COST + _COST_A_WORKER * workers
 
 
 @contextlib.contextmanager

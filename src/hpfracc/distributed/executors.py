@@ -91,7 +91,9 @@ class Pool(Runner):
         try:
             future = self._executor.submit(run_payload, *self._payload, indices, bad)
         except RuntimeError as error:  # shut down, or broken
-            self._ended.put((key, error))
+            broken = any(base.__name__ == "BrokenExecutor" for base in type(error).__mro__)
+            told = f"the executor takes no tasks ({error}); give one that was not shut down"
+            self._ended.put((key, error if broken else ClusterError(told)))
             return
         self._futures[key] = future
         future.add_done_callback(partial(self._tell, key))

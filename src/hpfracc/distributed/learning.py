@@ -1,9 +1,9 @@
 """What the engines of workers learn, brought to the client and from there to workers that start later.
 
 Each worker chooses with the times of its own hardware: a record carries the fingerprint of the arm it was measured on.
-New records travel back beside the results of a sweep. The client keeps them in its wisdom, and prepares workers with
-what is known of all machines. The engine is imported only where there is something to learn from: a worker whose
-function does not use it starts sooner.
+New records travel back beside the results of a sweep, and as events of the cluster from tasks of Dask arrays. The
+client keeps them in its wisdom, and prepares workers with what is known of all machines. The engine is imported only
+where there is something to learn from: a worker whose function does not use it starts sooner.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from hpfracc._config import get_settings
+from hpfracc._config import Settings, get_settings
 from hpfracc.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ def encode_known() -> bytes:
     return message
 
 
-def merge_records(message: bytes) -> int:
+def merge_records(message: bytes, settings: Settings | None = None) -> int:
     """Add the records of a message to what this process knows; returns the number of new ones."""
-    settings = get_settings()
+    settings = get_settings() if settings is None else settings
     if not message or settings.deterministic or not settings.enable_learning:
         return 0
     from hpfracc.engine.selection.knowledge import knowledge_for

@@ -50,8 +50,8 @@ def read_outputs(result: Any, output: Output) -> dict[str, np.ndarray[Any, Any]]
         return {output: _array(output, _field(result, output))}
     elif output is not None:
         return {name: _array(name, _field(result, name)) for name in output}
-    elif hasattr(result, "y") and hasattr(result, "t"):  # a solution
-        result = {"y": result.y}
+    elif hasattr(result, "t") and (hasattr(result, "y") or hasattr(result, "u")):  # a solution
+        result = {"y": result.y} if hasattr(result, "y") else {"u": result.u}
     if isinstance(result, Mapping):
         if not result:
             raise InvalidInputError("the function returned an empty mapping; return at least one array")

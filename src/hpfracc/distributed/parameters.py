@@ -192,7 +192,10 @@ def load_parameters(kind: str, values: Mapping[str, Any]) -> SweepParameters:
 def _read(name: str, given: Any) -> np.ndarray[Any, Any]:
     if library_of(given) == "torch":
         given = given.detach().cpu().numpy()
-    values = np.asarray(given)
+    try:
+        values = np.asarray(given)
+    except ValueError:  # ragged
+        raise ShapeError(f"the values of {name!r} differ in shape; give numbers, or arrays of one shape") from None
     if values.dtype.kind not in "biufcU":
         raise UnsupportedDtypeError(
             f"parameter {name!r} has dtype {values.dtype}; use numbers, bools or strings, and look other objects up by "

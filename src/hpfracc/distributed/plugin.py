@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
+import zlib
+from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
+from hpfracc._config import Settings, get_settings
 from hpfracc._optional import import_optional
 from hpfracc.distributed.claims import use_own_gpu
-from hpfracc.distributed.learning import encode_known, merge_records, process_id, start_sharing
+from hpfracc.distributed.learning import encode_known, merge_records, process_id, start_sharing, take_records
 from hpfracc.distributed.tasks import job_of
-from hpfracc.distributed.worker import adopt_limits, compare_versions, versions
-from hpfracc.errors import ClusterError
+from hpfracc.distributed.worker import adopt_limits, compare_versions, dask_worker, versions
+from hpfracc.errors import ClusterError, HpfraccError
 
-__all__ = ["forget_job", "register_job", "tell_workers"]
+__all__ = ["current_client", "forget_job", "prepare_workers", "register_job", "send_records", "tell_workers"]
 
 logger = logging.getLogger("hpfracc.distributed")
 
 _NAME = "hpfracc"
 #: What the workers of a client were prepared with.
 _prepared: WeakKeyDictionary[Any, bytes] = WeakKeyDictionary()
+#: The settings with which a client takes what workers learn in tasks that it did not submit one by one.
+_listening: WeakKeyDictionary[Any, Settings] = WeakKeyDictionary()
+#: Events of the cluster that carry records.
+_TOPIC = "hpfracc-learned"
+#: Whether this worker sends what it learns.
+_sends = False
 
 
 def _plugin_class() -> type:
@@ -53,10 +63,60 @@ def _set_up(plugin: Any, worker: Any) -> None:
     compare_versions(plugin.versions, str(worker.address))
     use_own_gpu(worker)
     adopt_limits(worker)
-    if plugin.known and start_sharing(plugin.process):
+    global _sends
+    _sends = start_sharing(plugin.process)
+    if plugin.known and _sends:
         merge_records(plugin.known)
     if plugin.payload is not None:
         job_of(plugin.job, plugin.payload)
+
+
+def current_client() -> Any:
+    """The default client of Dask in this process, or None; never one that would have to be awaited."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        client = distributed.default_client()
+    except ValueError:  # none
+        return None
+    return None if client.asynchronous or client.status != "running" else client
+
+
+def prepare_workers() -> None:
+    """Prepare the workers of the default client for tasks of Dask arrays, which it does not submit itself. Once."""
+    client = current_client()
+    if client is None or dask_worker() is not None:
+        return
+    if client not in _prepared:
+        register_job(client, "", None)
+    _listen(client)
+
+
+def _listen(client: Any) -> None:
+    """Take what workers learn in tasks of Dask arrays, as events of the cluster."""
+    known = client in _listening
+    _listening[client] = get_settings()
+    if not known and not client.asynchronous:
+        client.subscribe_topic(_TOPIC, partial(_take, ref(client)))
+
+
+def _take(client: Any, event: Any) -> None:
+    """Handle an event: its time and its message. Called in the thread of the client's event loop."""
+    settings = _listening.get(client())
+    try:
+        if settings is not None:
+            merge_records(bytes(event[1]), settings)
+    except (HpfraccError, OSError, ValueError, TypeError, zlib.error) as error:
+        logger.info("what workers learned could not be added (%s: %s)", type(error).__name__, error)
+
+
+def send_records() -> None:
+    """In a task of a Dask array: send what the engine learned to the clients of the cluster."""
+    worker = dask_worker() if _sends else None
+    message = b"" if worker is None else take_records()
+    if worker is not None and message:
+        worker.log_event(_TOPIC, message)
 
 
 def register_job(client: Any, name: str, payload: bytes | None) -> bool:
@@ -78,6 +138,7 @@ def register_job(client: Any, name: str, payload: bytes | None) -> bool:
                 "hpfracc and of your own modules on all of them"
             ) from error
     _prepared[client] = known
+    _listen(client)
     return payload is not None
 
 

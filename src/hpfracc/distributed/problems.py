@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._optional import is_installed
 from hpfracc.distributed.parameters import SweepParameters, grid, points
 from hpfracc.errors import InvalidInputError, SolveError
 from hpfracc.solvers.ode import problems, solve_fode
@@ -136,10 +137,21 @@ def _import(call: Any, folder: Path | None) -> Callable[..., Any]:
         raise InvalidInputError(
             f"call={call!r} cannot be imported ({error}); check the names, or set PYTHONPATH"
         ) from error
+    _send_source(sys.modules[module], folder)
     if not callable(func):
         raise InvalidInputError(f"call={call!r} is a {type(func).__name__}, not a function")
     found: Callable[..., Any] = func
     return found
+
+
+def _send_source(module: Any, folder: Path | None) -> None:
+    """Let a module beside the problem file travel to workers with its functions: they cannot import it."""
+    file = getattr(module, "__file__", None)
+    if file is None or Path(file).resolve().parent not in (Path.cwd(), folder) or not is_installed("cloudpickle"):
+        return
+    import cloudpickle  # type: ignore[import-not-found, unused-ignore]
+
+    cloudpickle.register_pickle_by_value(module)
 
 
 def _values(name: str, given: Any) -> Any:

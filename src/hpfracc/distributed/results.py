@@ -20,6 +20,8 @@ __all__ = ["SweepCost", "SweepResult", "open_sweep"]
 
 #: A cluster is busier with scheduling than with work above this share of the scheduler's time.
 _BUSY = 0.5
+#: Seconds of a sweep of which no advice is given.
+_SHORT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class SweepCost:
     items, failed : int
         Items that ended, and those among them that failed.
     work_seconds : float
-        Time of the calls, summed over the workers.
+        Time of the calls, summed over the workers. Of a sweep that was continued, those since then.
     wall_seconds : float
         Time from the first task to the last; nan for a sweep read from a store.
     workers : int
@@ -103,6 +105,7 @@ class SweepResult:
         workers: int,
         batch: int,
         overhead: float,
+        ran: int | None = None,
         learned: int = 0,
         energy: tuple[float, str] = (math.nan, "a sweep that was read from a store has no energy"),
         rerun: Callable[[bool], SweepResult] | None = None,
@@ -114,6 +117,8 @@ class SweepResult:
         self.learned = learned
         self._energy = energy
         self._arrays, self._store, self._ended = arrays, store, ended
+        #: Items of which the times below are; the others were in the store before.
+        self._ran = ended if ran is None else ran
         self._work, self._workers, self._batch, self._overhead = work, workers, batch, overhead
         self._rerun = rerun
 
@@ -200,16 +205,16 @@ class SweepResult:
 
     def cost(self) -> SweepCost:
         """What the sweep took, and what would make it cheaper."""
-        tasks = max(1, math.ceil(self._ended / max(1, self._batch)))
+        tasks = max(1, math.ceil(self._ran / max(1, self._batch)))
         seconds_a_task = self._work / tasks
         load = self._workers * self._overhead / seconds_a_task if seconds_a_task > 0.0 else math.nan
         busy = self._work / (self._workers * self.seconds) if self.seconds > 0.0 else math.nan
         share = max(0.0, 1.0 - busy) if math.isfinite(busy) else math.nan
         advice = ""
-        if load > _BUSY:
+        if load > _BUSY and not self.seconds < _SHORT:
             fewer = max(1, int(self._workers * _BUSY / load))
             advice = (
-                f"the scheduler is busy {load:.0%} of the time; {fewer} workers would be as fast, or batch="
+                f"the scheduler is busy {load:.0%} of the time; {_counted(fewer, 'worker')} would be as fast, or batch="
                 f"{math.ceil(self._batch * load / _BUSY)}"
             )
         elif self._workers == 1 and self._work > 60.0:
@@ -263,15 +268,24 @@ class SweepResult:
             f"  items     {self._ended:,} of {len(self.params):,} done, {len(self.failed):,} failed",
         ]
         if math.isfinite(self.seconds):
-            rate = self._ended / self.seconds if self.seconds > 0.0 else math.nan
-            lines.append(f"  time      {self.seconds:.3g} s, {rate:.4g} items a second on {self._workers} workers")
-        lines.append(f"  work      {cost.work_seconds:.3g} s in tasks of {self._batch} items")
+            rate = self._ran / self.seconds if self.seconds > 0.0 else math.nan
+            told = f"{rate:.4g} items a second on {_counted(self._workers, 'worker')}"
+            if self._ran < self._ended:
+                before = self._ended - self._ran
+                told = f"{told}; {before:,} were in the store" if self._ran else "nothing was left to run"
+            lines.append(f"  time      {self.seconds:.3g} s, {told}")
+        if self._ran:
+            lines.append(f"  work      {cost.work_seconds:.3g} s in tasks of {_counted(self._batch, 'item')}")
         if self._store is not None:
             lines.append(f"  store     {self._store.path}")
         lines += [f"  failed    item {each.index}: {each.error.splitlines()[0][:90]}" for each in self.failed[:5]]
         if len(self.failed) > 5:
             lines.append(f"            and {len(self.failed) - 5} more")
         return "\n".join([*lines, *([f"  advice    {cost.advice}"] if cost.advice else [])])
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def open_sweep(store: Any) -> SweepResult:

@@ -31,8 +31,10 @@ from hpfracc.distributed.parameters import SweepParameters, load_parameters
 from hpfracc.distributed.tasks import ItemFailure, TaskReport
 from hpfracc.errors import DiskFullError, StoreError, UnsupportedDtypeError
 
-__all__ = ["SweepStore", "plain"]
+__all__ = ["PROBLEM_FILE", "SweepStore", "plain"]
 
+#: The problem file of the command line, from which a sweep is resumed.
+PROBLEM_FILE = "problem.toml"
 #: Version of the layout.
 FORMAT = 1
 _MOST_MANIFEST = 1 << 24
@@ -77,7 +79,8 @@ class SweepStore:
             found._require(manifest)
             return found
         with _explained(folder):
-            if folder.exists() and any(folder.iterdir()):
+            # The command line puts its problem file there first.
+            if folder.exists() and any(each.name != PROBLEM_FILE for each in folder.iterdir()):
                 raise StoreError(f"store={str(folder)!r} is not empty and no store of a sweep; name a new folder")
             (folder / "journal").mkdir(parents=True, exist_ok=True)
             new = temporary(folder / "parameters.npz")

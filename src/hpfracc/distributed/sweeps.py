@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -31,7 +32,8 @@ __all__ = ["caller_settings", "stacked", "sweep"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Seconds that a task takes at least, so that 0.65 ms of scheduling and a line of the journal are below one per cent.
+#: Seconds that a task takes at least, so that a millisecond of scheduling and a line of the journal are below one per
+#: cent.
 _TASK_SECONDS = 0.25
 #: Tasks for each worker at least, so that all of them end at about the same time.
 _TASKS_A_WORKER = 4
@@ -139,6 +141,8 @@ def sweep(
     -----
     Results are equal to those of ``[func(**item) for item in params]`` to the last bit, whichever workers run them,
     except where their hardware or versions differ; for stacked functions the size of the stack must be the same too.
+    The engine chooses backends for large calls by times, which differ between workers: fix the choice by ``with
+    hf.use_backend("numpy")`` or ``hf.config(deterministic=True)``. Both travel to the workers and are kept in a store.
 
     Examples
     --------
@@ -154,6 +158,12 @@ def sweep(
     if not callable(func):
         raise InvalidInputError(f"func={func!r} is not callable; give the function to sweep")
     require_executor(executor)
+    if resources is not None and _is_here(executor):
+        raise InvalidInputError(
+            f"resources={resources!r} are those of Dask workers; give executor= a client, or leave them out"
+        )
+    if store is not None and not isinstance(store, str | os.PathLike):
+        raise InvalidInputError(f"store={store!r} is not a folder; give its path")
     if executor is not None:
         refuse_nesting("sweep")
     if seed is not None:
@@ -176,12 +186,16 @@ class _Options:
             raise InvalidInputError(f"on_error={on_error!r}: use 'raise' or 'keep'")
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
             raise InvalidInputError(f"retries={retries!r} is not a number of attempts; use an int of at least 0")
-        if timeout is not None and not (isinstance(timeout, int | float) and 0.0 < timeout < math.inf):
+        is_time = isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0.0 < timeout < math.inf
+        if timeout is not None and not is_time:
             raise InvalidInputError(f"timeout={timeout!r} is not a time; use seconds above 0, or None")
         if batch != "auto" and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
             raise InvalidInputError(f"batch={batch!r} is not a number of items; use an int of at least 1, or 'auto'")
         if resources is not None and not isinstance(resources, Mapping):
             raise InvalidInputError(f"resources={resources!r} is not a mapping; write {{'GPU': 1}}")
+        for name, amount in (resources or {}).items():
+            if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0.0 < amount < math.inf:
+                raise InvalidInputError(f"resources={resources!r}: {name!r} needs an amount above 0, such as 1")
         if not isinstance(progress, bool) and not callable(progress):
             raise InvalidInputError(f"progress={progress!r}: use True, False or a function")
         self.keep = on_error == "keep"
@@ -250,6 +264,7 @@ class _Sweep:
             store=store,
             failed=sorted(failures, key=lambda each: each.index),
             ended=len(job.params),
+            ran=len(job.params) - ended,
             seconds=time.perf_counter() - begin,
             work=work,
             workers=workers,

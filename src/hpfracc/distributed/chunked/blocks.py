@@ -20,6 +20,7 @@ from hpfracc.distributed.chunked.planning import (
     rechunk,
     rechunk_method,
 )
+from hpfracc.distributed.plugin import prepare_workers, send_records
 from hpfracc.distributed.sweeps import caller_settings
 from hpfracc.distributed.tasks import Caller
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -42,6 +43,7 @@ def blocks(
     the result if there is no array.
     """
     array = import_optional("dask.array")
+    prepare_workers()
     caller = Caller(caller_settings(), current_backend())
     run: Any = functools.partial(run_block, caller, call)
     if where:
@@ -56,12 +58,13 @@ def blocks(
 def run_block(caller: Caller, call: Callable[..., Any], *given: Any) -> Any:
     """One task: as the caller would call it, within the limits of the worker."""
     with caller.adopted():
-        return call(*given)
+        found = call(*given)
+    send_records()
+    return found
 
 
 def _run_placed(caller: Caller, call: Callable[..., Any], from_array: bool, *given: Any, block_info: Any = None) -> Any:
-    with caller.adopted():
-        return call(block_info[0 if from_array else None]["array-location"], *given)
+    return run_block(caller, call, block_info[0 if from_array else None]["array-location"], *given)
 
 
 def apply_elementwise(function: Callable[..., Any], operands: tuple[Any, ...], options: Any) -> Any:

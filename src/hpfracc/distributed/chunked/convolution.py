@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_chunked
+from hpfracc._frames import has_labels, open_samples
 from hpfracc._optional import import_optional
 from hpfracc.distributed.chunked.blocks import blocks, run_plan
 from hpfracc.distributed.chunked.planning import (
@@ -43,15 +44,17 @@ __all__ = ["apply_operation", "convolve", "convolve_chunked", "convolve_spectra"
 _WAYS = ("auto", "blockwise", "rechunk", "overlap", "spectrum")
 
 
-def convolve(weights: Any, signal: Any, *, way: str = "auto", backend: Any = None) -> Any:
+def convolve(weights: Any, signal: Any, *, dim: Any = None, way: str = "auto", backend: Any = None) -> Any:
     r"""Causal convolution of a Dask array, :math:`y_n = \sum_{k \le n} w_k x_{n-k}`, along its last axis.
 
     Parameters
     ----------
     weights : array_like or Dask array, shape (K,)
         The weights; as a Dask array where they are too many for one worker.
-    signal : Dask array, shape (..., N)
-        The signal.
+    signal : Dask array, shape (..., N), or DataArray
+        The signal; an xarray ``DataArray`` may have its points along any dimension.
+    dim : str, optional
+        The dimension of the points of a ``DataArray``; not needed if there is only one.
     way : {"auto", "blockwise", "rechunk", "overlap", "spectrum"}
         ``"blockwise"``: the last axis is one chunk; no communication. ``"rechunk"``: time to rows and back; moves the
         data twice, and needs a whole row in a worker. ``"overlap"``: at most as many weights as the shortest chunk has
@@ -64,8 +67,8 @@ def convolve(weights: Any, signal: Any, *, way: str = "auto", backend: Any = Non
 
     Returns
     -------
-    Dask array, shape (..., N)
-        With the chunks of the signal. Nothing is computed yet.
+    Dask array, shape (..., N), or DataArray
+        With the chunks and the labels of the signal. Nothing is computed yet.
 
     Examples
     --------
@@ -78,7 +81,17 @@ def convolve(weights: Any, signal: Any, *, way: str = "auto", backend: Any = Non
     """
     if way not in _WAYS:
         raise InvalidInputError(f"way={way!r}: use {', '.join(map(repr, _WAYS))}")
-    return convolve_chunked(weights, signal, way=way, backend=backend)
+    if is_chunked(signal) or not has_labels(signal):
+        if dim is not None:
+            raise InvalidInputError(
+                f"dim={dim!r} is for a DataArray of xarray; move the points to the last axis instead"
+            )
+        return convolve_chunked(weights, signal, way=way, backend=backend)
+    array = import_optional("dask.array")
+    opened = open_samples(signal, dim=dim, by_row=True, chunked=True)
+    values = opened.values if is_chunked(opened.values) else array.from_array(np.asarray(opened.values), chunks=-1)
+    found = convolve_chunked(weights, array.moveaxis(values, opened.axis, -1), way=way, backend=backend)
+    return opened.close(array.moveaxis(found, -1, opened.axis))
 
 
 def convolve_chunked(weights: Any, signal: Any, *, way: str = "auto", backend: Any = None) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,9 @@ from hpfracc.operators.core.base import FractionalOperator
 from hpfracc.operators.core.grids import read_grid
 
 __all__ = ["apply", "apply_function", "apply_operator", "read_axes"]
+
+#: Points on which an operator is tried out before its graph is built.
+_TRIED = 32
 
 
 def apply_operator(
@@ -62,6 +67,10 @@ def apply_operator(
     options = {"step": step, "axis": axis, "origin": origin, "rtol": rtol, "backend": backend}
     given = {key: value for key, value in options.items() if value is not None}
     call = functools.partial(_call_operator, operator, t, given)
+    check_chunks(f, "f")
+    if not _has_values_at_points(operator, f, along):
+        few = None if t is None else [each[:_TRIED] for each in t] if several else t[:_TRIED]
+        _try_out(operator, f, along, few, **given)
     if isinstance(operator, FractionalLaplacian) and operator.method == "periodic" and _is_plain(operator.alpha):
         if way == "auto":
             return _periodic(operator, call, f, t, step, along, backend)
@@ -70,6 +79,20 @@ def apply_operator(
     if way != "auto":
         raise InvalidInputError(f"way={way!r}: {name} along these axes has no choice of ways; leave it out")
     return apply_along(name, call, f, along)
+
+
+def _has_values_at_points(operator: Any, f: Any, along: tuple[int, ...]) -> bool:
+    """Whether a parameter has a value for each point, as a variable order may have."""
+    wanted = {(f.shape[axis],) for axis in along}
+    return any(np.shape(getattr(operator, each.name)) in wanted for each in fields(operator))
+
+
+def _try_out(call: Callable[..., Any], f: Any, along: tuple[int, ...], *points: Any, **options: Any) -> None:
+    """Call it with a few zeros, so that a bad order, step or backend is refused here and not by the workers."""
+    shape = tuple(min(length, _TRIED) if axis in along else 1 for axis, length in enumerate(f.shape))
+    like = import_optional("dask.array.utils").meta_from_array(f)
+    # In a context of its own: what the caller asks about its last decision does not change.
+    contextvars.copy_context().run(call, np.zeros_like(like, shape=shape), *points, **options)
 
 
 def _causal(operator: Any, call: Any, f: Any, t: Any, step: Any, along: tuple[int, ...], backend: Any, way: str) -> Any:
@@ -192,6 +215,9 @@ def apply_function(
 ) -> Any:
     """A function of samples along an axis, which gives an array of their shape, or ``points`` values along the axis."""
     along = read_axes(x, -1 if axis is None else axis)
+    if points is None:
+        check_chunks(x, "x")
+        _try_out(call, x, along)
     if points is None or points == x.shape[along[0]]:
         return apply_along(name, call, x, along, dtype)
     check_chunks(x, "x")
@@ -206,6 +232,8 @@ def apply_function(
 def read_axes(f: Any, axis: Any) -> tuple[int, ...]:
     """Axes from 0 on, checked."""
     given = tuple(axis) if isinstance(axis, Sequence) else (axis,)
+    if not f.ndim:
+        raise ShapeError("the samples are a single number; give an array of them")
     for each in given:
         if isinstance(each, bool) or not isinstance(each, int | np.integer) or not -f.ndim <= each < f.ndim:
             raise ShapeError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.distributed.dask_runner import scheduler_cost
+from hpfracc.distributed.plugin import current_client
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.primitives.base import ArraySpec
@@ -71,12 +71,11 @@ class Resources:
     @classmethod
     def known(cls) -> Resources:
         """Those of the default Dask client, or of this machine."""
-        distributed = sys.modules.get("distributed")
-        if distributed is not None:
+        client = current_client()
+        if client is not None:
             try:
-                client = distributed.default_client()
                 found = client.scheduler_info(n_workers=-1).get("workers", {}).values()
-            except (ValueError, OSError, RuntimeError):  # no client, or one that is closed or has lost its scheduler
+            except (ValueError, OSError, RuntimeError):  # it is being closed, or has lost its scheduler
                 found = ()
             if found:
                 limits = [each["memory_limit"] for each in found if each.get("memory_limit")]

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from hpfracc._arrays import is_chunked
+from hpfracc._arrays import is_chunked, wraps_chunks
 from hpfracc._clusters import cluster_support
+from hpfracc._frames import label_rows
 from hpfracc._optional import import_optional
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, Progress, progress_of, run_chunks
 from hpfracc.engine.execution.batch.items import (
@@ -124,6 +125,14 @@ def run(
     if not isinstance(common, tuple):
         raise InvalidInputError(f"common={common!r} is not a tuple of arguments; use (argument,)")
     form = getattr(func, "stacked_form", None)
+    if wraps_chunks(items):
+        labelled: Any = items
+        found = run(
+            func, labelled.data, common=common, batched=batched, batch_size=batch_size, workers=workers,
+            processes=processes, backend=backend, budget=budget, seed=seed, progress=progress, executor=executor,
+            **params,
+        )  # fmt: skip
+        return label_rows(labelled, found)
     if is_chunked(items):
         if executor is not None or form is not None:
             raise InvalidInputError("items are a Dask array, which runs on its own cluster; leave executor= out")

@@ -6,6 +6,7 @@ size, times the power of its arm, which is measured at one size.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -23,8 +24,10 @@ __all__ = ["POWER_SECONDS", "ArmPower", "measure_power", "require_counters"]
 
 #: Seconds for which each arm runs: NVIDIA's counter ticks every 0.1 s.
 POWER_SECONDS = 2.0
-#: Exponent of the number of elements: large enough to keep a GPU busy, small enough for every arm.
-_EXPONENT = 18
+#: Exponents of the number of elements: large enough to keep a GPU busy, and as low as it takes for a short call.
+_EXPONENTS = (18, 16, 14, 12, 10)
+#: Predicted seconds of a call at most: a direct sum of 2^18 points takes a minute.
+_MOST_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +76,36 @@ def measure_power(
     for each in series:
         if each.variant or each.dtype not in ("float64", "int64"):
             continue
-        exponent = min(_EXPONENT, each.most)
-        shape = each.shape(exponent)
-        specs, params = each.operands(exponent)
-        trial = ArmTrial(each.operation, typical_operands(each.operation, specs), params, each.placement)
-        for arm, refused in trial.arms():
+        trial_of = functools.cache(partial(_trial, each))
+        exponents = [exponent for exponent in _EXPONENTS if exponent <= each.most]
+        for arm, refused in trial_of(exponents[0]).arms():
             if refused is not None or arm.backend not in names or (each.operation, arm.name) in seen:
                 continue
+            shape = each.shape(exponents[0])
             if arm.device not in counters:
                 skip(each, shape, arm.name, f"the energy of {arm.device} cannot be read")
                 continue
             seen.add((each.operation, arm.name))
             tell(each.operation, arm.name)
             try:
-                found.append(_measure(trial, arm, counters))
+                short = (trial_of(exponent) for exponent in exponents if _is_short(trial_of(exponent), arm))
+                found.append(_measure(next(short, trial_of(exponents[-1])), arm, counters))
             except Exception as error:  # whatever it is, the other arms go on
                 skip(each, shape, arm.name, registry.describe_failure(error))
                 registry.adapter(arm.backend).release_memory(arm.device)
     return found
+
+
+def _trial(series: Series, exponent: int) -> ArmTrial:
+    specs, params = series.operands(exponent)
+    return ArmTrial(series.operation, typical_operands(series.operation, specs), params, series.placement)
+
+
+def _is_short(trial: ArmTrial, arm: Arm) -> bool:
+    """Whether a call is predicted to be short; also where nothing is known."""
+    request, costs = trial.request, trial.knowledge.costs
+    option = trial.knowledge.option(request, arm)
+    return not costs.estimate(option.key, request.call.bucket, option.x, option.extra).seconds > _MOST_SECONDS
 
 
 def _measure(trial: ArmTrial, arm: Arm, counters: Counters) -> ArmPower:
