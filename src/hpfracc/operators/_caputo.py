@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Unpack, final
 from hpfracc._signatures import names_options_of
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import FAST, apply_rule, pick_rule, streamed_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, operator_of
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
@@ -127,4 +127,4 @@ def caputo(
     >>> float(np.round(hf.caputo(np.exp, 1.0, 0.5), 10))  # of a function: e erf(1)
     2.2906982523
     """
-    return Caputo(alpha, method, ceiling, side)(f, t, **options)
+    return operator_of(Caputo, alpha, method, ceiling, side)(f, t, **options)

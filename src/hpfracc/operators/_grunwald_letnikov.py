@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._signatures import names_options_of
 from hpfracc.operators.core.applying import apply_rule, pick_rule, streamed_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, operator_of
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
@@ -96,4 +96,4 @@ def grunwald_letnikov(
     >>> hf.grunwald_letnikov(np.array([0.0, 1.0, 4.0, 9.0]), step=1.0, alpha=1.0)  # backward differences
     array([0., 1., 3., 5.])
     """
-    return GrunwaldLetnikov(alpha, method, ceiling, side)(f, t, **options)
+    return operator_of(GrunwaldLetnikov, alpha, method, ceiling, side)(f, t, **options)

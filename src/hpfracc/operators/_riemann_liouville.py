@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Unpack, final
 from hpfracc._signatures import names_options_of
 from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import FAST, apply_rule, pick_rule, streamed_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, operator_of
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
@@ -118,4 +118,4 @@ def riemann_liouville(
     >>> hf.riemann_liouville(np.ones(5), t, 0.5)[1:].round(4)  # of a constant: 1 / sqrt(pi t)
     array([1.1284, 0.7979, 0.6515, 0.5642])
     """
-    return RiemannLiouville(alpha, method, ceiling, side)(f, t, **options)
+    return operator_of(RiemannLiouville, alpha, method, ceiling, side)(f, t, **options)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Unpack, final
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import apply_rule, pick_rule, streamed_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, operator_of
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
@@ -112,4 +112,4 @@ def riemann_liouville_integral(
     >>> bool(np.allclose(hf.riemann_liouville_integral(np.ones(101), t, 0.5), 2 * np.sqrt(t / np.pi)))
     True
     """
-    return RiemannLiouvilleIntegral(alpha, method, side)(f, t, **options)
+    return operator_of(RiemannLiouvilleIntegral, alpha, method, side)(f, t, **options)

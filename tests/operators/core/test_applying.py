@@ -21,6 +21,7 @@ from hpfracc.engine.execution.decision_log import composite
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.operators.core import applying, grids
 from hpfracc.operators.core.applying import CachedApplication, cached_applications
+from hpfracc.operators.core.base import operator_of
 from hpfracc.operators.core.grids import cached_grid
 from hpfracc.profiling.recorder import shared as spans
 from tests.helpers.forked import run_in_child
@@ -179,6 +180,42 @@ def test_points_changed_in_place_are_another_grid() -> None:
     t[N // 2] = np.nan
     with pytest.raises(hf.errors.InvalidInputError, match="finite"):
         hf.caputo(f, t, 0.4)
+
+
+@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_one_point_changed_in_place_is_another_grid(
+    library: str, threads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever point it is, for samples on the host and for those whose points are compared after the launch."""
+    if threads:
+        monkeypatch.setattr(grids, "_LEAST_IN_THREAD", 5)
+        monkeypatch.setattr(grids, "available_cores", lambda: 3)
+    t, f = np.linspace(0.0, 1.0, N), np.random.default_rng(2).standard_normal(N)
+    samples = torch.from_numpy(f) if library == "torch" else f
+    strided = np.repeat(t, 2)[::2]
+    for _ in range(3):
+        first = np.asarray(hf.caputo(samples, t, 0.4))
+        np.testing.assert_array_equal(hf.caputo(samples, strided, 0.4), first)
+    for j in (1, 7, N // 2 - 1, N // 2, N - 2):
+        moved = t.copy()
+        hf.caputo(samples, moved, 0.4)
+        moved[j] += 0.3 * t[1]
+        found = np.asarray(hf.caputo(samples, moved, 0.4))
+        np.testing.assert_array_equal(found, np.asarray(hf.caputo(samples, list(moved), 0.4)))
+        assert not np.allclose(found, first), j
+        strided[j] = np.nan
+        with pytest.raises(hf.errors.InvalidInputError, match="finite"):
+            hf.caputo(samples, strided, 0.4)
+        strided[j] = t[j]
+
+
+def test_equal_operators_are_made_once() -> None:
+    """For orders that are plain numbers, by type as well as value; a field that has no hash keeps its own error."""
+    assert operator_of(hf.Caputo, 0.4, "l1") is operator_of(hf.Caputo, 0.4, "l1")
+    assert operator_of(hf.Caputo, 0.4, "l1", 1) is not operator_of(hf.Caputo, 0.4, "l1", True)
+    assert operator_of(hf.Caputo, np.float64(0.4)) is not operator_of(hf.Caputo, np.float64(0.4))
+    assert operator_of(hf.Caputo, 0.4, ["l1"]).method == ["l1"]  # type: ignore[arg-type]
 
 
 def test_grids_are_known_by_their_points_and_bounded() -> None:

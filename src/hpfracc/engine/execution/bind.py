@@ -87,7 +87,7 @@ class BoundArm:
         self.run: Callable[..., Any] = self._run
         if self.bare is not None:
             self.run = partial(_without_key, kernel.run) if keyed else kernel.run
-        elif keyed and self._index == 0 and giver is None and scope is None and not any(self._converters[1:]):
+        elif keyed and self._index == 0 and giver is None and not any(self._converters[1:]):
             self.run = self._run_prepared
 
     def compile_shielded(self, done: Callable[[], Any]) -> None:
@@ -104,6 +104,8 @@ class BoundArm:
 
     def _run_prepared(self, operand: Any, *others: Any, weights_key: Any, **params: Any) -> Any:
         """Run where only the cached operand would have to move."""
+        if self._scope is not None and self._scope() is not None:
+            return self._run(operand, *others, weights_key=weights_key, **params)
         prepared = prepared_operands.get((weights_key, self._tag), partial(self._prepare, operand))
         assert self._kernel.apply is not None  # a kernel that prepares also applies
         return self._kernel.apply(prepared, *others, **params)

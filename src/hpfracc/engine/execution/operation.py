@@ -136,9 +136,9 @@ class Operation:
         try:
             if weights_key is None:
                 return bound.run(*arrays, **params) if params else bound.run(*arrays)
-            hash(weights_key)
             bare = bound.bare
             if bare is not None:
+                hash(weights_key)  # refused alike where the kernel has no use for it
                 return bare(*arrays, **params) if params else bare(*arrays)
             return bound.run(*arrays, weights_key=weights_key, **params)
         except Exception as error:

@@ -100,9 +100,10 @@ class CachedApplication:
                     return causal_convolution.run(
                         kept.plan, (kept.weights, values, *kept.starts), kept.key, kept.options
                     )
-                operands = (references[0](), values, *[reference() for reference in references[1:]])
-                if all(operand is not None for operand in operands):
-                    return causal_convolution.run(kept.plan, operands, kept.key, kept.options)
+                weights = references[0]()
+                starts = [reference() for reference in references[1:]]
+                if weights is not None and not any(start is None for start in starts):
+                    return causal_convolution.run(kept.plan, (weights, values, *starts), kept.key, kept.options)
         return self._apply(values, grid or Grid(values.shape[-1], 0.0, step), backend)
 
     def _apply(self, values: Any, grid: Grid, backend: Any) -> Any:

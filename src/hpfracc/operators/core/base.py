@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import FAST, cache_application, cached_applications, learned_key
 from hpfracc.operators.core.exponentials import LEAST_TOLERANCE
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import Grid, cached_grid, read_number
+from hpfracc.operators.core.grids import Grid, cached_grid, likely_grid, read_number
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reading import read_problem
 from hpfracc.operators.core.reporting import Outcome, relabelled, report
@@ -30,7 +30,7 @@ from hpfracc.profiling.recorder import shared as spans
 if TYPE_CHECKING:
     from hpfracc.operators._stream import OperatorStream
 
-__all__ = ["CallOptions", "FractionalOperator"]
+__all__ = ["CallOptions", "FractionalOperator", "operator_of"]
 
 
 class CallOptions(TypedDict, total=False):
@@ -146,13 +146,27 @@ class FractionalOperator(ABC):
         """
         unusual = full_output or spans.on or not (origin is rtol is factor is dim is time_unit is None)
         unusual = unusual or not (axis is None or (type(axis) is int and axis == -1))
-        cached = None if unusual else self._cached(f)
+        cached: Callable[..., Any] | None = None
+        if not unusual and (type(f) is np.ndarray or not is_sharded(f)):
+            try:
+                if type(self.alpha) is float:  # type: ignore[attr-defined]  # a field of most subclasses
+                    cached = cached_applications.get((self, f.shape[-1], f.dtype, type(f)))
+                elif type(f) is not np.ndarray:
+                    cached = self._cached_learned(f)
+            except (AttributeError, IndexError, TypeError):  # no array, a single number, or a field that has no hash
+                cached = None
         if cached is not None:
             # Samples of a kind seen before, along the last axis, are not read anew.
             found = None
             if t is None:
                 if type(step) is float and 0.0 < step < math.inf:
                     found = cached(f, step, None, backend)
+            elif step is None and type(t) is np.ndarray and type(f) is not np.ndarray and t.flags.writeable:
+                known = likely_grid(t)
+                if known is not None and known.grid.n == f.shape[-1]:
+                    # The points are compared on the host while a device does the work; it is redone if they differ.
+                    result = cached(f, known.grid.step, known.grid, backend)
+                    found = result if known.has_points(t) else None
             elif step is None:
                 grid = cached_grid(t)
                 if grid is not None and grid.n == f.shape[-1]:
@@ -164,19 +178,11 @@ class FractionalOperator(ABC):
         with spans.span(type(self).__name__):
             return self._call_labelled(f, t, step, axis, dim, time_unit, origin, factor, rtol, backend, full_output)
 
-    def _cached(self, f: Any) -> Callable[..., Any] | None:
-        """How to apply the operator to samples like ``f``, if such were read before."""
-        if type(f) is not np.ndarray and is_sharded(f):
-            return None
-        try:
-            alpha = self.alpha  # type: ignore[attr-defined]  # a field of most subclasses
-            if type(alpha) is float:
-                return cached_applications.get((self, f.shape[-1], f.dtype, type(f)))
-            key = learned_key(self, f)
-            found: Any = None if key is None else cached_applications.get(key)
-            return None if found is None else partial(found, alpha=alpha)
-        except (AttributeError, IndexError, TypeError):  # no array, a single number, or a field that has no hash
-            return None
+    def _cached_learned(self, f: Any) -> Callable[..., Any] | None:
+        """How to apply the operator with an order that learns to samples like ``f``, if such were read before."""
+        key = learned_key(self, f)
+        found: Any = None if key is None else cached_applications.get(key)
+        return None if found is None else functools.partial(found, alpha=self.alpha)  # type: ignore[attr-defined]
 
     def _call_labelled(
         self, f: Any, t: Any, step: Any, axis: Any, dim: Any, time_unit: Any, origin: Any, *more: Any
@@ -314,3 +320,25 @@ class FractionalOperator(ABC):
     @abstractmethod
     def _of_function(self, function: Function) -> Outcome:
         """Apply to a callable."""
+
+
+Operator = TypeVar("Operator", bound=FractionalOperator)
+
+
+def operator_of(kind: Callable[..., Operator], alpha: Any, *fields: Hashable) -> Operator:
+    """``kind(alpha, *fields)``, the same object each time where the order is a plain number.
+
+    Making an operator and comparing it with an equal one takes 2 us.
+    """
+    if type(alpha) is float:
+        try:
+            operator: Operator = _cached_operator(kind, alpha, *fields)
+            return operator
+        except TypeError:  # a field that has no hash; its error is the operator's
+            pass
+    return kind(alpha, *fields)
+
+
+@functools.lru_cache(maxsize=128, typed=True)
+def _cached_operator(kind: Callable[..., Any], *fields: Hashable) -> Any:
+    return kind(*fields)

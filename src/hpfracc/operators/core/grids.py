@@ -6,18 +6,21 @@ import math
 import sys
 import weakref
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpfracc._arrays import is_array, is_tracer, library_of, refuse_masked, tracks_gradient
 from hpfracc._xp import namespace_of
+from hpfracc.engine.workers import available_cores, even_blocks, run_blocks
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = [
     "Grid",
+    "KnownGrid",
     "cached_grid",
     "graded_grid",
+    "likely_grid",
     "read_grid",
     "read_number",
     "read_points",
@@ -167,12 +170,32 @@ def read_grid(t: Any, step: Any, origin: Any, n: int, *, from_end: bool = False)
     return grid
 
 
-#: Uniform grids given as points lately, by dtype, length and both ends; and bounds of what is kept.
-#: Short grids come with their points as bytes, which are compared in a quarter of the time.
-_grids: dict[Any, tuple[Grid, bytes | None]] = {}
+class KnownGrid(NamedTuple):
+    """A uniform grid that was read before, and its points as bytes."""
+
+    grid: Grid
+    content: bytes
+
+    def has_points(self, t: np.ndarray[Any, Any]) -> bool:
+        """Whether ``t``, of the same dtype and length, holds the same points.
+
+        Many are compared on the engine's threads: one core reads 24 GB/s, several read more.
+        """
+        if t.size < 2 * _LEAST_IN_THREAD:
+            return self.content.startswith(t.data if t.flags.c_contiguous else t.tobytes())
+        points = np.frombuffer(self.content, t.dtype)
+        workers = available_cores()
+        blocks = even_blocks(t.size, workers, _LEAST_IN_THREAD)
+        return all(run_blocks(lambda block: bool((t[slice(*block)] == points[slice(*block)]).all()), blocks, workers))
+
+
+#: Uniform grids given as points lately, by dtype, length, both ends and the middle; and bounds of what is kept.
+_grids: dict[Any, KnownGrid] = {}
 #: The same by identity of the points, for arrays that nobody can write to.
 _constant_grids: dict[int, tuple[weakref.ref[Any], Grid]] = {}
 _MOST_GRIDS, _MOST_CACHED_POINTS, _MOST_CACHED_BYTES = 64, 2**20, 64 * 2**20
+#: Points that a thread compares at least: they take 50 us, waking a thread some 20.
+_LEAST_IN_THREAD = 2**16
 
 
 #: Grids given as points of other libraries, by identity: the points, a copy of them where they can change, the grid.
@@ -189,18 +212,22 @@ def cached_grid(t: Any) -> Grid | None:
     """
     if type(t) is not np.ndarray:
         return _cached_by_identity(t)
-    if t.ndim != 1 or not t.size:
-        return None
-    if not t.flags.writeable:
+    if _constant_grids and not t.flags.writeable:
         kept = _constant_grids.get(id(t))
         if kept is not None and kept[0]() is t:
             return kept[1]
-    found = _grids.get((t.dtype, t.size, t.item(0), t.item(-1)))
-    if found is None:
+    known = likely_grid(t)
+    if known is None or not known.content.startswith(t.data if t.flags.c_contiguous else t.tobytes()):
         return None
-    grid, content = found
-    same = np.logical_and.reduce(t == grid.points) if content is None else t.tobytes() == content
-    return grid if same else None
+    return known.grid
+
+
+def likely_grid(t: np.ndarray[Any, Any]) -> KnownGrid | None:
+    """A grid that was read before and has the ends and the middle of these points; the others may differ."""
+    n = t.size
+    if t.ndim != 1 or not n:
+        return None
+    return _grids.get((t.dtype, n, t.item(0), t.item(n // 2), t.item(-1)))
 
 
 def _cached_by_identity(t: Any) -> Grid | None:
@@ -224,10 +251,14 @@ def _cache_grid(t: Any, grid: Grid) -> None:
     if type(t) is not np.ndarray:
         _cache_by_identity(t, grid)
         return
-    if len(_grids) >= _MOST_GRIDS or 8 * (n + sum(kept.n for kept, _ in list(_grids.values()))) > _MOST_CACHED_BYTES:
+    cached_points = sum(known.grid.n for known in list(_grids.values()))
+    if len(_grids) >= _MOST_GRIDS or 8 * (n + cached_points) > _MOST_CACHED_BYTES:
         _grids.clear()
-    kept = _with_own_points(grid)
-    _grids[t.dtype, n, t.item(0), t.item(-1)] = kept, t.tobytes() if n <= _BLOCK else None
+    content = t.tobytes()
+    # In double precision one copy serves for both: an array over bytes is read-only.
+    own = np.frombuffer(content, t.dtype)
+    kept = replace(grid, points=own) if own.dtype == np.float64 else _with_own_points(grid)
+    _grids[t.dtype, n, t.item(0), t.item(n // 2), t.item(-1)] = KnownGrid(kept, content)
     if not t.flags.writeable and t.base is None:
         if len(_constant_grids) >= _MOST_GRIDS:
             _constant_grids.clear()

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
 
-__all__ = ["on_host", "with_starts"]
+__all__ = ["on_host", "take_differences", "with_starts"]
 
 Array = np.ndarray[Any, Any]
 
@@ -37,19 +37,19 @@ def with_starts(
         def call(
             weights: Any, signal: Any, *starts: Any, differences: bool = False, starts_from: int = 0, **options: Any
         ) -> Any:
-            signal = take_differences(signal) if differences else signal
+            signal = difference(signal) if differences else signal
             result = sum_of(weights, signal, **options)
             return add_starts(result, signal, starts[0], starts_from) if starts else result
 
         return call
 
-    take_differences = differences
+    difference = differences
     apply = None if kernel.apply is None else around(kernel.apply)
     return Kernel(around(kernel.run), kernel.prepare, apply, plain=kernel)
 
 
 @_QUIET
-def _differences(signal: Array) -> Array:
+def take_differences(signal: Array) -> Array:
     """``signal[n] - signal[n-1]`` along the last axis, 0 at the first point, into one buffer."""
     result = np.empty(signal.shape, signal.dtype)
     np.subtract(signal[..., 1:], signal[..., :-1], out=result[..., 1:])
@@ -68,4 +68,4 @@ def _add_starts(result: Array, signal: Array, starts: Array, first: int) -> Arra
 
 def on_host(kernel: Kernel) -> Kernel:
     """:func:`with_starts` for kernels of NumPy's arrays."""
-    return with_starts(kernel, _differences, _add_starts)
+    return with_starts(kernel, take_differences, _add_starts)
