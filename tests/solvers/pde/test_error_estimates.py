@@ -18,6 +18,7 @@ from hpfracc.pde import (
     Exterior,
     FractionalDiffusion,
     OneSided,
+    problems,
 )
 
 ALPHA = 0.5
@@ -157,3 +158,58 @@ def test_who_asks_for_an_estimate_of_the_steps():
     assert time_error(compile=True, estimate=True) == pytest.approx(plain, rel=1e-6)
     with pytest.raises(hf.errors.InvalidInputError, match="estimate"):
         time_error(estimate="never")
+
+
+def worst(found, exact, rtol: float, atol: float) -> float:
+    """The largest error over the tolerance at the times that were kept: the first 40, and every fifth."""
+    some = np.unique(np.concatenate([np.arange(min(40, len(found.t))), np.arange(0, len(found.t), 5)]))
+    times, values = found.t[some], np.stack([exact(float(t)) for t in found.t[some]])
+    gone = np.maximum(times, 1e-300)
+    carried = np.maximum.accumulate(np.abs(values).max(axis=1) * gone) / gone
+    return float((np.abs(found.u[some] - values).max(axis=1) / (atol + rtol * carried)).max())
+
+
+@pytest.mark.parametrize("name", ["distributed_order", "diffusion_wave"])
+def test_the_tolerance_holds_at_every_time_that_is_kept(name: str):
+    """Uniform steps with memory: their start is solved in shorter intervals; 375 times the tolerance without."""
+    equation = (
+        problems.distributed_order(9) if name == "distributed_order" else problems.diffusion_wave(1.6, 9, 0.0, 1.0)
+    )
+    given = {"rtol": 1e-4, "atol": 1e-7, "method": CorrectedQuadrature(4 if equation.du0 is None else 2)}
+
+    def exact(t: float) -> np.ndarray:
+        return equation.solution(t, equation.x)
+
+    found = equation.solve(**given)
+    assert found.success and worst(found, exact, 1e-4, 1e-7) < 3.0
+    assert found.t[0] == 0.0 and np.all(np.diff(found.t) > 0.0) and found.t[1] < 2e-3
+    assert found.stats["start_steps"] > 0 and any("start was solved" in note for note in found.decision.notes)
+    # Every seventh step of each interval, and its last.
+    some = equation.solve(save=7, **given)
+    assert len(some.t) < len(found.t) / 5 and worst(some, exact, 1e-4, 1e-7) < 3.0
+    # The last frame alone needs no start.
+    assert "start_steps" not in equation.solve(save="last", **given).stats
+
+
+def test_wanted_times_events_and_functionals_of_a_start_that_is_solved_apart():
+    """Values at early times by t_eval and sol, an event in the start, and a functional of each step."""
+    equation = problems.distributed_order(9)
+    given = {"rtol": 1e-4, "atol": 1e-7}
+    times = np.array([0.0, 1e-4, 3e-3, 0.0625, 0.3, 2.0])
+    found = equation.solve(t_eval=times, dense_output=True, **given)
+    np.testing.assert_array_equal(found.t, times)
+    for values in (found.u, found.sol(times)):
+        exact = np.stack([equation.solution(float(t), equation.x) for t in times])
+        assert np.abs(values - exact).max() < 5e-4
+
+    def falls(t: float, u: np.ndarray) -> float:
+        return float(u.max()) - 0.9
+
+    seen = equation.solve(events=falls, **given)
+    (at,) = seen.t_events[0]
+    assert 1e-4 < at < 0.0625 and abs(equation.solution(at, equation.x).max() - 0.9) < 2e-4
+    falls.terminal = True
+    ended = equation.solve(events=falls, **given)
+    assert ended.t[-1] == pytest.approx(at, rel=1e-3) and ended.success
+    peaks = equation.solve(save=lambda t, u: u.max(), **given)
+    assert peaks.u.shape == peaks.t.shape and np.all(np.diff(peaks.u) < 0.0)

@@ -1,11 +1,10 @@
-"""Runs a method over a mesh, or over finer and finer ones until two solutions agree."""
+"""Runs a method over a mesh, and estimates its error from coarser ones."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import math
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,20 +20,27 @@ from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
 from hpfracc.solvers.pde.recording import FrameRecorder, Save, frames_kept
 
-__all__ = ["FIRST_STEPS", "Run", "check_memory", "forecast_memory", "run_adaptive", "run_estimated", "run_mesh"]
+__all__ = [
+    "FIRST_STEPS",
+    "LEAST_ORDER",
+    "Run",
+    "check_memory",
+    "forecast_memory",
+    "largest",
+    "run_estimated",
+    "run_mesh",
+]
 
 Array = np.ndarray[Any, Any]
 
 #: Steps of the first solution, whose times are those at which solutions are compared.
 FIRST_STEPS = 32
-#: Doublings that may be taken at once.
-_MOST_AT_ONCE = 3
 #: By how much fewer steps an error is estimated, the best first, and steps of the coarsest mesh at the least.
 _RATIOS = (8, 6, 5, 7, 4)
 _COARSEST = (6, 4)
 #: The number of times at which, the least order that is believed, and steps that are looked at without being asked.
 _SAMPLES = 8
-_LEAST_ORDER = 0.25
+LEAST_ORDER = 0.25
 _UNASKED = 32
 #: Forecasts below this are not held against free memory.
 _NEGLIGIBLE = 16 * 2**20
@@ -97,9 +103,12 @@ def _estimates(problem: EvolutionProblem, method: EvolutionMethod, options: Opti
     return bool(chosen) and not method.exact and steps >= 2 * _COARSEST[1] and not is_tracer(problem.u0)
 
 
-def check_memory(problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, steps: int) -> int:
-    """The forecast in bytes; an error where it does not fit into what is free."""
+def check_memory(
+    problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, steps: int, held: int = 0
+) -> int:
+    """The forecast in bytes, with ``held`` for other frames; an error where it does not fit into what is free."""
     need, saved = forecast_memory(problem, method, options, save, steps)
+    need, saved = need + held, saved + held
     if need < _NEGLIGIBLE:
         return need
     device = device_of(problem.u0)
@@ -122,10 +131,15 @@ def run_mesh(
     mesh: Array,
     args: tuple[Any, ...],
     sample_every: int = 0,
+    begin: float = -math.inf,
+    earlier: FrameRecorder | None = None,
 ) -> Run:
-    """Advance over ``mesh``; ``sample_every``: how many steps lie between samples, 0 for none."""
+    """Advance over ``mesh``; ``sample_every``: how many steps lie between samples, 0 for none.
+
+    ``begin`` and ``earlier`` are for :class:`FrameRecorder`.
+    """
     total = len(mesh) - 1
-    recorder = FrameRecorder(problem, options, save, args, total)
+    recorder = FrameRecorder(problem, options, save, args, total, begin, earlier)
     run = Run(recorder, True, "The end of the interval was reached.")
     if sample_every:
         run.samples.append(problem.u0)
@@ -136,7 +150,8 @@ def run_mesh(
                 count = made.count if isinstance(made, FrameBlock) else 1
                 wanted = sample_every and (done + count) // sample_every > done // sample_every
                 if isinstance(made, FrameBlock):
-                    if not wanted and not callable(options.progress) and not recorder.needs(done + 1, count, total):
+                    ahead = done + 1, count, total, float(mesh[done + count])
+                    if not wanted and not callable(options.progress) and not recorder.needs(*ahead):
                         recorder.skip(count)
                         done += count
                         report(float(mesh[done]), lambda: None)
@@ -213,7 +228,7 @@ def run_estimated(
     if len(found) < 3:
         return run, math.nan
     gaps = [
-        max(_largest(problem, a - b) for a, b in zip(finer, coarser, strict=True))
+        max(largest(problem, a - b) for a, b in zip(finer, coarser, strict=True))
         for finer, coarser in itertools.pairwise(found)
     ]
     factors = steps / counts[0], counts[0] / counts[1]
@@ -235,7 +250,7 @@ def _seen_order(gaps: list[float], factors: tuple[float, float], most: float) ->
     """The p with ``gaps[1] / gaps[0] = (f1^p - 1) / (1 - f0^-p)``, between 1/4 and ``most``; it rises with p."""
     if not gaps[0] > 0.0:
         return most
-    low, high = _LEAST_ORDER, most
+    low, high = LEAST_ORDER, most
     for _ in range(40):
         p = 0.5 * (low + high)
         if gaps[1] / gaps[0] > (factors[1] ** p - 1.0) / (1.0 - factors[0] ** -p):
@@ -250,89 +265,8 @@ def _ended(run: Run, done: int) -> Run:
     return run
 
 
-def run_adaptive(
-    problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, args: tuple[Any, ...]
-) -> tuple[Run, float, float]:
-    """Refine the whole mesh until the error in time is within the tolerance.
-
-    Two solutions are compared at the times of the first mesh; with the order of the method, or the one that is seen
-    where that is less, their difference is the error of the finer one. Returns the run, its estimated error, and the
-    largest ratio of the error to the tolerance.
-    """
-    steps = FIRST_STEPS
-    previous = _attempt(problem, method, options, save, args, steps)
-    order, spent = method.convergence(problem), previous.steps
-    error, ratio, seen = math.nan, math.nan, order
-    if not previous.success or previous.recorder.ended is not None:
-        return previous, error, ratio
-    first = method.mesh(problem, FIRST_STEPS)
-    if method.history(problem, steps) != "none" and np.ptp(np.diff(first)) <= 1e-9 * (first[-1] - first[0]):
-        problem.notes.append(
-            f"the tolerance holds from t = {first[1]:g} on: the first steps of a uniform mesh are less accurate"
-        )
-    last_gap, last_jump, jump = math.nan, 0, 1
-    while True:
-        while jump > 1 and steps << jump > options.max_steps:
-            jump -= 1
-        finer = steps << jump
-        if finer > options.max_steps:
-            previous.success = False
-            told = "" if math.isnan(ratio) else f", with an error of {ratio:.2g} times the tolerance"
-            previous.message = (
-                f"Stopped at {steps:,} steps{told}: more than max_steps={options.max_steps:,} would be needed. Give "
-                "more, a larger tolerance, or a method of higher order."
-            )
-            return previous, error, ratio
-        run = _attempt(problem, method, options, save, args, finer)
-        spent += run.steps
-        problem.stats["steps_in_all"] = spent
-        if not run.success:
-            return run, error, ratio
-        gap = [_largest(problem, a - b) for a, b in zip(run.samples, previous.samples, strict=False)]
-        sizes = _sizes(problem, run.samples, first)
-        biggest = max(gap)
-        if last_jump and biggest > 0.0 and last_gap > 0.0:
-            seen = min(order, max(_LEAST_ORDER, math.log2(last_gap / biggest) / last_jump))
-        share = 1.0 / (2.0 ** (seen * jump) - 1.0)
-        error = biggest * share
-        ratio = max(
-            (one * share / (options.atol + options.rtol * size) for one, size in zip(gap, sizes, strict=False)),
-            default=0.0,
-        )
-        if ratio <= 1.0 or run.recorder.ended is not None:
-            return run, error, ratio
-        previous, steps = run, finer
-        last_gap, last_jump = biggest, jump
-        jump = min(_MOST_AT_ONCE, max(1, math.ceil(math.log2(ratio) / seen)))
-
-
-def _attempt(
-    problem: EvolutionProblem,
-    method: EvolutionMethod,
-    options: Options,
-    save: Save,
-    args: tuple[Any, ...],
-    steps: int,
-) -> Run:
-    problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, steps)
-    started = time.perf_counter()
-    run = run_mesh(problem, method, options, save, method.mesh(problem, steps), args, steps // FIRST_STEPS)
-    problem.stats["last_run_seconds"] = time.perf_counter() - started
-    return run
-
-
-def _sizes(problem: EvolutionProblem, samples: list[Any], times: Array) -> list[float]:
-    """The largest ``|u(s)| (s - t0) / (t - t0)`` up to each time, by which the error is measured."""
-    found, largest = [], 0.0
-    for u, t in zip(samples, times, strict=False):
-        gone = float(t - problem.t0)
-        size = _largest(problem, u)
-        largest = max(largest, size * gone)
-        found.append(size if gone == 0.0 else largest / gone)
-    return found
-
-
-def _largest(problem: EvolutionProblem, u: Any) -> float:
+def largest(problem: EvolutionProblem, u: Any) -> float:
+    """The largest size of a state."""
     return float(problem.xp.abs(problem.xp.stop_gradient(u)).max())
 
 

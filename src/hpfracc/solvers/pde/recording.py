@@ -68,16 +68,30 @@ class FrameRecorder:
         For events.
     steps : int
         How many there will be at most.
+    begin : float
+        Steps before this time are not looked at.
+    earlier : FrameRecorder, optional
+        What was kept of a run to an earlier end, which this one goes on from: what it has is kept, and the first step
+        that is looked at is that end.
     """
 
     def __init__(
-        self, problem: EvolutionProblem, options: Options, save: Save, args: tuple[Any, ...], steps: int
+        self,
+        problem: EvolutionProblem,
+        options: Options,
+        save: Save,
+        args: tuple[Any, ...],
+        steps: int,
+        begin: float = -math.inf,
+        earlier: FrameRecorder | None = None,
     ) -> None:
         self.problem, self.options, self.save = problem, options, save
-        self.times: list[float] = []
-        self.kept: list[Any] = []
-        self.step_times: list[float] = []
-        self.step_frames: list[Any] = []
+        self._begin, self._earlier = begin, earlier
+        self.times: list[float] = [] if earlier is None else list(earlier.times)
+        self.kept: list[Any] = [] if earlier is None else list(earlier.kept)
+        self.step_times: list[float] = [] if earlier is None else list(earlier.step_times)
+        self.step_frames: list[Any] = [] if earlier is None else list(earlier.step_frames)
+        self._before = len(self.times)
         self.steps = 0
         #: All frames in one array, for NumPy; made with the first.
         self._whole: Array | None = None
@@ -86,17 +100,26 @@ class FrameRecorder:
         self._outside: tuple[Array, Array] | None = None
         self._embeds: bool | None = None
         self.newest: tuple[float, Any] = (problem.t0, problem.u0)
-        self._wanted = None if options.t_eval is None else list(options.t_eval)
+        self._wanted: list[float] | None = None
+        if options.t_eval is not None:
+            since = -math.inf if earlier is None else earlier.problem.t1
+            self._wanted = [one for one in options.t_eval if since < one <= problem.t1]
         self._power = smooth_power(problem)
         self.watch = EventWatch(options.events, args) if options.events else None
+        if self.watch is not None and earlier is not None and earlier.watch is not None:
+            self.watch.times = [list(each) for each in earlier.watch.times]
+            self.watch.states = [list(each) for each in earlier.watch.states]
         # Those between which wanted times and events lie.
         between = self.watch is not None or self._wanted is not None
         self._recent: deque[tuple[float, Any]] = deque(maxlen=4 if between else 1)
         self.ended: float | None = None
-        self._take(problem.t0, problem.u0, 0)
+        if earlier is None:
+            self._take(problem.t0, problem.u0, 0)
 
-    def needs(self, first: int, count: int, total: int) -> bool:
-        """Whether the values of the steps from ``first`` on are looked at."""
+    def needs(self, first: int, count: int, total: int, last: float) -> bool:
+        """Whether the values of the ``count`` steps from ``first`` to the time ``last`` are looked at."""
+        if last < self._begin:
+            return False
         if self.save == "last" and not (self._wanted or self.watch or self.options.dense_output):
             return first + count > total
         if isinstance(self.save, int) and self.save > 1 and not (self.watch or self.options.dense_output):
@@ -110,7 +133,8 @@ class FrameRecorder:
             return bad
         self.steps += 1
         self.newest = (t, u)
-        self._take(t, u, self.steps, last=last)
+        if t > self._begin:
+            self._take(t, u, self.steps, last=last)
         return None
 
     def takes_blocks(self) -> bool:
@@ -120,6 +144,15 @@ class FrameRecorder:
 
     def take_block(self, times: Array, states: Array) -> str | None:
         """Some steps at once; a sentence where values are not finite, up to which they are kept."""
+        if times[0] < self._begin or (self._earlier is not None and not self._recent):
+            skipped = int(np.searchsorted(times, self._begin))
+            if skipped < len(times) and self._earlier is not None and not self._recent:
+                self._recent.append((float(times[skipped]), None))  # the end of the earlier run, which has it
+                skipped += 1
+            self.steps += skipped
+            times, states = times[skipped:], states[skipped:]
+            if not len(times):
+                return None
         count = len(times)
         if not np.isfinite(states.sum()):
             good = np.isfinite(states.reshape(count, -1)).all(axis=1)
@@ -129,7 +162,9 @@ class FrameRecorder:
                     self.take_block(times[:first], states[:first])
                 return self._not_finite(float(times[first]), states[first])
         space, whole = self.problem.space, self._whole
-        assert whole is not None
+        if whole is None:
+            frame = self._frame(float(times[0]), states[0])
+            whole = self._whole = np.empty((self._room, *frame.shape), frame.dtype)
         if self._embeds is None:
             inside = np.zeros(whole.shape[1:])
             part = space.restrict(inside)
@@ -139,7 +174,8 @@ class FrameRecorder:
                 frame = self._frame(float(times[-1]), states[-1])
                 # The data of the boundary do not change: the same for all steps.
                 self._outside = (np.flatnonzero(inside == 0.0), frame[inside == 0.0])
-        here = whole[len(self.times) : len(self.times) + count]
+        place = len(self.times) - self._before
+        here = whole[place : place + count]
         if self._outside is None:
             here[...] = space.embed(states, float(times[-1]))
         else:
@@ -152,9 +188,12 @@ class FrameRecorder:
 
     def frames(self) -> Any:
         """Everything that was kept, in one array."""
-        if self._whole is None:
+        if not self._room:
             return self.problem.xp.stack(self.kept)
-        return self._whole[: len(self.times)]
+        parts = [] if self._earlier is None else [self._earlier.frames()]
+        if self._whole is not None:
+            parts.append(self._whole[: len(self.times) - self._before])
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def skip(self, count: int) -> None:
         """Steps that nobody looks at."""
@@ -164,6 +203,8 @@ class FrameRecorder:
         frame = self._frame(t, u)
         before = self._recent[-1] if self._recent else None
         self._recent.append((t, frame))
+        if before is None and self._earlier is not None:
+            return  # the end of the earlier run, which has it
         if self.options.dense_output:
             self.step_times.append(t)
             self.step_frames.append(frame)
@@ -211,7 +252,7 @@ class FrameRecorder:
         if self._room:
             if self._whole is None:
                 self._whole = np.empty((self._room, *value.shape), value.dtype)
-            self._whole[len(self.times)] = value
+            self._whole[len(self.times) - self._before] = value
         else:
             self.kept.append(value)
         self.times.append(t)

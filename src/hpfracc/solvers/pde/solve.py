@@ -14,7 +14,8 @@ from hpfracc._arrays import dtype_name, is_array, is_tracer, library_of
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.options import Options, read_options
-from hpfracc.solvers.pde.driver import Run, check_memory, run_adaptive, run_estimated, run_mesh
+from hpfracc.solvers.pde.adaptive import run_adaptive
+from hpfracc.solvers.pde.driver import Run, check_memory, run_estimated, run_mesh
 from hpfracc.solvers.pde.interpolation import FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod, all_evolution_methods, find_evolution_method
 from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
@@ -106,10 +107,12 @@ def solve_fpde(
         ``"exact_modes"``, ``"l1"``, ``"l2_1sigma"``, ``"convolution_quadrature"`` and what
         :func:`hpfracc.solvers.pde.method.all_evolution_methods` lists besides.
     rtol, atol : float
-        Where no ``step`` is given, the mesh is refined until the error in time is below ``atol + rtol max|u|``, at the
-        times of the first mesh, of 32 steps, with the largest ``|u|`` over the box at that time. The first steps of a
-        uniform mesh (``"convolution_quadrature"``) are before these, and less accurate. The error of the grid is
-        estimated apart, and is not controlled.
+        Where no ``step`` is given, the mesh is refined until the error in time is below ``atol + rtol U``, at the times
+        t of the first mesh, of 32 steps, with the largest ``|u|`` over the box for U, or that of an earlier time s
+        times ``(s - t0) / (t - t0)`` where it is larger: u may pass through zero. The first steps of a
+        uniform mesh with memory (``"convolution_quadrature"``) are less accurate: what is wanted before the first of
+        these times is solved apart, in a shorter interval with steps of its own, and none of the steps before the
+        first time of the shortest one is kept. The error of the grid is estimated apart, and is not controlled.
     step : float, optional
         A fixed mean step: as many steps as a uniform mesh with this step has, graded where the method does so.
     t_eval : array_like, optional

@@ -51,8 +51,9 @@ class CorrectedQuadrature(EvolutionMethod):
     .. math:: \sum_{j \le n} b_{n-j} w_j = A w_n + F(t_n) + \sum_\ell c_{\ell,n} \tau^\ell F^{(\ell)}(t_0), \qquad
         F = A u_0 + (t - t_0) A u_0' + f.
 
-    Without the corrections at the first k - 1 steps each k has order 1. The constant grows as t goes to t0; near the
-    start a graded method is better. Reactions leave order :math:`\min(k, 1 + 2\alpha)`.
+    Without the corrections at the first k - 1 steps each k has order 1. The constant grows as t goes to t0: with a
+    given step the first few are less accurate, and without one they are solved apart, in shorter intervals.
+    Reactions leave order :math:`\min(k, 1 + 2\alpha)`.
 
     Parameters
     ----------
