@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -70,13 +71,24 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(scope="session")
+def wisdom_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Names of folders that are not there: most tests keep no file, and making a folder for each takes a while."""
+    base = tmp_path_factory.mktemp("wisdom")
+    return (base / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def fresh_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def fresh_state(
+    request: pytest.FixtureRequest, wisdom_folders: Iterator[Path], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """No ``HPFRACC_*`` variable of the user's reaches a test, and no test's state reaches the next."""
     for name in [name for name in os.environ if name.startswith("HPFRACC_")]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("COLUMNS", raising=False)  # several test processes at once are given a narrow terminal
-    monkeypatch.setenv("HPFRACC_WISDOM", str(tmp_path / "wisdom"))
+    own = "tmp_path" in request.fixturenames
+    wisdom = request.getfixturevalue("tmp_path") / "wisdom" if own else next(wisdom_folders)
+    monkeypatch.setenv("HPFRACC_WISDOM", str(wisdom))
     # How busy the machine is that runs the tests decides nothing in them.
     monkeypatch.setattr("hpfracc.engine.selection.knowledge.machine_load", lambda: 0.0)
     resets = _resets()

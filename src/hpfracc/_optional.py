@@ -13,7 +13,7 @@ import importlib.util
 import os
 import sys
 import threading
-from functools import partial
+from functools import cache, partial
 from types import ModuleType
 
 from hpfracc._shielded import ShieldedCall
@@ -64,6 +64,17 @@ def is_installed(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
         return False
+
+
+@cache
+def package_version(package: str) -> str | None:
+    """Version of a package (the name that pip knows), from its metadata; None if it is not installed."""
+    from importlib import metadata  # takes some milliseconds, as does each package
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def is_loaded(name: str) -> bool:

@@ -7,7 +7,6 @@ A backend is one folder: ``adapter.py`` says what the library is, where its memo
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
-from hpfracc._optional import EXTRAS
+from hpfracc._optional import EXTRAS, package_version
 from hpfracc.engine.primitives.base import Call
 from hpfracc.errors import MissingDependencyError
 from hpfracc.profiling.clocks import DeviceClock
@@ -168,10 +167,8 @@ class Adapter(ABC):
     def version(self) -> str:
         """The library's version, from its metadata; does not import it."""
         for package in self.packages or (self.module,):
-            try:
-                return importlib.metadata.version(package)
-            except importlib.metadata.PackageNotFoundError:
-                continue
+            if (version := package_version(package)) is not None:
+                return version
         raise MissingDependencyError(
             f"{self.module!r} is not installed; install it with: pip install 'hpfracc[{EXTRAS[self.module]}]'",
             name=self.module,

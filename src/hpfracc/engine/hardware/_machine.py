@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hpfracc._optional import package_version
 from hpfracc.engine.hardware._cpu import CPU, read_cpu
 from hpfracc.engine.hardware._gpu import GPU, read_gpus
 
@@ -24,16 +25,12 @@ _LIBRARIES = ("numpy", "scipy", "numba", "torch", "jax", "jaxlib", "cupy", "pynv
 
 def library_version(module: str) -> str | None:
     """Version of the package that provides ``module``, or None if it is not installed."""
-    from importlib import metadata  # takes some milliseconds
-
     for package in _PACKAGES.get(module, (module,)):
-        try:
-            return metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
+        if (version := package_version(package)) is not None:
+            return version
     # A library without metadata (on the path by hand) may be imported already.
-    version = getattr(sys.modules.get(module), "__version__", None)
-    return version if isinstance(version, str) else None
+    found = getattr(sys.modules.get(module), "__version__", None)
+    return found if isinstance(found, str) else None
 
 
 def library_versions() -> dict[str, str | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 import types
 from pathlib import Path
@@ -17,13 +16,7 @@ from hpfracc.errors import MissingDependencyError
 
 
 def install(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> None:
-    def version(package: str) -> str:
-        try:
-            return versions[package]
-        except KeyError:
-            raise importlib.metadata.PackageNotFoundError(package) from None
-
-    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr("hpfracc.engine.backends.base.package_version", versions.get)
 
 
 @pytest.mark.parametrize("package", ["cupy", "cupy-cuda12x", "cupy-cuda13x"])
