@@ -171,7 +171,7 @@ def learned_key(operator: Any, values: Any) -> Hashable:
     alpha = operator.alpha
     if library_of(alpha) != "torch" or library_of(values) != "torch" or alpha.shape or str(alpha.dtype) != _DOUBLE:
         return None
-    others = tuple([getattr(operator, name) for name in _other_fields(type(operator))])
+    others = tuple([getattr(operator, name) for name in _other_fields(operator.__class__)])
     return (type(operator), others, values.shape[-1], values.dtype, values.device, alpha.requires_grad)
 
 
