@@ -158,9 +158,7 @@ class FSDEResult:
         if kind == "auto":
             kind = "fan" if self.y is not None else "mean"
         if self.y is None and kind != "mean":
-            raise InvalidInputError(
-                f"keep='moments' keeps no paths for kind={kind!r}; use 'mean', or keep='values'"
-            )
+            raise InvalidInputError(f"keep='moments' keeps no paths for kind={kind!r}; use 'mean', or keep='values'")
         mean = _on_host(self.mean())
         if mean.ndim != 2 or mean.shape[-1] != self.t.size or (self.y is not None and self.y.ndim != 3):
             raise InvalidInputError("there are no values over time to draw; solve with save='all'")
