@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 from scipy import fft
@@ -16,7 +16,7 @@ from scipy import fft
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
 from hpfracc.solvers.sde.progress import LEAST_REPORTS, progress_bar, read_progress
-from hpfracc.solvers.sde.rough.black import black_price
+from hpfracc.solvers.sde.rough.conditional import ConditionalEstimate, Terminal
 from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
 from hpfracc.solvers.sde.rough.smile import (
     Valuation,
@@ -31,10 +31,6 @@ __all__ = ["Bergomi"]
 
 #: Level of the timer option, as a multiple of the expected variance; paths beyond it are stopped there.
 _TIMER_LEVEL = 6.0
-#: Fewest paths that must carry the integrated variance, and most standard errors by which its mean may be off.
-_FEWEST_PATHS, _MOST_ERRORS = 30.0, 6.0
-#: Paths whose prices are evaluated together: for a hundred of them the calls take longer than the numbers.
-_TOGETHER = 2048
 #: Fewest paths of a price.
 _LEAST_PATHS = 16
 #: Steps up to which the convolution of a price is a product with three blocks of a triangular matrix: at 312 steps that
@@ -42,15 +38,6 @@ _LEAST_PATHS = 16
 _MOST_STEPS_BY_MATRIX, _BLOCKS = 512, 3
 #: Streams of random numbers: the Brownian motion of the variance, the first cells, the other Brownian motion.
 _VARIANCE, _CELLS, _PRICE = 0, 1, 2
-
-
-class _Terminal(NamedTuple):
-    """What the price of a European option needs of each path, on the host."""
-
-    spot: np.ndarray[Any, Any]  # the part of S_T / F that the Brownian motion of the variance drives
-    variance: np.ndarray[Any, Any]  # integral of V
-    stopped_spot: np.ndarray[Any, Any]  # both where the integral of V would pass the level of the timer
-    stopped_variance: np.ndarray[Any, Any]
 
 
 @final
@@ -227,11 +214,17 @@ class Bergomi(VolatilityModel):
         for number, maturity in enumerate(np.unique(maturities)):
             here = maturities == maturity
             scheme = _Scheme(self, float(maturity), int(steps))
-            estimate = _Estimate(scheme, strikes[here])
-            finished = self._follow(estimate, source, int(paths), progress)
+            estimate = ConditionalEstimate(
+                strikes[here],
+                forward=float(self.forward(scheme.T)),
+                rho=self.rho,
+                mean_variance=scheme.h * float(scheme.forward_variance.sum()),
+                level=scheme.level,
+            )
+            finished = self._follow(scheme, estimate, source, int(paths), progress)
             if estimate.paths >= _LEAST_PATHS:
                 value[here], error[here] = estimate.result()
-                estimate.warn_of_few_paths()
+                estimate.warn_of_few_paths(f"eta={self.eta:g} at T={scheme.T:g}")
             if not finished:
                 if not number and estimate.paths < _LEAST_PATHS:
                     raise KeyboardInterrupt
@@ -245,14 +238,19 @@ class Bergomi(VolatilityModel):
         return Valuation(value, error)
 
     def _follow(
-        self, estimate: _Estimate, source: RandomSource, paths: int, progress: bool | Callable[..., Any]
+        self,
+        scheme: _Scheme,
+        estimate: ConditionalEstimate,
+        source: RandomSource,
+        paths: int,
+        progress: bool | Callable[..., Any],
     ) -> bool:
         """Add all paths to the estimate; False after Ctrl-C, with those that were finished."""
         shown = 0
-        with progress_bar(progress, paths, f"T = {estimate.scheme.T:g}") as report:
+        with progress_bar(progress, paths, f"T = {scheme.T:g}") as report:
             try:
-                for low, high in source.chunks(paths, 4 * estimate.scheme.steps):
-                    estimate.add(source, low, high)
+                for low, high in source.chunks(paths, 4 * scheme.steps):
+                    estimate.add(scheme.terminal(source, low, high - low))
                     if progress and high >= _LEAST_PATHS and (high - shown) * 5 * LEAST_REPORTS >= paths:
                         value, error = estimate.result()
                         report(high, float(value[0]), float(error[0]))
@@ -351,7 +349,7 @@ class _Scheme:
         parts = source.array(np.stack([transform.real, transform.imag]))
         return parts[0] + 1j * parts[1]
 
-    def terminal(self, source: RandomSource, start: int, count: int) -> _Terminal:
+    def terminal(self, source: RandomSource, start: int, count: int) -> Terminal:
         """The values at maturity of some paths."""
         rho, h, first = self.model.rho, self.h, float(self.forward_variance[0])
         if source.library == "numpy":
@@ -373,7 +371,7 @@ class _Scheme:
             inside = np.cumsum(h * v, axis=-1) <= self.level
             stopped_integral[beyond] = (h * v * inside).sum(axis=-1)
             stopped[beyond] = (np.sqrt(h * v) * z * inside).sum(axis=-1)
-        return _Terminal(
+        return Terminal(
             np.exp(rho * driven - 0.5 * rho**2 * integral),
             integral,
             np.exp(rho * stopped - 0.5 * rho**2 * stopped_integral),
@@ -396,100 +394,6 @@ class _Scheme:
         return spot, variance
 
 
-class _Estimate:
-    """Sums over paths from which prices at one maturity are made.
-
-    Attributes
-    ----------
-    scheme : _Scheme
-        The paths.
-    """
-
-    def __init__(self, scheme: _Scheme, strikes: np.ndarray[Any, Any]) -> None:
-        self.scheme, self._K = scheme, strikes
-        self._forward = float(scheme.model.forward(scheme.T))
-        self._kinds = ["call" if strike / self._forward >= 1.0 else "put" for strike in strikes]
-        level = scheme.model.rho**2 * scheme.level
-        self._timers = [
-            float(_black(1.0, strike / self._forward, level, kind))
-            for strike, kind in zip(strikes, self._kinds, strict=True)
-        ]
-        # Sums of (1, payoff, controls) times their transpose, for each strike, the paths in them, and paths that are
-        # not in them yet. The controls have mean 0. One tuple, so that an interrupt leaves whole chunks.
-        self._state: tuple[np.ndarray[Any, Any], int, tuple[_Terminal, ...]] = np.zeros((strikes.size, 5, 5)), 0, ()
-
-    @property
-    def paths(self) -> int:
-        """How many were added."""
-        return self._state[1] + self._waiting()
-
-    def _waiting(self) -> int:
-        return sum(part.spot.size for part in self._state[2])
-
-    def add(self, source: RandomSource, low: int, high: int) -> None:
-        """The paths ``low`` to ``high``."""
-        sums, paths, parts = self._state
-        self._state = sums, paths, (*parts, self.scheme.terminal(source, low, high - low))
-        if self._waiting() >= _TOGETHER:
-            self._settle()
-
-    def _settle(self) -> None:
-        """Evaluate the paths that wait."""
-        sums, paths, parts = self._state
-        if not parts:
-            return
-        scheme, rho = self.scheme, self.scheme.model.rho
-        mean_variance = scheme.h * float(scheme.forward_variance.sum())
-        at = parts[0] if len(parts) == 1 else _Terminal(*map(np.concatenate, zip(*parts, strict=True)))
-        columns = np.ones((at.spot.size, 5))
-        columns[:, 2] = at.spot - 1.0
-        columns[:, 3] = at.variance / mean_variance - 1.0
-        products = np.empty_like(sums)
-        each = zip(self._K / self._forward, self._kinds, self._timers, products, strict=True)
-        for strike, kind, mean_timer, product in each:
-            columns[:, 1] = _black(at.spot, strike, (1.0 - rho**2) * at.variance, kind)
-            timer = _black(at.stopped_spot, strike, rho**2 * (scheme.level - at.stopped_variance), kind)
-            columns[:, 4] = timer - mean_timer
-            product[...] = columns.T @ columns
-        self._state = sums + products, paths + at.spot.size, ()
-
-    def result(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Undiscounted prices out of the money and their standard errors."""
-        self._settle()
-        sums, paths, _ = self._state
-        K = self._K
-        value, error = np.empty(K.size), np.empty(K.size)
-        for number, moments in enumerate(sums):
-            mean = moments[0, 1:] / paths
-            covariance = moments[1:, 1:] / paths - np.outer(mean, mean)
-            slopes = np.linalg.lstsq(covariance[1:, 1:], covariance[1:, 0], rcond=1e-12)[0]
-            value[number] = mean[0] - slopes @ mean[1:]
-            left = covariance[0, 0] - slopes @ covariance[1:, 0]
-            error[number] = math.sqrt(max(left, 0.0) / max(paths - 1 - slopes.size, 1))
-        return np.clip(self._forward * value, 0.0, np.minimum(self._forward, K)), self._forward * error
-
-    def warn_of_few_paths(self) -> None:
-        """Warn where a few paths carry the integrated variance, whose mean is known: then no sample sees its own error.
-
-        The second control is that variance over its mean, less 1.
-        """
-        self._settle()
-        scheme, (sums, paths, _) = self.scheme, self._state
-        moments = sums[0]
-        off, square = moments[0, 3], moments[3, 3]
-        total, squares = paths + off, square + 2.0 * off + paths  # sums of the ratio itself, and of its square
-        effective = total**2 / max(squares, 1e-300)
-        spread = math.sqrt(max(square - off**2 / paths, 0.0))
-        if effective < min(_FEWEST_PATHS, 0.25 * paths) or abs(off) > _MOST_ERRORS * spread:
-            warnings.warn(
-                f"eta={scheme.model.eta:g} at T={scheme.T:g}: the integrated variance of {paths:,} paths has "
-                f"{total / paths:.3g} times its known mean, carried by some {effective:.3g} of them; prices and their "
-                "standard errors are unreliable; use more paths, a smaller eta, or a shorter maturity",
-                AccuracyWarning,
-                stacklevel=4,
-            )
-
-
 def _functions(source: RandomSource) -> Any:
     """The module with ``exp`` and ``sum`` for arrays of the source."""
     return sys.modules["jax"].numpy if source.library == "jax" else sys.modules[source.library]
@@ -502,7 +406,3 @@ def _host(values: Any) -> np.ndarray[Any, Any]:
     elif hasattr(values, "cpu"):
         values = values.cpu()
     return np.array(values, dtype=float)
-
-
-def _black(spot: Any, strike: float, total_variance: Any, kind: str) -> Any:
-    return black_price(spot, strike, 1.0, np.sqrt(np.maximum(total_variance, 0.0)), kind)
