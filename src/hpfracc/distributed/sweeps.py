@@ -244,11 +244,11 @@ class _Sweep:
                     advance=advance,
                     before=(ended, lost),
                 )
-                if batch is None:
-                    batch = choose_batch(job, runner, driver)
-                if store is not None:
-                    store.pin_batch(batch)
                 try:
+                    if batch is None:
+                        batch = choose_batch(job, runner, driver)
+                    if store is not None:
+                        store.pin_batch(batch)
                     driver.run(_ranges(len(job.params), batch, done))
                 except (BatchItemError, KeyboardInterrupt) as error:
                     if store is not None:
