@@ -343,6 +343,14 @@ def test_pictures():
     assert result.plot(kind="surface").get_zlabel() == "relax"
     line = hf.sweep(work.square, hf.grid(x=[2.0, 1.0])).plot().lines[0]
     assert line.get_xdata().tolist() == [1.0, 2.0] and line.get_ydata().tolist() == [1.0, 4.0]
+    rates = hf.grid(alpha=[0.5, 0.7], rate=np.geomspace(0.1, 10.0, 3))
+    assert hf.sweep(lambda alpha, rate: alpha * rate, rates).plot().get_xscale() == "log"
+    both = hf.sweep(lambda a, b: a + b, hf.points(a=[1.0, 2.0, 3.0], b=[3.0, 1.0, 2.0]))
+    drawn = both.plot()
+    assert drawn.collections[0].get_offsets().tolist() == [[1.0, 3.0], [2.0, 1.0], [3.0, 2.0]]
+    assert drawn.figure.axes[1].get_ylabel() == "value"
+    with pytest.raises(InvalidInputError, match="kind='line' needs 1 parameter with several values, and there are 2"):
+        both.plot(kind="line")
     with pytest.raises(InvalidInputError, match="one real number an item"):
         hf.sweep(lambda x: [x, x], hf.grid(x=[1.0, 2.0])).plot()
     pyplot.close("all")
