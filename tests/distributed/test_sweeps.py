@@ -111,6 +111,17 @@ def test_random_numbers_belong_to_items(client: Any):
         assert np.array_equal(hf.sweep(work.draw, items, seed=11, **options).values, expected)
 
 
+def test_blocks_of_paths_are_those_of_one_ensemble():
+    """Paths of a stochastic equation are keyed by seed and number, so an ensemble can be swept in blocks."""
+
+    def block(first: int) -> Any:
+        options = {"step": 0.1, "rng": 5, "paths": 3, "first_path": first}
+        return hf.solve_fsde(lambda t, y: -y, 0.2, (0.0, 1.0), [1.0], **options).y
+
+    whole = hf.solve_fsde(lambda t, y: -y, 0.2, (0.0, 1.0), [1.0], step=0.1, rng=5, paths=6).y
+    assert np.array_equal(np.concatenate(list(hf.sweep(block, hf.grid(first=[0, 3])).values)), whole)
+
+
 @pytest.mark.parametrize("remote", [False, True])
 def test_failures_are_kept_or_raised(client: Any, remote: bool):
     """An item that raises is named with its parameters; others have their values."""

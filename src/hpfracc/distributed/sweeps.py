@@ -28,7 +28,7 @@ from hpfracc.errors import BatchItemError, InvalidInputError
 from hpfracc.profiling.clocks import energy_counters
 from hpfracc.profiling.energy import EnergyMeter
 
-__all__ = ["caller_settings", "stacked", "sweep"]
+__all__ = ["caller_settings", "check_options", "stacked", "sweep"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -176,6 +176,15 @@ def sweep(
     caller = Caller(caller_settings(), current_backend(), versions() if away else {}, process_id() if away else None)
     job = SweepJob(func, items, check_output(output), seed, is_stacked, options.timeout, caller)
     return _Sweep(job, executor, store, options).run()
+
+
+def check_options(given: Mapping[str, Any]) -> None:
+    """Raise an error for options of :func:`sweep` that it would refuse, as a problem file has them."""
+    usual = {"on_error": "raise", "retries": 0, "timeout": None, "batch": "auto"}
+    _Options(*({**usual, **given}[name] for name in usual), resources=None, progress=False)
+    check_output(given.get("output"))
+    if given.get("seed") is not None:
+        random_stream(given["seed"], 0)
 
 
 class _Options:
