@@ -98,8 +98,8 @@ def parse_problem(text: str, folder: Path | None = None) -> SweepProblem:
     _require_known("[sweep]", options, _SWEEP)
     check_options(options)
     if isinstance(func, EquationCall) and "output" in options:
-        named = [options["output"]] if isinstance(options["output"], str) else options["output"]
-        for name in named:
+        outputs = [options["output"]] if isinstance(options["output"], str) else options["output"]
+        for name in outputs:
             _require_known("output", {name: None}, tuple(each.name for each in fields(FODEResult)))
         func = replace(func, whole=True)
     _require_binding(func, params, "rng" if "seed" in options else None)

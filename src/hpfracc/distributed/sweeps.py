@@ -181,7 +181,7 @@ def sweep(
 def check_options(given: Mapping[str, Any]) -> None:
     """Raise an error for options of :func:`sweep` that it would refuse, as a problem file has them."""
     usual = {"on_error": "raise", "retries": 0, "timeout": None, "batch": "auto"}
-    _Options(*({**usual, **given}[name] for name in usual), resources=None, progress=False)
+    _Options(**{name: given.get(name, each) for name, each in usual.items()}, resources=None, progress=False)
     check_output(given.get("output"))
     if given.get("seed") is not None:
         random_stream(given["seed"], 0)
