@@ -46,6 +46,15 @@ def test_a_problem_is_run_shown_continued_and_exported(tmp_path: Path, capsys: p
         assert sorted(arrays.files) == ["parameter_alpha", "parameter_rate", "value"]
 
 
+def test_outputs_of_an_equation():
+    """The last state by default; fields of the solution by name."""
+    problem = parse_problem(PROBLEM.replace("batch = 2", 'output = ["t", "y"]'))
+    found = hf.sweep(problem.func, problem.params, **problem.options).values
+    assert found["t"].shape == (3, 2, 21) and found["y"].shape == (3, 2, 1, 21)
+    last = parse_problem(PROBLEM)
+    assert np.array_equal(hf.sweep(last.func, last.params).values[..., 0], found["y"][..., 0, -1])
+
+
 def test_functions_of_the_users_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """``module:function`` beside the problem file; a failed item is kept, and told by the exit status."""
     (tmp_path / "half_life.py").write_text("def decay(k):\n    return 1.0 / k\n", encoding="utf-8")
@@ -98,6 +107,10 @@ def test_a_sweep_that_did_nothing_yet_can_be_resumed(tmp_path: Path, monkeypatch
         ("count = 3", "count = 3, log = true", None),
         ("start = 0.5", "start = inf", "finite numbers"),
         ("batch = 2", "bach = 2", "did you mean 'batch'"),
+        ("batch = 2", "batch = 0", "batch=0"),
+        ("batch = 2", "timeout = -1", "timeout=-1"),
+        ("batch = 2", "seed = -1", "seed=-1"),
+        ("batch = 2", 'output = "yy"', "did you mean 'y'"),
         ('equation = "relaxation"\noptions = { step = 0.5 }', 'call = "nowhere_at_all:f"', "cannot be imported"),
         ('equation = "relaxation"\noptions = { step = 0.5 }', 'call = "math"', "module:function"),
     ],

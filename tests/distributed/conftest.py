@@ -13,7 +13,14 @@ import pytest
 distributed = pytest.importorskip("distributed")
 
 #: What workers import, once for all of them: they are forked from a server process, in a few milliseconds.
-PRELOADED = ["hpfracc.distributed.plugin", "hpfracc.distributed.dask_runner", "hpfracc.solvers.ode", "hpfracc.batch"]
+PRELOADED = [
+    "dask.array",
+    "hpfracc.batch",
+    "hpfracc.distributed.chunked",
+    "hpfracc.distributed.dask_runner",
+    "hpfracc.operators.core.values",
+    "hpfracc.solvers.ode.auto",
+]
 
 
 @functools.cache

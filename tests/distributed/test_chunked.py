@@ -321,7 +321,11 @@ def test_solvers_refuse_what_they_would_compute():
 
 
 def test_the_cluster_gives_the_same_bits(client: Any):
-    """Blockwise and rechunked through two workers, with one arm."""
+    """Blockwise and rechunked through two workers, with one arm; a few eps of sum|w| max|x| by spectra."""
     for chunks in ((2, N), (2, 40)):
         found = hf.caputo(lazy(DATA, chunks), T, 0.5)
         assert np.array_equal(client.compute(found).result(), hf.caputo(DATA, T, 0.5))
+    weights = 1.0 / np.arange(1.0, N + 1.0)
+    found = client.compute(hf.distributed.convolve(weights, lazy(DATA, (6, 40)), way="spectrum")).result()
+    bound = 8 * np.finfo(float).eps * weights.sum() * np.abs(DATA).max()
+    assert np.abs(found - hf.causal_convolution(weights, DATA)).max() <= bound

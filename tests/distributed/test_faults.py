@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from distributed import LocalCluster
+from distributed import Client, LocalCluster
 
 import hpfracc as hf
 from hpfracc.errors import ClusterError
@@ -101,6 +101,18 @@ def test_a_sweep_continues_after_its_scheduler_was_killed(tmp_path: Path):
     done = hf.distributed.open_sweep(store)
     assert 10 <= done._ended < 40
     assert np.array_equal(hf.sweep(work.square, items, store=store).values, np.arange(40.0) ** 2)
+
+
+def test_a_client_that_was_closed_is_refused(cluster: Any):
+    """By sweeps and batches, with what to do."""
+    closed = Client(cluster, set_as_default=False)
+    closed.close()
+    for call in (
+        lambda: hf.sweep(work.square, hf.grid(x=[1.0]), executor=closed),
+        lambda: hf.batch.run(work.square, [1.0], executor=closed),
+    ):
+        with pytest.raises(ClusterError, match=r"status 'closed'; make a new one"):
+            call()
 
 
 def test_a_cluster_without_workers_is_not_waited_for(client: Any, monkeypatch: pytest.MonkeyPatch):

@@ -112,6 +112,8 @@ def test_the_way_is_chosen_by_predicted_time(monkeypatch: pytest.MonkeyPatch):
     assert plan.chosen == "carry"
     ways = {way.name: way for way in plan.ways}
     assert list(ways) == ["rechunk", "spectrum", "carry"]
+    # Not more than the spectra of all chunks.
+    assert ways["spectrum"].task_bytes <= 12 * 16 * (row.shape[1] + 16)
     assert ways["carry"].moved_bytes < 1e-2 * ways["rechunk"].moved_bytes < ways["spectrum"].moved_bytes
     assert ways["carry"].seconds < ways["rechunk"].seconds
     assert "carry" in str(hf.explain(hf.caputo, row, step=STEP, alpha=0.5))

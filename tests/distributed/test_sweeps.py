@@ -111,6 +111,17 @@ def test_random_numbers_belong_to_items(client: Any):
         assert np.array_equal(hf.sweep(work.draw, items, seed=11, **options).values, expected)
 
 
+def test_blocks_of_paths_are_those_of_one_ensemble():
+    """Paths of a stochastic equation are keyed by seed and number, so an ensemble can be swept in blocks."""
+
+    def block(first: int) -> Any:
+        options = {"step": 0.1, "rng": 5, "paths": 3, "first_path": first}
+        return hf.solve_fsde(lambda t, y: -y, 0.2, (0.0, 1.0), [1.0], **options).y
+
+    whole = hf.solve_fsde(lambda t, y: -y, 0.2, (0.0, 1.0), [1.0], step=0.1, rng=5, paths=6).y
+    assert np.array_equal(np.concatenate(list(hf.sweep(block, hf.grid(first=[0, 3])).values)), whole)
+
+
 @pytest.mark.parametrize("remote", [False, True])
 def test_failures_are_kept_or_raised(client: Any, remote: bool):
     """An item that raises is named with its parameters; others have their values."""
@@ -343,6 +354,14 @@ def test_pictures():
     assert result.plot(kind="surface").get_zlabel() == "relax"
     line = hf.sweep(work.square, hf.grid(x=[2.0, 1.0])).plot().lines[0]
     assert line.get_xdata().tolist() == [1.0, 2.0] and line.get_ydata().tolist() == [1.0, 4.0]
+    rates = hf.grid(alpha=[0.5, 0.7], rate=np.geomspace(0.1, 10.0, 3))
+    assert hf.sweep(lambda alpha, rate: alpha * rate, rates).plot().get_xscale() == "log"
+    both = hf.sweep(lambda a, b: a + b, hf.points(a=[1.0, 2.0, 3.0], b=[3.0, 1.0, 2.0]))
+    drawn = both.plot()
+    assert drawn.collections[0].get_offsets().tolist() == [[1.0, 3.0], [2.0, 1.0], [3.0, 2.0]]
+    assert drawn.figure.axes[1].get_ylabel() == "value"
+    with pytest.raises(InvalidInputError, match="kind='line' needs 1 parameter with several values, and there are 2"):
+        both.plot(kind="line")
     with pytest.raises(InvalidInputError, match="one real number an item"):
         hf.sweep(lambda x: [x, x], hf.grid(x=[1.0, 2.0])).plot()
     pyplot.close("all")

@@ -23,7 +23,7 @@ logger = logging.getLogger("hpfracc.distributed")
 #: Seconds between two looks at the cluster.
 _LOOK_INTERVAL = 1.0
 #: Seconds without a worker: after the first the cluster is asked for workers, after the second the sweep ends.
-_ASK_AFTER, _GIVE_UP_AFTER = 20.0, 120.0
+_ASK_AFTER, _GIVE_UP_AFTER = 5.0, 120.0
 #: Seconds to wait for the first worker: a batch system may start it late.
 _FIRST_WORKER_AFTER = 3600.0
 #: Seconds to wait for a scheduler to answer.
@@ -48,6 +48,10 @@ def scheduler_cost(workers: int) -> float:
 def connect(executor: Any) -> Iterator[Any]:
     """The client itself, or one for an address, which is closed at the end."""
     if not isinstance(executor, str):
+        if getattr(executor, "asynchronous", False):
+            raise ClusterError("an asynchronous client has to be awaited; give a plain Client, or its address")
+        if getattr(executor, "status", "running") != "running":
+            raise ClusterError(f"the client has the status {executor.status!r}; make a new one with Client(...)")
         yield executor
         return
     distributed = import_optional("distributed")

@@ -13,22 +13,28 @@ from hpfracc.errors import InvalidInputError
 __all__ = ["plot_sweep"]
 
 
+_KINDS = ("auto", "line", "map", "surface", "scatter")
+#: A geometric range is drawn on a logarithmic axis from this ratio of its ends on.
+_WIDE = 20.0
+
+
 def plot_sweep(result: Any, output: str | None, *, kind: str, ax: Any) -> Any:
     """Draw one number an item over one or two parameters; see :meth:`SweepResult.plot`."""
-    if kind not in ("auto", "line", "map", "surface"):
-        raise InvalidInputError(f"kind={kind!r}: use 'auto', 'line', 'map' or 'surface'")
+    if kind not in _KINDS:
+        raise InvalidInputError(f"kind={kind!r}: use {', '.join(map(repr, _KINDS))}")
     name, values = _chosen(result, output)
-    varied = {key: axis for key, axis in result.params.values.items() if len(axis) > 1}
-    flat = isinstance(result.params, ParameterGrid) and len(varied) == 2
+    varied = {key: axis for key, axis in result.params.values.items() if len(np.unique(axis)) > 1}
     if any(axis.ndim > 1 or axis.dtype.kind not in "biuf" for axis in varied.values()):
         raise InvalidInputError("only parameters that are real numbers can be drawn; draw result.values yourself")
+    is_grid = isinstance(result.params, ParameterGrid)
     if kind == "auto":
-        kind = "map" if flat else "line"
-    if kind != "line" and not flat:
-        raise InvalidInputError(f"kind={kind!r} needs a grid of two parameters with several values; use kind='line'")
-    if kind == "line" and len(varied) != 1 and isinstance(result.params, ParameterGrid):
+        kind = "line" if len(varied) == 1 else "map" if is_grid else "scatter"
+    wanted = 1 if kind == "line" else 2
+    if len(varied) != wanted or (kind != "line" and is_grid != (kind != "scatter")):
+        items = "" if kind == "line" else " of a grid" if kind != "scatter" else " of points"
         raise InvalidInputError(
-            f"a line needs one parameter with several values, not {len(varied)}: {', '.join(varied)}"
+            f"kind={kind!r} needs {wanted} parameter{'s' if wanted > 1 else ''}{items} with several values, and there "
+            f"are {len(varied)}: {', '.join(varied) or 'none'}; draw result.values yourself"
         )
     pyplot = import_optional("matplotlib.pyplot")
     if ax is None:
@@ -37,9 +43,14 @@ def plot_sweep(result: Any, output: str | None, *, kind: str, ax: Any) -> Any:
         along, points = next(iter(varied.items()))
         order = np.argsort(points, kind="stable")
         ax.plot(points[order], values[order])
-        ax.set(xlabel=along, ylabel=name)
+        ax.set(xlabel=along, ylabel=name, xscale=_scale(points))
         return ax
     (first, rows), (second, columns) = varied.items()
+    if kind == "scatter":
+        drawn = ax.scatter(rows, columns, c=values)
+        ax.figure.colorbar(drawn, ax=ax, label=name)
+        ax.set(xlabel=first, ylabel=second, xscale=_scale(rows), yscale=_scale(columns))
+        return ax
     surface = values.reshape(len(rows), len(columns))
     if kind == "surface":
         x, y = np.meshgrid(rows, columns, indexing="ij")
@@ -48,8 +59,17 @@ def plot_sweep(result: Any, output: str | None, *, kind: str, ax: Any) -> Any:
     else:
         drawn = ax.pcolormesh(columns, rows, surface, shading="nearest")
         ax.figure.colorbar(drawn, ax=ax, label=name)
-        ax.set(xlabel=second, ylabel=first)
+        ax.set(xlabel=second, ylabel=first, xscale=_scale(columns), yscale=_scale(rows))
     return ax
+
+
+def _scale(points: Any) -> str:
+    """``"log"`` for values that grow by equal factors over a wide range."""
+    found = np.unique(points).astype(np.float64)
+    if len(found) < 3 or found[0] <= 0.0 or found[-1] < _WIDE * found[0]:
+        return "linear"
+    ratios = np.diff(np.log(found))
+    return "log" if np.ptp(ratios) < 1e-6 * ratios.max() else "linear"
 
 
 def _chosen(result: Any, output: str | None) -> tuple[str, Any]:
@@ -62,4 +82,4 @@ def _chosen(result: Any, output: str | None) -> tuple[str, Any]:
         raise InvalidInputError(
             f"{name} has shape {values.shape[1:]} an item; only one real number an item can be drawn"
         )
-    return str(result.name if name == "value" else name), values.reshape(-1)
+    return str(result.label if name == "value" else name), values.reshape(-1)

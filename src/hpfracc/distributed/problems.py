@@ -9,7 +9,7 @@ import math
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ import numpy as np
 
 from hpfracc._optional import is_installed
 from hpfracc.distributed.parameters import SweepParameters, grid, points
+from hpfracc.distributed.sweeps import check_options
 from hpfracc.errors import InvalidInputError, SolveError
-from hpfracc.solvers.ode import problems, solve_fode
+from hpfracc.solvers.ode import FODEResult, problems, solve_fode
 
 __all__ = ["EquationCall", "SweepProblem", "parse_problem"]
 
@@ -38,23 +39,28 @@ class EquationCall:
         Name of the equation.
     options : mapping
         Options of :func:`hpfracc.solve_fode`, such as ``step``.
+    whole : bool
+        Whether the whole solution is given, of which ``output`` names fields.
     """
 
     equation: str
     options: Mapping[str, Any]
+    whole: bool = False
 
     @property
     def __name__(self) -> str:
         """The name of the equation, for messages."""
         return self.equation
 
-    def __call__(self, **parameters: Any) -> np.ndarray[Any, Any]:
+    def __call__(self, **parameters: Any) -> Any:
         """Solve the equation with these parameters."""
         made = getattr(problems, self.equation)(**parameters)
         given: dict[str, Any] = {"dy0": list(made.dy0)} if made.dy0 else {}
         solution = solve_fode(made.fun, made.t_span, made.y0, made.alpha, **given, **self.options)
         if not solution.success:
             raise SolveError(solution.message)
+        if self.whole:
+            return solution
         return np.asarray(solution.y[..., -1])
 
 
@@ -90,6 +96,12 @@ def parse_problem(text: str, folder: Path | None = None) -> SweepProblem:
     params = make(**{name: _values(name, given) for name, given in tables[named[0]].items()})
     options = tables.get("sweep", {})
     _require_known("[sweep]", options, _SWEEP)
+    check_options(options)
+    if isinstance(func, EquationCall) and "output" in options:
+        outputs = [options["output"]] if isinstance(options["output"], str) else options["output"]
+        for name in outputs:
+            _require_known("output", {name: None}, tuple(each.name for each in fields(FODEResult)))
+        func = replace(func, whole=True)
     _require_binding(func, params, "rng" if "seed" in options else None)
     return SweepProblem(func, params, options)
 

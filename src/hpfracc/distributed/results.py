@@ -123,6 +123,11 @@ class SweepResult:
         self._rerun = rerun
 
     @property
+    def label(self) -> str:
+        """A name for a single result: that of the function, or ``"value"`` where it has none."""
+        return VALUE if self.name == "<lambda>" else self.name
+
+    @property
     def complete(self) -> bool:
         """Whether every item has ended."""
         return self._ended == len(self.params)
@@ -188,7 +193,7 @@ class SweepResult:
             more = tuple(f"{name}_{axis}" for axis in range(array.ndim - 1))
             made[name] = xarray.DataArray(self._shaped(array), coords=coords, dims=(*dims, *more), name=name)
         if set(made) == {VALUE}:
-            return made[VALUE].rename(self.name)
+            return made[VALUE].rename(self.label)
         return xarray.Dataset(made)
 
     def resume(self, *, failed: bool = False) -> SweepResult:
@@ -239,8 +244,9 @@ class SweepResult:
         ----------
         output : str, optional
             Which result, where there are several.
-        kind : {"auto", "line", "map", "surface"}
-            ``"auto"``: a line over one parameter, a coloured map over two.
+        kind : {"auto", "line", "map", "surface", "scatter"}
+            ``"auto"``: a line over one parameter, a coloured map over the two of a grid, coloured points over the two
+            of points. Values that grow by equal factors have a logarithmic axis, except in a surface.
         ax : matplotlib axes, optional
             Where to draw; new axes by default.
 

@@ -28,7 +28,7 @@ from hpfracc.errors import BatchItemError, InvalidInputError
 from hpfracc.profiling.clocks import energy_counters
 from hpfracc.profiling.energy import EnergyMeter
 
-__all__ = ["caller_settings", "stacked", "sweep"]
+__all__ = ["caller_settings", "check_options", "stacked", "sweep"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -178,6 +178,15 @@ def sweep(
     return _Sweep(job, executor, store, options).run()
 
 
+def check_options(given: Mapping[str, Any]) -> None:
+    """Raise an error for options of :func:`sweep` that it would refuse, as a problem file has them."""
+    usual = {"on_error": "raise", "retries": 0, "timeout": None, "batch": "auto"}
+    _Options(**{name: given.get(name, each) for name, each in usual.items()}, resources=None, progress=False)
+    check_output(given.get("output"))
+    if given.get("seed") is not None:
+        random_stream(given["seed"], 0)
+
+
 class _Options:
     """The options of a sweep, checked."""
 
@@ -244,11 +253,11 @@ class _Sweep:
                     advance=advance,
                     before=(ended, lost),
                 )
-                if batch is None:
-                    batch = choose_batch(job, runner, driver)
-                if store is not None:
-                    store.pin_batch(batch)
                 try:
+                    if batch is None:
+                        batch = choose_batch(job, runner, driver)
+                    if store is not None:
+                        store.pin_batch(batch)
                     driver.run(_ranges(len(job.params), batch, done))
                 except (BatchItemError, KeyboardInterrupt) as error:
                     if store is not None:

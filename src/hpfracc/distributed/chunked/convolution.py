@@ -193,9 +193,8 @@ def spectrum_way(signal: Any, resources: Resources) -> ChunkedWay:
     complex_bytes = 16 if signal.dtype.itemsize >= 8 else 8
     moved = 2 * (2 * rows * count * (length + 1) * complex_bytes)
     width = _slice_width(count, rows_in_block(signal), complex_bytes, resources)
-    task = max(
-        12 * length * rows_in_block(signal) * complex_bytes, 4 * count * width * rows_in_block(signal) * complex_bytes
-    )
+    # A chunk with its transforms, or a slice of the frequencies of all chunks.
+    task = max(12 * length, 4 * count * min(width, length + 1)) * rows_in_block(signal) * complex_bytes
     refusal = ""
     if resources.memory is not None and task > resources.memory:
         refusal = (
