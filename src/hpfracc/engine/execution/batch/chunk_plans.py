@@ -24,7 +24,7 @@ from hpfracc.engine.selection.decide import LEAST_SAVED, WORTH_CUTTING, Selectio
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.formats import format_bytes, format_seconds
 
-__all__ = ["ChunkPlan", "check_speed", "choose_plan", "ideal_selection", "is_time", "time_plan"]
+__all__ = ["ChunkPlan", "check_speed", "choose_plan", "is_time", "time_plan"]
 
 logger = logging.getLogger("hpfracc.engine")
 
@@ -115,11 +115,6 @@ def _has_room(job: Job, size: int) -> bool:
     on_host = device == HOST
     share = HOST_SHARE if on_host else job.request.settings.gpu_memory_limit
     return get_budget().fits(size, device, share, None if on_host else library)
-
-
-def ideal_selection(job: Job, arrays: tuple[Any, ...]) -> Selection | None:
-    """What would be decided for the whole call if there were room."""
-    return job.select(arrays, ignore_memory=True)
 
 
 def check_speed(job: Job, ideal: Selection | None, seconds: float, words: str, times: int = 1) -> None:

@@ -14,7 +14,6 @@ from hpfracc.engine.execution.batch.chunk_plans import (
     ChunkPlan,
     check_speed,
     choose_plan,
-    ideal_selection,
     time_plan,
 )
 from hpfracc.engine.execution.batch.driver import ChunkSizer, ChunkTooLargeError, run_chunks
@@ -91,7 +90,7 @@ def _job(primitive: Primitive, arrays: tuple[Any, ...], params: dict[str, Any], 
 
 def _plan(job: Job, arrays: tuple[Any, ...], whole: float | None, times: int = 1) -> ChunkPlan | None:
     """The quickest plan, after caches were dropped where that helps; None where none fits."""
-    ideal = ideal_selection(job, arrays)
+    ideal = job.select(arrays, ignore_memory=True)
     plan = choose_plan(job, arrays, ideal, whole)
     if (plan is None or plan.slow) and ladder.climb(job.request.placement.device, highest="own caches").freed:
         plan = choose_plan(job, arrays, ideal, whole)

@@ -13,7 +13,7 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.execution.batch.chunk_plans import check_speed, ideal_selection, time_plan
+from hpfracc.engine.execution.batch.chunk_plans import check_speed, time_plan
 from hpfracc.engine.execution.batch.driver import (
     ChunkSizer,
     ChunkTooLargeError,
@@ -133,7 +133,8 @@ def convolve_blocks(
 
         keys: list[tuple[Job, int]] = []
         try:
-            ideal, groups = ideal_selection(job, (weights, signal)), list(_row_groups(job, weights, signal))
+            ideal = job.select((weights, signal), ignore_memory=True)
+            groups = list(_row_groups(job, weights, signal))
             for number, rows in enumerate(groups):
                 operands = tuple(np.asarray(_rows_of(array, call.shape, rows)) for array in (weights, signal))
                 if not keys or weights.ndim > 1:  # rows may share their weights
