@@ -1,4 +1,4 @@
-"""What a method for samples is."""
+"""The base class of methods for samples."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Plans for a call that does not fit as a whole, compared by predicted time.
 
 Chunks of each axis, in sizes that halve, on whichever arm is quickest for that size; chunks of one row that are cut
-further; blocks of time. Where only a slow plan fits, that is logged, and a very slow one is refused.
+further; blocks of time. If only a slow plan fits, it is logged; a very slow one is refused.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _has_room(job: Job, size: int) -> bool:
 
 
 def check_speed(job: Job, ideal: Selection | None, seconds: float, words: str, times: int = 1) -> None:
-    """Log a plan that is slow for want of memory; refuse one that is very slow, unless it was asked for.
+    """Log a plan that is slow because memory is short; refuse a very slow one unless slow plans are allowed.
 
     Parameters
     ----------

@@ -100,14 +100,14 @@ def _plan(job: Job, arrays: tuple[Any, ...], whole: float | None, times: int = 1
 
 
 def _run_plan(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...]) -> tuple[Any, str] | None:
-    """The result and words for what was done; None where there was no room."""
+    """The result, and a description of the chunks; None where there was no room."""
     return _in_time(job, plan, arrays) if plan.blocks is not None else _along(job, plan, arrays)
 
 
 def _run_smaller(
     job: Job, arrays: tuple[Any, ...], key: Any, plan: ChunkPlan | None, short: ChunkTooLargeError | None
 ) -> Any:
-    """A chunk that is cut further: as planned, or because there was no room for it; None where that cannot be."""
+    """A chunk that is cut further: as planned, or because there was no room for it; None where it cannot be cut."""
     params = job.params if key is None else {**job.params, "weights_key": key}
     own = _job(job.primitive, arrays, params, job.backend)
     own.limit = job.limit

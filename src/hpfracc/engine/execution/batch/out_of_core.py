@@ -370,12 +370,12 @@ def _reserve_file(operation: str, out: Array) -> None:
 
 
 def _held_bytes(file: int) -> int:
-    """Bytes of a file that have room on the disk; 0 where the system does not tell."""
+    """Bytes of a file that are allocated on the disk; 0 where the system does not say."""
     return 512 * getattr(os.fstat(file), "st_blocks", 0)
 
 
 def _allocate(file: int, size: int) -> None:
-    """Give every byte of a file room on the disk; what is in it stays."""
+    """Allocate every byte of a file on the disk; its contents stay."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file, 0, size)
         return

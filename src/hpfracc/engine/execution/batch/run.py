@@ -55,7 +55,7 @@ def run(
     executor: Any = None,
     **params: Any,
 ) -> Any:
-    """``[func(item, **params) for item in items]``, many at a time where that can be.
+    """``[func(item, **params) for item in items]``, many at a time where possible.
 
     Items are grouped by library, device, shapes and dtypes. An operation of the engine is called once for many of them,
     stacked; so is a function that is ``batched``. As many go together as free memory allows; where memory runs out all
@@ -217,7 +217,7 @@ class _Batch:
         return self.func(*self.calls[index], **extra)
 
     def run_grouped(self, advance: Callable[[int], None]) -> list[Any]:
-        """Group by group, each in chunks."""
+        """Run the groups one after the other, each in chunks."""
         results: list[Any] = [None] * len(self.calls)
         chunks = 0
         for indices in self.calls.groups():

@@ -38,7 +38,7 @@ class MemoryPool(Guarded):
     """A pool of reusable buffers, each with one owner at a time.
 
     Host buffers are kept here, within a bound. Device buffers come from the library's own pool (PyTorch's caching
-    allocator, CuPy's memory pool), which keeps them; this one knows whose they are and counts.
+    allocator, CuPy's memory pool), which keeps them; this pool records them and counts requests.
 
     Parameters
     ----------
