@@ -6,7 +6,9 @@ import contextlib
 import ctypes
 import gc
 import os
+import random
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,9 +28,15 @@ from hpfracc.engine.workload import Bucket
 MIB = 2**20
 #: Steps beyond which an algorithm whose work grows quadratically is left out: it would never be chosen there.
 MOST_WORK = {"direct": 2e10, "relax": 6e9}
+#: Of the sample of calls.
+SEED = 20261117
 HEAD = ("kernel", "call", "operands", "predicted MiB", "peak MiB", "model", "corrected")
 #: Size of the call whose peak corrects the prediction, as a share of the call that is predicted.
 SMALLER = 0.8
+
+
+#: A call, the same with smaller operands, and the arm that runs both.
+Row = tuple[MemoryCase, MemoryCase, Arm]
 
 
 def status(name: str) -> int:
@@ -58,43 +66,73 @@ SETS: dict[str, tuple[Callable[[int], list[MemoryCase]], str]] = {
 }
 
 
-def predictions(device: str, size: int, which: str = "seen", only: str = "") -> None:
-    """The table of one device for a set of shapes."""
-    calls, suffix = SETS[which]
-    backends = ("numpy", "numba", "torch") if device == "cpu" else ("torch", "cupy", "jax")
-    rows, figures = [], []
-    for backend in backends:
-        if registry.unavailable(backend) is not None:
-            continue
+def every_row(device: str, size: int, which: str, only: str) -> Iterator[Row]:
+    """Every call of a set on every arm that serves it."""
+    calls = SETS[which][0]
+    for backend in backends_of(device):
         for case, smaller in zip(calls(size), calls(int(SMALLER * size)), strict=True):
             for arm in arms(case, backend, device, threads=which == "fresh"):
-                if only not in f"{backend}:{arm.algorithm} {case.call}":
-                    continue
-                figure = compare(case, smaller, arm)
-                if figure is None:
-                    continue
-                figures.append(figure)
-                rows.append(
-                    (
-                        figure["kernel"],
-                        figure["call"],
-                        figure["operands"],
-                        f"{figure['predicted'] / MIB:,.0f}",
-                        f"{figure['actual'] / MIB:,.0f}",
-                        f"{figure['error']:+.0%}",
-                        f"{figure['corrected']:+.0%}",
-                    )
-                )
-                print(*rows[-1], sep=" | ", flush=True)
-    print()
+                if only in f"{backend}:{arm.algorithm} {case.call}":
+                    yield case, smaller, arm
+
+
+def sampled_rows(device: str, size: int, count: int) -> Iterator[Row]:
+    """``count`` calls of all sets, each on one arm: in turn one of each backend and primitive, by a fixed seed."""
+    draw = random.Random(SEED)
+    groups: dict[tuple[str, str], list[tuple[str, MemoryCase, MemoryCase]]] = {}
+    for backend in backends_of(device):
+        for calls, _ in SETS.values():
+            for case, smaller in zip(calls(size), calls(int(SMALLER * size)), strict=True):
+                groups.setdefault((backend, case.name), []).append((backend, case, smaller))
+    for group in groups.values():
+        draw.shuffle(group)
+    while count and any(groups.values()):
+        for group in groups.values():
+            if not group or not count:
+                continue
+            backend, case, smaller = group.pop()
+            found = list(arms(case, backend, device, threads=True))
+            if found:
+                count -= 1
+                yield case, smaller, draw.choice(found)
+
+
+def backends_of(device: str) -> list[str]:
+    """The backends with a memory of their own on this device, of those that are installed."""
+    names = ("numpy", "numba", "torch") if device == "cpu" else ("torch", "cupy", "jax")
+    return [name for name in names if registry.unavailable(name) is None]
+
+
+def predictions(device: str, size: int, which: str = "seen", only: str = "", sample: int = 0) -> None:
+    """The table of one device: a set of shapes, or a sample of all sets."""
+    chosen = sampled_rows(device, size, sample) if sample else every_row(device, size, which, only)
+    rows, figures = [], []
+    for case, smaller, arm in chosen:
+        figure = compare(case, smaller, arm)
+        if figure is None:
+            continue
+        figures.append(figure)
+        rows.append(
+            (
+                figure["kernel"],
+                figure["call"],
+                figure["operands"],
+                f"{figure['predicted'] / MIB:,.0f}",
+                f"{figure['actual'] / MIB:,.0f}",
+                f"{figure['error']:+.0%}",
+                f"{figure['corrected']:+.0%}",
+            )
+        )
+        print(*rows[-1], sep=" | ", file=sys.stderr, flush=True)
     print_table(HEAD, rows)
     good = [row for row in figures if 0.5 <= row["predicted"] / row["actual"] <= 2.0]
     close = [row for row in figures if abs(row["corrected"]) <= 0.15]
     print(
-        f"\n{which}: {len(good)} of {len(rows)} within a factor of 2 by the model, {len(close)} within 15 % corrected "
-        "by the peak of a smaller call"
+        f"\n{'sample of all sets' if sample else which}: {len(good)} of {len(rows)} within a factor of 2 by the model, "
+        f"{len(close)} within 15 % corrected by the peak of a smaller call"
     )
     if not only:
+        suffix = "" if sample else SETS[which][1]
         write_json(f"memory_predictions_{device.partition(':')[0]}{suffix}", {"rows": figures})
 
 

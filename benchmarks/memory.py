@@ -279,6 +279,7 @@ def main() -> None:
     parser.add_argument("--bytes", type=float, default=1e8, help="bytes of the operands, for the predictions")
     parser.add_argument("--predictions", choices=SETS, help="only this table")
     parser.add_argument("--only", default="", help="rows of the predictions whose kernel and call contain this text")
+    parser.add_argument("--sample", type=int, default=0, metavar="N", help="only N rows of the predictions")
     parser.add_argument("--no-json", action="store_true", help="do not write the figures of a showcase")
     options = parser.parse_args()
     if options.limited:
@@ -288,6 +289,8 @@ def main() -> None:
         return showcase(options.showcase, options.folder, not options.no_json)
     print(heading("Memory: predictions, guard, batches"), flush=True)
     device = "cuda:0" if options.device == "cuda" else options.device
+    if options.sample:
+        return predictions(device, int(options.bytes), sample=options.sample)
     if options.predictions:
         return predictions(device, int(options.bytes), options.predictions, options.only)
     guard()

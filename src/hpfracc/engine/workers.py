@@ -108,7 +108,7 @@ def run_items(
         Whether no further items are started after an error.
     """
     job = _Job(function, items, advance, until_error)
-    # In a copy of the context here too, since it is by chance which items run in this thread.
+    # In a copy of the context here too, since timing decides which items run in this thread.
     return contextvars.copy_context().run(job.run, lambda: _ask_new_threads(job, min(workers, len(items)) - 1))
 
 

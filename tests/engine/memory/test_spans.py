@@ -24,8 +24,6 @@ def test_spans_know_what_they_left_behind() -> None:
         assert rates["inner"] == pytest.approx(6.4e6, rel=0.2)
         assert rates.get("outer", 0.0) < 6e5
         assert "unwatched" not in rates
-        spans.record("handed in", 50)
-        assert spans.growers(10.0)["handed in"] == 5.0
     finally:
         spans.watch(False)
     ledger.leave("never begun")

@@ -1,4 +1,4 @@
-"""Who can do it: what a backend tells of itself, and the arms it offers.
+"""Backends: what each says about itself, and the arms it offers.
 
 A backend is one folder: ``adapter.py`` says what the library is, where its memory lies and how arrays move;
 ``kernels/<primitive>.py`` holds pure functions. Only adapters synchronise a device.

@@ -1,4 +1,4 @@
-"""The engine as users call it: the built-in operations, and asking why."""
+"""The engine as users call it: the built-in operations, and explanations of choices."""
 
 from __future__ import annotations
 

@@ -164,11 +164,6 @@ class Plan:
         """Whether the user named the backend."""
         return self.request.preference is not None
 
-    @property
-    def can_be_cut(self) -> bool:
-        """Whether such a call may be done in pieces."""
-        return self.cutter is not None
-
     def run_in_chunks(
         self,
         arrays: tuple[Any, ...],

@@ -1,4 +1,4 @@
-"""Transforms of operands that come back: made once, kept within bounds, found under the key their maker gives.
+"""A bounded cache of transformed operands, found by a key that the caller gives.
 
 The key is the operator's (scheme, order, length, ...), never a hash of the data: hashing a million weights costs more
 than it saves, and a key that says what the weights *are* cannot collide by chance.

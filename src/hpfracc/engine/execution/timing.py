@@ -1,4 +1,4 @@
-"""How long did it take, without making anyone wait.
+"""Times of calls, measured without waiting for a device.
 
 Work on the host is timed by the host's clock. Work that a device does later is timed by a pair of marks in the device's
 own queue, read when it has passed them; until then the pair waits here.

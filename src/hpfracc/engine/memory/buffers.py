@@ -127,9 +127,9 @@ class BufferPool(Guarded):
             raw = entry[1]
             self._used_bytes -= raw.nbytes
             del entry
-            # Who goes on using what was given back must not write into the next owner's numbers.
+            # A caller that still uses the buffer must not write into the next owner's data.
             buffer.flags.writeable = False
-            # The raw memory is known here, to the buffer itself, and to getrefcount: anyone else looks at it still.
+            # Referred to here, by the buffer and by getrefcount; by anything else only if a view is still held.
             if sys.getrefcount(raw) > 3 or raw.nbytes > self.capacity:
                 self._dropped += 1
                 return
@@ -221,7 +221,7 @@ def _as_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def _as_shape(shape: Any) -> tuple[int, ...]:
-    """Whole numbers, none of them negative: what is not there must not become somebody else's."""
+    """A tuple of whole numbers of at least 0."""
     try:
         sizes = tuple(map(index, shape if isinstance(shape, tuple) else (shape,)))
     except TypeError:

@@ -1,6 +1,6 @@
 """Growth of memory by named parts of a program: bytes in use when each span begins and ends.
 
-Kept only while somebody watches. A profiler on another floor hands its own spans in the same way.
+Kept only while somebody watches.
 """
 
 from __future__ import annotations
@@ -65,14 +65,9 @@ class SpanLedger(Guarded):
             ending.outer.inside += grown
         self._ended.append((time.monotonic(), name, grown - ending.inside))
 
-    def record(self, name: str, grown: int) -> None:
-        """Record the growth of a span that was measured elsewhere."""
-        if self.active:
-            self._ended.append((time.monotonic(), name, grown))
-
-    def growers(self, seconds: float, now: float | None = None) -> dict[str, float]:
+    def growers(self, seconds: float) -> dict[str, float]:
         """Bytes a second that each span added over the last ``seconds``, the fastest first."""
-        begin = (time.monotonic() if now is None else now) - seconds
+        begin = time.monotonic() - seconds
         total: dict[str, int] = {}
         for ended, name, grown in list(self._ended):
             if ended >= begin:

@@ -1,4 +1,4 @@
-"""What each interval of a grid weighs at later points, in any array namespace.
+"""The weights of the intervals of a grid at later points, in any array namespace.
 
 Over an interval the kernel's mean is taken, ``(b^q - a^q) / (q (b - a))`` with ``q = p + 1`` for the power ``r^p``
 between the distances a and b: neighbouring powers, which would cancel, are subtracted by ``expm1`` and ``log1p``.

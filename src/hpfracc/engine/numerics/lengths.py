@@ -1,4 +1,4 @@
-"""Lengths of Fourier transforms: those they are quick at, and those that come out."""
+"""Lengths of Fourier transforms: fast sizes, and the sizes of the results."""
 
 from __future__ import annotations
 

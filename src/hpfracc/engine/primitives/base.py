@@ -1,4 +1,4 @@
-"""What a primitive is: a contract that every backend's kernels keep.
+"""The base class of primitives: contracts that the kernels of every backend fulfil.
 
 A primitive knows shapes, dtypes, work and memory. It knows no backend: those implement it, under the same argument
 names, in ``engine/backends/<backend>/kernels/<primitive>.py``.

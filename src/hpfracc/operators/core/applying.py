@@ -1,4 +1,4 @@
-"""Applying a rule to samples: choosing it, running it, and running it once more without reading the call anew."""
+"""Applying a rule to samples: choosing it, running it, and repeating a call without reading its arguments anew."""
 
 from __future__ import annotations
 

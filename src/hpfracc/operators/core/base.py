@@ -1,4 +1,4 @@
-"""What an operator is, and how every operator is called."""
+"""The base class of operators, and the call that all of them share."""
 
 from __future__ import annotations
 

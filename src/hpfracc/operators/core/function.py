@@ -1,4 +1,4 @@
-"""A function given as a callable: where it is wanted, where it starts, and what it said when asked."""
+"""A function given as a callable: the points at which its result is wanted, its origin, and its values."""
 
 from __future__ import annotations
 

@@ -340,8 +340,8 @@ _BLOCK = 8192
 def uniform_step(points: np.ndarray[Any, Any], rounding: float) -> float | None:
     """The step of points that are equally far apart within their absolute ``rounding``, else None.
 
-    ``linspace`` rounds each point once; a sum of steps drifts by up to n roundings, which is let pass up to a
-    thousandth of a step.
+    ``linspace`` rounds each point once; a cumulative sum of steps drifts by up to n roundings. A drift of up to
+    a thousandth of a step is accepted.
     """
     n = len(points)
     if n == 1:
@@ -364,8 +364,8 @@ def uniform_step(points: np.ndarray[Any, Any], rounding: float) -> float | None:
     return step
 
 
-#: Points that are uniform but for their rounding: at least this number, so that it is no accident, rounded to a whole
-#: part of the step such as a millisecond at 60 Hz.
+#: Points that are uniform except for rounding: the fewest that are taken as such, and the largest rounding as a share
+#: of the step (milliseconds at 60 Hz: 0.06).
 _LEAST_ROUNDED, _MOST_ROUNDED = 32, 0.1
 #: Dates may be rounded to a part of a second and counted in minutes, hours or days.
 _SECONDS = (1.0, 60.0, 3600.0, 86400.0)
@@ -401,7 +401,7 @@ def rounded_step(points: np.ndarray[Any, Any]) -> tuple[float, str] | None:
 
 
 def require_increasing(points: np.ndarray[Any, Any]) -> None:
-    """Refuse points that are not finite, go back or are repeated, and say where."""
+    """Raise an error for points that are not finite, decrease or are repeated, and say where."""
     bad = np.flatnonzero(~np.isfinite(points))
     if bad.size:
         raise InvalidInputError(f"t[{bad[0]}] is {points[bad[0]]}; every point of the grid must be finite")

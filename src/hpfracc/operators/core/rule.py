@@ -1,4 +1,4 @@
-"""What a method for samples is."""
+"""The base class of methods for samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hpfracc.errors import ShapeError
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, step_power
 
-__all__ = ["Rule"]
+__all__ = ["DelegatingRule", "Rule"]
 
 
 class Rule(ABC):
@@ -78,3 +78,34 @@ class Rule(ABC):
                 f"{who} by {self.name!r} needs the step, which one point does not tell; give step= instead of t, or at "
                 "least 2 points"
             )
+
+
+class DelegatingRule(Rule):
+    """A rule that does more than another one, ``rule``, and has its name and its orders."""
+
+    rule: Rule
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """That of the rule."""
+        return self.rule.name
+
+    def accuracy(self, alpha: float) -> float:
+        """That of the rule."""
+        return self.rule.accuracy(alpha)
+
+    def least_points(self, order: Order) -> int:
+        """That of the rule."""
+        return self.rule.least_points(order)
+
+    def head(self, order: Order) -> tuple[int, int]:
+        """That of the rule."""
+        return self.rule.head(order)
+
+    def measured_from(self, order: Order) -> int:
+        """That of the rule."""
+        return self.rule.measured_from(order)
+
+    def magnification(self, alpha: float) -> float:
+        """That of the rule."""
+        return self.rule.magnification(alpha)

@@ -1,4 +1,4 @@
-"""L1 on any grid: each weight made where it is used, or by a sum of exponentials."""
+"""L1 on any grid: each weight computed where it is used, or by a sum of exponentials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Product trapezoid on any grid: each weight made where it is used, or by a sum of exponentials."""
+"""Product trapezoid on any grid: each weight computed where it is used, or by a sum of exponentials."""
 
 from __future__ import annotations
 

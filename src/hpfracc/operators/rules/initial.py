@@ -9,7 +9,7 @@ from typing import Any, final
 from hpfracc._xp import Namespace
 from hpfracc.operators.core.lags import Lags, long_run
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.values import Samples, constant, join
 from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.first_points import first_points, singular_origin, whole_at_origin
@@ -21,7 +21,7 @@ __all__ = ["WithInitialTerms"]
 
 
 @final
-class WithInitialTerms(Rule):
+class WithInitialTerms(DelegatingRule):
     r"""A rule for the Caputo derivative, and what Riemann-Liouville adds to it.
 
     .. math:: D^\alpha_{RL} f(t) = D^\alpha_C f(t)
@@ -33,39 +33,16 @@ class WithInitialTerms(Rule):
     slopes below n are; nan where the samples do not tell).
     """
 
+    rule: L1Rule | L12
+
     def __init__(self, rule: L1Rule | L12) -> None:
         self.rule = rule
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        """That of the Caputo rule."""
-        return self.rule.name
 
     @property
     def companion(self) -> Rule | None:  # type: ignore[override]
         """That of the Caputo rule, with the same terms."""
         found = self.rule.companion
         return WithInitialTerms(found) if isinstance(found, L1Rule | L12) else None
-
-    def accuracy(self, alpha: float) -> float:
-        """That of the Caputo rule."""
-        return self.rule.accuracy(alpha)
-
-    def least_points(self, order: Order) -> int:
-        """That of the Caputo rule."""
-        return self.rule.least_points(order)
-
-    def head(self, order: Order) -> tuple[int, int]:
-        """That of the Caputo rule."""
-        return self.rule.head(order)
-
-    def measured_from(self, order: Order) -> int:
-        """That of the Caputo rule."""
-        return self.rule.measured_from(order)
-
-    def magnification(self, alpha: float) -> float:
-        """That of the rule."""
-        return self.rule.magnification(alpha)
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """The Caputo rule, and one product for each initial term."""

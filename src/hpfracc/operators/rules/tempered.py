@@ -14,7 +14,7 @@ from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
 from hpfracc.engine.execution.api import unlogged
 from hpfracc.operators.core.grids import Grid, to_host
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.values import Samples, add_from, constant, join, scalar, zeros
 from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.first_points import singular_origin, whole_at_origin
@@ -28,7 +28,7 @@ _STEEPEST = 40.0
 
 
 @final
-class Tempered(Rule):
+class Tempered(DelegatingRule):
     r"""A causal rule with a decay :math:`e^{-\lambda(t_k-t_j)}` upon what sample j adds to point k.
 
     .. math:: D^{\alpha,\lambda} f(t_k) \approx \sum_{j=0}^{k} e^{-\lambda (k-j) h} A_{kj}\, f_j,
@@ -52,11 +52,6 @@ class Tempered(Rule):
         self.singular = singular
 
     @property
-    def name(self) -> str:  # type: ignore[override]
-        """That of the rule."""
-        return self.rule.name
-
-    @property
     def companion(self) -> Rule | None:  # type: ignore[override]
         """That of the rule, tempered too."""
         other = self.rule.companion
@@ -68,26 +63,6 @@ class Tempered(Rule):
 
     def _like(self, rule: Rule, rate: Any) -> Tempered:
         return Tempered(rule, rate, integral=self.integral, singular=self.singular)
-
-    def accuracy(self, alpha: float) -> float:
-        """That of the rule."""
-        return self.rule.accuracy(alpha)
-
-    def least_points(self, order: Order) -> int:
-        """That of the rule."""
-        return self.rule.least_points(order)
-
-    def head(self, order: Order) -> tuple[int, int]:
-        """That of the rule."""
-        return self.rule.head(order)
-
-    def measured_from(self, order: Order) -> int:
-        """That of the rule."""
-        return self.rule.measured_from(order)
-
-    def magnification(self, alpha: float) -> float:
-        """That of the rule."""
-        return self.rule.magnification(alpha)
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution, and one product for each of the first samples."""

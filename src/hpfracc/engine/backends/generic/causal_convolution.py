@@ -13,7 +13,7 @@ __all__ = ["on_host", "take_differences", "with_starts"]
 
 Array = np.ndarray[Any, Any]
 
-# inf - inf between samples is no news.
+# inf - inf between samples needs no warning.
 _QUIET = np.errstate(all="ignore")
 
 
@@ -53,7 +53,7 @@ def take_differences(signal: Array) -> Array:
     """``signal[n] - signal[n-1]`` along the last axis, 0 at the first point, into one buffer."""
     result = np.empty(signal.shape, signal.dtype)
     np.subtract(signal[..., 1:], signal[..., :-1], out=result[..., 1:])
-    # Not 0 by decree: the difference of a bad sample with itself is bad.
+    # Computed, not set to 0: it is nan where the first sample is not finite.
     np.subtract(signal[..., :1], signal[..., :1], out=result[..., :1])
     return result
 

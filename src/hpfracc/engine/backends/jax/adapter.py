@@ -239,7 +239,7 @@ class JaxAdapter(Adapter):
         return isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
     def scope(self, call: Call) -> contextlib.AbstractContextManager[Any] | None:
-        """Double precision for calls that need it, where the user has not switched it on for good."""
+        """Double precision for calls that need it, where the user has not enabled it globally."""
         # Asked for at every call, when JAX has been imported.
         jax = sys.modules.get("jax")
         if call.dtype not in _WIDE or (jax is not None and jax.config.jax_enable_x64):

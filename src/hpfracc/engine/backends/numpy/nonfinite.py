@@ -1,8 +1,8 @@
-"""What a Fourier transform smears is put right: a non-finite sample reaches only the outputs that involve it.
+"""Repairs convolutions by FFT of non-finite operands: a non-finite sample affects only the outputs that involve it.
 
-The answer is taken from operands with 0 for everything that is not finite, plus a taint: what IEEE arithmetic makes of
-the products that were left out. Which outputs have such products is counted by the same kind of convolution, of ones
-and zeros, so that the repair costs some transforms and no more, however many samples are missing.
+The convolution is computed with 0 in place of every non-finite value. What IEEE arithmetic makes of the products that
+were left out is then added. Convolutions of ones and zeros say which outputs have such products, so the cost is a few
+transforms, however many samples are missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two small kernels for long signals on a GPU: all that surrounds the transforms is hidden in copies.
+"""Two kernels for long signals on a GPU: the work around the transforms is fused with copies that are needed anyway.
 
 The transform needs a zero-padded copy of the signal anyway: the kernel that makes it also takes differences, sets bad
 samples to 0 and notes the first one of each block. The result must be cut out of a longer one anyway: the kernel that

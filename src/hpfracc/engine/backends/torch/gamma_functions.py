@@ -92,7 +92,7 @@ def _is_negative(z: Tensor) -> Tensor:
 
 
 class _IncompleteBeta(torch.autograd.Function):
-    """SciPy's values; the derivative in x is elementary, those in a and b are not had."""
+    """SciPy's values; the derivative in x is elementary, those in a and b are not provided."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, x: Tensor) -> Tensor:

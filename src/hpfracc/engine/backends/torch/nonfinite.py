@@ -1,4 +1,4 @@
-"""Non-finite samples stay causal: what a transform or a matrix product would smear is put right.
+"""Non-finite samples stay causal: spreading by transforms and matrix products is repaired.
 
 One bad sample makes every output of a Fourier transform non-finite, and a Toeplitz product multiplies it by the zeros
 above its diagonal. So the answer is taken from the signal with its bad samples set to 0, and every point whose sum
@@ -31,7 +31,7 @@ __all__ = ["apply_causally", "clean", "mark_reached"]
 def apply_causally(
     product: Callable[[Tensor], Tensor], signal: Tensor, taps: int, witness: Callable[[Tensor], Tensor] | None = None
 ) -> Tensor:
-    """``product(signal)`` for a product that smears non-finite samples, with that put right.
+    """``product(signal)`` for a product that spreads non-finite samples, repaired.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ def _is_transformed(tensor: Tensor) -> bool:
 
 
 def may_look(signal: Tensor) -> bool:
-    """Whether a value may be looked at without waiting for a device, and is there to be looked at."""
+    """Whether a value can be read now, without waiting for a device."""
     return (
         signal.is_cpu
         and not torch._C._functorch.is_functorch_wrapped_tensor(signal)

@@ -1,7 +1,7 @@
 """Plans for a call that does not fit as a whole, compared by predicted time.
 
 Chunks of each axis, in sizes that halve, on whichever arm is quickest for that size; chunks of one row that are cut
-further; blocks of time. Where only a slow plan fits, that is logged, and a very slow one is refused.
+further; blocks of time. If only a slow plan fits, it is logged; a very slow one is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hpfracc.engine.selection.decide import LEAST_SAVED, WORTH_CUTTING, Selectio
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.formats import format_bytes, format_seconds
 
-__all__ = ["ChunkPlan", "check_speed", "choose_plan", "ideal_selection", "is_time", "time_plan"]
+__all__ = ["ChunkPlan", "check_speed", "choose_plan", "is_time", "time_plan"]
 
 logger = logging.getLogger("hpfracc.engine")
 
@@ -117,13 +117,8 @@ def _has_room(job: Job, size: int) -> bool:
     return get_budget().fits(size, device, share, None if on_host else library)
 
 
-def ideal_selection(job: Job, arrays: tuple[Any, ...]) -> Selection | None:
-    """What would be decided for the whole call if there were room."""
-    return job.select(arrays, ignore_memory=True)
-
-
 def check_speed(job: Job, ideal: Selection | None, seconds: float, words: str, times: int = 1) -> None:
-    """Log a plan that is slow for want of memory; refuse one that is very slow, unless it was asked for.
+    """Log a plan that is slow because memory is short; refuse a very slow one unless slow plans are allowed.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class Sizer(Protocol):
         """Points of the next chunk, of ``left`` that are still to do."""
 
     def succeeded(self, size: int) -> None:
-        """A chunk of ``size`` went well."""
+        """A chunk of ``size`` succeeded."""
 
     def failed(self, size: int, short: ChunkTooLargeError) -> bool:
         """There was no room for a chunk of ``size``; False where there is nothing smaller to try."""
@@ -205,7 +205,7 @@ class ChunkSizer:
         return min(self.size, round_size(left) if self._rounds and left != self.most else left)
 
     def succeeded(self, size: int) -> None:
-        """A chunk of ``size`` went well."""
+        """A chunk of ``size`` succeeded."""
         if self.bad is not None and size >= self.bad:
             self.bad = None  # what failed then fits now: memory came free
         self.good = max(self.good, size)
@@ -239,7 +239,7 @@ class ChunkSizer:
 
 @contextmanager
 def progress_of(progress: Progress, total: int, what: str) -> Iterator[Callable[[int], None]]:
-    """A function to call with how many more are done."""
+    """A function that reports the number of items done since its last call."""
     done = 0
     if callable(progress):
         tell = progress

@@ -14,7 +14,6 @@ from hpfracc.engine.execution.batch.chunk_plans import (
     ChunkPlan,
     check_speed,
     choose_plan,
-    ideal_selection,
     time_plan,
 )
 from hpfracc.engine.execution.batch.driver import ChunkSizer, ChunkTooLargeError, run_chunks
@@ -91,7 +90,7 @@ def _job(primitive: Primitive, arrays: tuple[Any, ...], params: dict[str, Any], 
 
 def _plan(job: Job, arrays: tuple[Any, ...], whole: float | None, times: int = 1) -> ChunkPlan | None:
     """The quickest plan, after caches were dropped where that helps; None where none fits."""
-    ideal = ideal_selection(job, arrays)
+    ideal = job.select(arrays, ignore_memory=True)
     plan = choose_plan(job, arrays, ideal, whole)
     if (plan is None or plan.slow) and ladder.climb(job.request.placement.device, highest="own caches").freed:
         plan = choose_plan(job, arrays, ideal, whole)
@@ -101,14 +100,14 @@ def _plan(job: Job, arrays: tuple[Any, ...], whole: float | None, times: int = 1
 
 
 def _run_plan(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...]) -> tuple[Any, str] | None:
-    """The result and words for what was done; None where there was no room."""
+    """The result, and a description of the chunks; None where there was no room."""
     return _in_time(job, plan, arrays) if plan.blocks is not None else _along(job, plan, arrays)
 
 
 def _run_smaller(
     job: Job, arrays: tuple[Any, ...], key: Any, plan: ChunkPlan | None, short: ChunkTooLargeError | None
 ) -> Any:
-    """A chunk that is cut further: as planned, or because there was no room for it; None where that cannot be."""
+    """A chunk that is cut further: as planned, or because there was no room for it; None where it cannot be cut."""
     params = job.params if key is None else {**job.params, "weights_key": key}
     own = _job(job.primitive, arrays, params, job.backend)
     own.limit = job.limit

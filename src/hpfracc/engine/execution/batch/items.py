@@ -42,7 +42,7 @@ def arguments_of(item: Any) -> tuple[Any, ...]:
 def kind_of(arguments: tuple[Any, ...]) -> Hashable:
     """What items have in common that can be stacked: library, device, shapes and dtypes.
 
-    Masked arrays go by themselves: beside others they would lose their masks in silence.
+    Masked arrays form a group of their own: stacked with others they would lose their masks.
     """
     return tuple(
         (
@@ -145,7 +145,7 @@ class Rows(Sequence[tuple[Any, ...]]):
         return [self[index][number] for index in part]
 
     def stack(self, number: int, part: Sequence[int]) -> Any:
-        """One operand of these items, which lie one behind the other."""
+        """One operand of these items, which are adjacent rows."""
         return self._array[part[0] : part[-1] + 1] if number == len(self._common) else None
 
 
@@ -212,7 +212,7 @@ def by_name(
 
 
 def first_failing(call: Callable[[int], Any], indices: Sequence[int]) -> tuple[int, Exception] | None:
-    """The first of these items that fails alone, and how; None where each of them goes well."""
+    """The first of these items that fails alone, and how; None where each of them succeeds."""
     for index in indices:
         try:
             call(index)
@@ -252,7 +252,7 @@ def stacking_of(primitive: Primitive, shapes: Sequence[Shape], params: Mapping[s
 
 
 def _aligned(shapes: tuple[Shape, ...], core: int) -> tuple[Shape, ...]:
-    """All with as many axes: what broadcasts from the right would otherwise meet the new axis."""
+    """All with the same number of axes, so that broadcasting from the right does not reach the new first axis."""
     most = max(len(shape) - core for shape in shapes)
     return tuple((1,) * (most - (len(shape) - core)) + shape for shape in shapes)
 

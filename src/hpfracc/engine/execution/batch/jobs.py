@@ -151,7 +151,7 @@ class Job:
             raise ChunkTooLargeError(str(error)) from None
 
     def _learn(self, plan: Plan, seconds: float) -> None:
-        """Learn from a chunk as from any call, where the host's clock sees its end."""
+        """Learn from a chunk as from any call, unless it ends after the host has gone on."""
         arm, request = plan.bound.arm, plan.request
         stays = request.placement.library == arm.backend and not plan.bound.moves
         if learns(request) and not (stays and registry.adapter(arm.backend).is_asynchronous(arm.device)):
@@ -160,7 +160,7 @@ class Job:
 
 
 def as_spec(array: Any) -> Any:
-    """What is known of an operand without its values; plain numbers stay, for they take the dtype of the others."""
+    """The shape and dtype of an operand; plain numbers stay, because they take the dtype of the others."""
     if isinstance(array, ArraySpec | bool | int | float | complex):
         return array
     return ArraySpec(shape_of(array), dtype_of(array))

@@ -13,7 +13,7 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.execution.batch.chunk_plans import check_speed, ideal_selection, time_plan
+from hpfracc.engine.execution.batch.chunk_plans import check_speed, time_plan
 from hpfracc.engine.execution.batch.driver import (
     ChunkSizer,
     ChunkTooLargeError,
@@ -133,7 +133,8 @@ def convolve_blocks(
 
         keys: list[tuple[Job, int]] = []
         try:
-            ideal, groups = ideal_selection(job, (weights, signal)), list(_row_groups(job, weights, signal))
+            ideal = job.select((weights, signal), ignore_memory=True)
+            groups = list(_row_groups(job, weights, signal))
             for number, rows in enumerate(groups):
                 operands = tuple(np.asarray(_rows_of(array, call.shape, rows)) for array in (weights, signal))
                 if not keys or weights.ndim > 1:  # rows may share their weights
@@ -369,12 +370,12 @@ def _reserve_file(operation: str, out: Array) -> None:
 
 
 def _held_bytes(file: int) -> int:
-    """Bytes of a file that have room on the disk; 0 where the system does not tell."""
+    """Bytes of a file that are allocated on the disk; 0 where the system does not say."""
     return 512 * getattr(os.fstat(file), "st_blocks", 0)
 
 
 def _allocate(file: int, size: int) -> None:
-    """Give every byte of a file room on the disk; what is in it stays."""
+    """Allocate every byte of a file on the disk; its contents stay."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file, 0, size)
         return

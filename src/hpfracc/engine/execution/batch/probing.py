@@ -76,7 +76,7 @@ def measure_peak(run: Callable[[], Any], device: str = "cpu", library: str = "nu
 
 
 def fit_line(small: float, small_bytes: float, large: float, large_bytes: float) -> LinearFit | None:
-    """The line through two trials; None where it would fall: then something else was measured."""
+    """The line through two trials; None where it would decrease, which means that the trials were disturbed."""
     if large <= small or large_bytes < small_bytes:
         return None
     slope = (large_bytes - small_bytes) / (large - small)

@@ -56,7 +56,7 @@ def run(
     executor: Any = None,
     **params: Any,
 ) -> Any:
-    """``[func(item, **params) for item in items]``, many at a time where that can be.
+    """``[func(item, **params) for item in items]``, many at a time where possible.
 
     Items are grouped by library, device, shapes and dtypes. An operation of the engine is called once for many of them,
     stacked; so is a function that is ``batched``. As many go together as free memory allows; where memory runs out all
@@ -226,7 +226,7 @@ class _Batch:
         return self.func(*self.calls[index], **extra)
 
     def run_grouped(self, advance: Callable[[int], None]) -> list[Any]:
-        """Group by group, each in chunks."""
+        """Run the groups one after the other, each in chunks."""
         results: list[Any] = [None] * len(self.calls)
         chunks = 0
         for indices in self.calls.groups():
@@ -360,9 +360,8 @@ def _one(call: Callable[[int], Any], index: int, count: int) -> Any:
         raise item_error(index, count, error) from error
 
 
-def _several(call: Callable[[int], Any], task: Sequence[int]) -> tuple[list[tuple[int, Any]], list[int], float]:
-    """Results, items whose memory ran out, and seconds; the first other error ends the task."""
-    begin = time.perf_counter()
+def _several(call: Callable[[int], Any], task: Sequence[int]) -> tuple[list[tuple[int, Any]], list[int]]:
+    """Results, and items whose memory ran out; the first other error ends the task."""
     done: list[tuple[int, Any]] = []
     short: list[int] = []
     for index in task:
@@ -372,7 +371,7 @@ def _several(call: Callable[[int], Any], task: Sequence[int]) -> tuple[list[tupl
             short.append(index)
         except Exception as error:
             raise _ItemFailedError(index, error) from error
-    return done, short, time.perf_counter() - begin
+    return done, short
 
 
 class _ItemFailedError(Exception):
@@ -395,17 +394,14 @@ def _by_threads(
     short: list[int] = []
 
     def one(index: int) -> None:
-        try:
-            results[index] = call(index)
-        except MemoryError:
-            short.append(index)
-        except Exception as error:
-            raise _ItemFailedError(index, error) from error
+        done, missing = _several(call, (index,))
+        results.update(done)
+        short.extend(missing)
 
     try:
         run_items(one, rest, workers, advance=advance, until_error=True)
     except _ItemFailedError as failed:
-        raise _named(failed, count) from failed.error
+        raise item_error(failed.index, count, failed.error) from failed.error
     return short
 
 
@@ -424,14 +420,10 @@ def _by_processes(
     short: list[int] = []
     try:
         parallel = joblib.Parallel(n_jobs=workers, backend="loky", return_as="generator")
-        for done, missing, _ in parallel(joblib.delayed(_several)(call, task) for task in tasks):
+        for done, missing in parallel(joblib.delayed(_several)(call, task) for task in tasks):
             results.update(done)
             short += missing
             advance(len(done))
     except _ItemFailedError as failed:
-        raise _named(failed, count) from failed.error
+        raise item_error(failed.index, count, failed.error) from failed.error
     return short
-
-
-def _named(failed: _ItemFailedError, count: int) -> BatchItemError:
-    return item_error(failed.index, count, failed.error)

@@ -181,7 +181,7 @@ class StackedOperation:
         return rows_of(stacked, len(part))
 
     def finish(self) -> None:
-        """Say what was decided."""
+        """Record the decision."""
         if self._job.decision is not None:
             decision_log.record(
                 decision_in_chunks(self._job, f"{self._job.chunks} chunks of at most {self.sizer.size} items")

@@ -93,7 +93,7 @@ def choose_blocks(
 
 
 def _possible(length: int, taps: int) -> Iterator[tuple[float, float, int, int]]:
-    """Points transformed in all, times the logarithm; how many pieces that are; and the sizes of block and part."""
+    """The work (points transformed, times the logarithm), the number of pieces, and the sizes of block and part."""
     for block in _halves(length):
         for part in _halves(taps):
             if _LEAST_PART * part < block and part < taps:

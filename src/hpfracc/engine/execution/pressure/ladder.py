@@ -193,7 +193,7 @@ class Ladder(Guarded):
             if done is None:
                 return  # a rung that has nothing to do with this memory
             released, note = done
-        except Exception as failure:  # memory may run out in here of all places: the next rung may help
+        except Exception as failure:  # memory may run out here too, and the next rung may help
             error = registry.describe_failure(failure)
             logger.warning("clean-up of %s: the rung %r failed: %s", climb.device, name, error)
         get_budget().invalidate()

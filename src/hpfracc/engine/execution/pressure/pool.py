@@ -38,7 +38,7 @@ class MemoryPool(Guarded):
     """A pool of reusable buffers, each with one owner at a time.
 
     Host buffers are kept here, within a bound. Device buffers come from the library's own pool (PyTorch's caching
-    allocator, CuPy's memory pool), which keeps them; this one knows whose they are and counts.
+    allocator, CuPy's memory pool), which keeps them; this pool records them and counts requests.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class MemoryPool(Guarded):
         if pinned is None:
             pinned = bool(hardware.machine().gpus)
         self._host = BufferPool(parse_bytes("max_bytes", max_bytes), _pinned if pinned else None)
-        self._device: dict[int, tuple[weakref.ref[Any] | None, Any, int]] = {}
+        self._device: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._hits = self._misses = 0
 
     def __reduce__(self) -> NoReturn:
@@ -101,14 +101,14 @@ class MemoryPool(Guarded):
             # The library's pool had it if it did not have to ask the driver for more.
             grew = adapter.reserved_bytes(device) > kept
             self._hits, self._misses = self._hits + (not grew), self._misses + grew
-            self._device[id(made)] = (weakref.ref(made), adapter, nbytes(made))
+            self._device[id(made)] = (weakref.ref(made), nbytes(made))
         return made
 
     def release(self, buffer: Any) -> None:
         """Take a buffer back; one that is not the pool's, or was released before, is refused."""
         with self._lock:
             entry = self._device.get(id(buffer))
-            if entry is not None and entry[0] is not None and entry[0]() is buffer:
+            if entry is not None and entry[0]() is buffer:
                 del self._device[id(buffer)]  # the library's pool has it once the caller lets go of it
                 return
         self._host.release(buffer)
@@ -117,7 +117,7 @@ class MemoryPool(Guarded):
         """Hits, misses, hit rate and bytes, host and device together."""
         host = self._host.stats()
         with self._lock:
-            alive = [entry for entry in self._device.values() if entry[0] is not None and entry[0]() is not None]
+            alive = [size for made, size in self._device.values() if made() is not None]
             hits, misses = host.hits + self._hits, host.misses + self._misses
         asked = hits + misses
         return replace(
@@ -125,15 +125,13 @@ class MemoryPool(Guarded):
             hits=hits,
             misses=misses,
             hit_rate=hits / asked if asked else math.nan,
-            used_bytes=host.used_bytes + sum(entry[2] for entry in alive),
+            used_bytes=host.used_bytes + sum(alive),
         )
 
     def clear(self) -> int:
         """Drop all idle buffers; returns their host bytes."""
         with self._lock:
-            self._device = {
-                key: entry for key, entry in self._device.items() if entry[0] is not None and entry[0]() is not None
-            }
+            self._device = {key: entry for key, entry in self._device.items() if entry[0]() is not None}
         return self._host.clear()
 
     def borrow(self, shape: int | tuple[int, ...], dtype: Any = "float64", *, clear: bool = True) -> Any:

@@ -11,7 +11,7 @@ from hpfracc.engine import hardware
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure.pool import staging_pool
 from hpfracc.engine.memory.budget import HOST, get_budget, parse_bytes
-from hpfracc.engine.memory.buffers import PoolStats, host_buffers
+from hpfracc.engine.memory.buffers import PoolStats
 from hpfracc.engine.memory.forecast import ForecastRow, forecasts
 from hpfracc.engine.memory.host import HostMemory, HostProbe
 from hpfracc.engine.memory.staging import RingStats, staging_stats
@@ -120,13 +120,12 @@ def report() -> MemoryReport:
     >>> memory.report().host.free > 0
     True
     """
-    pool = staging_pool()
     return MemoryReport(
         host=HostProbe().read(),
         devices={gpu.device: hardware.driver_memory(gpu.device) for gpu in hardware.machine().gpus},
         caps=get_budget().caps(),
         forecasts=tuple(forecasts.rows()),
-        pool=host_buffers.stats() if pool is host_buffers else pool.stats(),
+        pool=staging_pool().stats(),
         kept=prepared_operands.bytes,
         transfers=staging_stats(),
     )

@@ -1,4 +1,4 @@
-"""What a right-hand side computes with, while its code is read: numbers that are not known yet.
+"""The values of a right-hand side while its code is read: their numbers are not known yet.
 
 A value is one of
 

@@ -1,4 +1,4 @@
-"""The functions that a right-hand side may call to be compiled unasked: each with what it means.
+"""The functions that a right-hand side may call and still be compiled automatically, each with its meaning.
 
 A function is known by its identity, so that a name bound to something else is not mistaken for it.
 """

@@ -1,4 +1,4 @@
-"""History sum in CuPy: blocks of weights, each made, used and forgotten."""
+"""History sum in CuPy: blocks of weights, each computed, used and freed."""
 
 from __future__ import annotations
 

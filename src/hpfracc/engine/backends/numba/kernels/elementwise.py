@@ -1,4 +1,4 @@
-"""Formulae in Numba: one loop for the whole formula, compiled when it is first met.
+"""Formulae in Numba: one loop for the whole formula, compiled at its first use.
 
 Generated code has no file, so it cannot be kept on disk: each formula compiles once per dtype and process.
 """

@@ -1,4 +1,4 @@
-"""History sum in Numba: each weight made where it is used, one power a weight away from the diagonal."""
+"""History sum in Numba: each weight computed where it is used, one power a weight away from the diagonal."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ Array = np.ndarray[Any, Any]
 #: instead of 8.6, a row of four million 1.18 s instead of 1.34; below this, asking costs what it saves.
 _LEAST_POOLED = 1 << 16
 
-# inf - inf inside a transform is no news: what must not come through is repaired, and the rest is the answer.
+# inf - inf inside a transform needs no warning: the result is repaired afterwards.
 _QUIET = np.errstate(all="ignore")
 
 

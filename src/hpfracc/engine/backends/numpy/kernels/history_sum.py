@@ -1,4 +1,4 @@
-"""History sum in NumPy: blocks of weights, each made, used and forgotten; or by a tree of clusters."""
+"""History sum in NumPy: blocks of weights, each computed, used and freed; or by a tree of clusters."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def multiply(
         call = _CONTRACT.describe(symbol, signal, axes=axes, kinds=kinds, real=real)
         return np.zeros(call.shape, call.dtype)
     fft, n = _scipy_fft(), signal.shape
-    # Non-finite samples are data: inf - inf inside a transform is no news.
+    # Non-finite samples are data: inf - inf inside a transform needs no warning.
     with np.errstate(all="ignore"):
         spectrum = signal
         for axis, kind in plan.waves:

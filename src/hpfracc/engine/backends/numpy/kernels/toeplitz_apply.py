@@ -19,7 +19,7 @@ __all__ = ["KERNELS"]
 Array = np.ndarray[Any, Any]
 
 _CONTRACT = ToeplitzApply()
-# inf - inf inside a transform is no news: what must not come through is repaired, and the rest is the answer.
+# inf - inf inside a transform needs no warning: the result is repaired afterwards.
 _QUIET = np.errstate(all="ignore")
 
 

@@ -261,7 +261,7 @@ def add_starts(result: Tensor, signal: Tensor, starts: Tensor, first: int) -> Te
 def _differences(signal: Tensor) -> Tensor:
     result = signal.new_empty(signal.shape)
     torch.sub(signal[..., 1:], signal[..., :-1], out=result[..., 1:])
-    # Not 0 by decree: the difference of a bad sample with itself is bad.
+    # Computed, not set to 0: it is nan where the first sample is not finite.
     result[..., :1] = signal[..., :1] - signal[..., :1]
     return result
 
@@ -288,7 +288,7 @@ class _Differences(torch.autograd.Function):
 
 
 class _Adjoint(torch.autograd.Function):
-    """Their derivative, and so the other way round."""
+    """The derivative of :class:`_Differences`, whose own derivative is :class:`_Differences`."""
 
     @staticmethod
     def forward(ctx: Any, slope: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""History sum in PyTorch: blocks of weights, each made, used and forgotten.
+"""History sum in PyTorch: blocks of weights, each computed, used and freed.
 
 Compositions of PyTorch's own operations, differentiable in times, signal and parameters; where autograd keeps what it
 needs for the way back, a block's weights are made again there instead.
