@@ -90,3 +90,49 @@ def test_jax():
     step = 1e-5
     assert float(found[0]) == pytest.approx((plain(1.3 + step, 0.6) - plain(1.3 - step, 0.6)) / (2 * step), rel=1e-6)
     assert float(found[1]) == pytest.approx((plain(1.3, 0.6 + step) - plain(1.3, 0.6 - step)) / (2 * step), rel=1e-6)
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("source", [None, 1.0])
+def test_blocks_of_steps_of_tensors(periodic: bool, source):
+    """Two blocks of direct steps in place, and a third that is not full: NumPy's values."""
+    torch = pytest.importorskip("torch")
+    x = X[:-1] if periodic else X
+    u0 = np.exp(np.sin(2.0 * x)) if periodic else np.sin(x) ** 3
+    given = {"x": x, "space": Diffusion(0.7), "boundary": "periodic" if periodic else "dirichlet", "alpha": 0.6}
+    given |= {"step": 1.0 / 70, "source": source, "estimate": False}
+    for method in (DiffusionL1(memory="direct"), DiffusionL2Sigma(memory="direct")):
+        plain = hf.solve_fpde(None, (0.0, 1.0), u0, method=method, compile=False, **given)
+        found = hf.solve_fpde(None, (0.0, 1.0), torch.as_tensor(u0), method=method, **given)
+        assert np.allclose(found.u.numpy(), plain.u, rtol=0, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_compiled_steps_of_etdrk4(library: str):
+    """Two components in a plane: NumPy's values, and as many reactions."""
+    module = pytest.importorskip(library)
+    x = np.linspace(0.0, 2.0 * np.pi, 8, endpoint=False)
+    u0 = np.stack([np.exp(np.sin(x))[:, None] * np.cos(x), np.cos(x)[:, None] + 0.0 * x])
+    given = {"x": (x, x), "space": Diffusion(0.1), "boundary": "periodic", "method": "etdrk4", "step": 0.1}
+    plain = hf.solve_fpde(lambda t, u: u - u * u * u, (0.0, 0.4), u0, estimate=False, **given)
+
+    def solved(start):
+        return hf.solve_fpde(lambda t, u: u - u * u * u, (0.0, 0.4), start, compile=True, **given)
+
+    if library == "torch":
+        found = solved(module.as_tensor(u0))
+    else:
+        with module.enable_x64(True):
+            found = solved(module.numpy.asarray(u0))
+    assert np.allclose(np.asarray(found.u), plain.u, rtol=0, atol=1e-13)
+    assert found.stats["compiled"] and found.stats["reactions"] == plain.stats["reactions"]
+
+
+def test_methods_that_do_not_compile_tensors_say_so():
+    """compile=True is refused where nothing would be compiled."""
+    torch = pytest.importorskip("torch")
+    with pytest.raises(hf.errors.InvalidInputError, match="etdrk4"):
+        hf.solve_fpde(
+            None, (0.0, 1.0), torch.as_tensor(np.sin(X)), x=X, space=Diffusion(1.0), boundary="dirichlet", compile=True
+        )

@@ -241,6 +241,9 @@ def test_the_choice_says_why():
     with pytest.warns(AccuracyWarning, match="differs by 1 from the boundary data"):
         rough = solve(u0=np.ones(17), boundary=Dirichlet(lambda t: 0.0), step=0.1)
     assert rough.decision.method == "l1"
+    with pytest.warns(AccuracyWarning, match="differs by 1"):
+        steep = solve(u0=np.ones(17), boundary=Dirichlet(lambda t: 0.0), alpha=0.8, step=0.1)
+    assert steep.decision.method == "convolution_quadrature" and "boundary values" in steep.decision.reason
 
 
 def test_results_travel_and_show_themselves():

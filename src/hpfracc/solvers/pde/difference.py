@@ -22,6 +22,7 @@ from hpfracc.solvers.pde.marching import can_march, march
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
+from hpfracc.solvers.pde.tensor_marching import can_march_tensors, march_tensors
 
 __all__ = ["DifferenceMethod", "leading_order", "wants_compiled"]
 
@@ -167,6 +168,14 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
             problem.stats["exponentials"] = len(kept.rates)
         problem.stats["compiled"] = True
         yield from march(problem, form, weights, mesh, kept)
+        return
+    if can_march_tensors(problem, form, memory):
+        assert isinstance(form, ModalForm)
+        kept = None
+        if memory == "exponentials":
+            kept = ExponentialHistory(weights, form.encode(problem.u0), KERNEL_RTOL)
+            problem.stats["exponentials"] = len(kept.rates)
+        yield from march_tensors(problem, form, weights, mesh, kept)
         return
     u = form.encode(problem.u0)
     past: DirectHistory | ExponentialHistory

@@ -125,9 +125,15 @@ def _make_rows(
         ns, columns = np.arange(first, stop), np.arange(begin, stop - 1)
         # Of intervals that are over; the newest one touches its end, and needs no power.
         gap = weights.mesh[ns - 1][:, None] - weights.mesh[columns + 1]
-        middles = np.maximum(gap, 0.0) + (sigma * lengths[ns - 1])[:, None] + 0.5 * lengths[columns]
-        logs = np.log(middles)
-        powers = np.stack([scale * np.exp(-alpha * logs) for alpha, scale in zip(alphas, scales, strict=True)])
+        middles = np.maximum(gap, 0.0, out=gap)
+        middles += (sigma * lengths[ns - 1])[:, None]
+        middles += 0.5 * lengths[columns]
+        logs = np.log(middles, out=middles)
+        powers = np.empty((len(alphas), *logs.shape))
+        for one, alpha, scale in zip(powers, alphas, scales, strict=True):
+            np.multiply(logs, -alpha, out=one)
+            np.exp(one, out=one)
+            one *= scale
         found: Array = kernels.weight_rows(*given, first, stop, begin, powers)
         if not whole and weights.parabola and first == 1:
             found = np.pad(found, ((0, 0), (1, 0)))  # there is no increment before the first

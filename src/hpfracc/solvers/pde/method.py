@@ -37,12 +37,15 @@ class EvolutionMethod(abc.ABC):
         Whose arrays it steps.
     exact : bool
         Whether it has no error in time, so that the mesh is only where values are wanted.
+    compiles_tensors : bool
+        Whether ``compile=True`` is for tensors and JAX arrays too.
     """
 
     name: ClassVar[str]
     order: ClassVar[str]
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
     exact: ClassVar[bool] = False
+    compiles_tensors: ClassVar[bool] = False
 
     @abc.abstractmethod
     def refuses(self, problem: EvolutionProblem) -> str | None:

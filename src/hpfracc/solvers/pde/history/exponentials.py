@@ -115,8 +115,8 @@ class ExponentialHistory:
     name = "exponentials"
 
     def __init__(self, weights: IntervalWeights, like: Any, rtol: float, update: Any = None) -> None:
-        self._weights, self._xp = weights, weights.xp
-        xp = self._xp
+        self._weights, self.xp = weights, weights.xp
+        xp = self.xp
         count = len(weights.steps)
         self._read = _distances(weights)
         self._alive: Array
@@ -143,7 +143,7 @@ class ExponentialHistory:
         self._blocks: dict[int, tuple[Array, Array, Array]] = {}
 
     def _empty(self) -> Any:
-        xp = self._xp
+        xp = self.xp
         size = math.prod(self._shape) * (2 if self._complex and xp.library == "numpy" else 1)
         if xp.library == "numpy":
             return np.zeros((len(self.rates), size))
@@ -151,7 +151,7 @@ class ExponentialHistory:
 
     def _newest_weights(self) -> tuple[Any, Any]:
         """The exact weights of the newest increment, and of the one before, at every step."""
-        weights, xp = self._weights, self._xp
+        weights, xp = self._weights, self.xp
         steps, sigma = weights.steps, weights.sigma
         own: Any = 0.0
         before: Any = 0.0
@@ -205,7 +205,7 @@ class ExponentialHistory:
         place = n - self._table_first
         parts: list[Any] = [None if one is None else one[place][:alive] for one in self._table]
         decay, p, q, g = parts
-        if self._xp.library == "numpy":
+        if self.xp.library == "numpy":
             x, y = self._flat(x), None if y is None else self._flat(y)
             if self._states.shape[0] > alive + 8:
                 self._states = np.ascontiguousarray(self._states[:alive])
@@ -213,7 +213,7 @@ class ExponentialHistory:
             self._pending = run(self._states[:alive], decay, p, q, g, x, y)
             return
         free = not any(tracks_gradient(one) for one in (x, g, self._states))
-        if self._xp.library == "torch" and free and not self._complex:
+        if self.xp.library == "torch" and free and not self._complex:
             # In place: one pass for the decay, one for each input.
             states = self._states[:alive].mul_(decay[:, None]).addr_(p, x.reshape(-1))
             if y is not None:
@@ -223,7 +223,7 @@ class ExponentialHistory:
             if y is not None:
                 states = states + q[:, None] * y.reshape(1, -1)
         self._states = states
-        xp = self._xp
+        xp = self.xp
         if self._complex:
             self._pending = xp.complex(xp.matmul(g, states.real), xp.matmul(g, states.imag))
         else:
@@ -270,15 +270,15 @@ class ExponentialHistory:
 
     def _make_table(self, n: int) -> None:
         """The tables of the next steps."""
-        xp = self._xp
+        xp = self.xp
         ns = np.arange(n, min(n + TABLE_STEPS, len(self._weights.steps)))
-        decay, p, q, g = self._rows(ns)
+        decay, p, q, g = self.tables(ns)
         self._table_first = n
         self._table = (*(None if one is None else xp.array(one) for one in (decay, p, q)), g)
 
-    def _rows(self, ns: Array) -> tuple[Any, Any, Any, Any]:
+    def tables(self, ns: Array) -> tuple[Any, Any, Any, Any]:
         """Decay, what the increments add, and how the states are read, after each of these steps."""
-        weights, xp, rates = self._weights, self._xp, self.rates
+        weights, xp, rates = self._weights, self.xp, self.rates
         intervals = ns - 1 if weights.parabola else ns
         tau = weights.steps[intervals - 1][:, None]
         z = tau * rates
@@ -302,7 +302,7 @@ class ExponentialHistory:
         return flat.view(np.float64) if self._complex else flat
 
     def _shaped(self, flat: Any) -> Any:
-        if self._complex and self._xp.library == "numpy":
+        if self._complex and self.xp.library == "numpy":
             flat = flat.view(np.complex128)
         return flat.reshape(self._shape)
 

@@ -12,6 +12,7 @@ import numpy as np
 from hpfracc._arrays import tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.solvers.pde.explicit import ExplicitPart, needs_order_one, time_steps
+from hpfracc.solvers.pde.fused import JittedStep, fused_step
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
@@ -80,6 +81,7 @@ class ETDRK4(EvolutionMethod):
     name: ClassVar[str] = "etdrk4"
     order: ClassVar[str] = "4; 2 to 3 with boundary data that change in time"
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
+    compiles_tensors: ClassVar[bool] = True
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Order 1, and a diagonalised operator."""
@@ -112,10 +114,28 @@ class ETDRK4(EvolutionMethod):
         def rest(t: float, coefficients: Any) -> Any:
             return space.forward(explicit(t, space.backward(coefficients)))
 
+        def of_values(t: float, values: Any) -> Any:
+            return space.forward(explicit(t, values))
+
+        fused = fused_step(problem, len(mesh) - 1)
         for t, h in time_steps(mesh):
             if factors is None or factors[0] != h:
                 factors = (h, _factors(xp, space.symbol, h))
             f = factors[1]
+            if isinstance(fused, JittedStep):
+                both = fused(t, h, u, c, f)
+                if both is not None:
+                    u, c = both
+                    yield u
+                    continue
+                fused = None
+            elif fused is not None:
+                made = fused(t, h, u, c, f, of_values)
+                if made is not None:
+                    c, u = made, space.backward(made)
+                    yield u
+                    continue
+                fused = None
             if explicit.empty:
                 c = f.whole * c
             else:
