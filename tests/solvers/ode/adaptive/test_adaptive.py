@@ -134,6 +134,7 @@ def claimed_and_true(alpha: float, rate: float, end: float, rtol: float, k: int)
     ("alpha", "rate", "end", "rtol", "k"),
     [(2.26, 31.9, 22.5, 1e-3, 2), (2.5, 15.3, 4.1, 1e-5, 0), (1.6, 5.9, 4.2, 1e-5, 1)],
 )
+@thinned(one_in=2)
 def test_the_claims_hold_for_oscillations(alpha: float, rate: float, end: float, rtol: float, k: int):
     """Growing and decaying ones: the error estimate, and its ratio to the tolerance as the documentation defines it."""
     claimed_and_true(alpha, rate, end, rtol, k)
@@ -278,6 +279,7 @@ def test_riemann_liouville_above_one_starts_with_a_power():
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.005])
+@thinned(lambda alpha: alpha == 0.01)
 def test_orders_near_zero_are_solved_or_refused(alpha: float):
     """Steps of 1e-290 and less are asked for there: an answer in words where they cannot be taken."""
     found = hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], alpha, rtol=1e-4)
