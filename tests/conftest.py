@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from hpfracc import _config
 from hpfracc.engine.execution import state
 from hpfracc.operators.core import fast_memory
+from tests.helpers.collection import SharedCollection
 from tests.helpers.gpus import hide_gpus
 from tests.helpers.thinned import Thinning
 
@@ -25,6 +26,9 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     _share = max(1, (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
     os.environ.setdefault("OMP_NUM_THREADS", str(_share))
 
+# Compilers make objects by the million and few of them in circles; looking for those is a tenth of their time.
+gc.set_threshold(20_000, 20, 20)
+
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("hpfracc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("hpfracc")
@@ -32,6 +36,7 @@ settings.load_profile("hpfracc")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Thinning())
+    config.pluginmanager.register(SharedCollection())
 
 
 def _resets() -> list[Callable[[], None]]:

@@ -80,10 +80,13 @@ def _imports(text: str, package: str) -> list[Import]:
 
 
 def _walk(node: ast.AST, *, at_import: bool) -> Iterator[tuple[ast.AST, bool]]:
-    for child in ast.iter_child_nodes(node):
-        runs = at_import and not _is_deferred(child, node)
-        yield child, runs
-        yield from _walk(child, at_import=runs)
+    waiting = [(node, at_import)]
+    while waiting:
+        parent, runs = waiting.pop()
+        for child in ast.iter_child_nodes(parent):
+            found = child, runs and not _is_deferred(child, parent)
+            yield found
+            waiting.append(found)
 
 
 def _is_deferred(node: ast.AST, parent: ast.AST) -> bool:

@@ -56,7 +56,7 @@ SHAPES = [(1, 40), (40, 1, 1), (2, 9), (3, 14), (7, 6), (3, 3, 5), (2, 3, 1, 7),
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("periodic", [False, True])
 @pytest.mark.parametrize("neighbourhood", ["von_neumann", "moore"])
-@thinned(one_in=4)
+@thinned(one_in=7)
 def test_both_searches_agree_with_scipy(method, shape, periodic, neighbourhood):
     """Cost and path agree with SciPy's Dijkstra for weights of points and edges, including 0, infinity and ties."""
     pytest.importorskip("numba")

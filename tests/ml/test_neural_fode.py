@@ -9,6 +9,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError, SolveError
 from hpfracc.solvers.ode import PECE
+from tests.helpers.thinned import thinned
 
 torch = pytest.importorskip("torch")
 from hpfracc.ml.torch.neural_fode import NeuralFODE  # noqa: E402
@@ -41,6 +42,7 @@ def gradients(adjoint: str | None, method: Any, alpha: Any, steps: int, above: b
 @pytest.mark.parametrize(
     ("alpha", "above"), [(0.6, False), ([0.5, 0.7, 0.9], False), (1.5, True)], ids=["one", "each", "above 1"]
 )
+@thinned(lambda method, alpha: alpha == 0.6 or method == "pece")
 def test_three_adjoints_are_one(method: str, alpha: Any, above: bool):
     """Stored, recomputed and plain autograd to 1e-10; some with more steps than a block has."""
     steps = 66 if method == "pece" or (method == "implicit_trapezoid" and alpha == 0.6) else 12

@@ -33,7 +33,7 @@ def matrix(operator: Any, method: str, alpha: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("operator", "method"), EVERY_RULE)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(x=ROWS, y=ROWS, a=st.floats(-3.0, 3.0), alpha=ALPHAS)
 @thinned(one_in=3)
 def test_linear(operator: Any, method: str, x: np.ndarray, y: np.ndarray, a: float, alpha: float):

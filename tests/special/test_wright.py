@@ -40,7 +40,7 @@ def by_series(lam: float, mu: float, z: complex) -> complex:
         (-0.5, -1.5, -4.0),
     ],
 )
-@thinned(one_in=2)
+@thinned(one_in=3)
 def test_agrees_with_the_series(lam, mu, z):
     """Agrees with mpmath's power series, summed with 200 digits."""
     value = special.wright(z, lam, mu)

@@ -121,7 +121,7 @@ def test_refuses_what_is_no_text() -> None:
         parse_expression(np.sin, NAMES)  # type: ignore[arg-type]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Whatever is typed, nothing but the one error comes out."""

@@ -143,6 +143,7 @@ def test_steps_and_points_give_the_same_values() -> None:
                 np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.usefixtures("with_numba")
 def test_a_forked_child_keeps_no_plan_of_a_library_whose_threads_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such a call would wait for ever; neither the operation nor what kept its plan makes it."""
     pytest.importorskip("numba")

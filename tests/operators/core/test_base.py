@@ -88,6 +88,7 @@ def test_dtypes(operator: Any):
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("backend", BACKENDS)
 @thinned(lambda operator, backend: backend != "jax" or operator in (hf.Caputo, hf.AtanganaBaleanu, hf.VariableOrder))
+@pytest.mark.usefixtures("with_numba")
 def test_every_backend_gives_the_same_numbers(operator: Any, backend: str):
     """Every rule on every backend that is installed, asked for by context and by argument, agrees with NumPy's."""
     if (why := registry.unavailable(backend)) is not None:

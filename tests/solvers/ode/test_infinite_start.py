@@ -102,6 +102,7 @@ def test_a_nonlinear_right_hand_side_shows_its_powers(method: str, step: float |
         (lambda t, y: np.array([-y[0] + y[1], -2.0 * y[1] - y[0]]), [0.5, 0.8], [1.0, 2.0]),
     ],
 )
+@thinned(one_in=2)
 def test_two_ways_to_begin_agree(fun: Any, alpha: Any, y0: Any):
     """Starting weights on a uniform grid, and steps that grow from nothing, know nothing of one another."""
     fine = solve(fun, alpha, y0, rtol=1e-8, atol=1e-11)

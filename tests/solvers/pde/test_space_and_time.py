@@ -12,6 +12,7 @@ from hpfracc import pde
 from hpfracc.solvers.pde.boundary import read_boundary
 from hpfracc.solvers.pde.space.base import SpaceSetting
 from hpfracc.solvers.pde.space.choose import discretise
+from tests.helpers.thinned import thinned
 
 CASES = {
     "finite_volumes": (pde.Diffusion(lambda x: 1.0 + x), np.linspace(0.0, 1.0, 18), "dirichlet"),
@@ -29,6 +30,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("alpha", [0.6, 1.0])
+@thinned(lambda alpha: alpha == 0.6)
 def test_linear_equations_of_both_orders(name, alpha):
     """``u = E_alpha(A t^alpha) u0`` with the matrix of the discretisation, within ten times the tolerance."""
     space, x, boundary = CASES[name]

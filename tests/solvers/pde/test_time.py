@@ -12,6 +12,7 @@ import hpfracc as hf
 from hpfracc.errors import InvalidInputError
 from hpfracc.pde import CorrectedQuadrature, Diffusion, DiffusionL1, DiffusionL2Sigma, Dirichlet, Neumann
 from hpfracc.solvers.pde.history.weights import IntervalWeights
+from tests.helpers.thinned import thinned
 
 X = np.linspace(0.0, np.pi, 9)
 SINE = np.sin(X)
@@ -64,6 +65,7 @@ def test_uniform_l1_has_order_alpha_at_the_start_and_one_at_the_end():
 
 @pytest.mark.parametrize("alpha", [0.3, 0.5, 0.8, 1.0, 1.3, 1.6])
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
+@thinned(lambda alpha, k: alpha in (0.5, 1.3) or (alpha, k) == (1.6, 5))
 def test_corrected_quadrature_has_order_k(alpha: float, k: int):
     """At a fixed time, with an initial state and a source that do not vanish there, and an initial velocity above 1."""
     method = CorrectedQuadrature(k)

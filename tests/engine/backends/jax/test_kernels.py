@@ -47,7 +47,7 @@ def smooth_cases() -> list[object]:
 
 
 @pytest.mark.parametrize(("primitive", "case"), smooth_cases())
-@thinned(one_in=8)
+@thinned(one_in=16)
 def test_gradients(primitive: str, case: Case):
     """What the contract calls differentiable is, in both modes."""
     run = kernel(primitive)

@@ -169,6 +169,7 @@ def test_tiles_take_what_is_predicted_whatever_they_hold(shapes: Shapes, dtype: 
 
 @pytest.mark.parametrize(("dtype", "alpha"), [("float64", 0.7), ("float32", 0.9), ("complex128", 0.7)])
 @pytest.mark.parametrize("width", [6.0, 0.1])
+@thinned(lambda dtype, width: (dtype == "float64") == (width == 6.0))
 def test_fractions_take_what_is_predicted_wherever_z_lies(
     monkeypatch: pytest.MonkeyPatch, dtype: str, alpha: float, width: float
 ) -> None:

@@ -62,7 +62,7 @@ LONG = {
 
 @pytest.mark.parametrize("rtol", [1e-3, 1e-5, 1e-8])
 @pytest.mark.parametrize("name", sorted(QUICK))
-@thinned(lambda rtol: rtol == 1e-5)
+@thinned(lambda rtol: rtol == 1e-5, one_in=2)
 def test_the_true_error_is_below_ten_times_the_tolerance(name: str, rtol: float):
     """For every problem that is not chaotic and every tolerance, at times from the first thousandth on."""
     ratio, result = error_over_tolerance(QUICK[name](), rtol)
@@ -70,10 +70,9 @@ def test_the_true_error_is_below_ten_times_the_tolerance(name: str, rtol: float)
     assert result.stats["error_over_tolerance"] <= 1.0
 
 
-@pytest.mark.parametrize(
-    "rtol", [1e-3, pytest.param(1e-5, marks=pytest.mark.slow), pytest.param(1e-8, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("rtol", [1e-3, 1e-5, 1e-8])
 @pytest.mark.parametrize("name", sorted(LONG))
+@thinned(lambda rtol: rtol == 1e-3, one_in=3)
 def test_so_it_is_for_long_and_stiff_ones(name: str, rtol: float):
     """The same where it takes thousands of steps, several passes or Newton's method."""
     ratio, _ = error_over_tolerance(LONG[name](), rtol)
@@ -135,6 +134,7 @@ def claimed_and_true(alpha: float, rate: float, end: float, rtol: float, k: int)
     ("alpha", "rate", "end", "rtol", "k"),
     [(2.26, 31.9, 22.5, 1e-3, 2), (2.5, 15.3, 4.1, 1e-5, 0), (1.6, 5.9, 4.2, 1e-5, 1)],
 )
+@thinned(one_in=2)
 def test_the_claims_hold_for_oscillations(alpha: float, rate: float, end: float, rtol: float, k: int):
     """Growing and decaying ones: the error estimate, and its ratio to the tolerance as the documentation defines it."""
     claimed_and_true(alpha, rate, end, rtol, k)
@@ -224,12 +224,12 @@ def test_batches_complex_numbers_and_orders_of_their_own():
 
 
 def test_a_long_run_keeps_little():
-    """To t = 1e4, through 24 oscillations of the load, with a t_eval: no more memory than to t = 1000.
+    """To t = 4000, through 10 oscillations of the load, with a t_eval: no more memory than to t = 1000.
 
     In NumPy: what a compiler takes is not what is counted here, and it takes minutes while memory is traced.
     """
     peaks = {}
-    for end, rtol in ((1e3, 1e-3), (1e4, 1e-3)):
+    for end, rtol in ((1e3, 1e-3), (4e3, 1e-3)):
         t = np.linspace(0.0, end, 11)
         tracemalloc.start()
         result = hf.solve_fode(
@@ -247,9 +247,9 @@ def test_a_long_run_keeps_little():
         tracemalloc.stop()
         assert result.success
         steps = result.stats["steps"]
-    assert steps > 500
-    assert peaks[1e4] < 1.3 * peaks[1e3]
-    assert peaks[1e4] < 1.5e6
+    assert steps > 200
+    assert peaks[4e3] < 1.3 * peaks[1e3]
+    assert peaks[4e3] < 1.5e6
 
 
 def test_stiff_equations_change_to_newton_and_are_quick():
@@ -279,6 +279,7 @@ def test_riemann_liouville_above_one_starts_with_a_power():
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.005])
+@thinned(lambda alpha: alpha == 0.01)
 def test_orders_near_zero_are_solved_or_refused(alpha: float):
     """Steps of 1e-290 and less are asked for there: an answer in words where they cannot be taken."""
     found = hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], alpha, rtol=1e-4)

@@ -9,9 +9,11 @@ import hpfracc as hf
 from hpfracc.errors import InvalidInputError
 
 
-def test_a_sliding_mode_ends_with_its_cause():
+@pytest.mark.parametrize("backend", ["numba", pytest.param("numpy", marks=pytest.mark.slow)])
+def test_a_sliding_mode_ends_with_its_cause(backend: str):
     """Steps along the surface of a switching law shrink without end: told after a few thousand of them."""
-    result = hf.solve_fode(lambda t, y: -np.sign(y), (0.0, 3.0), [1.0], 0.8, rtol=1e-3)
+    pytest.importorskip(backend)
+    result = hf.solve_fode(lambda t, y: -np.sign(y), (0.0, 3.0), [1.0], 0.8, rtol=1e-3, backend=backend)
     assert not result.success and "jumps" in result.message and "tanh" in result.message
     assert result.t[-1] == pytest.approx(0.915, abs=1e-2) and result.nfev < 100_000
 

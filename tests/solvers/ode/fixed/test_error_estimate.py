@@ -110,6 +110,7 @@ def test_methods_without_an_estimate_say_so(method: str):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
+@thinned(lambda compiled: not compiled)
 def test_a_jump_within_a_step_is_told(compiled: bool):
     """A relaxation oscillator (van der Pol, mu = 1000) that skips its jump: the defect of that step is small."""
     if compiled:

@@ -13,6 +13,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode import L1, L2Sigma, MittagLeffler, problems
 from hpfracc.special import mittag_leffler, mittag_leffler_matrix
 from tests.helpers.convergence import measured_order
+from tests.helpers.thinned import thinned
 
 
 def relaxation_error(method: Any, alpha: float, n: int, rate: float = 1.0) -> float:
@@ -39,6 +40,7 @@ def relaxation_error(method: Any, alpha: float, n: int, rate: float = 1.0) -> fl
     ],
     ids=lambda value: f"{value.name} {value.grading}" if isinstance(value, L1 | L2Sigma) else None,
 )
+@thinned(one_in=2)
 def test_orders_on_graded_and_uniform_meshes(method: Any, alpha: float, order: float):
     """Where the solution begins like t^alpha: min(2 - alpha, r alpha) and min(2, r alpha), in the largest error."""
     tolerance = 0.2 if alpha <= 0.2 else 0.15
@@ -173,6 +175,7 @@ def test_bad_parameters_of_the_methods():
 
 
 @pytest.mark.parametrize("alpha", [0.2, 0.5, 0.8, 1.0, 1.5, 1.9])
+@thinned(lambda alpha: alpha in (0.5, 1.0, 1.5))
 def test_linear_systems_are_exact(alpha: float):
     """Three steps of any length give a stiff linear system its solution, also with a defective matrix."""
     defective = np.array([[-1.0, 1.0], [0.0, -1.0]])
