@@ -118,7 +118,9 @@ def solve_fsde(
     Strong orders with multiplicative noise: Euler 1/2 (Ito) and :math:`2H-1` (H > 1/2); second order
     :math:`2H - 1/2`, at most 1. Euler's method with multiplicative noise does not converge for H < 1/2, nor the
     second-order method for :math:`H \le 1/4`: both are refused. For Caputo's equation Euler :math:`\alpha - 1/2`,
-    Milstein :math:`2\alpha - 1`; with additive fractional noise :math:`\alpha + H - 1`.
+    Milstein :math:`2\alpha - 1`; with additive fractional noise :math:`\alpha + H - 1`, where the integrals of the
+    noise at all times have exactly their joint law up to 256 steps, and beyond that correlations of neighbouring times
+    to some 0.01.
 
     Derivatives are those of the paths, for fixed random numbers: in ``y0``, ``args``, the order, H, and whatever the
     functions capture. Time is a number for PyTorch and a traced scalar for JAX.

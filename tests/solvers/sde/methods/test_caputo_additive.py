@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import linalg, special
 
 import hpfracc as hf
 from hpfracc import noise
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.methods import methods_for
+from hpfracc.solvers.sde.methods.fractional_integrals import kept_joint_weights
+from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance
 from hpfracc.solvers.sde.problem import read_problem
 from hpfracc.solvers.sde.stepping import integrate
 from tests.helpers.law import mean_error
@@ -169,3 +172,44 @@ def test_explains() -> None:
         hf.solve_fsde, lambda t, y: -y, 1.0, (0, 1), 1.0, step=0.1, alpha=0.7, noise=noise.FractionalBrownian(0.7)
     )
     assert found.method == "euler" and found.order.startswith("alpha + H - 1") and not found.refused
+
+
+def covariance(s: float, t: float, alpha: float, index: float) -> float:
+    """E S_s S_t of the integral of the kernel, s <= t: incomplete beta functions."""
+    p, gap = alpha + 2 * index - 1, t - s
+    scale = index * math.gamma(2 * index) / (math.gamma(alpha) * math.gamma(p))
+    if not gap:
+        return float(scale * s ** (alpha + p - 1) / (alpha + index - 1))
+    one = s**alpha * gap ** (p - 1) / alpha * special.hyp2f1(1 - p, alpha, alpha + 1, -s / gap)
+    two = s**p * gap ** (alpha - 1) / p * special.hyp2f1(1 - alpha, p, p + 1, -s / gap)
+    return float(scale * (one + two))
+
+
+@pytest.mark.parametrize(("alpha", "index"), [(0.75, 0.7), (0.8, 0.35)])
+def test_joint_law_of_noise_and_integrals(alpha: float, index: float) -> None:
+    """Their covariances are the closed form to rounding, and those of means over a grid 256 times as fine."""
+    steps, parts = 4, 256
+    own, other = kept_joint_weights(alpha, index, steps)
+    later = np.arange(1.0, steps * parts + 1) ** alpha / math.gamma(alpha + 1)
+    means = np.append(later[0], np.diff(later))
+    gain = own + np.tril(linalg.toeplitz(means[:steps]), -1)
+    noises = linalg.toeplitz(autocovariance(index, steps)[:-1])
+    found = gain @ noises @ gain.T + other @ other.T
+    exact = [[covariance(min(i, j), max(i, j), alpha, index) for j in range(1, 5)] for i in range(1, 5)]
+    np.testing.assert_allclose(found, exact, rtol=1e-11)
+    # The same without any formula of ours: kernel means times increments, both of the fine grid.
+    fine = linalg.toeplitz(autocovariance(index, steps * parts)[:-1]) / parts ** (2 * index)
+    kernel = np.tril(linalg.toeplitz(means))[parts - 1 :: parts] * parts ** (1 - alpha)
+    sums = np.kron(np.eye(steps), np.ones(parts))
+    np.testing.assert_allclose(gain @ noises, kernel @ fine @ sums.T, atol=5e-3)
+    apart = ~np.eye(steps, dtype=bool)
+    np.testing.assert_allclose(found[apart], (kernel @ fine @ kernel.T)[apart], atol=5e-3)
+
+
+def test_neighbouring_times_have_their_covariance() -> None:
+    """At the first steps, where numbers of the newest step alone are off by 0.02, within 4 standard errors."""
+    alpha, index = 0.8, 0.3
+    found = forced(alpha, noise.FractionalBrownian(index), step=1 / 8, paths=40_000)
+    for i, j in [(1, 1), (1, 2), (1, 3), (2, 3), (3, 4), (7, 8), (1, 8)]:
+        exact = covariance(i / 8, j / 8, alpha, index)
+        assert abs(mean_error(found.y[:, 0, i] * found.y[:, 0, j], exact)) < 4

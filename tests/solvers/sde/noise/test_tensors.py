@@ -84,3 +84,18 @@ def test_jax_paths_are_those_of_numpy() -> None:
         t = jax.numpy.linspace(0.0, 2.0, 41)
         found = noise.FractionalBrownian(0.3).sample(t, 3, rng=1)
         np.testing.assert_allclose(found, hf.fbm(40, 0.3, T=2.0, size=3, rng=1), atol=1e-13)
+
+
+def test_refinement_of_tensors() -> None:
+    """The points of NumPy, in the library and precision of the path; none for a path with a derivative."""
+    torch = pytest.importorskip("torch")
+    t = np.linspace(0, 1, 5)
+    process = noise.FractionalBrownian(0.3)
+    path = process.sample(t, 2, rng=1)
+    times, expected = process.refine(path, t, 2, rng=3)
+    same, found = process.refine(torch.from_numpy(path), torch.from_numpy(t), 2, rng=3)
+    assert isinstance(found, torch.Tensor) and np.array_equal(found.numpy(), expected)
+    assert np.array_equal(times, same)
+    assert process.refine(torch.from_numpy(path).float(), t, 2, rng=3)[1].dtype == torch.float32
+    with pytest.raises(InvalidInputError, match="no derivative"):
+        process.refine(torch.from_numpy(path).requires_grad_(), t)

@@ -9,11 +9,13 @@ function. For fractional Brownian motion it exists where :math:`\alpha + H > 1`,
 
 for noise with jumps of stable index p where the kernel to the power p is integrable, :math:`\alpha > 1 - 1/p` [2].
 
-Over each step the kernel is replaced by its mean. What that leaves out comes nearly all from the newest step, and its
-size does not depend on time after some steps. For fractional Brownian motion, and for stable motion with p > 1, it is
-drawn as an independent number of that size, so that the law at a time is right to some 1e-3 of the part left out (at
-the first step to a tenth), and covariances of neighbouring times to a tenth. For other noise it is left out. Strong
-order :math:`\alpha + H - 1`, with 1/p in place of H for jumps.
+Over each step the kernel is replaced by its mean. What that leaves out of fractional Brownian motion is drawn from its
+law given all increments, up to 256 steps, so that noise and solution have exactly their joint law where there is no
+drift. With more steps it is drawn as an independent number at each step, of the size that it has after some steps:
+what is left out comes nearly all from the newest one. The law at a time is then right to some 1e-3 of the part left
+out, and correlations of neighbouring times to 0.01 (0.02 at the first steps). So it is for stable motion with p > 1, at
+any number of steps; for other noise it is left out. Strong order :math:`\alpha + H - 1`, with 1/p in place of H for
+jumps.
 
 References
 ----------
@@ -31,9 +33,11 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc._arrays import is_tracer, tracks_gradient
 from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
 from hpfracc.solvers.sde.methods.caputo_euler import CaputoEuler, CaputoMethod
-from hpfracc.solvers.sde.methods.exponentials import kernel_weights
+from hpfracc.solvers.sde.methods.exponentials import kernel_weights, past
+from hpfracc.solvers.sde.methods.fractional_integrals import MOST_STEPS, joint_weights, kept_joint_weights
 from hpfracc.solvers.sde.methods.implicit_euler import CaputoImplicitEuler
 from hpfracc.solvers.sde.methods.method import Carry, Weights
 from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance
@@ -66,12 +70,18 @@ class AdditiveCaputoMethod(CaputoMethod):
         return 1 if traits.jumps and math.isnan(traits.index) else 2
 
     def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
-        """Those of the exponentials; the last is the size of what the means leave out."""
+        """Those of the exponentials, and what the newest integrals have of the increments, and of other numbers.
+
+        The last two are numbers, for those of the same step, or matrices, for those of all.
+        """
         decay, kernel, drift, cross, _ = kernel_weights(alpha, steps, h)
         if traits.jumps:
             size = 0.0 if math.isnan(traits.index) else _left_out_by_jumps(alpha, traits.index, h)
         else:
-            size = _left_out_by_fractional(alpha, traits.hurst if hurst is None else hurst, h)
+            index = traits.hurst if hurst is None else hurst
+            if steps <= MOST_STEPS:
+                return decay, kernel, drift, *_by_joint_law(alpha, index, steps, h)
+            size = _left_out_by_fractional(alpha, index, h)
         return decay, kernel, drift, cross, size
 
     def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:
@@ -79,6 +89,9 @@ class AdditiveCaputoMethod(CaputoMethod):
         _, _, _, cross, size = weights
         noises = problem.traits.noises
         dw = dz[..., :noises]
+        if getattr(cross, "ndim", 0) == 2:
+            newest = _products(problem.xp, cross, dw) + _products(problem.xp, size, dz[..., noises:])
+            return problem.xp.concatenate([dw, newest], -1)
         newest = cross * dw
         if dz.shape[-1] > noises:
             newest = newest + size * dz[..., noises:]
@@ -107,6 +120,32 @@ class AdditiveCaputoImplicitEuler(AdditiveCaputoMethod):
     def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
         """One step."""
         return _IMPLICIT.advance(problem, weights, t, h, carry, dz)
+
+
+def _products(xp: Namespace, matrix: Any, numbers: Any) -> Any:
+    """Of a matrix with the first axis; on the host row by row, in one order for any number of paths."""
+    if xp.library != "numpy":
+        return xp.matmul(matrix, numbers.reshape(numbers.shape[0], -1)).reshape(numbers.shape)
+    numbers = np.ascontiguousarray(numbers)
+    return np.stack([past(xp, row, numbers) for row in matrix])
+
+
+def _by_joint_law(alpha: Any, hurst: Any, steps: int, h: float) -> tuple[Any, Any]:
+    """Matrices for increments and normal numbers; see :func:`joint_weights`."""
+    xp = namespace_of(hurst)
+    xp = namespace_of(alpha) if xp.library == "numpy" else xp
+
+    def scaled(own: Any, other: Any, order: Any, index: Any) -> tuple[Any, Any]:
+        log = math.log(h)
+        return own * xp.exp((order - 1.0) * log), other * xp.exp((order + index - 1.0) * log)
+
+    if not any(is_tracer(value) or tracks_gradient(value) for value in (alpha, hurst)):
+        xp, order, index = NUMPY, float(alpha), float(hurst)
+        return scaled(*kept_joint_weights(order, index, steps), order, index)
+    with xp.scope():
+        made = of_variables(xp, lambda order, index: scaled(*joint_weights(xp, order, index, steps), order, index))
+        found: tuple[Any, Any] = made(xp.array(alpha), xp.array(hurst))
+        return found
 
 
 def _left_out_by_fractional(alpha: Any, hurst: Any, h: float) -> Any:

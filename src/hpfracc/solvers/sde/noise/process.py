@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import linalg
 
-from hpfracc._arrays import is_tracer, library_of
+from hpfracc._arrays import is_tracer, library_of, tracks_gradient
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
 
@@ -253,7 +253,7 @@ class GaussianNoise(Noise):
         Parameters
         ----------
         path : array_like, shape (..., n)
-            Values at the times ``t``.
+            Values at the times ``t``; points are drawn on the host.
         t : array_like, shape (n,)
             Increasing times.
         factor : int
@@ -264,8 +264,8 @@ class GaussianNoise(Noise):
         Returns
         -------
         times : ndarray, shape (factor * (n - 1) + 1,)
-        path : ndarray, shape (..., factor * (n - 1) + 1)
-            Equal to the given path at every ``factor``-th point.
+        path : array, shape (..., factor * (n - 1) + 1)
+            Of the library and the device of the given path, and equal to it at every ``factor``-th point.
         """
         return refined(self._refine, path, t, factor, rng, first_path)
 
@@ -285,10 +285,12 @@ def refined(
     factor: int,
     rng: Any,
     first_path: int,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, Any]:
     """Read what ``refine`` takes, draw the finer rows, and keep the given points as they are."""
     grid = read_grid(t)
-    coarse = np.asarray(path, dtype=np.float64)
+    if tracks_gradient(path):
+        raise InvalidInputError("points between those of a path have no derivative; give it without, as path.detach()")
+    coarse = np.asarray(to_host(path), dtype=np.float64)
     if coarse.ndim < 1 or coarse.shape[-1] != grid.times.size:
         raise ShapeError(f"path has shape {coarse.shape} for {grid.times.size:,} times; time is the last axis")
     try:
@@ -299,10 +301,10 @@ def refined(
         raise InvalidInputError(f"factor={factor!r}: use a whole number of parts, 2 or more")
     fine = read_grid(_divided(grid.times, parts))
     rows = coarse.reshape(-1, grid.times.size)
-    source = make_source(rng, None, dtype="float64", first_path=first_path, count=rows.shape[0])
-    result = draw(source, rows, grid, fine, parts)
+    source = make_source(rng, None, path, first_path=first_path, count=rows.shape[0])
+    result = draw(source.on_host(), rows, grid, fine, parts)
     result[:, ::parts] = rows
-    return fine.times, result.reshape(*coarse.shape[:-1], fine.times.size)
+    return fine.times, source.array(result.reshape(*coarse.shape[:-1], fine.times.size))
 
 
 def read_times_of_covariance(s: Any, t: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -90,7 +90,7 @@ class StableLevy(LevyNoise):
         Parameters
         ----------
         path : array_like, shape (..., n)
-            Values at the times ``t``.
+            Values at the times ``t``; points are drawn on the host.
         t : array_like, shape (n,)
             Increasing times.
         factor : int
@@ -101,8 +101,8 @@ class StableLevy(LevyNoise):
         Returns
         -------
         times : ndarray, shape (factor * (n - 1) + 1,)
-        path : ndarray, shape (..., factor * (n - 1) + 1)
-            Equal to the given path at every ``factor``-th point.
+        path : array, shape (..., factor * (n - 1) + 1)
+            Of the library and the device of the given path, and equal to it at every ``factor``-th point.
         """
         if self.beta:
             raise InvalidInputError(
