@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -261,8 +262,14 @@ def _read_key(rng: Any, key: Any) -> Any:
                 f"rng={rng!r}: use None, a seed that is not negative, a numpy.random.Generator or SeedSequence, or a "
                 "torch.Generator; for JAX give key="
             )
-        rng = np.random.SeedSequence(operator.index(rng))
+        return _key_of_seed(operator.index(rng)).copy()
     return rng.generate_state(4)
+
+
+@lru_cache(maxsize=64)
+def _key_of_seed(seed: int) -> np.ndarray:
+    """Kept: mixing a seed takes as long as 300 numbers."""
+    return np.random.SeedSequence(seed).generate_state(4)
 
 
 def _jax_key(key: Any) -> Any:
