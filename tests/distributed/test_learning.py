@@ -95,7 +95,7 @@ def test_workers_send_and_get_what_is_known(client: Any):
 def test_tasks_of_dask_arrays_send_what_they_learn(client: Any):
     """Through the plugin, which the first graph registers; the client takes it while it goes on."""
     da = pytest.importorskip("dask.array")
-    rows = da.ones((60, 3000), chunks=(1, 3000))
+    rows = da.ones((12, 3000), chunks=(1, 3000))
     with client.as_current():
         lazily = hf.causal_convolution(np.ones(3000), rows)
         found = client.compute(lazily).result()
