@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,10 @@ import psutil
 import pytest
 
 # Without Dask nothing of this folder is collected; to skip here would leave out all other folders too.
-collect_ignore_glob = []
-if importlib.util.find_spec("distributed") is None:
-    collect_ignore_glob.append("test_*.py")
+try:
+    import distributed
+except ImportError:
+    collect_ignore_glob = ["test_*.py"]
 
 #: What workers import, once for all of them: they are forked from a server process, in a few milliseconds.
 PRELOADED = [
@@ -41,7 +41,6 @@ def fork_server() -> Any:
 
 def start_cluster(wisdom: Path, workers: int = 2, **options: Any) -> Any:
     import dask
-    import distributed
 
     fork_server()
     # Without these a worker that is being restarted, or that spills, would decide how long the tests take.
@@ -92,8 +91,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture
 def client(cluster: Any) -> Iterator[Any]:
-    import distributed
-
     with distributed.Client(cluster, set_as_default=False) as made:
         made.wait_for_workers(2, timeout=60)
         yield made

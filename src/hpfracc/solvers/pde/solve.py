@@ -39,7 +39,7 @@ _OUTPUTS = 100
 _FIRST_ORDER = ("etdrk4", "imex_bdf2", "crank_nicolson")
 _BACKENDS = ("auto", "numpy", "numba")
 #: The order in time above which data that do not fit take corrected quadrature in place of L1, of order 2 - alpha:
-#: at 0.5 both take the same time, at 0.7 L1 takes ten times as much.
+#: at 0.5 both take the same time, at 0.7 L1 takes three times as much.
 _QUADRATURE_FROM = 0.6
 
 
