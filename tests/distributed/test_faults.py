@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 
 import hpfracc as hf
 from hpfracc.errors import ClusterError
 from tests.distributed import work
 from tests.distributed.conftest import fork_server
+
+distributed = pytest.importorskip("distributed")
+Client, LocalCluster = distributed.Client, distributed.LocalCluster
 
 
 def serve(pipe: Any) -> None:
