@@ -29,5 +29,5 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
-# Words such as "shape" in the types of parameters are attributes of several classes: no link is made, and none is meant.
+# Words such as "shape" in the types of parameters are attributes of several classes: no link is made or meant.
 suppress_warnings = ["ref.python"]
