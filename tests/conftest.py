@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, settings
 from hpfracc import _config
 from hpfracc.engine.execution import state
 from hpfracc.operators.core import fast_memory
-from tests.helpers.collection import SharedCollection
 from tests.helpers.gpus import hide_gpus
 from tests.helpers.thinned import Thinning
 
@@ -36,7 +35,6 @@ settings.load_profile("hpfracc")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Thinning())
-    config.pluginmanager.register(SharedCollection())
 
 
 def _resets() -> list[Callable[[], None]]:

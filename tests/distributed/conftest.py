@@ -50,7 +50,9 @@ def start_cluster(wisdom: Path, workers: int = 2, **options: Any) -> Any:
         "distributed.scheduler.allowed-failures": 0,
         "distributed.comm.timeouts.connect": "20s",
         "distributed.admin.tick.limit": "1h",
-        # What only costs processor time here: samples of the stack a hundred times a second, and monitors.
+        # What only costs processor time here: what every process does fifty times a second while it waits, samples of
+        # the stack a hundred times a second, and monitors.
+        "distributed.admin.tick.interval": "1s",
         "distributed.worker.profile.enabled": False,
         "distributed.admin.system-monitor.interval": "1h",
         "distributed.worker.memory.monitor-interval": "10s",
