@@ -112,7 +112,7 @@ def test_blocks_of_steps_of_tensors(periodic: bool, source):
 def test_compiled_steps_of_etdrk4(library: str):
     """Two components in a plane: NumPy's values, and as many reactions."""
     module = pytest.importorskip(library)
-    x = np.linspace(0.0, 2.0 * np.pi, 8, endpoint=False)
+    x = np.linspace(0.0, 2.0 * np.pi, 16, endpoint=False)
     u0 = np.stack([np.exp(np.sin(x))[:, None] * np.cos(x), np.cos(x)[:, None] + 0.0 * x])
     given = {"x": (x, x), "space": Diffusion(0.1), "boundary": "periodic", "method": "etdrk4", "step": 0.1}
     plain = hf.solve_fpde(lambda t, u: u - u * u * u, (0.0, 0.4), u0, estimate=False, **given)
