@@ -87,7 +87,8 @@ class Tempered(DelegatingRule):
             value = add_from(value, j, changes[..., j : j + 1] * first)
         points = head.shape[1]
         if points:
-            heads = [x[..., j : j + 1] * constant(row, x) for j, row in enumerate(head)]
+            # In the precision of the samples before it is taken apart; see ``of_variables``.
+            heads = [x[..., j : j + 1] * row for j, row in enumerate(constant(head, x))]
             value = join([sum(heads[1:], heads[0]) * scale, value[..., points:]])
         if self.singular:
             origin = singular_origin(x, order, start_points(order.ceiling))
