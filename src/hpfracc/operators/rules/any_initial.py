@@ -6,7 +6,7 @@ from typing import Any, final
 
 from hpfracc.operators.core.fast_memory import power, reach_of
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.values import Samples, constant, join
 from hpfracc.operators.rules.any_slopes import slopes_at_start
 from hpfracc.operators.rules.first_points import (
@@ -21,7 +21,7 @@ __all__ = ["AnyGridInitialTerms"]
 
 
 @final
-class AnyGridInitialTerms(Rule):
+class AnyGridInitialTerms(DelegatingRule):
     r"""A rule for the Caputo derivative on any grid, and what Riemann-Liouville adds to it.
 
     .. math:: D^\alpha_{RL} f(t) = D^\alpha_C f(t)
@@ -38,23 +38,6 @@ class AnyGridInitialTerms(Rule):
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
         self.cost = rule.cost  # type: ignore[misc]
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        """That of the Caputo rule."""
-        return self.rule.name
-
-    def accuracy(self, alpha: float) -> float:
-        """That of the Caputo rule."""
-        return self.rule.accuracy(alpha)
-
-    def least_points(self, order: Order) -> int:
-        """That of the Caputo rule."""
-        return self.rule.least_points(order)
-
-    def head(self, order: Order) -> tuple[int, int]:
-        """That of the Caputo rule."""
-        return self.rule.head(order)
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """The Caputo rule, and one product for each initial term."""
