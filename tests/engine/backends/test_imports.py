@@ -72,11 +72,13 @@ def test_a_library_that_another_thread_is_importing_is_left_out_and_not_given_up
         hf.causal_convolution(x, x)
         print(jax_row(), registry.unavailable("jax"), sep="|")
         go(); thread.join()
-        print(jax_row(), registry.is_loaded("jax"), registry.unavailable("jax"), sep="|")
+        while not registry.is_loaded("jax"):  # a thread of its own confirms it, when it gets to run
+            time.sleep(0.001)
+        print(jax_row(), registry.unavailable("jax"), sep="|")
         """,
         tmp_path,
     )
-    assert out.splitlines() == ["its import is under way|None", "None|True|None"]
+    assert out.splitlines() == ["its import is under way|None", "None|None"]
 
 
 def test_a_forked_child_does_not_wait_for_an_import_of_its_parent(tmp_path) -> None:
