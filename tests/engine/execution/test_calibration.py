@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -82,11 +84,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
+@pytest.fixture
+def processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of this process alone: what else the machine does takes none of the budget."""
+    for module in (stopwatch, runner):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=time.process_time))
+
+
 def quick(operations: list[str], seconds: float = 0.4, **options: Any) -> CalibrationReport:
     return calibrate(operations, budget_seconds=seconds, backends=["numpy"], **options)
 
 
-def test_what_is_found_decides_at_once_and_in_the_next_process():
+def test_what_is_found_decides_at_once_and_in_the_next_process(processor_time: None):
     """Calibrated times are what ``explain`` predicts from, in this process and in one that reads the wisdom."""
     report = quick(["reduction"])
     assert report.measurements >= 9
@@ -231,7 +240,7 @@ def test_arms_compiled_for_each_shape_are_measured_at_few(own_operation: Callabl
     assert found[True] > found[False]
 
 
-def test_progress_is_told_in_order():
+def test_progress_is_told_in_order(processor_time: None):
     """Steps come as the box fills: spent never falls, and every measured arm is named."""
     steps: list[Step] = []
     report = quick(["bitwise_xor"], 0.3, progress=steps.append)
@@ -243,7 +252,7 @@ def test_progress_is_told_in_order():
     assert all(step.budget == 0.3 for step in steps)
 
 
-def test_the_report_is_json_and_reads_well():
+def test_the_report_is_json_and_reads_well(processor_time: None):
     """``to_dict`` holds no nan, and the table names operation, arm, box and what is kept."""
     report = quick(["bitwise_xor"], 0.3)
     again = json.loads(json.dumps(report.to_dict(), allow_nan=False))
