@@ -75,7 +75,7 @@ class Marchaud(FractionalOperator):
         order = read_order(self.alpha, ceiling=self.ceiling)
         if order.known is not None and order.known <= 0.0:
             raise InvalidInputError(
-                f"alpha={order.known:g}: the order of a Marchaud derivative must be positive;  "
+                f"alpha={order.known:g}: the order of a Marchaud derivative must be positive; "
                 "for an integral use riemann_liouville_integral"
             )
         return RiemannLiouville(self.alpha, self.method, self.ceiling)

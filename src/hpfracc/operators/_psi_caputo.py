@@ -125,7 +125,7 @@ class PsiCaputo(FractionalOperator):
         images = np.asarray(to_host(self.psi(points)), dtype=np.float64)
         if images.shape != points.shape:
             raise ShapeError(
-                f"psi returned shape {images.shape} for {len(points)} points; it must return one value per point:  "
+                f"psi returned shape {images.shape} for {len(points)} points; it must return one value per point: "
                 "give np.vectorize(psi) if it takes single numbers only"
             )
         return images

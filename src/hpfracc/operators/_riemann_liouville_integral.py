@@ -88,7 +88,7 @@ class RiemannLiouvilleIntegral(FractionalOperator):
         order = read_order(self.alpha)
         if order.known is not None and order.known < 0.0:
             raise InvalidInputError(
-                f"alpha={order.known:g}: the order of an integral must be positive;  "
+                f"alpha={order.known:g}: the order of an integral must be positive; "
                 f"use riemann_liouville(f, t, {-order.known:g}) for the derivative"
             )
         return order

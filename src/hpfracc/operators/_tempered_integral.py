@@ -87,7 +87,7 @@ class TemperedIntegral(FractionalOperator):
         order = read_order(self.alpha)
         if order.known is not None and order.known < 0.0:
             raise InvalidInputError(
-                f"alpha={order.known:g}: the order of an integral must be positive;  "
+                f"alpha={order.known:g}: the order of an integral must be positive; "
                 f"use tempered(f, t, {-order.known:g}) for the derivative"
             )
         return order
