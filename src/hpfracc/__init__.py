@@ -408,7 +408,7 @@ def _cluster_support() -> _clusters.ClusterSupport:
     return chunked
 
 
-# Batches and operators lie below the clusters that they may be sent to.
+# Operators and batches must not import hpfracc.distributed, so its support is registered here.
 _clusters.plug_in(_cluster_support)
 
 

@@ -25,7 +25,8 @@ _LIBRARY_OF_TYPE: dict[type, str] = {
     list: "python",
     tuple: "python",
 }
-#: How the kind of a pair of such arrays is written down in one go, by their exact type; None where it needs care.
+#: Functions that describe a pair of arrays of one exact type in a single call. They return None if each array must be
+#: inspected on its own.
 PAIR_KINDS: dict[type, Callable[[Any, Any], tuple[Any, ...] | None]] = {}
 _ROOTS = {"numpy": "numpy", "torch": "torch", "jax": "jax", "jaxlib": "jax", "cupy": "cupy"}
 
@@ -54,7 +55,7 @@ def _find_library(kind: type, value: Any) -> str:
 
 
 def refuse_chunked(value: Any, name: str) -> None:
-    """Raise an error for a Dask array where it would be computed in this process, without a word."""
+    """Raise an error for a Dask array where it would silently be computed in this process."""
     if is_chunked(value) or wraps_chunks(value):
         raise InvalidInputError(
             f"{name} is a Dask array, which would be computed in this process; give {name}.compute(), or call the "
@@ -104,7 +105,7 @@ _CHUNKED: dict[type, bool] = dict.fromkeys((np.ndarray, float, int, list, tuple,
 
 
 def is_chunked(value: Any) -> bool:
-    """Whether ``value`` is a Dask array, told without importing Dask."""
+    """Whether ``value`` is a Dask array. Does not import Dask."""
     kind = type(value)
     known = _CHUNKED.get(kind)
     if known is None:
@@ -119,7 +120,7 @@ def wraps_chunks(value: Any) -> bool:
 
 
 def is_sharded(value: Any) -> bool:
-    """Whether ``value`` is a JAX array whose parts lie on several devices, not copies of the whole, or a DTensor."""
+    """Whether ``value`` is a JAX array that is split (not replicated) over several devices, or a DTensor."""
     library = library_of(value)
     if library == "torch":
         return is_dtensor(value)
@@ -130,7 +131,7 @@ def is_sharded(value: Any) -> bool:
 
 
 def is_dtensor(value: Any) -> bool:
-    """Whether ``value`` is PyTorch's tensor of parts in several processes."""
+    """Whether ``value`` is a DTensor, PyTorch's tensor that is distributed over processes."""
     kind = type(value)
     return kind.__name__ == "DTensor" and kind.__module__.startswith("torch.distributed")
 
@@ -176,21 +177,21 @@ def _is_dual(value: Any) -> bool:
 
 @functools.cache
 def _torch_probe() -> tuple[Any, Any]:
-    """What tells of gradients beside ``requires_grad``, looked up once: the way there is longer than the answer."""
+    """Checks for transforms. Cached, because the attribute lookups take longer than the checks."""
     torch = sys.modules["torch"]
     return torch._C._functorch.is_functorch_wrapped_tensor, torch.autograd.forward_ad
 
 
 def quick_kind(value: Any) -> tuple[Any, ...]:
-    """All that decisions about an array of another library depend on, as it is written down quickest.
+    """Everything that decisions about an array of another library depend on, as a cheap hashable key.
 
-    For PyTorch that is its raw attributes; whether a gradient is tracked is looked at where it can be. For the others
-    the type tells tracers apart.
+    For PyTorch these are its raw attributes and whether it is inside a transform. For the other libraries the type
+    distinguishes tracers.
     """
     library = library_of(value)
     if library == "torch":
         wrapped, forward_ad = _torch_probe()
-        # Told apart: what is kept for calls that autograd records does not serve inside a transform.
+        # Part of the key, because what is cached for calls that autograd records is not valid inside a transform.
         transformed = wrapped(value) or (forward_ad._current_level >= 0 and _is_dual(value))
         return type(value), value.shape, value.dtype, value.device, value.layout, value.requires_grad, transformed
     if library == "jax" and not is_tracer(value):
@@ -199,7 +200,7 @@ def quick_kind(value: Any) -> tuple[Any, ...]:
 
 
 def _tensor_pair(one: Any, two: Any) -> tuple[Any, ...] | None:
-    """The kind of two tensors, or None while ``torch.func`` or forward mode is at work: then each is looked at.
+    """The kind of two tensors, or None while ``torch.func`` or forward mode is active: then each must be inspected.
 
     Reading an attribute of a tensor takes longer than reading one of an array, so nothing is read twice.
     """

@@ -1,7 +1,7 @@
-"""What works beyond this process: plugged in by the package, used by lower floors.
+"""Support for chunked arrays and executors, registered by the package and used by lower layers.
 
-Operators and batches lie below :mod:`hpfracc.distributed`, which knows Dask. They hand chunked arrays and executors to
-what is registered here; it is imported when it is first needed.
+Operators and batches must not import :mod:`hpfracc.distributed`, the only package that imports Dask. They hand chunked
+arrays and executors to what is registered here. It is imported on first use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ClusterSupport(Protocol):
-    """What :mod:`hpfracc.distributed` does for the floors below."""
+    """What :mod:`hpfracc.distributed` provides to lower layers."""
 
     def run_pieces(
         self,
@@ -51,13 +51,13 @@ class ClusterSupport(Protocol):
         """Apply a function along an axis of a Dask array."""
 
     def apply_elementwise(self, function: Callable[..., Any], operands: tuple[Any, ...], options: Any) -> Any:
-        """Apply a function of numbers to operands among which there are Dask arrays."""
+        """Apply a function of numbers to operands, some of which are Dask arrays."""
 
     def apply_operation(self, operation: Any, arrays: tuple[Any, ...], backend: Any, params: Any) -> Any:
-        """Apply an operation of the engine to operands among which there are Dask arrays."""
+        """Apply an operation of the engine to operands, some of which are Dask arrays."""
 
     def apply_shards(self, operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
-        """Apply an operator to samples that are divided over several devices."""
+        """Apply an operator to samples that are sharded over several devices."""
 
     def run_rows(self, run: Callable[..., list[Any]], rows: Any) -> Any:
         """Run a batch over the rows of a Dask array."""
@@ -70,19 +70,19 @@ _loader: Callable[[], ClusterSupport] | None = None
 
 
 def plug_in(loader: Callable[[], ClusterSupport]) -> None:
-    """Register how the support is imported."""
+    """Register the function that imports the support."""
     global _loader
     _loader = loader
 
 
 def cluster_support() -> ClusterSupport:
-    """The support, imported at first use."""
+    """The support, imported on first use."""
     assert _loader is not None, "the package registers it when it is imported"
     return _loader()
 
 
 def over_chunks(function: F) -> F:
-    """Let a function of numbers take Dask arrays too: lazy in, lazy out, element by element."""
+    """Make an elementwise function accept Dask arrays too. Its result is then lazy."""
     from hpfracc._arrays import is_chunked, refuse_chunked, wraps_chunks  # imports NumPy, unlike `import hpfracc`
 
     @functools.wraps(function)

@@ -56,7 +56,7 @@ def explain(what: Any, *args: Any, **kwargs: Any) -> Any:
           ``backend=``; for an operator also ``alpha=`` (0.5 by default) and its own options;
         - :func:`hpfracc.solve_fode`, :func:`hpfracc.solve_fsde` or :func:`hpfracc.solve_fpde`, followed by its
           arguments;
-        - an operator or operation, followed by Dask arrays: the ways over their chunks, with tasks and bytes;
+        - an operator or operation, followed by Dask arrays: the possible plans over their chunks, with tasks and bytes;
         - any function that makes engine calls, followed by its arguments. It is called with the engine's results
           replaced by zeros.
 
@@ -103,7 +103,7 @@ def explain(what: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _is_lazy(value: Any) -> bool:
-    """Whether it is a Dask array, or labelled samples that wrap one."""
+    """Whether ``value`` is a Dask array, or labelled samples that wrap one."""
     return is_chunked(value) or is_chunked(getattr(value, "data", None))
 
 

@@ -30,15 +30,15 @@ _TOGETHER = 3
 class Namespace:
     """Functions of one array library, with NumPy's names and meanings.
 
-    The annotated attributes are functions with one name and one meaning in every library, taken from it as they are;
-    keywords are NumPy's, which PyTorch accepts too. The methods are what differs.
+    The annotated attributes are functions with the same name and meaning in every library; keywords are NumPy's, which
+    PyTorch accepts too. The methods cover what differs.
 
     Parameters
     ----------
     library : {"numpy", "torch", "jax", "cupy"}
         It must be imported already.
     device : torch.device, optional
-        Where new arrays are made, for PyTorch; by default on the host.
+        Device of new arrays, for PyTorch only; the host by default.
     """
 
     abs: Callable[..., Any]
@@ -106,7 +106,7 @@ class Namespace:
         return self.fft.ifftn(x, sizes, axes=axes)
 
     def rfftn(self, x: Any, axes: tuple[int, ...]) -> Any:
-        """Fourier transform of a real signal along ``axes``, of which the last is halved."""
+        """Fourier transform of a real signal along ``axes``. The last of them is halved."""
         return self.fft.rfftn(x, axes=axes)
 
     def irfftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
@@ -118,15 +118,15 @@ class Namespace:
         return self.module.asarray(values, dtype=np.float64)
 
     def asarray(self, values: Any, like: Any = None) -> Any:
-        """The same, with the dtype that ``values`` has; on the device of ``like`` where it is given."""
+        """The same, with the dtype of ``values``; on the device of ``like`` if given."""
         return self.module.asarray(values)
 
     def astype(self, x: Any, dtype: Any) -> Any:
-        """``x`` in a dtype, given by name or as the library's own; itself if it is so already."""
+        """``x`` converted to a dtype, given by name or as the library's own; ``x`` itself if it has that dtype."""
         return x.astype(dtype, copy=False)
 
     def arange(self, start: int, stop: int, dtype: str, like: Any = None) -> Any:
-        """The numbers from ``start`` up to, not including, ``stop``."""
+        """The integers from ``start`` up to, but not including, ``stop``."""
         return self.module.arange(start, stop, dtype=dtype)
 
     def zeros(self, shape: Sequence[int], dtype: str, like: Any = None) -> Any:
@@ -152,23 +152,23 @@ class Namespace:
         return bool(x.dtype.kind == "c")
 
     def concatenate(self, parts: Sequence[Any], axis: int = 0) -> Any:
-        """Arrays one after the other along ``axis``."""
+        """Join arrays along an existing axis."""
         return self.module.concatenate(parts, axis)
 
     def stack(self, parts: Sequence[Any], axis: int = 0) -> Any:
-        """Arrays side by side along a new axis."""
+        """Join arrays along a new axis."""
         return self.module.stack(parts, axis)
 
     def flip(self, x: Any) -> Any:
-        """``x`` backwards along its last axis."""
+        """``x`` reversed along its last axis."""
         return x[..., ::-1]
 
     def cumprod(self, x: Any) -> Any:
-        """Products of the elements so far, along the first axis."""
+        """Cumulative product along the first axis."""
         return self.module.cumprod(x, 0)
 
     def nonzero(self, x: Any) -> Any:
-        """Places of the elements of ``x``, of one axis, that are true."""
+        """Indices of the true elements of a one-dimensional ``x``."""
         return self.module.nonzero(x)[0]
 
     def lgamma(self, x: Any) -> Any:
@@ -187,7 +187,7 @@ class Namespace:
         return self.where(small, reflected, self.exp(-self.lgamma(right)))
 
     def power(self, base: Any, exponent: Any) -> Any:
-        """``base ** exponent`` for positive numbers ``base``, which carry no derivative."""
+        """``base ** exponent`` for positive numbers ``base`` that carry no derivative."""
         log = self.array(np.log(base)) if isinstance(base, np.ndarray | float) else self.log(base)
         return self.exp(exponent * log)
 
@@ -196,7 +196,7 @@ class Namespace:
         return x
 
     def jit(self, function: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., Any]:
-        """``function``, compiled where the library does that; ``static`` names arguments that are not arrays."""
+        """``function``, compiled if the library has a compiler; ``static`` names arguments that are not arrays."""
         return function
 
     def quiet(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -204,7 +204,7 @@ class Namespace:
         return function
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
-        """A context in which float64 really is float64 (JAX makes it float32 unless told otherwise)."""
+        """A context in which float64 really is float64 (JAX makes it float32 by default)."""
         return contextlib.nullcontext()
 
 
@@ -213,7 +213,7 @@ class _NumPy(Namespace):
 
     @functools.cached_property
     def fft(self) -> ModuleType:
-        """SciPy's, which has threads and single precision; imported when it is first needed: that takes 0.2 s."""
+        """SciPy's, which supports threads and single precision. Imported on first use, because that takes 0.2 s."""
         return importlib.import_module("scipy.fft")
 
     def array(self, values: Any) -> Any:
@@ -230,27 +230,27 @@ class _NumPy(Namespace):
 
 
 class _CuPy(Namespace):
-    """Transforms by ``cupyx``, where it is imported, may overwrite what they are given: one copy less."""
+    """Transforms by ``cupyx``, if it is imported, may overwrite their input, which saves a copy."""
 
     def round(self, x: Any) -> Any:
-        """To the nearest whole number."""
+        """Round to the nearest integer."""
         return self.module.rint(x)
 
     def fftn(self, x: Any, axes: tuple[int, ...]) -> Any:
-        """Of a contiguous copy where ``x`` is none."""
+        """Works on a contiguous copy if ``x`` is not contiguous."""
         return self.fft.fftn(self.module.ascontiguousarray(x), axes=axes)
 
     def rfftn(self, x: Any, axes: tuple[int, ...]) -> Any:
-        """Of a contiguous copy where ``x`` is none."""
+        """Works on a contiguous copy if ``x`` is not contiguous."""
         return self.fft.rfftn(self.module.ascontiguousarray(x), axes=axes)
 
     def ifftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
-        """Over ``x`` where that can be."""
+        """Overwrites ``x`` if possible."""
         fft = sys.modules.get("cupyx.scipy.fft")
         return super().ifftn(x, sizes, axes) if fft is None else fft.ifftn(x, sizes, axes=axes, overwrite_x=True)
 
     def irfftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
-        """Over ``x`` where that can be."""
+        """Overwrites ``x`` if possible."""
         fft = sys.modules.get("cupyx.scipy.fft")
         return super().irfftn(x, sizes, axes) if fft is None else fft.irfftn(x, sizes, axes=axes, overwrite_x=True)
 
@@ -282,7 +282,7 @@ class _Torch(Namespace):
         return x.clone(memory_format=self.module.contiguous_format)
 
     def array(self, values: Any) -> Any:
-        """As float64, a copy if it is an array of NumPy's."""
+        """As float64. NumPy arrays are copied."""
         if library_of(values) == "torch":
             return values.to(dtype=self.module.float64, device=self.device)
         return self.module.as_tensor(np.array(values, dtype=np.float64), device=self.device)
@@ -301,7 +301,7 @@ class _Torch(Namespace):
         return self.module.arange(start, stop, dtype=getattr(self.module, dtype), device=device)
 
     def zeros(self, shape: Sequence[int], dtype: str, like: Any = None) -> Any:
-        """On the device of ``like``, or of this namespace; mapped as ``like`` is by ``torch.func``."""
+        """On the device of ``like``, or of this namespace; batched by ``torch.func`` if ``like`` is."""
         kind = getattr(self.module, dtype)
         if like is not None:
             return like.new_zeros(tuple(shape), dtype=kind)
@@ -321,15 +321,15 @@ class _Torch(Namespace):
         return found
 
     def flip(self, x: Any) -> Any:
-        """Backwards along the last axis."""
+        """Reversed along the last axis."""
         return x.flip(-1)
 
     def nonzero(self, x: Any) -> Any:
-        """Places of the elements of ``x``, of one axis, that are true."""
+        """Indices of the true elements of a one-dimensional ``x``."""
         return self.module.nonzero(x)[:, 0]
 
     def bitwise_xor(self, a: Any, b: Any) -> Any:
-        """Unsigned integers wider than a byte are not complete in PyTorch; their bits are those of the signed ones."""
+        """PyTorch supports unsigned integers wider than a byte only in part, so they are viewed as signed ones."""
         torch = self.module
         signed = self._signed.get(a.dtype)
         if signed is None or a.dtype != b.dtype:
@@ -367,7 +367,7 @@ class _JAX(Namespace):
         return self.module.array(x, copy=True)
 
     def fftn(self, x: Any, axes: tuple[int, ...]) -> Any:
-        """XLA transforms three axes together at the most."""
+        """XLA transforms at most three axes together."""
         return self._further(self.fft.fftn(x, axes=axes[-_TOGETHER:]), self.fft.fft, axes)
 
     def ifftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
@@ -394,7 +394,7 @@ class _JAX(Namespace):
     def matmul(self, a: Any, b: Any) -> Any:
         """In full precision: JAX's default rounds float32 to TF32 on a GPU."""
         if b.ndim <= 2 and a.ndim and b.ndim and a.dtype == b.dtype:
-            # Without the dtype of the result, which jnp.matmul asks for again on the way back: see of_variables.
+            # Not jnp.matmul, which passes the dtype of the result to the backward pass too: see of_variables.
             contracted = (((a.ndim - 1,), (0,)), ((), ()))
             return sys.modules["jax"].lax.dot_general(a, b, contracted, precision="highest")
         return self.module.matmul(a, b, precision="highest")
@@ -424,12 +424,12 @@ NUMPY = _NumPy("numpy")
 
 @functools.lru_cache(maxsize=64)
 def namespace(library: str, device: Any = None) -> Namespace:
-    """The functions of a library that is imported."""
+    """The namespace of a library that is already imported."""
     return NUMPY if library == "numpy" else _KINDS[library](library, device)
 
 
 def namespace_of(value: Any) -> Namespace:
-    """The functions for weights that depend on ``value``: those of its library if it may carry a derivative."""
+    """Namespace for weights that depend on ``value``: that of its library if it may carry a derivative."""
     library = library_of(value)
     if library == "torch":
         return namespace("torch", value.device)
@@ -442,7 +442,7 @@ def _scipy_special() -> ModuleType:
 
 
 def user_scope() -> Callable[[], contextlib.AbstractContextManager[Any]]:
-    """A context with the precision that JAX has here: for the user's own code, called from within our ``scope``."""
+    """A context that restores JAX's current precision, for user code that is called inside our ``scope``."""
     jax = sys.modules.get("jax")
     if jax is None:
         return contextlib.nullcontext
@@ -450,24 +450,24 @@ def user_scope() -> Callable[[], contextlib.AbstractContextManager[Any]]:
     return lambda: jax.enable_x64(wide)
 
 
-#: Whether a function with a derivative of its own is being made.
+#: Whether a function with a custom derivative is being evaluated.
 _within: ContextVar[bool] = ContextVar("hpfracc_within_variables", default=False)
 
 
 def of_variables(xp: Namespace, make: Callable[..., Any]) -> Callable[..., Any]:
-    """``make``, arrays from one or more scalars, with a derivative that JAX can turn round in single precision too.
+    """Wrap ``make``, which computes arrays from scalars, so that JAX can differentiate it with x64 disabled.
 
-    JAX goes back through a function after our ``scope`` has been left, and what it then makes of double precision on
-    its own (the zeros beside a slice, the result of a product of matrices) is single. So on the way back there is but a
-    product with the derivative, which is made on the way there; its own derivative in the same way. One variable may
-    also be an array, if each point along the last axis depends on its own element alone.
+    JAX runs the backward pass after our ``scope`` has ended. Arrays that it creates there itself (the zeros around a
+    slice, the result of a matrix product) are then float32. Therefore the derivative is computed in the forward pass,
+    and the backward pass only multiplies by it. Higher derivatives work in the same way. One variable may also be an
+    array, if each point along the last axis depends only on its own element.
     """
     if xp.library != "jax" or _within.get():
         return make
     jax = sys.modules["jax"]
 
     def whole(*scalars: Any) -> Any:
-        # What is made within is not gone back through by itself.
+        # Nested calls need no derivative rule of their own.
         token = _within.set(True)
         try:
             return make(*scalars)

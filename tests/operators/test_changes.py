@@ -165,9 +165,9 @@ def test_refusals():
         hf.psi_caputo(np.sin, [1.0, 2.0], 0.5, lambda s: np.where(s == 0.0, 1.0, s - 1.0))
     torch = pytest.importorskip("torch")
     step = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
-    with pytest.raises(InvalidInputError, match="carries no derivative in the step"):
+    with pytest.raises(InvalidInputError, match="not differentiable in the step"):
         hf.psi_caputo(torch.tensor(F), step=step, alpha=0.5, psi=np.exp)
-    with pytest.raises(InvalidInputError, match="carries no derivative in the step"):
+    with pytest.raises(InvalidInputError, match="not differentiable in the step"):
         hf.psi_caputo(torch.tensor(F), torch.tensor(X**2, requires_grad=True), 0.5, np.exp)
 
 
@@ -201,7 +201,7 @@ def test_a_psi_that_cannot_carry_the_derivative_says_so():
     """Samples of psi do not move with the step; a psi of numbers gives no tensor."""
     torch = pytest.importorskip("torch")
     t, step = np.linspace(0.0, 1.0, 9), torch.tensor(0.125, dtype=torch.float64, requires_grad=True)
-    with pytest.raises(hf.errors.InvalidInputError, match="where psi is given by samples"):
+    with pytest.raises(hf.errors.InvalidInputError, match="if psi is given by samples"):
         hf.psi_caputo(t, step=step, alpha=0.4, psi=np.sinh(t))
     with pytest.raises(hf.errors.InvalidInputError, match="give psi in functions of torch, or detach"):
         hf.psi_caputo(t, step=step, alpha=0.4, psi=lambda at: np.sinh(np.asarray(getattr(at, "detach", lambda: at)())))

@@ -1,7 +1,7 @@
-"""Keeps an old import path alive: every operator of :mod:`hpfracc.operators` runs where it is done soonest.
+"""Keeps an old import path alive: operators of :mod:`hpfracc.operators` select the fastest device themselves.
 
-What these classes add is a configuration given once: the backend, whether a failing one may be replaced by the host,
-how much of a GPU's memory to use, and how many rows to work on at a time.
+These classes add a stored configuration: the backend, whether to fall back to the host, the fraction of GPU memory to
+use, and the number of rows per call.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class GPUConfig:
     Parameters
     ----------
     backend : str
-        ``"auto"``, or the one to use.
+        ``"auto"``, or the name of a backend.
     fallback_to_cpu : bool
-        Whether NumPy does the work where the backend that was asked for cannot.
+        Whether to fall back to NumPy if the requested backend fails or cannot run the call.
     memory_limit : float
-        The share of a GPU's free memory that one call may take.
+        Fraction of a GPU's free memory that one call may use.
     batch_size : int, optional
-        Rows of samples worked on at a time; None for as many as fit into that memory.
+        Rows of samples per call; None for as many as fit into that memory.
     """
 
     backend: str = "auto"
@@ -50,15 +50,17 @@ class GPUConfig:
     def __post_init__(self) -> None:
         size = self.batch_size
         if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
-            raise InvalidInputError(f"batch_size={size!r} is not a number of rows; use a whole number, or None")
+            raise InvalidInputError(
+                f"batch_size={size!r} is not a number of rows; use an integer of at least 1, or None"
+            )
 
     @property
     def wish(self) -> str | None:
-        """The backend that is asked for, None for the engine's choice."""
+        """The requested backend, or None for the engine's choice."""
         return None if self.backend == "auto" else self.backend
 
     def select_backend_for_data(self, array: Any) -> str:
-        """The backend that would do the work on such samples."""
+        """The backend that would run a call on these samples."""
         with config(gpu_memory_limit=self.memory_limit):
             try:
                 return self._decision(array).backend
@@ -69,11 +71,11 @@ class GPUConfig:
 
     @property
     def replaceable(self) -> bool:
-        """Whether NumPy may do the work where the backend cannot."""
+        """Whether a failing backend may be replaced by NumPy."""
         return self.fallback_to_cpu and self.backend not in ("auto", "numpy")
 
     def rows_at_a_time(self, array: Any) -> int:
-        """Rows of such samples that one call takes."""
+        """Number of rows of these samples per call."""
         if self.batch_size is not None:
             return self.batch_size
         with config(gpu_memory_limit=self.memory_limit):

@@ -10,7 +10,7 @@ __all__ = ["FractionalDerivative"]
 
 
 class FractionalDerivative:
-    """A fractional derivative by the name of its definition.
+    """Fractional derivative, selected by the name of its definition.
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ class FractionalDerivative:
     method : str
         The definition: ``"RL"``, ``"GL"``, ``"caputo"``, ...
     **options
-        What the operator takes besides.
+        Further options of the operator.
     """
 
     def __init__(self, alpha: Any, method: str = "RL", **options: Any) -> None:

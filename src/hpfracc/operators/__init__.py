@@ -1,5 +1,5 @@
-"""Fractional operators, one a file; each *lowers* itself to the engine's primitives and knows no backend.
+"""Fractional operators, one per file. Each is *lowered* to the engine's primitives and does not depend on a backend.
 
-``core/`` holds what all operators share: how a call is read, applied and reported. ``rules/`` holds the methods, one a
+``core/`` has what all operators share: how a call is read, applied and reported. ``rules/`` has the methods, one per
 file.
 """

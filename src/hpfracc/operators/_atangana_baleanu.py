@@ -29,25 +29,25 @@ _WHO = "the Atangana-Baleanu derivative"
 @final
 @dataclass(frozen=True, slots=True)
 class AtanganaBaleanu(FractionalOperator):
-    r"""Atangana-Baleanu derivative in Caputo's sense (ABC): a Mittag-Leffler memory, without a singularity.
+    r"""Atangana-Baleanu derivative in Caputo's sense (ABC): a Mittag-Leffler kernel, without a singularity.
 
     .. math:: D^\alpha f(t) = \frac{B(\alpha)}{1-\alpha} \int_{t_0}^{t}
         E_\alpha\Big(-\frac{\alpha}{1-\alpha}(t-s)^\alpha\Big) f'(s)\,ds, \quad 0 < \alpha < 1.
 
-    Zero on constants. The kernel falls like a stretched exponential at first and like the power -alpha at last. At the
-    origin the derivative is 0, whatever f' is there.
+    Zero on constants. The kernel decays like a stretched exponential at short times and like the power -alpha at long
+    times. At the origin the derivative is 0 for any f'.
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order, between 0 and 1; a tensor or JAX array carries its derivative (for samples; a traced order must lie
-        between 0.05 and 1, and the result is nan elsewhere). 1 is the ordinary derivative; where such an order carries
-        a derivative it is the limit from below of the rule, 0 at the origin, and the derivative that from below.
+        The order, between 0 and 1; differentiable if it is a tensor or JAX array (for samples only; a traced order must
+        lie between 0.05 and 1, and the result is nan otherwise). 1 is the ordinary derivative. A differentiable order
+        of 1 gives the limit of the rule from below, which is 0 at the origin, and its one-sided derivative.
     method : str
-        For samples on a uniform grid ``"quadratic"`` (order 3; what ``"auto"`` takes) or ``"linear"`` (order 2); for
+        For samples on a uniform grid ``"quadratic"`` (order 3; used by ``"auto"``) or ``"linear"`` (order 2); for
         callables ``"quadrature"``.
     normalisation : float or callable
-        B(alpha), 1 by default: a positive number, or a function of alpha, which must take what ``alpha`` is.
+        B(alpha), 1 by default: a positive number, or a function of alpha that accepts the type of ``alpha``.
 
     References
     ----------
@@ -80,7 +80,7 @@ class AtanganaBaleanu(FractionalOperator):
 
 
 def of_function(function: Function, alpha: Any, method: str, normalisation: Any, *, initial_term: bool) -> Outcome:
-    """Either derivative of a callable."""
+    """The derivative of a callable, in either sense."""
     order = read_memory_order(alpha, _WHO)
     if order.is_integer:
         return normalised(differentiate(function, order, "auto", initial_terms=False), normalisation, order)
@@ -115,8 +115,23 @@ def atangana_baleanu(
 ) -> Any:
     """Atangana-Baleanu derivative, in Caputo's sense, of samples or of a callable.
 
-    ``alpha``, ``method`` and ``normalisation`` are those of :class:`AtanganaBaleanu`; the ``options`` (``step``,
-    ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, method, normalisation
+        As for :class:`AtanganaBaleanu`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -22,21 +22,20 @@ _WHO = "the Atangana-Baleanu integral"
 @final
 @dataclass(frozen=True, slots=True)
 class AtanganaBaleanuIntegral(FractionalOperator):
-    r"""Atangana-Baleanu integral: the mean of f and of its Riemann-Liouville integral, of weights 1 - alpha and alpha.
+    r"""Atangana-Baleanu integral: the weighted mean of f and its Riemann-Liouville integral.
 
     .. math:: I^\alpha f(t) = \frac{1-\alpha}{B(\alpha)} f(t)
         + \frac{\alpha}{B(\alpha)\,\Gamma(\alpha)} \int_{t_0}^{t} (t-s)^{\alpha-1} f(s)\,ds, \quad 0 < \alpha \le 1.
 
-    It undoes :class:`AtanganaBaleanuRiemann`, and :class:`AtanganaBaleanu` up to the value at the origin.
+    It is the inverse of :class:`AtanganaBaleanuRiemann`, and of :class:`AtanganaBaleanu` up to the value at the origin.
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order, between 0 and 1; a tensor or JAX array carries its derivative.
+        The order, between 0 and 1; differentiable if it is a tensor or JAX array.
     method : str
         For the Riemann-Liouville integral, as for :class:`RiemannLiouvilleIntegral`: ``"simpson"`` (order 3 + alpha;
-        what ``"auto"`` takes), ``"trapezoid"`` (2), ``"cq2"`` to ``"cq6"``; for callables ``"spectral"`` or
-        ``"graded"``.
+        used by ``"auto"``), ``"trapezoid"`` (2), ``"cq2"`` to ``"cq6"``; for callables ``"spectral"`` or ``"graded"``.
     normalisation : float or callable
         B(alpha), as for :class:`AtanganaBaleanu`.
 
@@ -83,8 +82,23 @@ def atangana_baleanu_integral(
 ) -> Any:
     """Atangana-Baleanu integral of samples or of a callable.
 
-    ``alpha``, ``method`` and ``normalisation`` are those of :class:`AtanganaBaleanuIntegral`; the ``options``
-    (``step``, ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, method, normalisation
+        As for :class:`AtanganaBaleanuIntegral`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The integral in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -30,8 +30,8 @@ class AtanganaBaleanuRiemann(FractionalOperator):
     .. math:: D^\alpha f(t) = \frac{B(\alpha)}{1-\alpha} \frac{d}{dt} \int_{t_0}^{t}
         E_\alpha\Big(-\frac{\alpha}{1-\alpha}(t-s)^\alpha\Big) f(s)\,ds, \quad 0 < \alpha < 1.
 
-    It is :class:`AtanganaBaleanu` and the term :math:`\frac{B(\alpha)}{1-\alpha} E_\alpha(-\frac{\alpha}{1-\alpha}
-    (t-t_0)^\alpha) f(t_0)`, finite at the origin too; the inverse of :class:`AtanganaBaleanuIntegral`.
+    It is :class:`AtanganaBaleanu` plus the term :math:`\frac{B(\alpha)}{1-\alpha} E_\alpha(-\frac{\alpha}{1-\alpha}
+    (t-t_0)^\alpha) f(t_0)`, which is finite at the origin too. It is the inverse of :class:`AtanganaBaleanuIntegral`.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class AtanganaBaleanuRiemann(FractionalOperator):
         term = samples.values[..., :1] * kernel_at_points(samples, order_beside(order, samples.values))
         value = outcome.value + term
         if order.known == 1.0:
-            # The limit from below, of f(t_0) / (1 - alpha), which carries no derivative.
+            # The limit from below of f(t_0) / (1 - alpha), which has no derivative.
             value = join([infinite_at_origin(samples.values[..., :1], order, []), value[..., 1:]])
         return normalised(replace(outcome, value=value), self.normalisation, order)
 
@@ -84,8 +84,23 @@ def atangana_baleanu_riemann(
 ) -> Any:
     """Atangana-Baleanu derivative, in the sense of Riemann and Liouville, of samples or of a callable.
 
-    ``alpha``, ``method`` and ``normalisation`` are those of :class:`AtanganaBaleanuRiemann`; the ``options`` (``step``,
-    ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, method, normalisation
+        As for :class:`AtanganaBaleanuRiemann`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -26,40 +26,46 @@ __all__ = ["Caputo", "caputo"]
 @final
 @dataclass(frozen=True, slots=True)
 class Caputo(FractionalOperator):
-    r"""Caputo derivative: zero on constants, unlike Riemann-Liouville; start here for initial-value problems.
+    r"""Caputo derivative. Zero on constants, unlike Riemann-Liouville; the usual choice for initial-value problems.
 
     .. math:: D^\alpha f(t) = \frac{1}{\Gamma(n-\alpha)} \int_{t_0}^{t} (t-s)^{n-\alpha-1} f^{(n)}(s)\,ds,
         \quad n = \lceil\alpha\rceil.
 
-    Any order: whole ones are ordinary derivatives, negative ones Riemann-Liouville integrals.
+    Any real order: integers give ordinary derivatives, negative orders Riemann-Liouville integrals.
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order; a tensor or JAX array carries its derivative.
+        The order; differentiable if it is a tensor or JAX array.
     method : str
-        For samples on a uniform grid ``"l1-2"`` (order n + 2 - alpha; what ``"auto"`` takes) or ``"l1"`` (order
-        n + 1 - alpha), on any other ``"l1"`` (what ``"auto"`` takes); on every grid ``"fast"`` (or ``"soe"``), which is
-        L1 with its memory as a sum of exponentials; for callables ``"spectral"`` or ``"graded"``, ``"auto"`` trying the
-        first and falling to the second.
+        For samples on a uniform grid ``"l1-2"`` (order n + 2 - alpha; used by ``"auto"``) or ``"l1"`` (order
+        n + 1 - alpha), on other grids ``"l1"`` (used by ``"auto"``). On every grid ``"fast"`` (or ``"soe"``), which is
+        L1 with its kernel approximated by a sum of exponentials. For callables ``"spectral"`` or ``"graded"``;
+        ``"auto"`` tries the first and falls back to the second.
     ceiling : int, optional
-        The integer n, needed only where ``alpha`` is traced and lies above 1; 1 is taken if it is not given, and the
-        result is nan where that is wrong.
+        The integer n, needed only if ``alpha`` is traced and above 1. It is 1 by default, and the result is nan if that
+        is wrong.
     side : {"left", "right"}
-        From the origin up to t, as above, or from t up to an end b, the last point unless ``origin=`` says otherwise:
+        ``"left"`` integrates from the origin to t, as above; ``"right"`` from t to an end b, which is ``origin=`` or
+        the last point:
 
         .. math:: D^\alpha_{b-} f(t) = \frac{(-1)^n}{\Gamma(n-\alpha)} \int_{t}^{b} (s-t)^{n-\alpha-1} f^{(n)}(s)\,ds.
 
-        It is the left-sided derivative of :math:`f(b - x)` at x = b - t; that of whole order n is
-        :math:`(-1)^n f^{(n)}`.
+        It is the left-sided derivative of :math:`f(b - x)` at x = b - t; for an integer order n it is :math:`(-1)^n
+        f^{(n)}`.
 
     Notes
     -----
-    Called as ``Caputo(0.5)(f, t)``; see :meth:`FractionalOperator.__call__`. On a grid that is not smooth enough for
-    the order of its rule (f like :math:`t^s` at the origin) the order falls; give such an f as a callable with
-    ``factor=s``. A derivative of samples magnifies their rounding by ``step**-alpha`` and more: at order 2.5 and a step
-    of 1e-4 four digits are left, at order 5 none. ``full_output=True`` counts that among the error; a callable keeps
-    more.
+    Called as ``Caputo(0.5)(f, t)``; see :meth:`FractionalOperator.__call__`. If f is not smooth enough for the order of
+    the rule (for example f like :math:`t^s` at the origin), the order of accuracy is lower; give such an f as a
+    callable with ``factor=s``. A derivative of samples amplifies their rounding errors by ``step**-alpha`` and more: at
+    order 2.5 and a step of 1e-4 four digits are left, at order 5 none. The error estimate of ``full_output=True``
+    includes this. Callables lose fewer digits.
+
+    References
+    ----------
+    M. Caputo, Geophys. J. R. Astron. Soc. 13 (1967) 529-539; G. Gao, Z. Sun, H. Zhang, J. Comput. Phys. 259 (2014)
+    33-50 (L1-2).
     """
 
     alpha: Any
@@ -78,7 +84,7 @@ class Caputo(FractionalOperator):
         return self.applied(samples, "the Caputo derivative")
 
     def applied(self, samples: Samples, who: str) -> Outcome:
-        """To samples, for an operator that errors are to call ``who``."""
+        """Apply to samples. Errors call the operator ``who``."""
         order = read_order(self.alpha, ceiling=self.ceiling)
         rule = pick_rule(self, self.method, who, samples.grid)
         if order.known is not None and order.known < 0.0:
@@ -113,8 +119,23 @@ def caputo(
 ) -> Any:
     """Caputo derivative of samples or of a callable.
 
-    ``alpha``, ``method``, ``ceiling`` and ``side`` are those of :class:`Caputo`; the ``options`` (``step``, ``axis``,
-    ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, method, ceiling, side
+        As for :class:`Caputo`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -25,31 +25,31 @@ _WHO = "the Caputo-Fabrizio derivative"
 @final
 @dataclass(frozen=True, slots=True)
 class CaputoFabrizio(FractionalOperator):
-    r"""Caputo-Fabrizio derivative: an exponential memory, which fades at one rate and has no singularity.
+    r"""Caputo-Fabrizio derivative: an exponential kernel, without a singularity.
 
     .. math:: D^\alpha f(t) = \frac{M(\alpha)}{1-\alpha} \int_{t_0}^{t} e^{-\frac{\alpha}{1-\alpha}(t-s)} f'(s)\,ds,
         \quad 0 < \alpha < 1.
 
-    Zero on constants. It is the solution of a first-order equation, f' put through a low-pass filter of time constant
-    (1 - alpha)/alpha, so that it is not the inverse of a power-law integral: do not confuse it with Caputo's. At the
-    origin it is 0, whatever f' is there.
+    Zero on constants. It is f' after a low-pass filter with time constant (1 - alpha)/alpha, the solution of a
+    first-order equation. It is not the inverse of a power-law integral: do not confuse it with the Caputo derivative.
+    At the origin it is 0 for any f'.
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order, between 0 and 1; a tensor or JAX array carries its derivative. 1 is the ordinary derivative; where
-        such an order carries a derivative it is the limit from below of the rule, 0 at the origin, and the derivative
-        that from below.
+        The order, between 0 and 1; differentiable if it is a tensor or JAX array. 1 is the ordinary derivative. A
+        differentiable order of 1 gives the limit of the rule from below, which is 0 at the origin, and its one-sided
+        derivative.
     method : str
-        For samples on any increasing grid ``"quadratic"`` (order 3; what ``"auto"`` takes) or ``"linear"`` (order 2),
+        For samples on any increasing grid ``"quadratic"`` (order 3; used by ``"auto"``) or ``"linear"`` (order 2),
         both O(n); for callables ``"quadrature"``.
     normalisation : float or callable
         M(alpha), 1 by default: a positive number, or a function of alpha such as ``lambda a: 2 / (2 - a)``.
 
     References
     ----------
-    M. Caputo, M. Fabrizio, Progr. Fract. Differ. Appl. 1 (2015) 73-85; the other normalisation: J. Losada, J. J. Nieto,
-    the same volume, 87-92.
+    M. Caputo, M. Fabrizio, Progr. Fract. Differ. Appl. 1 (2015) 73-85; the normalisation 2/(2 - alpha): J. Losada, J.
+    J. Nieto, ibid. 87-92.
     """
 
     alpha: Any
@@ -83,7 +83,7 @@ class CaputoFabrizio(FractionalOperator):
 
 
 def _near_one(function: Function, order: Order) -> Outcome:
-    """Order 1 that carries a derivative: f' and its first two derivatives in alpha from below, beyond the origin.
+    """A differentiable order of 1: f' with its first two one-sided derivatives in alpha, after the origin.
 
     The operator is ``(1 + (1 - alpha) (d/dt - 1))^-1 f'``.
     """
@@ -113,8 +113,23 @@ def caputo_fabrizio(
 ) -> Any:
     """Caputo-Fabrizio derivative of samples or of a callable.
 
-    ``alpha``, ``method`` and ``normalisation`` are those of :class:`CaputoFabrizio`; the ``options`` (``step``,
-    ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, method, normalisation
+        As for :class:`CaputoFabrizio`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

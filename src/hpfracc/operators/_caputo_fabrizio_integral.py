@@ -22,26 +22,26 @@ _WHO = "the Caputo-Fabrizio integral"
 @final
 @dataclass(frozen=True, slots=True)
 class CaputoFabrizioIntegral(FractionalOperator):
-    r"""Caputo-Fabrizio integral: the mean of f and of its integral, of weights 1 - alpha and alpha.
+    r"""Caputo-Fabrizio integral: the weighted mean of f and its integral.
 
     .. math:: I^\alpha f(t) = \frac{1}{M(\alpha)} \Big[ (1-\alpha) f(t) + \alpha \int_{t_0}^{t} f(s)\,ds \Big],
         \quad 0 < \alpha \le 1.
 
-    It undoes :class:`CaputoFabrizio` up to the value at the origin: I D f = f - f(t0).
+    It inverts :class:`CaputoFabrizio` up to the value at the origin: I D f = f - f(t0).
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order, between 0 and 1; a tensor or JAX array carries its derivative.
+        The order, between 0 and 1; differentiable if it is a tensor or JAX array.
     method : str
-        For the ordinary integral, as for :class:`RiemannLiouvilleIntegral` at order 1: ``"simpson"`` (order 4; what
-        ``"auto"`` takes), ``"trapezoid"``, ``"cq2"`` to ``"cq6"``; for callables ``"spectral"`` or ``"graded"``.
+        For the ordinary integral, as for :class:`RiemannLiouvilleIntegral` at order 1: ``"simpson"`` (order 4; used by
+        ``"auto"``), ``"trapezoid"``, ``"cq2"`` to ``"cq6"``; for callables ``"spectral"`` or ``"graded"``.
     normalisation : float or callable
         M(alpha), as for :class:`CaputoFabrizio`.
 
     References
     ----------
-    J. Losada, J. J. Nieto, Progr. Fract. Differ. Appl. 1 (2015) 87-92, whose M is 2/(2 - alpha).
+    J. Losada, J. J. Nieto, Progr. Fract. Differ. Appl. 1 (2015) 87-92, with M(alpha) = 2/(2 - alpha).
     """
 
     alpha: Any
@@ -90,8 +90,23 @@ def caputo_fabrizio_integral(
 ) -> Any:
     """Caputo-Fabrizio integral of samples or of a callable.
 
-    ``alpha``, ``method`` and ``normalisation`` are those of :class:`CaputoFabrizioIntegral`; the ``options`` (``step``,
-    ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, method, normalisation
+        As for :class:`CaputoFabrizioIntegral`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The integral in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

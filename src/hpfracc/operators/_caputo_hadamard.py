@@ -22,7 +22,7 @@ _WHO = "the Caputo-Hadamard derivative"
 @final
 @dataclass(frozen=True, slots=True)
 class CaputoHadamard(FractionalOperator):
-    r"""Caputo-Hadamard derivative: Caputo in log t; zero on constants, unlike Hadamard's own.
+    r"""Caputo-Hadamard derivative: the Caputo derivative in log t. Zero on constants, unlike Hadamard's.
 
     .. math:: D^\alpha f(t) = \frac{1}{\Gamma(n-\alpha)} \int_{a}^{t} \Big(\log\frac{t}{s}\Big)^{n-\alpha-1}
         \Big(s \frac{d}{ds}\Big)^n f(s)\,\frac{ds}{s}, \quad n = \lceil\alpha\rceil,\ a > 0.
@@ -30,17 +30,17 @@ class CaputoHadamard(FractionalOperator):
     Parameters
     ----------
     alpha : float or scalar array
-        The order; a tensor or JAX array carries its derivative. Negative ones are Hadamard integrals.
+        The order; differentiable if it is a tensor or JAX array. Negative orders are Hadamard integrals.
     method : str
-        As for :class:`Caputo`, with the same orders in the step of log t: ``"l1-2"`` (n + 2 - alpha; what ``"auto"``
-        takes on points uniform in log t), ``"l1"`` (n + 1 - alpha; what it takes on others), ``"fast"``; for callables
-        ``"spectral"`` or ``"graded"``.
+        As for :class:`Caputo`, with the same orders in the step of log t: ``"l1-2"`` (n + 2 - alpha; used by ``"auto"``
+        on points uniform in log t), ``"l1"`` (n + 1 - alpha; used by ``"auto"`` on other points), ``"fast"``; for
+        callables ``"spectral"`` or ``"graded"``.
     ceiling : int, optional
-        The integer n, needed only where ``alpha`` is traced and lies above 1.
+        The integer n, needed only if ``alpha`` is traced and above 1.
 
     Notes
     -----
-    Origin and ``step=`` are those of :class:`Hadamard`.
+    ``origin=`` and ``step=`` are as for :class:`Hadamard`.
 
     References
     ----------
@@ -85,8 +85,23 @@ def caputo_hadamard(
 ) -> Any:
     """Caputo-Hadamard derivative of samples or of a callable.
 
-    ``alpha``, ``method`` and ``ceiling`` are those of :class:`CaputoHadamard`; the ``options`` (``step``, ``axis``,
-    ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, method, ceiling
+        As for :class:`CaputoHadamard`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Fractional differencing of time series: whole or fixed memory, and its exact inverse."""
+"""Fractional differencing of time series: with full or fixed memory, and its exact inverse."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from hpfracc.profiling.recorder import watched
 __all__ = ["fractional_difference"]
 
 _WHOLE_MEMORY = Grunwald()
-#: Above d = 1 a window leaves the sum of the weights below zero, and what undoes the difference grows exponentially.
+#: Largest coefficient of an inverse. Above d = 1 the weights within a window sum to less than zero, and the inverse
+#: grows exponentially.
 _MOST_GROWTH = 1e4
 
 
@@ -42,47 +43,47 @@ def fractional_difference(
     inverse: bool = False,
     backend: Any = None,
 ) -> Any:
-    r"""Fractional difference of a time series, :math:`(1 - B)^d x` with B the step back in time.
+    r"""Fractional difference of a time series, :math:`(1 - B)^d x` with B the backshift operator.
 
     .. math:: y_n = \sum_{k=0}^{\min(n, K-1)} w_k x_{n-k}, \qquad w_k = (-1)^k \binom{d}{k}.
 
     Parameters
     ----------
     x : array_like, shape (..., N)
-        Equally spaced observations, oldest first; before the first they count as zero. A pandas ``Series`` or
-        ``DataFrame`` or an xarray ``DataArray`` gives one with the same labels; the rows are what is counted, so that
-        an index of business days is as good as any that does not go back.
+        Equally spaced observations, oldest first; earlier ones count as zero. A pandas ``Series`` or ``DataFrame`` or
+        an xarray ``DataArray`` gives a result with the same labels. Only the order of the rows matters, so any sorted
+        index will do, such as business days.
     d : float or scalar array
-        Any real number: 1 gives ordinary differences, 0 the series itself, negative d sums. A tensor or JAX array
-        carries its derivative.
+        Any real number: 1 gives ordinary differences, 0 the series itself, negative d sums. Differentiable if it is a
+        tensor or JAX array.
     window : int, optional
-        K, how many observations a value looks back on, itself included; all of them by default (the *expanding*
-        window).
+        K, the number of observations that a value depends on, including its own; all of them by default (the
+        *expanding* window).
     threshold : float, optional
-        Instead of ``window``: leave out the weights after the last one that is this large (the *fixed-width* window of
-        Lopez de Prado). :class:`hpfracc.FractionalDifferencer` tells K, as its ``width_``.
+        Instead of ``window``: drop the weights after the last one of at least this size (the *fixed-width* window of
+        Lopez de Prado). :class:`hpfracc.FractionalDifferencer` has K as ``width_``.
     axis : int, optional
-        The axis along which time runs: the last one by default, the index of a frame.
+        The time axis: by default the last one, or the index of a frame.
     dim : hashable, optional
-        The name of that axis, for a ``DataArray``; needed where it has several.
+        The name of that axis, for a ``DataArray``; required if it has several.
     inverse : bool
-        Undo a difference with the same ``d`` and window: also with a window, where ``-d`` would not.
+        Whether to invert a difference with the same ``d`` and window. With a window, ``-d`` is not the inverse.
     backend : str, optional
-        Where the engine is to do the work.
+        Backend to run on; by default the engine selects it.
 
     Returns
     -------
     array, shape (..., N)
-        As long as ``x``. With a window the first K - 1 values have looked back on fewer observations than the others:
-        leave them out where that matters, ``y[..., K - 1:]``.
+        The same shape as ``x``. With a window, the first K - 1 values depend on fewer observations than the others;
+        drop them with ``y[..., K - 1:]`` if that matters.
 
     Notes
     -----
-    O(N log N) for the whole memory, O(N log K) with a window. ``fractional_difference(y, -d)`` undoes
-    ``y = fractional_difference(x, d)`` to rounding, as do both with the same window and ``inverse=True``; the rounding
-    is that of the summed series, which above d = 1 grows with its length. With a window and d above 1 there may be no
-    inverse that keeps any digits: then it is an error. Not divided by a time step: that
-    is :func:`hpfracc.grunwald_letnikov`.
+    O(N log N) with full memory, O(N log K) with a window. ``fractional_difference(y, -d)`` inverts
+    ``y = fractional_difference(x, d)`` up to rounding, as does ``inverse=True`` with the same window. The rounding
+    error is that of the summed series, which grows with its length above d = 1. With a window and d above 1 the inverse
+    may lose all digits; then an error is raised. The result is not divided by a time step; see
+    :func:`hpfracc.grunwald_letnikov` for that.
 
     References
     ----------
@@ -141,26 +142,26 @@ def _call_block(d: Any, options: dict[str, Any], block: Any) -> Any:
 
 
 def _taps(order: Order, n: int, window: Any, threshold: Any) -> int | None:
-    """How many weights are used: None for all of them, 0 where there is nothing to do."""
+    """Number of weights: None for all of them, 0 if there are no samples."""
     if window is not None and threshold is not None:
-        raise InvalidInputError(f"window={window!r} and threshold={threshold!r} both say how far back; give one")
+        raise InvalidInputError(f"window={window!r} and threshold={threshold!r} both set the memory; give one of them")
     taps: int | None = None
     if window is not None:
         if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
-            raise InvalidInputError(f"window={window!r} observations to look back on; use a whole number from 1 on")
+            raise InvalidInputError(f"window={window!r} is not a number of observations; use an integer of at least 1")
         taps = int(window)
     elif threshold is not None:
         taps = difference_width(order.value if order.known is None else order.known, threshold, max(1, n))
     if not n:
         return 0
     if order.is_integer and order.value >= 0:
-        # Later weights are zero, and a bad observation must not be multiplied with them.
+        # Later weights are zero. A non-finite observation must not be multiplied by them.
         taps = min(int(order.value) + 1, n if taps is None else taps)
     return taps if taps is None else min(taps, n)
 
 
 def _is_whole(order: Order, taps: int, n: int) -> bool:
-    """Whether nothing that counts was left out, so that ``-d`` is the inverse."""
+    """Whether all nonzero weights are used, so that ``-d`` is the inverse."""
     return taps == n or (order.is_integer and 0 <= order.value < taps)
 
 
@@ -169,7 +170,7 @@ def _make_weights(xp: Namespace, d: Any, taps: int) -> tuple[Any, ...]:
 
 
 def _reciprocal(weights: Any, order: Order, n: int) -> Any:
-    """The first n coefficients of ``1 / W(z)`` by Newton's method: each round doubles those that are right."""
+    """The first n coefficients of ``1 / W(z)`` by Newton's method, which doubles their number in each iteration."""
     xp = order.xp
     with xp.scope():
         known = xp.array([1.0])
@@ -185,6 +186,6 @@ def _reciprocal(weights: Any, order: Order, n: int) -> Any:
     if not growth < _MOST_GROWTH:
         raise InvalidInputError(
             f"a difference with d={order.value} and a window of {weights.shape[-1]} cannot be undone over {n:,} "
-            f"points: rounding would grow {growth:.0e}-fold; take d below 1 with a window and whole differences without"
+            f"points: rounding would grow {growth:.0e}-fold; use d below 1 with a window, or no window"
         )
     return known

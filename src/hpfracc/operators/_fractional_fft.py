@@ -1,4 +1,4 @@
-"""The fractional FFT: the Fourier sum with any spacing of frequencies."""
+"""The fractional FFT: the Fourier sum with an arbitrary frequency spacing."""
 
 from __future__ import annotations
 
@@ -29,36 +29,37 @@ def fractional_fft(
 
     .. math:: G_k = \sum_{n=0}^{N-1} x_n e^{-2\pi i n k \alpha}, \qquad k = 0, \dots, M-1.
 
-    With ``alpha = 1/N`` it is the Fourier transform; a smaller alpha looks at the low frequencies through a lens, a
-    negative one turns the sign. Not to be confused with the fractional Fourier *transform*, :func:`hpfracc.frft`.
+    With ``alpha = 1/N`` it is the discrete Fourier transform. A smaller alpha resolves low frequencies more finely; a
+    negative one changes the sign of the exponent. Not to be confused with the fractional Fourier *transform*,
+    :func:`hpfracc.frft`.
 
     Parameters
     ----------
     x : array_like, shape (..., N)
-        Real or complex samples, equally spaced. Those of pandas and xarray come back with their labels, but for those
-        along the axis, which becomes that of the frequencies.
+        Real or complex samples, equally spaced. Labels of pandas and xarray objects are kept, except along the axis,
+        which becomes the frequency axis.
     alpha : float, Fraction or scalar array
-        The spacing of the frequencies in turns per sample, any real number; a tensor or JAX array carries its
-        derivative. A :class:`fractions.Fraction` is taken exactly: ``1/N`` as a float is wrong by a rounding, which at
-        the last of a million frequencies has grown to 1e-10.
+        The spacing of the frequencies in cycles per sample, any real number; differentiable if it is a tensor or JAX
+        array. A :class:`fractions.Fraction` is used exactly. As a float, ``1/N`` has a rounding error, which grows to
+        1e-10 at the last of a million frequencies.
     axis : int, optional
-        The axis of the samples: the last one by default, the index of a frame.
+        The axis of the samples: by default the last one, or the index of a frame.
     dim : hashable, optional
         The name of that axis, for an xarray ``DataArray``.
     points : int, optional
-        M, how many frequencies; as many as there are samples by default.
+        M, the number of frequencies; N by default.
     backend : str, optional
-        Where the engine is to do the work.
+        Backend to run on; by default the engine selects it.
 
     Returns
     -------
     array, shape (..., M)
-        Complex, of the library of ``x``, in its precision.
+        Complex, in the library and precision of ``x``.
 
     Notes
     -----
-    Three FFTs of length N + M - 1 or a little more, one of them kept where a plain ``alpha`` comes back. The phases
-    are reduced exactly: the error is that of an FFT, some eps log2(N) times the 2-norm of ``x``.
+    Three FFTs of length N + M - 1 or slightly more; one of them is cached for each number ``alpha``. The phases are
+    reduced exactly, so the error is that of an FFT: about eps log2(N) times the 2-norm of ``x``.
 
     References
     ----------
@@ -106,7 +107,7 @@ def chirp_transform(
     offsets: tuple[float, float] = (0.0, 0.0),
     backend: Any = None,
 ) -> Any:
-    """The engine's chirp transform, its rates made in the namespace of ``order``; its chirps kept for a plain one."""
+    """The engine's chirp transform, with rates in the namespace of ``order``. Chirps are cached for plain orders."""
     key: Hashable = None
     if order.plain:
         key = (rates, values.shape[-1], points, offsets)

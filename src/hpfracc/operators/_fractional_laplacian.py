@@ -29,33 +29,41 @@ _WHO = "the fractional Laplacian"
 @final
 @dataclass(frozen=True, slots=True)
 class FractionalLaplacian(FractionalOperator):
-    r"""Fractional Laplacian :math:`(-\Delta)^{\alpha/2}`: positive, of order alpha, the power :math:`s = \alpha/2`.
+    r"""Fractional Laplacian :math:`(-\Delta)^{\alpha/2}`: positive, of order alpha.
 
     .. math:: (-\Delta)^{\alpha/2} f(x) = C_{d,\alpha} \,\mathrm{p.v.}\!\int_{\mathbb{R}^d}
         \frac{f(x) - f(y)}{|x-y|^{d+\alpha}}\,dy, \quad \text{of waves } |\kappa|^\alpha e^{i\kappa\cdot x}.
 
-    alpha = 2 is minus the Laplacian; the Riesz derivative is minus this. On a bounded set there are several operators
-    of this name, which differ: ``method`` says which.
+    alpha = 2 is minus the Laplacian; the Riesz derivative is minus this operator. On a bounded set several different
+    operators have this name; ``method`` selects one.
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order, twice the power; a tensor or JAX array carries its derivative.
+        The order, twice the power :math:`s = \alpha/2`; differentiable if it is a tensor or JAX array.
     method : str
-        - ``"integral"`` (what ``"auto"`` takes): the integral above over the whole space, f being zero outside its
-          samples. :math:`0 < \alpha \le 2`. Order 2 where f continued by zero is smooth.
-        - ``"periodic"``: by Fourier series; samples over a period, without its end. Any alpha: a negative one is the
-          Riesz potential of f without its mean.
-        - ``"dirichlet"``: the spectral power with f zero on the edge, by sine series; samples at the points inside,
+        - ``"integral"`` (used by ``"auto"``): the integral above over the whole space, with f zero outside
+          its samples. :math:`0 < \alpha \le 2`. Order 2 if f extended by zero is smooth.
+        - ``"periodic"``: by Fourier series, for samples over one period without its end. Any alpha: a negative one
+        gives
+          the Riesz potential of f minus its mean.
+        - ``"dirichlet"``: the spectral power with f zero on the boundary, by sine series, for samples at the interior
+          points,
           ``np.linspace(a, b, n + 2)[1:-1]``. Any alpha.
-        - ``"neumann"``: the spectral power with free ends, by cosine series; samples at the middles of n cells.
+        - ``"neumann"``: the spectral power with zero normal derivative, by cosine series, for samples at the midpoints
+        of
+          n cells.
 
     Notes
     -----
-    ``axis`` may be several axes, ``t`` then has a grid for each, and ``step`` one number or one for each: the operator
-    is that of their space, not a sum over axes. A callable is sampled at the grid that is given: ``f(x)``, or ``f(x,
-    y)`` with arrays of all points (``np.meshgrid(..., indexing="ij")``). Every value depends on every sample: one that
-    is not finite makes the whole result of its batch so.
+    ``axis`` may be several axes; then ``t`` has a grid for each, and ``step`` is one number or one for each. The
+    operator is that of the multidimensional space, not a sum over axes. A callable is sampled on the given grid:
+    ``f(x)``, or ``f(x, y)`` with arrays of all points (``np.meshgrid(..., indexing="ij")``). Every value depends on
+    every sample, so one non-finite sample makes the whole result of its batch non-finite.
+
+    References
+    ----------
+    M. Kwaśnicki, Fract. Calc. Appl. Anal. 20 (2017) 7-51; A. Lischke et al., J. Comput. Phys. 404 (2020) 109009.
     """
 
     alpha: Any
@@ -91,27 +99,27 @@ class FractionalLaplacian(FractionalOperator):
         Parameters
         ----------
         f : array_like or callable
-            Samples, with any further axes, or a function that is sampled at the grid.
+            Samples, with any further axes, or a function that is sampled on the grid.
         t : array_like or sequence of array_like, optional
             The points along the axis, or those along each of the axes.
         step : float or sequence of float, optional
-            Their distance instead, one for all axes or one for each.
+            The spacing instead of ``t``: one for all axes, or one for each.
         axis : int or sequence of int, optional
-            The axes of space: the last one by default, the index of a frame.
+            The axes of space: by default the last one, or the index of a frame.
         dim : hashable or sequence, optional
             Their names instead, for a ``DataArray``, whose coordinates give the points.
         time_unit : str, optional
-            As for every operator, where an axis holds dates.
+            Unit of dates, as for every operator.
         origin, factor, rtol : None
-            Of other operators; this one has no use for them and refuses them.
+            Options of other operators; anything else raises an error.
         backend : str, optional
-            Where the engine is to do the work.
+            Backend to run on; by default the engine selects it.
         full_output : bool
-            Give an :class:`OperatorResult` instead of the value alone.
+            Whether to return an :class:`OperatorResult` instead of the value only.
         """
         for name, option in (("origin", origin), ("factor", factor), ("rtol", rtol)):
             if option is not None:
-                raise InvalidInputError(f"{name}={option!r}: {_WHO} has no use for it; leave it out")
+                raise InvalidInputError(f"{name}={option!r}: {_WHO} does not take it; omit it")
         along: Any = axis
         options: dict[str, Any] = {"step": step, "backend": backend, "full_output": full_output}
         if not isinstance(axis, Sequence) and (isinstance(dim, str) or not isinstance(dim, Sequence)):
@@ -126,13 +134,13 @@ class FractionalLaplacian(FractionalOperator):
         return first_point(t, origin, _WHO)
 
     def _chosen(self) -> tuple[LaplacianRule, Order]:
-        """The method and the order it has to serve."""
+        """The method, and the order that it must support."""
         rule = pick_rule(self, self.method, _WHO, UNIFORM)
         order = read_order(self.alpha)
         assert isinstance(rule, LaplacianRule)
         if isinstance(rule, Integral) and order.known is not None and not 0.0 < order.known <= 2.0:
             raise InvalidInputError(
-                f"alpha={order.known:g}: {_WHO} by its integral has an order in (0, 2]; use method='periodic' or "
+                f"alpha={order.known:g}: {_WHO} by its integral needs an order in (0, 2]; use method='periodic' or "
                 "'dirichlet' for others"
             )
         return rule, order
@@ -151,8 +159,23 @@ def fractional_laplacian(
 ) -> Any:
     r"""Fractional Laplacian :math:`(-\Delta)^{\alpha/2}` of samples or of a callable, over one axis or several.
 
-    ``alpha`` and ``method`` are those of :class:`FractionalLaplacian`; the ``options`` (``step``, ``axis``,
-    ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points along the axis, or those along each axis; or give ``step``.
+    alpha, method
+        As for :class:`FractionalLaplacian`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``backend`` and ``full_output``, as for
+        :meth:`FractionalLaplacian.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The result in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -39,42 +39,42 @@ __all__ = ["frft"]
 def frft(
     x: Any, order: Any, axis: int | None = None, *, dim: Any = None, method: str = "chirp", backend: Any = None
 ) -> Any:
-    r"""The fractional Fourier transform: a rotation of time and frequency by ``order`` quarter turns.
+    r"""The fractional Fourier transform: a rotation of the time-frequency plane by ``order`` quarter turns.
 
     .. math:: F^a f(u) = \sqrt{1 - i \cot\varphi} \int e^{i\pi (u^2 \cot\varphi - 2uv \csc\varphi + v^2 \cot\varphi)}
               f(v)\, dv, \qquad \varphi = a\pi/2.
 
-    Order 1 is the centred unitary DFT, ``fftshift(fft(ifftshift(x), norm="ortho"))``, 2 turns the signal round its
-    centre, 3 is the inverse DFT, 4 nothing: for whole orders given as numbers exactly that. The centre is sample
-    ``N // 2``; sample n stands for the time ``(n - N // 2) / sqrt(N)``, and the same for frequencies.
+    Order 1 is the centred unitary DFT, ``fftshift(fft(ifftshift(x), norm="ortho"))``, 2 reverses the signal about its
+    centre, 3 is the inverse DFT, and 4 is the identity; integer orders given as numbers are exact. The centre is sample
+    ``N // 2``; sample n is at time ``(n - N // 2) / sqrt(N)``, and likewise for frequencies.
 
     Parameters
     ----------
     x : array_like, shape (..., N)
-        Real or complex samples, equally spaced. Those of pandas and xarray come back with their labels, but for those
-        along the axis: the result stands at other points.
+        Real or complex samples, equally spaced. Labels of pandas and xarray objects are kept, except along the axis,
+        because the result is at other points.
     order : float or scalar array
-        Any real number; a tensor or JAX array carries its derivative.
+        Any real number; differentiable if it is a tensor or JAX array.
     axis : int, optional
-        The axis of the samples: the last one by default, the index of a frame.
+        The axis of the samples: by default the last one, or the index of a frame.
     dim : hashable, optional
         The name of that axis, for an xarray ``DataArray``.
     method : {"chirp", "eigen"}
-        ``"chirp"`` samples the integral, in O(N log N). It is the transform of the *function* behind the samples, to
-        rounding, as long as that function and its spectrum fit into the window, ``abs(u) <= sqrt(N)/2``, in every
-        rotation. Of other signals (noise, say) what is rotated out of the window is lost: then it is neither unitary
-        nor additive in the order, by tens of percent. (The first sample of an even number has no mirror image in the
-        window; only whole orders given as numbers wrap it round.)
-        ``"eigen"`` rotates the coefficients of discrete Hermite-Gauss vectors, in O(N^2). It is unitary and additive
-        in the order to rounding for every signal, and equal to the DFT at order 1; but it only approaches the integral,
-        as N grows. Up to 8,192 points; vectors are kept from call to call, within bounds.
+        ``"chirp"`` samples the integral, in O(N log N). It is the transform of the sampled *function* to rounding, if
+        that function and its spectrum fit into the window ``abs(u) <= sqrt(N)/2`` under every rotation. For other
+        signals, such as noise, the part that is rotated out of the window is lost; then the transform is neither
+        unitary nor additive in the order, by tens of percent. (For even N the first sample has no mirror image in the
+        window; only integer orders given as numbers wrap it around.) ``"eigen"`` rotates the coefficients of discrete
+        Hermite-Gauss vectors, in O(N^2). It is unitary and additive in the order to rounding for every signal, and
+        equal to the DFT at order 1, but only converges to the integral as N grows. Up to 8,192 points. The vectors are
+        cached, up to a limit.
     backend : str, optional
-        Where the engine is to do the work.
+        Backend to run on; by default the engine selects it.
 
     Returns
     -------
     array, shape (..., N)
-        Complex, of the library of ``x``, in its precision. A sample that is not finite spoils every point of its row.
+        Complex, in the library and precision of ``x``. A non-finite sample makes its whole row non-finite.
 
     References
     ----------
@@ -86,12 +86,12 @@ def frft(
     >>> import numpy as np
     >>> import hpfracc as hf
     >>> u = (np.arange(64) - 32) / 8.0
-    >>> bell = np.exp(-np.pi * u**2)  # its own transform, whatever the order
+    >>> bell = np.exp(-np.pi * u**2)  # its own transform, for every order
     >>> bool(np.allclose(hf.frft(bell, 0.3), bell, atol=1e-14))
     True
     """
     if method not in ("chirp", "eigen"):
-        raise InvalidInputError(f"method={method!r} of a fractional Fourier transform; use 'chirp' or 'eigen'")
+        raise InvalidInputError(f"method={method!r} is not a fractional Fourier transform; use 'chirp' or 'eigen'")
     if is_chunked(x) and dim is None:
         call = functools.partial(_call_block, order, {"axis": axis, "method": method, "backend": backend})
         dtype = np.result_type(x.dtype, np.complex64)
@@ -118,7 +118,7 @@ def _call_block(order: Any, options: dict[str, Any], block: Any) -> Any:
     return frft(block, order, **options)
 
 
-# Whole orders.
+# Integer orders.
 
 
 def _whole(values: Any, quarters: int, backend: Any) -> Any:
@@ -145,18 +145,18 @@ def _as_complex(values: Any) -> Any:
 
 
 def _roll(values: Any, count: int) -> Any:
-    """The last ``count`` points before the others: with half of them the zero goes to the centre, or back."""
+    """Roll by ``count`` points. Half of the points move the zero to the centre, or back."""
     start = values.shape[-1] - count
     return join([values[..., start:], values[..., :start]])
 
 
 def flip(values: Any) -> Any:
-    """The points in reverse."""
+    """Reverse the points."""
     return values.flip(-1) if library_of(values) == "torch" else values[..., ::-1]
 
 
 def _mirror(values: Any) -> Any:
-    """Point ``-p`` at p, counted cyclically from the first."""
+    """Move point ``-p`` to p, cyclically."""
     return join([values[..., :1], flip(values[..., 1:])])
 
 
@@ -164,7 +164,7 @@ def _mirror(values: Any) -> Any:
 
 
 def _by_chirps(values: Any, order: Order, backend: Any) -> Any:
-    """Whole turns until the order lies between 1/2 and 3/2, where the integral is sampled densely enough."""
+    """Apply integer orders until the rest is between 1/2 and 3/2, where the integral is sampled densely enough."""
     n, xp = values.shape[-1], order.xp
     with xp.scope():
         if order.known is None:
@@ -196,19 +196,19 @@ def _fine(values: Any, quarters: int, backend: Any) -> Any:
     n = values.shape[-1]
     centre = n // 2
     if quarters % 2:
-        # The transform at half frequencies is that of the signal between zeros.
+        # The transform at half-integer frequencies is that of the signal padded with zeros.
         padded = join([values[..., centre:], zeros(values, n), values[..., :centre]])
         fine = fft(padded, backend=backend) * (1.0 / math.sqrt(n))
     else:
         spectrum = fft(_roll(values, n - centre), backend=backend)
-        # The frequency -N/2 of an even number stays where order 1 has it, on one side.
+        # For even N the frequency -N/2 stays on the side where order 1 has it.
         padded = join([spectrum[..., : n - centre], zeros(spectrum, n), spectrum[..., n - centre :]])
         fine = fft(padded, kind="ifft", backend=backend) * 2.0
     return _roll(_mirror(fine) if quarters >= 2 else fine, 2 * centre)
 
 
 def _fine_traced(values: Any, xp: Namespace, whole: Any, backend: Any) -> Any:
-    """The same where the number of turns cannot be read: all four, and one of them taken."""
+    """The same for a traced number of turns: all four are computed, and one is selected."""
     with xp.scope():
         quarters = whole - 4.0 * xp.round(whole / 4.0 - 0.375)
         chosen = [quarters == float(i) for i in range(4)]
@@ -244,7 +244,7 @@ def _by_eigenvectors(values: Any, order: Order, backend: Any) -> Any:
 
 
 def _rotate(parts: Any, vectors: Any, index: Any, order: Order, key: tuple[Any, ...], backend: Any) -> Any:
-    """``V exp(-i pi k a / 2) V^T``: real and imaginary part along the first axis, one or two of them given."""
+    """``V exp(-i pi k a / 2) V^T``: real and imaginary parts along the first axis; the input may be real only."""
     basis = constant(vectors, parts, key)
     found = matmul(parts, basis, backend=backend)
     cosine, sine = (constant(factor, parts) for factor in _phases(order, index))
@@ -256,7 +256,7 @@ def _rotate(parts: Any, vectors: Any, index: Any, order: Order, key: tuple[Any, 
 
 
 def _phases(order: Order, index: Any) -> tuple[Any, Any]:
-    """Cosine and sine of ``pi k a / 2``, whole turns taken off before they cost digits."""
+    """Cosine and sine of ``pi k a / 2``. Full turns are removed first, because they would cost digits."""
     xp = order.xp
     with xp.scope():
         k = xp.array(index)

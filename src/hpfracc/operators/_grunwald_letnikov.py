@@ -26,27 +26,33 @@ class GrunwaldLetnikov(FractionalOperator):
 
     .. math:: D^\alpha f(t) = \lim_{h \to 0} h^{-\alpha} \sum_{j=0}^{(t-t_0)/h} (-1)^j \binom{\alpha}{j} f(t - jh).
 
-    Any order: whole ones are ordinary derivatives, negative ones integrals. Not zero on constants: that is Caputo.
+    Any real order: integers give ordinary derivatives, negative orders integrals. Not zero on constants, unlike the
+    Caputo derivative.
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order; a tensor or JAX array carries its derivative.
+        The order; differentiable if it is a tensor or JAX array.
     method : str
-        For samples on a uniform grid ``"gl"`` (order 1; what ``"auto"`` takes) or ``"wsgl"`` (order 2 where f vanishes
-        at the origin, else 1); for callables ``"spectral"`` or ``"graded"``, which give the limit.
+        For samples on a uniform grid ``"gl"`` (order 1; used by ``"auto"``) or ``"wsgl"`` (order 2 if f vanishes at the
+        origin, else 1); for callables ``"spectral"`` or ``"graded"``, which compute the limit.
     ceiling : int, optional
-        For callables with a traced order above 1: the integer next above it.
+        The order rounded up, for callables with a traced order above 1.
     side : {"left", "right"}
-        From the origin up to t, as above, or from t up to an end b, the last point unless ``origin=`` says otherwise:
-        the limit of :math:`h^{-\alpha} \sum_{j=0}^{(b-t)/h} (-1)^j \binom{\alpha}{j} f(t + jh)`. Whole orders n are
-        :math:`(-1)^n f^{(n)}`.
+        ``"left"`` integrates from the origin to t, as above; ``"right"`` from t to an end b, which is ``origin=`` or
+        the last point: the limit of :math:`h^{-\alpha} \sum_{j=0}^{(b-t)/h} (-1)^j \binom{\alpha}{j} f(t + jh)`.
+        Integer orders n are :math:`(-1)^n f^{(n)}`.
 
     Notes
     -----
-    For samples the value is the sum itself, stopped at the step. At a fixed t its error is O(h); at the first points,
-    a fixed number of steps from the origin, it is of the size of the value, whatever the step: there use
-    :func:`riemann_liouville`, whose rules are right from the first point on.
+    For samples the value is the sum itself, with h the step. At a fixed t its error is O(h). At the first points, a
+    fixed number of steps from the origin, the error is as large as the value for every step; use
+    :func:`riemann_liouville` there, which is accurate from the first point on.
+
+    References
+    ----------
+    I. Podlubny, *Fractional Differential Equations*, 1999, section 2.2; W. Tian, H. Zhou, W. Deng, Math. Comp. 84
+    (2015) 1703-1727 (WSGL).
     """
 
     alpha: Any
@@ -86,8 +92,23 @@ def grunwald_letnikov(
 ) -> Any:
     """Grünwald-Letnikov derivative of samples or of a callable.
 
-    ``alpha``, ``method``, ``ceiling`` and ``side`` are those of :class:`GrunwaldLetnikov`; the ``options`` (``step``,
-    ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, method, ceiling, side
+        As for :class:`GrunwaldLetnikov`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -22,32 +22,32 @@ _WHO = "the Hadamard derivative"
 @final
 @dataclass(frozen=True, slots=True)
 class Hadamard(FractionalOperator):
-    r"""Hadamard derivative: Riemann-Liouville in log t, for scale invariance; not zero on constants.
+    r"""Hadamard derivative: the Riemann-Liouville derivative in log t. Not zero on constants.
 
     .. math:: D^\alpha f(t) = \frac{1}{\Gamma(n-\alpha)} \Big(t \frac{d}{dt}\Big)^n
         \int_{a}^{t} \Big(\log\frac{t}{s}\Big)^{n-\alpha-1} f(s)\,\frac{ds}{s}, \quad n = \lceil\alpha\rceil,\ a > 0.
 
-    It takes :math:`(\log(t/a))^p` to :math:`\Gamma(p+1)/\Gamma(p+1-\alpha)\,(\log(t/a))^{p-\alpha}`. With
-    :math:`x = \log(t/a)` it is the Riemann-Liouville derivative of :math:`f(a e^x)` in x, and that is how it is
-    computed: on points uniform in log t (``np.geomspace``) by the rules of :class:`RiemannLiouville` for uniform grids,
-    with their orders in the step of log t, on others by those for any grid. Whole orders are
-    :math:`(t\,d/dt)^n`, negative ones Hadamard integrals.
+    It maps :math:`(\log(t/a))^p` to :math:`\Gamma(p+1)/\Gamma(p+1-\alpha)\,(\log(t/a))^{p-\alpha}`. With
+    :math:`x = \log(t/a)` it is the Riemann-Liouville derivative of :math:`f(a e^x)` in x, and it is computed as such:
+    on points uniform in log t (``np.geomspace``) by the rules of :class:`RiemannLiouville` for uniform grids, with
+    their orders in the step of log t, and on other points by those for arbitrary grids. Integer orders are
+    :math:`(t\,d/dt)^n`, negative orders Hadamard integrals.
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order; a tensor or JAX array carries its derivative.
+        The order; differentiable if it is a tensor or JAX array.
     method : str
-        As for :class:`RiemannLiouville`: ``"l1-2"`` (order n + 2 - alpha; what ``"auto"`` takes), ``"l1"``
+        As for :class:`RiemannLiouville`: ``"l1-2"`` (order n + 2 - alpha; used by ``"auto"``), ``"l1"``
         (n + 1 - alpha), ``"cq2"`` to ``"cq6"``; on points not uniform in log t ``"l1"`` or ``"fast"``; for callables
         ``"spectral"`` or ``"graded"``.
     ceiling : int, optional
-        The integer n, needed only where ``alpha`` is traced and lies above 1.
+        The integer n, needed only if ``alpha`` is traced and above 1.
 
     Notes
     -----
-    The origin a is the first point of samples, 1 for callables unless ``origin=`` says otherwise. ``step=`` is the
-    distance of neighbours in log t; it may carry a derivative.
+    The origin a is the first point of samples, and ``origin=`` or 1 for callables. ``step=`` is the spacing in log t;
+    it may be differentiable.
 
     References
     ----------
@@ -92,8 +92,23 @@ def hadamard(
 ) -> Any:
     """Hadamard derivative of samples or of a callable.
 
-    ``alpha``, ``method`` and ``ceiling`` are those of :class:`Hadamard`; the ``options`` (``step``, ``axis``,
-    ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, method, ceiling
+        As for :class:`Hadamard`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -30,15 +30,15 @@ class HadamardIntegral(FractionalOperator):
     Parameters
     ----------
     alpha : float or scalar array
-        The order, positive (0 gives f itself); a tensor or JAX array carries its derivative.
+        The order, positive (0 gives f itself); differentiable if it is a tensor or JAX array.
     method : str
-        As for :class:`RiemannLiouvilleIntegral`, with the same orders in the step of log t: ``"simpson"`` (what
-        ``"auto"`` takes), ``"trapezoid"``, ``"cq2"`` to ``"cq6"``; on points not uniform in log t ``"trapezoid"`` or
+        As for :class:`RiemannLiouvilleIntegral`, with the same orders in the step of log t: ``"simpson"`` (used by
+        ``"auto"``), ``"trapezoid"``, ``"cq2"`` to ``"cq6"``; on points not uniform in log t ``"trapezoid"`` or
         ``"fast"``; for callables ``"spectral"`` or ``"graded"``.
 
     Notes
     -----
-    Origin and ``step=`` are those of :class:`Hadamard`.
+    ``origin=`` and ``step=`` are as for :class:`Hadamard`.
 
     References
     ----------
@@ -72,8 +72,23 @@ def hadamard_integral(
 ) -> Any:
     """Hadamard integral of samples or of a callable.
 
-    ``alpha`` and ``method`` are those of :class:`HadamardIntegral`; the ``options`` (``step``, ``axis``, ``origin``,
-    ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, method
+        As for :class:`HadamardIntegral`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The integral in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -24,7 +24,7 @@ __all__ = ["Marchaud", "marchaud"]
 @final
 @dataclass(frozen=True, slots=True)
 class Marchaud(FractionalOperator):
-    r"""Marchaud derivative: on the whole line, f being a known constant c before the origin.
+    r"""Marchaud derivative on the whole line, for f that is a known constant c before the origin.
 
     .. math::
         D^\alpha f(t) = \frac{\alpha}{\Gamma(1-\alpha)} \int_{0}^{\infty} \frac{f(t)-f(t-u)}{u^{1+\alpha}}\,du
@@ -32,25 +32,25 @@ class Marchaud(FractionalOperator):
         + \frac{\alpha}{\Gamma(1-\alpha)} \int_{t_0}^{t} \frac{f(t)-f(s)}{(t-s)^{1+\alpha}}\,ds,
         \quad f(s) = c \text{ for } s < t_0,
 
-    for 0 < alpha < 1; above, the same of a derivative of whole order. With c = 0 (``before=0``) it is the derivative
-    with finite lower limit that the books call Marchaud's on an interval, equal to Riemann-Liouville's; with c = f(t0)
-    (``before="first"``) it is zero on constants and equal to Caputo's for alpha < 1. For any c it is the
-    Riemann-Liouville derivative of f - c, by whose rules it is computed, with their orders. A *periodic* f has no such
-    start; its derivative on the whole line is Weyl's.
+    for 0 < alpha < 1; for larger alpha the same operator is applied to an integer-order derivative. With c = 0
+    (``before=0``) it is the Marchaud derivative on an interval, which equals the Riemann-Liouville derivative. With
+    c = f(t0) (``before="first"``) it is zero on constants and equals the Caputo derivative for alpha < 1. For any c it
+    is the Riemann-Liouville derivative of f - c, and is computed by its rules, with their orders. For a *periodic* f
+    use the Weyl derivative.
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order, positive; a tensor or JAX array carries its derivative. Whole orders are ordinary derivatives.
+        The order, positive; differentiable if it is a tensor or JAX array. Integer orders are ordinary derivatives.
     before : float, array or "first"
         The value c of f before the origin: a number, an array that broadcasts against f with its points as the last
         axis, or ``"first"`` for the first sample (for a callable, its value at the origin).
     method : str
-        As for :class:`RiemannLiouville`: ``"l1-2"`` (order n + 2 - alpha; what ``"auto"`` takes), ``"l1"``
+        As for :class:`RiemannLiouville`: ``"l1-2"`` (order n + 2 - alpha; used by ``"auto"``), ``"l1"``
         (n + 1 - alpha), ``"cq2"`` to ``"cq6"``; on any other grid ``"l1"`` or ``"fast"``; for callables
         ``"spectral"`` or ``"graded"``.
     ceiling : int, optional
-        The integer n, needed only where ``alpha`` is traced and lies above 1.
+        The integer n, needed only if ``alpha`` is traced and above 1.
 
     References
     ----------
@@ -75,7 +75,7 @@ class Marchaud(FractionalOperator):
         order = read_order(self.alpha, ceiling=self.ceiling)
         if order.known is not None and order.known <= 0.0:
             raise InvalidInputError(
-                f"alpha={order.known:g}: the order of a Marchaud derivative is positive; "
+                f"alpha={order.known:g}: the order of a Marchaud derivative must be positive; "
                 "for an integral use riemann_liouville_integral"
             )
         return RiemannLiouville(self.alpha, self.method, self.ceiling)
@@ -95,20 +95,20 @@ class Marchaud(FractionalOperator):
             return self._inner()._of_function(function)
         if function.factor != 0.0:
             raise InvalidInputError(
-                f"factor={function.factor:g} with before={self.before!r}: f - c is no power times a smooth function; "
-                "give before=0, or leave the factor out"
+                f"factor={function.factor:g} with before={self.before!r}: f - c is not a power times a smooth "
+                "function; give before=0, or omit the factor"
             )
         first = self._first(function.at(np.array([function.origin])))
 
         def change(t: Any) -> Any:
-            """How far f is from what it was before the origin, its points along the last axis."""
+            """Return f - c, with the points along the last axis."""
             values = as_values(user(t))
             return (move_axis(values, function.axis, -1) if values.ndim > 1 else values) - first
 
         return self._inner()._of_function(replace(function, f=change, axis=-1))
 
     def _first(self, first: Any) -> Any:
-        """What f is before the origin."""
+        """The value c of f before the origin."""
         if isinstance(self.before, str):
             if self.before != "first":
                 raise InvalidInputError(f"before={self.before!r} is not known; use a number, an array or 'first'")
@@ -129,8 +129,23 @@ def marchaud(
 ) -> Any:
     """Marchaud derivative of samples or of a callable, constant before the origin.
 
-    ``alpha``, ``before``, ``method`` and ``ceiling`` are those of :class:`Marchaud`; the ``options`` (``step``,
-    ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, before, method, ceiling
+        As for :class:`Marchaud`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

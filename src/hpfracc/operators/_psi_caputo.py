@@ -1,4 +1,4 @@
-"""The psi-Caputo derivative, and the change of variable it shares with Hadamard's operators."""
+"""The psi-Caputo derivative, and the change of variable that it shares with the Hadamard operators."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ __all__ = ["PsiCaputo", "logarithmic_function", "logarithmic_grid", "psi_caputo"
 Array = np.ndarray[Any, Any]
 
 _WHO = "the psi-Caputo derivative"
-#: Halvings of an interval that leave nothing of it in float64.
+#: Bisection steps that reduce any interval below the resolution of float64.
 _HALVINGS = 64
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class PsiCaputo(FractionalOperator):
-    r"""Caputo derivative with respect to another function psi, which increases.
+    r"""Caputo derivative with respect to an increasing function psi.
 
     .. math:: D^{\alpha,\psi} f(t) = \frac{1}{\Gamma(n-\alpha)} \int_{t_0}^{t} \psi'(s)
         \big(\psi(t)-\psi(s)\big)^{n-\alpha-1} \Big(\frac{1}{\psi'(s)}\frac{d}{ds}\Big)^n f(s)\,ds,
         \quad n = \lceil\alpha\rceil.
 
-    With :math:`x = \psi(t) - \psi(t_0)` it is the Caputo derivative of f in x: psi = t gives Caputo's, psi = log t
-    Caputo-Hadamard's, psi = t^rho Katugampola's (in Caputo's sense, up to its factor rho^alpha). It takes
+    With :math:`x = \psi(t) - \psi(t_0)` it is the Caputo derivative of f in x: psi = t gives the Caputo derivative, psi
+    = log t Caputo-Hadamard, psi = t^rho Katugampola (in the Caputo sense, up to its factor rho^alpha). It maps
     :math:`(\psi-\psi(t_0))^p` to :math:`\Gamma(p+1)/\Gamma(p+1-\alpha)\,(\psi-\psi(t_0))^{p-\alpha}`, and constants to
-    zero. The derivative of psi is not needed: it disappears with the change of variable.
+    zero. The derivative of psi is not needed, because of the change of variable.
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order; a tensor or JAX array carries its derivative.
+        The order; differentiable if it is a tensor or JAX array.
     psi : callable or array_like
-        The increasing function, of an array of points (NumPy's), or its samples at the points of f. Where the step or
-        the points carry a derivative it is called with them too, and must be written in functions of their library.
+        The increasing function, called with a NumPy array of points, or its samples at the points of f. If the step or
+        the points are differentiable, it is also called with them, and must be written in functions of their library.
     inverse : callable, optional
-        The inverse of psi, for callables f; found by bisection if it is not given.
+        The inverse of psi, for callables f; computed by bisection by default.
     method : str
-        As for :class:`Caputo`: on points that psi takes to a uniform grid ``"l1-2"`` (order n + 2 - alpha in the step
+        As for :class:`Caputo`: on points that psi maps to a uniform grid ``"l1-2"`` (order n + 2 - alpha in the step
         of psi) or ``"l1"`` (n + 1 - alpha), on others ``"l1"`` or ``"fast"``; for callables ``"spectral"`` or
         ``"graded"``.
     ceiling : int, optional
-        The integer n, needed only where ``alpha`` is traced and lies above 1.
+        The integer n, needed only if ``alpha`` is traced and above 1.
 
     References
     ----------
@@ -80,16 +80,16 @@ class PsiCaputo(FractionalOperator):
 
     def _own_grid(self, grid: Grid, t: Any) -> Grid:
         if grid.n == 0:
-            return grid  # to be refused with what the method needs
+            return grid  # the method raises the error, with the number of points that it needs
         moving = _moving_points(grid, t)
         images = self._sampled(grid) if not callable(self.psi) else None
         if images is not None and moving is not None:
             raise InvalidInputError(
-                f"{_WHO} carries no derivative in the step or the points where psi is given by samples: it does not "
-                "move with them; give psi as a callable, or detach them"
+                f"{_WHO} is not differentiable in the step or the points if psi is given by samples; "
+                "give psi as a callable, or detach them"
             )
         if is_tracer(grid.step):
-            # Neither its values nor whether they are uniform can be looked at.
+            # Neither the values nor their uniformity can be checked.
             return Grid(grid.n, 0.0, None, None, self._traced(moving))
         if images is None:
             images = self._images(grid.times())
@@ -106,12 +106,12 @@ class PsiCaputo(FractionalOperator):
         return images
 
     def _traced(self, points: Any) -> Any:
-        """The images of points that carry a derivative, which it must be able to take."""
+        """Evaluate psi at differentiable points; raises an error if psi does not support them."""
         try:
             images = self.psi(points)
         except Exception as error:
             raise InvalidInputError(
-                f"{_WHO} carries no derivative in the step or the points here: psi cannot take points of "
+                f"{_WHO} is not differentiable in the step or the points here, because psi does not accept points of "
                 f"{library_of(points)} ({error}); write it in functions of {library_of(points)}, or detach them"
             ) from error
         if library_of(images) != library_of(points) or tuple(images.shape) != tuple(points.shape):
@@ -125,14 +125,14 @@ class PsiCaputo(FractionalOperator):
         images = np.asarray(to_host(self.psi(points)), dtype=np.float64)
         if images.shape != points.shape:
             raise ShapeError(
-                f"psi returned shape {images.shape} for {len(points)} points; it must return one value a point: "
+                f"psi returned shape {images.shape} for {len(points)} points; it must return one value per point: "
                 "give np.vectorize(psi) if it takes single numbers only"
             )
         return images
 
     def _of_samples(self, samples: Samples) -> Outcome:
         outcome = Caputo(self.alpha, self.method, self.ceiling).applied(samples, _WHO)
-        # What it would do again it would do with a step of t.
+        # The cached application would use the step of t, not that of psi.
         return replace(outcome, reusable=None)
 
     def _of_function(self, function: Function) -> Outcome:
@@ -150,10 +150,10 @@ class PsiCaputo(FractionalOperator):
         return inner._of_function(function_in(function, images - start, lambda x: self._invert(x + start, function)))
 
     def _invert(self, images: np.ndarray[Any, Any], function: Function) -> np.ndarray[Any, Any]:
-        """The points at which psi has these values, between the origin and the last wanted point."""
+        """The points at which psi has these values, between the origin and the last point."""
         if self.inverse is not None:
             return np.asarray(to_host(self.inverse(images)), dtype=np.float64)
-        # A single wanted point at the origin leaves an interval of no length, which is widened as the fit does.
+        # A single point at the origin gives an empty interval, which is widened as in the fit.
         length = function.end - function.origin or 1e-3
         low, high = np.zeros_like(images), np.full_like(images, length)
         for _ in range(_HALVINGS):
@@ -164,7 +164,7 @@ class PsiCaputo(FractionalOperator):
 
 
 def _moving_points(grid: Grid, t: Any) -> Any:
-    """The points with their derivative, where the caller's own carry one or the step does; else None."""
+    """Differentiable points if the caller's points or the step are differentiable, otherwise None."""
     if grid.traced is not None:
         return grid.traced
     step = grid.step
@@ -202,8 +202,23 @@ def psi_caputo(
 ) -> Any:
     """psi-Caputo derivative of samples or of a callable.
 
-    ``alpha``, ``psi``, ``inverse``, ``method`` and ``ceiling`` are those of :class:`PsiCaputo`; the ``options``
-    (``step``, ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, psi, inverse, method, ceiling
+        As for :class:`PsiCaputo`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------
@@ -221,7 +236,7 @@ def psi_caputo(
 
 
 def image_grid(points: Array, rounding: float, traced: Any = None) -> Grid:
-    """The grid of ``points`` in the new variable, which start at 0; ``traced`` are the same, with a derivative."""
+    """The grid of ``points`` in the new variable, which start at 0; ``traced`` are the same, differentiable."""
     step: Any = uniform_step(points, rounding)
     if step is None or traced is None:
         return Grid(len(points), 0.0, step, points, traced)
@@ -229,7 +244,7 @@ def image_grid(points: Array, rounding: float, traced: Any = None) -> Grid:
 
 
 def logarithmic_grid(grid: Grid, t: Any, who: str) -> Grid:
-    """The grid in x = log(t / a); a step given without points is already one in x."""
+    """The grid in x = log(t / a); a step given without points is a step in x."""
     _require_positive(grid.origin, who)
     if grid.points is None:
         return Grid(grid.n, 0.0, grid.step)
@@ -239,19 +254,19 @@ def logarithmic_grid(grid: Grid, t: Any, who: str) -> Grid:
         xp = namespace_of(t)
         with xp.scope():
             traced = xp.log(xp.array(t) / grid.origin)
-    # A relative rounding of t is an absolute one of its logarithm.
+    # A relative rounding error of t is an absolute one of its logarithm.
     return image_grid(x, rounding_of(t) * max(1.0, float(x[-1])), traced)
 
 
 def logarithmic_function(function: Function, who: str) -> Function:
-    """The callable as one of x = log(t / a)."""
+    """The callable as a function of x = log(t / a)."""
     a = function.origin
     _require_positive(a, who)
     return function_in(function, np.log1p((function.points - a) / a), lambda x: a + a * np.expm1(x))
 
 
 def function_in(function: Function, images: Array, inverse: Callable[[Array], Array]) -> Function:
-    """The callable as one of the new variable, in which its wanted points are ``images`` and its origin is 0."""
+    """The callable as a function of the new variable, with points ``images`` and origin 0."""
     return replace(function, points=images, origin=0.0, own_to_user=inverse)
 
 
@@ -259,5 +274,5 @@ def _require_positive(origin: float, who: str) -> None:
     if not origin > 0.0:
         raise InvalidInputError(
             f"{who} starts at origin={origin:g}, but log t needs t > 0 from the first point on; "
-            "leave out the points up to 0, or give origin= above 0"
+            "omit the points up to 0, or give origin= above 0"
         )

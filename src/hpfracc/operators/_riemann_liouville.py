@@ -29,31 +29,37 @@ __all__ = ["RiemannLiouville", "riemann_liouville"]
 @final
 @dataclass(frozen=True, slots=True)
 class RiemannLiouville(FractionalOperator):
-    r"""Riemann-Liouville derivative: not zero on constants, and infinite at the origin unless f vanishes there.
+    r"""Riemann-Liouville derivative. Not zero on constants, and infinite at the origin unless f vanishes there.
 
     .. math:: D^\alpha f(t) = \frac{1}{\Gamma(n-\alpha)} \frac{d^n}{dt^n} \int_{t_0}^{t} (t-s)^{n-\alpha-1} f(s)\,ds,
         \quad n = \lceil\alpha\rceil.
 
-    Any order: whole ones are ordinary derivatives, negative ones Riemann-Liouville integrals.
+    Any real order: integers give ordinary derivatives, negative orders Riemann-Liouville integrals.
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order; a tensor or JAX array carries its derivative.
+        The order; differentiable if it is a tensor or JAX array.
     method : str
-        For samples on a uniform grid ``"l1-2"`` (order n + 2 - alpha; what ``"auto"`` takes), ``"l1"`` (n + 1 - alpha),
-        both with the initial terms added, or ``"cq2"`` to ``"cq6"``, convolution quadrature of that order; on any other
-        ``"l1"`` or ``"fast"``, as for :class:`Caputo`; for callables ``"spectral"`` or ``"graded"``.
+        For samples on a uniform grid ``"l1-2"`` (order n + 2 - alpha; used by ``"auto"``), ``"l1"`` (n + 1 - alpha),
+        both with the initial terms added, or ``"cq2"`` to ``"cq6"``, convolution quadrature of that order; on other
+        grids ``"l1"`` or ``"fast"``, as for :class:`Caputo`; for callables ``"spectral"`` or ``"graded"``.
     ceiling : int, optional
-        The integer n, needed only where ``alpha`` is traced and lies above 1; see :class:`Caputo`.
+        The integer n, needed only if ``alpha`` is traced and above 1; see :class:`Caputo`.
     side : {"left", "right"}
-        From the origin up to t, as above, or from t up to an end b, the last point unless ``origin=`` says otherwise:
+        ``"left"`` integrates from the origin to t, as above; ``"right"`` from t to an end b, which is ``origin=`` or
+        the last point:
 
         .. math:: D^\alpha_{b-} f(t) = \frac{(-1)^n}{\Gamma(n-\alpha)} \frac{d^n}{dt^n} \int_{t}^{b}
             (s-t)^{n-\alpha-1} f(s)\,ds.
 
-        It is the left-sided derivative of :math:`f(b - x)` at x = b - t; that of whole order n is
-        :math:`(-1)^n f^{(n)}`.
+        It is the left-sided derivative of :math:`f(b - x)` at x = b - t; for an integer order n it is :math:`(-1)^n
+        f^{(n)}`.
+
+    References
+    ----------
+    S. G. Samko, A. A. Kilbas, O. I. Marichev, *Fractional Integrals and Derivatives*, 1993, section 2; C. Lubich, SIAM
+    J. Math. Anal. 17 (1986) 704-719 (convolution quadrature).
     """
 
     alpha: Any
@@ -72,7 +78,7 @@ class RiemannLiouville(FractionalOperator):
         return self.applied(samples, "the Riemann-Liouville derivative")
 
     def applied(self, samples: Samples, who: str) -> Outcome:
-        """To samples, for an operator that errors are to call ``who``."""
+        """Apply to samples. Errors call the operator ``who``."""
         order = read_order(self.alpha, ceiling=self.ceiling)
         rule = pick_rule(self, self.method, who, samples.grid)
         if order.known is not None and order.known < 0.0:
@@ -107,8 +113,23 @@ def riemann_liouville(
 ) -> Any:
     """Riemann-Liouville derivative of samples or of a callable.
 
-    ``alpha``, ``method``, ``ceiling`` and ``side`` are those of :class:`RiemannLiouville`; the ``options`` (``step``,
-    ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, method, ceiling, side
+        As for :class:`RiemannLiouville`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -26,24 +26,29 @@ __all__ = ["RiemannLiouvilleIntegral", "riemann_liouville_integral"]
 @final
 @dataclass(frozen=True, slots=True)
 class RiemannLiouvilleIntegral(FractionalOperator):
-    r"""Riemann-Liouville integral: the repeated integral, for any positive number of times.
+    r"""Riemann-Liouville integral: the repeated integral, generalised to any positive order.
 
     .. math:: I^\mu f(t) = \frac{1}{\Gamma(\mu)} \int_{t_0}^{t} (t-s)^{\mu-1} f(s)\,ds, \quad \mu > 0.
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order, positive (0 gives f itself); a tensor or JAX array carries its derivative, and at 0 is the limit from
-        above, 0 at the origin, with the derivative from above.
+        The order, positive (0 gives f itself); differentiable if it is a tensor or JAX array, at 0 such an order gives
+        the limit from above, which is 0 at the origin, and its one-sided derivative.
     method : str
-        For samples on a uniform grid ``"simpson"`` (order 3 + alpha, at most 4; what ``"auto"`` takes from three
-        samples on), ``"trapezoid"`` (order 2) or ``"cq2"`` to ``"cq6"``, convolution quadrature of that order; on
-        any other ``"trapezoid"`` (what ``"auto"`` takes) or ``"fast"`` (``"soe"``), the same rule with its memory as a
-        sum of exponentials; for callables ``"spectral"`` or ``"graded"``.
+        For samples on a uniform grid ``"simpson"`` (order 3 + alpha, at most 4; used by ``"auto"`` for three or more
+        samples), ``"trapezoid"`` (order 2) or ``"cq2"`` to ``"cq6"``, convolution quadrature of that order; on other
+        grids ``"trapezoid"`` (used by ``"auto"``) or ``"fast"`` (``"soe"``), the same rule with its kernel approximated
+        by a sum of exponentials; for callables ``"spectral"`` or ``"graded"``.
     side : {"left", "right"}
-        From the origin up to t, as above, or from t up to an end b, the last point unless ``origin=`` says otherwise:
+        ``"left"`` integrates from the origin to t, as above; ``"right"`` from t to an end b, which is ``origin=`` or
+        the last point:
 
         .. math:: I^\mu_{b-} f(t) = \frac{1}{\Gamma(\mu)} \int_{t}^{b} (s-t)^{\mu-1} f(s)\,ds.
+
+    References
+    ----------
+    S. G. Samko, A. A. Kilbas, O. I. Marichev, *Fractional Integrals and Derivatives*, 1993, section 2.
     """
 
     alpha: Any
@@ -62,7 +67,7 @@ class RiemannLiouvilleIntegral(FractionalOperator):
         return self.applied(samples, "the Riemann-Liouville integral")
 
     def applied(self, samples: Samples, who: str) -> Outcome:
-        """To samples, for an operator that errors are to call ``who``."""
+        """Apply to samples. Errors call the operator ``who``."""
         order = self._order()
         rule = pick_rule(self, self.method, who, samples.grid)
         if self.method == "auto" and samples.n <= 2 and samples.grid.uniform:
@@ -83,7 +88,7 @@ class RiemannLiouvilleIntegral(FractionalOperator):
         order = read_order(self.alpha)
         if order.known is not None and order.known < 0.0:
             raise InvalidInputError(
-                f"alpha={order.known:g}: the order of an integral is positive; "
+                f"alpha={order.known:g}: the order of an integral must be positive; "
                 f"use riemann_liouville(f, t, {-order.known:g}) for the derivative"
             )
         return order
@@ -101,8 +106,23 @@ def riemann_liouville_integral(
 ) -> Any:
     """Riemann-Liouville integral of samples or of a callable.
 
-    ``alpha``, ``method`` and ``side`` are those of :class:`RiemannLiouvilleIntegral`; the ``options`` (``step``,
-    ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, method, side
+        As for :class:`RiemannLiouvilleIntegral`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The integral in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

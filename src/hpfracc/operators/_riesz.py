@@ -25,31 +25,34 @@ _WHO = "the Riesz derivative"
 @final
 @dataclass(frozen=True, slots=True)
 class Riesz(FractionalOperator):
-    r"""Riesz derivative: looks to both sides alike, and is self-adjoint.
+    r"""Riesz derivative: symmetric in space, and self-adjoint.
 
     .. math:: \frac{d^\alpha f}{d|x|^\alpha} = -(-\Delta)^{\alpha/2} f, \quad
         \text{of waves } -|\kappa|^\alpha e^{i\kappa x}.
 
-    For every :math:`\alpha > 0`; at 2 the second derivative. The derivative by both Riemann-Liouville derivatives over
-    :math:`-2\cos(\pi\alpha/2)` is the same, but cannot be written at odd orders.
+    For every :math:`\alpha > 0`; the second derivative for :math:`\alpha = 2`. It equals the sum of both one-sided
+    Riemann-Liouville derivatives divided by :math:`-2\cos(\pi\alpha/2)`, a formula that fails at odd orders.
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order; a tensor or JAX array carries its derivative.
+        The order; differentiable if it is a tensor or JAX array.
     method : str
-        ``"centred"`` (order 2; what ``"auto"`` takes) and ``"centred4"`` (order 4) are for a function on the line that
-        is zero outside its samples; the order holds where that continuation is smooth. ``"spectral"`` is for a periodic
-        function sampled over one period, and exact on the waves it resolves. These are different functions: say which
-        one yours is.
+        ``"centred"`` (order 2; used by ``"auto"``) and ``"centred4"`` (order 4) are for a function on the line that is
+        zero outside its samples; the order holds if the function extended by zero is smooth. ``"spectral"`` is for a
+        periodic function sampled over one period, and is exact on the waves that the samples resolve.
     period : float, optional
         For ``"spectral"``: as for :class:`Weyl`.
 
     Notes
     -----
     A callable is sampled at the points ``t``, a uniform grid, for the centred methods; for ``"spectral"`` it is sampled
-    over its period as finely as its waves ask for, and ``t`` may be any points. Every value depends on every sample:
-    one that is not finite makes its row so.
+    over its period as finely as needed, and ``t`` may be any points. Every value depends on every sample, so one
+    non-finite sample makes its row non-finite.
+
+    References
+    ----------
+    M. D. Ortigueira, Int. J. Math. Math. Sci. 2006, 48391; C. Çelik, M. Duman, J. Comput. Phys. 231 (2012) 1743-1750.
     """
 
     alpha: Any
@@ -68,8 +71,8 @@ class Riesz(FractionalOperator):
         order = read_order(self.alpha)
         if order.known is not None and order.known <= 0.0:
             raise InvalidInputError(
-                f"alpha={order.known:g}: {_WHO} has a positive order; the Riesz potential is fractional_laplacian of "
-                "a negative one"
+                f"alpha={order.known:g}: the order of {_WHO} must be positive; for the Riesz potential use "
+                "fractional_laplacian with a negative order"
             )
         return order
 
@@ -101,8 +104,23 @@ def riesz(
 ) -> Any:
     """Riesz derivative of samples or of a callable.
 
-    ``alpha``, ``method`` and ``period`` are those of :class:`Riesz`; the ``options`` (``step``, ``axis``, ``rtol``,
-    ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, method, period
+        As for :class:`Riesz`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``rtol``, ``backend`` and ``full_output``, as for
+        :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

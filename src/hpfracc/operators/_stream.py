@@ -1,4 +1,4 @@
-"""An operator fed chunk after chunk: the newest samples as they are, everything older in a few decaying states."""
+"""Operators on streams: recent samples are stored, older ones are represented by a few decaying states."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ from hpfracc.profiling.recorder import watched
 
 __all__ = ["OperatorStream"]
 
-#: The far weights are made this much better than the values are promised: their errors add up along the signal.
+#: The weights of old samples are this much more accurate than ``rtol``, because their errors accumulate.
 _MARGIN = 1e-3
 
 
 @final
 class OperatorStream:
-    """A fractional operator on a signal that never ends.
+    """A fractional operator on an unbounded signal, applied chunk by chunk.
 
-    Made by :meth:`FractionalOperator.stream`. The values are those of the same rule on the whole signal, within
-    ``rtol`` of their maximum, however the signal is cut into chunks; the state does not grow with it. Can be pickled at
-    any time, and goes on where it was. One stream serves one signal (of any batch shape) from one thread.
+    Created by :meth:`FractionalOperator.stream`. For any chunk sizes, the values equal those of the same rule on the
+    whole signal within ``rtol`` of their maximum. The state has a fixed size. A stream can be pickled at any time and
+    continues where it stopped. Each stream is for one signal (of any batch shape) and one thread.
 
     Attributes
     ----------
     operator : FractionalOperator
-        What is applied.
+        The operator that is applied.
     method : str
-        The rule that it keeps to.
+        The rule that is used.
     step, rtol : float
         As given.
     count : int
-        Points pushed so far.
+        Number of points pushed so far.
     state_size : int
-        Numbers kept for each row: the newest samples and the decaying states.
+        Numbers stored for each row: recent samples and decaying states.
 
     Notes
     -----
-    Derivatives of orders that are not whole; integrals of orders below 1, for the memory of others does not fade. Above
-    order 1 the first n + 2 points take the first n + 3 samples (n the integer next above the order): in chunks that end
-    before the last of those they are nan, where they would be wrong.
+    Supports derivatives of non-integer order and integrals of order below 1 (the memory of others does not decay).
+    Above order 1 the first n + 2 points need the first n + 3 samples, where n is the order rounded up. In chunks that
+    end earlier these points are nan.
     """
 
-    #: The name of the axis; streams that were pickled before there were names have none.
+    #: The name of the axis; None in streams that were pickled by versions without it.
     dim: Any = None
 
     def __init__(self, operator: Any, step: Any, *, rtol: Any = 1e-6, axis: int | None = None, dim: Any = None) -> None:
         self.operator = operator
         self.step = read_number("step", step)
         if self.step <= 0.0:
-            raise InvalidInputError(f"step={self.step:g} is not positive; give the distance of neighbouring samples")
+            raise InvalidInputError(f"step={self.step:g} is not positive; give the spacing of the samples")
         self.rtol = read_number("rtol", rtol)
         if not LEAST_TOLERANCE / _MARGIN <= self.rtol < 1.0:
             raise InvalidInputError(
-                f"rtol={self.rtol:g} is out of reach of a stream; use {LEAST_TOLERANCE / _MARGIN:g} up to 1, say 1e-6"
+                f"rtol={self.rtol:g} is out of range for a stream; use {LEAST_TOLERANCE / _MARGIN:g} to 1, such as 1e-6"
             )
         self.axis = axis
         self.dim = dim
@@ -77,17 +77,17 @@ class OperatorStream:
         self._plan: StreamPlan = plan_stream(self._rule, self._order, _MARGIN * self.rtol, type(self.operator).__name__)
 
     def reset(self) -> None:
-        """Forget everything that was pushed: the next chunk starts a new signal."""
+        """Discard the state. The next chunk starts a new signal."""
         self.count = 0
         self._head: Any = None  # the first samples, until they are no longer needed
-        self._last: Any = None  # the samples that the next inputs look back on
+        self._last: Any = None  # the samples that the next inputs depend on
         self._window: Any = None  # the newest inputs
         self._states: list[Any] = []
         self._firsts: list[Any] = []
 
     @property
     def state_size(self) -> int:
-        """Numbers kept for each row."""
+        """Numbers stored for each row."""
         plan = self._plan
         terms = len(plan.far.rates) * (1 if plan.alternating is None else 2)
         return terms + WINDOW + plan.lookback
@@ -99,13 +99,14 @@ class OperatorStream:
         Parameters
         ----------
         chunk : array_like
-            The next samples, any number of them along the stream's axis; leading axes, dtype and library stay those of
-            the first chunk. May be labelled (pandas, xarray): the labels come back, the step is the stream's own.
+            The next samples, any number of them along the stream's axis. The other axes, dtype and library must be
+            those of the first chunk. May be labelled (pandas, xarray): the result has the same labels, but the step is
+            that of the stream.
 
         Returns
         -------
         array
-            Shaped like the chunk, of its own kind.
+            In the shape and library of the chunk.
         """
         if self.dim is not None or has_labels(chunk):
             opened = open_samples(chunk, axis=self.axis, dim=self.dim, by_row=True)
@@ -121,7 +122,7 @@ class OperatorStream:
         return move_axis(result, -1, axis) if axis != -1 else result
 
     def _like_before(self, values: Any) -> Any:
-        """The chunk in the dtype of the stream, or an error that says what differs from the chunks before."""
+        """The chunk in the dtype of the stream; raises an error if it differs from earlier chunks."""
         known = self._head if self._last is None else self._last
         if known is None:
             return values
@@ -164,10 +165,10 @@ class OperatorStream:
         return join([values, self._beyond(rest)]) if rest.shape[-1] else values
 
     def _at_head(self, new: int) -> Any:
-        """The rule itself on the first samples, with zeros for those to come, of which it must not know; or nan."""
+        """The rule on the first samples, padded with zeros, or with nan while points still need later samples."""
         head = self._head
         n = head.shape[-1]
-        # Points that need more samples than there are become nan by themselves.
+        # Points that need later samples become nan.
         unknown = math.nan if n < self._rule.head(self._order)[1] else 0.0
         padded = join([head, zeros(head, WINDOW - n) + unknown]) if n < WINDOW else head
         with np.errstate(invalid="ignore"):
@@ -192,13 +193,13 @@ class OperatorStream:
         return (near + _cast(far, dtype_name(near))) * self.step**plan.scale
 
     def _far(self, delayed: Any) -> Any:
-        """What the inputs older than the window contribute; ``delayed`` are those that leave it."""
+        """The contribution of inputs older than the window; ``delayed`` are those that leave it now."""
         plan, n = self._plan, delayed.shape[-1]
         value, self._states[0] = exponential_recurrence(
             plan.far.rates, plan.far.weights, 1.0, delayed, initial=self._states[0], final=True
         )
         if plan.alternating is not None:
-            # A weight times (-1)^lag: the same on the signal with every other input turned, turned back.
+            # Weights times (-1)^lag: change the sign of every other input, apply the weights, and change it back.
             signs = constant(1.0 - 2.0 * ((self.count + np.arange(n)) % 2), delayed)
             turned, self._states[1] = exponential_recurrence(
                 plan.far.rates, plan.alternating, 1.0, delayed * signs, initial=self._states[1], final=True
@@ -219,12 +220,12 @@ class OperatorStream:
 
 
 def _wide(values: Any) -> contextlib.AbstractContextManager[Any]:
-    """Double precision for the states, whatever JAX is set to."""
+    """A context with double precision for the states, also if x64 is disabled in JAX."""
     return sys.modules["jax"].enable_x64(True) if library_of(values) == "jax" else contextlib.nullcontext()
 
 
 def _wider(values: Any) -> Any:
-    """In double precision: a slow state in single precision forgets by rounding alone."""
+    """Convert to double precision. In single precision a slowly decaying state is lost to rounding."""
     return _cast(values, "complex128" if dtype_name(values).startswith("complex") else "float64")
 
 

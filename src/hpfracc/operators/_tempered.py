@@ -31,34 +31,35 @@ _WHO = "the tempered derivative"
 @final
 @dataclass(frozen=True, slots=True)
 class TemperedRiemannLiouville(FractionalOperator):
-    r"""Tempered Riemann-Liouville derivative: power-law memory that fades exponentially (tempered Lévy flights).
+    r"""Tempered Riemann-Liouville derivative: a power-law kernel with exponential decay (tempered Lévy flights).
 
     .. math:: D^{\alpha,\lambda} f(t) = e^{-\lambda t}\, D^\alpha\big[e^{\lambda t} f(t)\big], \quad \lambda \ge 0,
 
-    with Riemann and Liouville's :math:`D^\alpha`; with ``centred=True`` less what it does to constants on the whole
-    line,
+    where :math:`D^\alpha` is the Riemann-Liouville derivative. With ``centred=True`` its value on constants on the
+    whole line is subtracted,
 
     .. math:: \partial^{\alpha,\lambda} f = D^{\alpha,\lambda} f - \lambda^\alpha f \quad (0 < \alpha < 1), \qquad
         D^{\alpha,\lambda} f - \lambda^\alpha f - \alpha\lambda^{\alpha-1} f' \quad (1 < \alpha < 2),
 
-    whose symbol :math:`(\lambda+ik)^\alpha - \lambda^\alpha - \dots` vanishes at k = 0. The first takes
+    whose symbol :math:`(\lambda+ik)^\alpha - \lambda^\alpha - \dots` vanishes at k = 0. The first maps
     :math:`e^{-\lambda t} t^p` to :math:`\Gamma(p+1)/\Gamma(p+1-\alpha)\, e^{-\lambda t} t^{p-\alpha}`. Neither is zero
     on constants; at the origin both are infinite unless f vanishes there.
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order, positive; a tensor or JAX array carries its derivative. Whole orders are :math:`(d/dt + \lambda)^n`.
+        The order, positive; differentiable if it is a tensor or JAX array. Integer orders are :math:`(d/dt +
+        \lambda)^n`.
     rate : float or scalar array
-        The rate :math:`\lambda`, 0 or more; may carry a derivative too.
+        The rate :math:`\lambda`, 0 or more; may be differentiable too.
     centred : bool
         Whether to subtract the terms above; for orders below 2.
     method : str
-        As for :class:`RiemannLiouville`, with the same orders for f smooth on the scale of 1/rate as well: ``"l1-2"``
-        (n + 2 - alpha; what ``"auto"`` takes), ``"l1"`` (n + 1 - alpha), ``"cq2"`` to ``"cq6"``; on any other grid
+        As for :class:`RiemannLiouville`, with the same orders if f is also smooth on the scale of 1/rate: ``"l1-2"``
+        (n + 2 - alpha; used by ``"auto"``), ``"l1"`` (n + 1 - alpha), ``"cq2"`` to ``"cq6"``; on any other grid
         ``"l1"`` (orders below 1); for callables ``"spectral"`` or ``"graded"``.
     ceiling : int, optional
-        The integer n, needed only where ``alpha`` is traced and lies above 1.
+        The integer n, needed only if ``alpha`` is traced and above 1.
 
     References
     ----------
@@ -130,11 +131,11 @@ def _power(rate: Any, order: Order, p: int) -> Any:
 
 
 def read_positive_order(alpha: Any, ceiling: int | None, who: str) -> Order:
-    """An order above 0, or an error."""
+    """Read an order, which must be positive."""
     order = read_order(alpha, ceiling=ceiling)
     if order.known is not None and order.known <= 0.0:
         raise InvalidInputError(
-            f"alpha={order.known:g}: the order of {who} is positive; for an integral use tempered_integral"
+            f"alpha={order.known:g}: the order of {who} must be positive; for an integral use tempered_integral"
         )
     return order
 
@@ -165,8 +166,23 @@ def tempered(
 ) -> Any:
     """Tempered Riemann-Liouville derivative of samples or of a callable.
 
-    ``alpha``, ``rate``, ``centred``, ``method`` and ``ceiling`` are those of :class:`TemperedRiemannLiouville`; the
-    ``options`` (``step``, ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, rate, centred, method, ceiling
+        As for :class:`TemperedRiemannLiouville`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

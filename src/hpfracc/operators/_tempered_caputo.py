@@ -27,28 +27,29 @@ _WHO = "the tempered Caputo derivative"
 @final
 @dataclass(frozen=True, slots=True)
 class TemperedCaputo(FractionalOperator):
-    r"""Tempered Caputo derivative: a memory that is a power law at first and fades exponentially.
+    r"""Tempered Caputo derivative: a power-law kernel with exponential decay.
 
     .. math:: D^{\alpha,\lambda} f(t) = e^{-\lambda t}\, D^\alpha\big[e^{\lambda t} f(t)\big]
         = \frac{1}{\Gamma(n-\alpha)} \int_{t_0}^{t} \frac{e^{-\lambda(t-s)}}{(t-s)^{\alpha-n+1}}
         \Big(\frac{d}{ds} + \lambda\Big)^n f(s)\,ds, \quad n = \lceil\alpha\rceil,\ \lambda \ge 0,
 
-    with Caputo's :math:`D^\alpha`. It is zero on :math:`e^{-\lambda t}`, not on constants, and takes
+    where :math:`D^\alpha` is the Caputo derivative. It is zero on :math:`e^{-\lambda t}`, not on constants, and maps
     :math:`e^{-\lambda t} t^p` to :math:`\Gamma(p+1)/\Gamma(p+1-\alpha)\, e^{-\lambda t} t^{p-\alpha}`. With rate 0 it
-    is Caputo's.
+    is the Caputo derivative.
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order, positive; a tensor or JAX array carries its derivative. Whole orders are :math:`(d/dt + \lambda)^n`.
+        The order, positive; differentiable if it is a tensor or JAX array. Integer orders are :math:`(d/dt +
+        \lambda)^n`.
     rate : float or scalar array
-        The rate :math:`\lambda`, 0 or more; may carry a derivative too.
+        The rate :math:`\lambda`, 0 or more; may be differentiable too.
     method : str
-        For samples on a uniform grid ``"l1-2"`` (order n + 2 - alpha; what ``"auto"`` takes) or ``"l1"`` (order
-        n + 1 - alpha), on any other grid ``"l1"`` (orders below 1), for f smooth on the scale of 1/rate as well; for
+        For samples on a uniform grid ``"l1-2"`` (order n + 2 - alpha; used by ``"auto"``) or ``"l1"`` (order
+        n + 1 - alpha), on any other grid ``"l1"`` (orders below 1), if f is also smooth on the scale of 1/rate; for
         callables ``"spectral"`` or ``"graded"``.
     ceiling : int, optional
-        The integer n, needed only where ``alpha`` is traced and lies above 1.
+        The integer n, needed only if ``alpha`` is traced and above 1.
 
     References
     ----------
@@ -96,8 +97,23 @@ def tempered_caputo(
 ) -> Any:
     """Tempered Caputo derivative of samples or of a callable.
 
-    ``alpha``, ``rate``, ``method`` and ``ceiling`` are those of :class:`TemperedCaputo`; the ``options`` (``step``,
-    ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, rate, method, ceiling
+        As for :class:`TemperedCaputo`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -34,17 +34,17 @@ class TemperedIntegral(FractionalOperator):
     .. math:: I^{\mu,\lambda} f(t) = e^{-\lambda t}\, I^\mu\big[e^{\lambda t} f(t)\big]
         = \frac{1}{\Gamma(\mu)} \int_{t_0}^{t} (t-s)^{\mu-1} e^{-\lambda(t-s)} f(s)\,ds, \quad \mu > 0,\ \lambda \ge 0.
 
-    It is undone by :class:`TemperedRiemannLiouville`.
+    Its inverse is :class:`TemperedRiemannLiouville`.
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order, positive (0 gives f itself); a tensor or JAX array carries its derivative.
+        The order, positive (0 gives f itself); differentiable if it is a tensor or JAX array.
     rate : float or scalar array
-        The rate :math:`\lambda`, 0 or more; may carry a derivative too.
+        The rate :math:`\lambda`, 0 or more; may be differentiable too.
     method : str
-        As for :class:`RiemannLiouvilleIntegral`, with the same orders for f smooth on the scale of 1/rate as well:
-        ``"simpson"`` (what ``"auto"`` takes from three samples on), ``"trapezoid"``, ``"cq2"`` to ``"cq6"``; on grids
+        As for :class:`RiemannLiouvilleIntegral`, with the same orders if f is also smooth on the scale of 1/rate:
+        ``"simpson"`` (used by ``"auto"`` for three or more samples), ``"trapezoid"``, ``"cq2"`` to ``"cq6"``; on grids
         that are not uniform ``"trapezoid"``; for callables ``"spectral"`` or ``"graded"``.
 
     References
@@ -87,7 +87,7 @@ class TemperedIntegral(FractionalOperator):
         order = read_order(self.alpha)
         if order.known is not None and order.known < 0.0:
             raise InvalidInputError(
-                f"alpha={order.known:g}: the order of an integral is positive; "
+                f"alpha={order.known:g}: the order of an integral must be positive; "
                 f"use tempered(f, t, {-order.known:g}) for the derivative"
             )
         return order
@@ -99,8 +99,23 @@ def tempered_integral(
 ) -> Any:
     """Tempered Riemann-Liouville integral of samples or of a callable.
 
-    ``alpha``, ``rate`` and ``method`` are those of :class:`TemperedIntegral`; the ``options`` (``step``, ``axis``,
-    ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, rate, method
+        As for :class:`TemperedIntegral`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The integral in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -24,7 +24,7 @@ _PLACES = ("t", "s", "t-s")
 @final
 @dataclass(frozen=True, slots=True)
 class VariableOrder(FractionalOperator):
-    r"""Caputo derivative whose order changes: with the time, with the past time, or with the lag.
+    r"""Caputo derivative whose order depends on the time t, the past time s, or the lag t - s.
 
     .. math::
         \texttt{at="t"}:\quad & D f(t) = \frac{1}{\Gamma(n-\alpha(t))}
@@ -33,32 +33,31 @@ class VariableOrder(FractionalOperator):
         \texttt{at="t-s"}:\quad & D f(t) = \int_{t_0}^{t} \frac{(t-s)^{-\alpha(t-s)}}{\Gamma(1-\alpha(t-s))} f'(s)\,ds,
         \quad 0 < \alpha \le 1.
 
-    The first is the constant-order derivative read off, at each t, at the order of that t; it is Coimbra's for f
-    continuous at the origin. The second remembers the order that held when the past was made, the third lets the order
-    depend on how long ago that was: the two types of Lorenzo and Hartley. All are zero on constants, exactly, and are
-    Caputo's where alpha is constant; where it is not, the three differ, and none has an inverse of its kind.
+    The first is, at each t, the constant-order derivative of order alpha(t); it is Coimbra's for f continuous at the
+    origin. In the second the order is that of the past time s, in the third that of the lag t - s: the two types of
+    Lorenzo and Hartley. All are exactly zero on constants, and equal the Caputo derivative if alpha is constant.
+    Otherwise the three differ, and none has an inverse of the same kind.
 
     Parameters
     ----------
     alpha : callable, array or float
-        The order, as a function of an array of points t (of lags t - t0 for ``at="t-s"``), or its samples at the points
-        of f; a tensor or JAX array carries its derivative, point by point. All of it within one interval (n-1, n].
+        The order as a function of an array of points t (of lags t - t0 for ``at="t-s"``), or its samples at the points
+        of f. A tensor or JAX array is differentiable, point by point. All values must lie in one interval (n-1, n].
     at : {"t", "s", "t-s"}
         What the order depends on.
     method : str
-        For samples on a uniform grid and ``at="t"``: ``"l1-2"`` (order n + 2 - alpha(t) at t; what ``"auto"`` takes)
+        For samples on a uniform grid and ``at="t"``: ``"l1-2"`` (order n + 2 - alpha(t) at t; used by ``"auto"``)
         or ``"l1"`` (n + 1 - alpha(t)); on any other grid ``"l1"`` or ``"fast"``. For the other two, on uniform grids
-        alone, ``"l1"``, of order 2 - alpha(t) and 2 - alpha(0): f is interpolated by lines, and so is what alpha does.
-        For callables ``"spectral"`` or ``"graded"`` (not for
-        ``at="t-s"``, which takes samples).
+        only, ``"l1"``, of order 2 - alpha(t) and 2 - alpha(0): f and the effect of alpha are interpolated linearly. For
+        callables ``"spectral"`` or ``"graded"`` (not for ``at="t-s"``, which takes samples).
     ceiling : int, optional
-        The integer n, needed only where ``alpha`` is traced and lies above 1.
+        The integer n, needed only if ``alpha`` is traced and above 1.
 
     Notes
     -----
-    Cost O(M n log n) for n samples on a uniform grid, not O(n^2): in its order the derivative is an entire function, so
-    that it is found at M = 24 + log n Chebyshev orders of (n-1, n] by the rule of :class:`Caputo` and interpolated,
-    right to rounding.
+    The cost is O(M n log n) for n samples on a uniform grid, not O(n^2). The derivative is an entire function of its
+    order, so it is computed at M = 24 + log n Chebyshev orders of (n-1, n] by the rule of :class:`Caputo` and
+    interpolated, to rounding accuracy.
 
     References
     ----------
@@ -108,8 +107,23 @@ def variable_order(
 ) -> Any:
     """Caputo derivative of variable order, of samples or of a callable.
 
-    ``alpha``, ``at``, ``method`` and ``ceiling`` are those of :class:`VariableOrder`; the ``options`` (``step``,
-    ``axis``, ``origin``, ``factor``, ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, at, method, ceiling
+        As for :class:`VariableOrder`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
+        as for :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

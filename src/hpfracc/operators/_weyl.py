@@ -23,30 +23,34 @@ _WHO = "the Weyl derivative"
 @final
 @dataclass(frozen=True, slots=True)
 class Weyl(FractionalOperator):
-    r"""Weyl derivative of a periodic function: each wave keeps its shape; there is no origin.
+    r"""Weyl derivative of a periodic function, which has no origin.
 
     .. math:: D^\alpha f(x) = \sum_{k \ne 0} (i\kappa_k)^\alpha\, c_k\, e^{i\kappa_k x}, \quad
         \kappa_k = 2\pi k / L, \quad (i\kappa)^\alpha = |\kappa|^\alpha e^{i\,\mathrm{sgn}(\kappa)\,\pi\alpha/2}.
 
-    Any order: whole ones are ordinary derivatives; negative ones are Weyl integrals, of f without its mean (which a
-    derivative leaves out too). It is what the derivatives that start at an origin come to long after it.
+    Any real order: integers give ordinary derivatives, negative orders Weyl integrals of f minus its mean. It is the
+    limit of the derivatives with an origin, far from the origin.
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order; a tensor or JAX array carries its derivative.
+        The order; differentiable if it is a tensor or JAX array.
     method : str
-        ``"spectral"``, which ``"auto"`` takes.
+        ``"spectral"``, the only one.
     period : float, optional
-        The length L. Samples cover it, ``np.linspace(0, L, n, endpoint=False)``: n times their distance is taken for
-        it, and a period that is given is compared with that. A callable needs it, and is sampled over one period as
-        finely as its waves ask for; the result may then be wanted at any points.
+        The length L. Samples must cover it, as ``np.linspace(0, L, n, endpoint=False)`` does; it is n times their
+        spacing by default, and an explicit period is checked against that. Required for a callable, which is sampled
+        over one period as finely as needed and evaluated at any points.
 
     Notes
     -----
     Exact to rounding on waves that the samples resolve; exponentially convergent for analytic periodic functions. A
-    function that is not periodic has a jump where the period ends, and the result is that of the jump. A sample that
-    is not finite makes the whole row nan, for every value depends on every sample.
+    function that is not periodic has a jump at the end of the period, and the result includes that jump. A non-finite
+    sample makes the whole row nan, because every value depends on every sample.
+
+    References
+    ----------
+    S. G. Samko, A. A. Kilbas, O. I. Marichev, *Fractional Integrals and Derivatives*, 1993, section 19.
     """
 
     alpha: Any
@@ -65,7 +69,7 @@ class Weyl(FractionalOperator):
         return self.applied(samples, _WHO)
 
     def applied(self, samples: Samples, who: str) -> Outcome:
-        """To samples, for an operator that errors are to call ``who``."""
+        """Apply to samples. Errors call the operator ``who``."""
         rule = pick_rule(self, self.method, who, samples.grid)
         check_period(samples.grid, self.period, who)
         return apply_rule(rule, samples, read_order(self.alpha), who)
@@ -87,8 +91,23 @@ def weyl(
 ) -> Any:
     """Weyl derivative of samples over a period, or of a periodic callable.
 
-    ``alpha``, ``method`` and ``period`` are those of :class:`Weyl`; the ``options`` (``step``, ``axis``, ``rtol``,
-    ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, method, period
+        As for :class:`Weyl`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``rtol``, ``backend`` and ``full_output``, as for
+        :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -27,16 +27,20 @@ class WeylIntegral(FractionalOperator):
     .. math:: I^\alpha f(x) = \sum_{k \ne 0} (i\kappa_k)^{-\alpha}\, c_k\, e^{i\kappa_k x}, \quad
         \kappa_k = 2\pi k / L.
 
-    The integral of a constant over all the past does not exist: the mean of f is left out. ``full_output`` says so.
+    The integral of a constant over the whole past diverges, so the mean of f is omitted. ``full_output`` reports it.
 
     Parameters
     ----------
     alpha : float or scalar array
-        The order, positive; a tensor or JAX array carries its derivative.
+        The order, positive; differentiable if it is a tensor or JAX array.
     method : str
-        ``"spectral"``, which ``"auto"`` takes.
+        ``"spectral"``, the only one.
     period : float, optional
         As for :class:`Weyl`.
+
+    References
+    ----------
+    S. G. Samko, A. A. Kilbas, O. I. Marichev, *Fractional Integrals and Derivatives*, 1993, section 19.
     """
 
     alpha: Any
@@ -80,10 +84,25 @@ def weyl_integral(
     period: Any = None,
     **options: Unpack[CallOptions],
 ) -> Any:
-    """Weyl integral of samples over a period, or of a periodic callable; the mean is left out.
+    """Weyl integral of samples over a period, or of a periodic callable. The mean is omitted.
 
-    ``alpha``, ``method`` and ``period`` are those of :class:`WeylIntegral`; the ``options`` (``step``, ``axis``,
-    ``rtol``, ``backend``, ``full_output``) those of its call.
+    Parameters
+    ----------
+    f : array_like or callable
+        Samples, or a function of an array of points.
+    t : array_like, optional
+        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+    alpha, method, period
+        As for :class:`WeylIntegral`.
+    **options
+        ``step``, ``axis``, ``dim``, ``time_unit``, ``rtol``, ``backend`` and ``full_output``, as for
+        :meth:`FractionalOperator.__call__`.
+
+    Returns
+    -------
+    array or OperatorResult
+        The integral in the library and shape of the samples (the shape of ``t`` for a callable), or an
+        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Differential equations of fractional order; one method a file."""
+"""Differential equations of fractional order; one method per file."""

@@ -24,7 +24,7 @@ class FixedStepODESolver:
     method : str
         A method of :func:`hpfracc.solve_fode`; ``"predictor_corrector"`` is its PECE.
     adaptive : bool
-        Whether the steps follow the tolerance instead of ``h``, which is then only the spacing of the answer.
+        Whether the steps adapt to the tolerance; ``h`` is then only the spacing of the output.
     """
 
     def __init__(
@@ -37,15 +37,15 @@ class FixedStepODESolver:
     def solve(
         self, f: Callable[[float, Any], Any], t_span: Sequence[float], y0: Any, alpha: Any, h: float, **options: Any
     ) -> tuple[Any, Any]:
-        """Times, and the solution of shape ``(N, *y0.shape)``.
+        """Return the times, and the solution of shape ``(N, *y0.shape)``.
 
         Raises
         ------
         SolveError
-            Where the end is not reached.
+            If the end is not reached.
         """
         if not (isinstance(h, int | float | np.number) and h > 0.0):
-            raise InvalidInputError(f"h={h!r} has to be a step above 0")
+            raise InvalidInputError(f"h={h!r} is not a step; use a number above 0")
         shape = np.shape(y0)
         fun = f if shape else (lambda t, y: np.reshape(f(t, y[0]), (1,)))
         if self.adaptive:

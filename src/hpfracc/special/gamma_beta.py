@@ -54,6 +54,12 @@ def digamma(z: Any) -> Any:
     -------
     array
         In the library and shape of ``z``.
+
+    Examples
+    --------
+    >>> import hpfracc.special as special
+    >>> round(float(special.digamma(1.0)), 12)  # minus the Euler-Mascheroni constant
+    -0.577215664902
     """
     return _call("digamma", z)
 
@@ -71,6 +77,12 @@ def beta(a: Any, b: Any) -> Any:
     -------
     array
         In the library of ``a`` and ``b``.
+
+    Examples
+    --------
+    >>> import hpfracc.special as special
+    >>> round(float(special.beta(2.0, 3.0)), 12)  # 1/12
+    0.083333333333
     """
     return _call("beta", a, b)
 
@@ -84,12 +96,18 @@ def incomplete_beta(a: Any, b: Any, x: Any) -> Any:
     a, b : array_like
         Positive.
     x : array_like
-        From 0 to 1; in PyTorch and JAX differentiable.
+        From 0 to 1; differentiable in PyTorch and JAX.
 
     Returns
     -------
     array
         In the library of the operands.
+
+    Examples
+    --------
+    >>> import hpfracc.special as special
+    >>> round(float(special.incomplete_beta(2.0, 1.0, 0.5)), 12)  # x^2
+    0.25
     """
     return _call("incomplete_beta", a, b, x)
 
@@ -116,7 +134,14 @@ class GammaFunction:
 
 @final
 class BetaFunction:
-    """The beta function as an object: ``BetaFunction().compute(a, b)`` is :func:`beta`."""
+    """The beta function as an object: ``BetaFunction().compute(a, b)`` is :func:`beta`.
+
+    Examples
+    --------
+    >>> import hpfracc.special as special
+    >>> float(special.BetaFunction().compute(1.0, 4.0))
+    0.25
+    """
 
     def compute(self, a: Any, b: Any) -> Any:
         """B(a, b), computed by the library of ``a`` and ``b``."""

@@ -201,7 +201,7 @@ def test_plots():
         result.plot(phase=(0, 2))
     with pytest.raises(InvalidInputError, match="two or three components"):
         result.plot(phase=(0,))
-    with pytest.raises(InvalidInputError, match="ax is flat"):
+    with pytest.raises(InvalidInputError, match="ax has two"):
         result.plot(phase=(0, 1, 0), ax=axes)
     space = result.plot(phase=(0, 1, -1))
     assert space.name == "3d" and (space.get_xlabel(), space.get_ylabel(), space.get_zlabel()) == (

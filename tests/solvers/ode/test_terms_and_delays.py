@@ -72,12 +72,12 @@ def test_terms_with_a_fixed_step():
     ("options", "complaint"),
     [
         ({"alpha": 1.0, "terms": [(1.0, 1.5)]}, "is not below the leading order 1"),
-        ({"alpha": 0.5, "terms": [(1.0, 0.2)], "derivative": "riemann_liouville"}, "Caputo's derivative"),
+        ({"alpha": 0.5, "terms": [(1.0, 0.2)], "derivative": "riemann_liouville"}, "the Caputo derivative"),
         ({"alpha": (0.5, 0.6), "terms": [(1.0, 0.2)]}, "one leading order"),
         ({"alpha": 0.5, "terms": [(1.0, -0.2)]}, "order"),
-        ({"alpha": 0.5, "delays": [0.5]}, "needs its past"),
+        ({"alpha": 0.5, "delays": [0.5]}, "needs a history"),
         ({"alpha": 0.5, "delays": [-0.5], "history": lambda t: [1.0, 1.0]}, "above 0"),
-        ({"alpha": 0.5, "delays": [0.5], "history": 1.0, "step": 0.1, "method": "adaptive"}, "leave step out"),
+        ({"alpha": 0.5, "delays": [0.5], "history": 1.0, "step": 0.1, "method": "adaptive"}, "omit step"),
         ({"alpha": 0.5, "delays": [0.5], "history": lambda t: [1.0, 1.0], "method": "l1", "step": 0.1}, "no delays"),
     ],
 )
@@ -174,5 +174,5 @@ def test_two_delays_break_the_solution_at_their_sums(delays: tuple[float, float]
 
 def test_an_equation_of_several_terms_is_not_compiled():
     """And says so of itself, not of the function."""
-    with pytest.raises(InvalidInputError, match="several terms"):
+    with pytest.raises(InvalidInputError, match="multi-term equations"):
         hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 1.0, terms=[(1.0, 0.5)], step=0.1, compile=True)

@@ -118,7 +118,7 @@ def test_a_forecast_above_the_budget_is_refused() -> None:
     try:
         with pytest.raises(OutOfMemoryError, match=r"1,616,000,000 bytes .* are free; give save= a function"):
             solve(paths=1_000_000, step=0.01)
-        with pytest.raises(OutOfMemoryError, match="bytes for what is kept"):
+        with pytest.raises(OutOfMemoryError, match="bytes for the result"):
             solve(paths=1_000_000, step=0.5, save=lambda t, y: np.zeros((len(y), 50)))
         explained = hf.explain(hf.solve_fsde, drift, 1.0, (0, 1), 0.0, step=0.01, paths=1_000_000)
         assert explained.kept_bytes == 1_616_000_000

@@ -200,7 +200,7 @@ def test_pictures() -> None:
     moments = hf.solve_fsde(lambda t, y: -y, 1.0, (0, 1), 1.0, step=0.25, paths=10, rng=1, keep="moments")
     drawn = moments.plot().lines[0].get_ydata()
     assert np.array_equal(drawn, moments.mean()[0])
-    with pytest.raises(InvalidInputError, match="keeps no paths for kind='fan'"):
+    with pytest.raises(InvalidInputError, match="stores no paths for kind='fan'"):
         moments.plot(kind="fan")
     with pytest.raises(InvalidInputError, match="component=3 of 1"):
         moments.plot(3)
@@ -209,13 +209,17 @@ def test_pictures() -> None:
 ROUGH, BROWN, JUMPS = noise.FractionalBrownian(0.3), noise.Brownian(), noise.StableLevy(1.5)
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"noise": BROWN}, InvalidInputError, "'ito' or 'stratonovich'"),
-    ({"noise": ROUGH, "interpretation": "ito"}, InvalidInputError, "no semimartingale"),
+    ({"noise": ROUGH, "interpretation": "ito"}, InvalidInputError, "not a semimartingale"),
     ({"noise": ROUGH, "interpretation": "young"}, InvalidInputError, "H > 1/2"),
-    ({"noise": JUMPS}, InvalidInputError, "Ito's sense"),
+    ({"noise": JUMPS}, InvalidInputError, "the Ito sense"),
     ({"noise": JUMPS, "interpretation": "ito", "method": "second_order"}, InvalidInputError, "jumps"),
     ({"noise": noise.FractionalBrownian(0.2), "method": "second_order"}, InvalidInputError, "H > 1/4"),
-    ({"noise": BROWN, "interpretation": "stratonovich", "method": "euler"}, InvalidInputError, "Ito's solution"),
-    ({"noise": BROWN, "interpretation": "ito", "method": "doss_sussmann"}, InvalidInputError, "Stratonovich's"),
+    ({"noise": BROWN, "interpretation": "stratonovich", "method": "euler"}, InvalidInputError, "the Ito solution"),
+    (
+        {"noise": BROWN, "interpretation": "ito", "method": "doss_sussmann"},
+        InvalidInputError,
+        "the Stratonovich solution",
+    ),
     ({"noise": noise.FractionalBrownian(0.3, "volterra")}, InvalidInputError, "kind='fbm'"),
     ({"noise": noise.InverseSubordinator(0.5)}, InvalidInputError, "driven by"),
     ({"interpretation": "pathwise"}, InvalidInputError, "'young'"),
@@ -228,8 +232,8 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"y0": np.ones((3, 1)), "noise": ROUGH}, ShapeError, "y0 has shape (3, 1)"),
     ({"y0": np.nan, "noise": ROUGH}, InvalidInputError, "not finite"),
     ({"drift": 3.0, "noise": ROUGH}, InvalidInputError, "drift=3.0"),
-    ({"drift": lambda t, y: y[0], "noise": ROUGH}, ShapeError, "drift gave shape"),
-    ({"diffusion": lambda t, y: y[0], "noise": ROUGH}, ShapeError, "diffusion gave shape"),
+    ({"drift": lambda t, y: y[0], "noise": ROUGH}, ShapeError, "drift returned shape"),
+    ({"diffusion": lambda t, y: y[0], "noise": ROUGH}, ShapeError, "diffusion returned shape"),
     ({"save": "none", "noise": ROUGH}, InvalidInputError, "'last'"),
     ({"save": lambda t, y: y[0], "noise": ROUGH, "paths": 4}, ShapeError, "one row for each path"),
     ({"drift": lambda t, y: y**3, "y0": 50.0, "noise": ROUGH}, SolveError, "smaller step"),
@@ -252,7 +256,7 @@ def test_non_commuting_noises_are_refused_where_they_do_not_converge() -> None:
     def mixed(t: float, y: np.ndarray) -> np.ndarray:
         return np.stack([np.stack([y[:, 1], y[:, 0] * 0 + 1], -1), np.stack([y[:, 0], y[:, 1]], -1)], axis=1)
 
-    for index, words in ((0.3, "H > 1/3"), (0.2, "no method takes")):
+    for index, words in ((0.3, "H > 1/3"), (0.2, "no method supports")):
         with pytest.raises(InvalidInputError, match=words):
             hf.solve_fsde(linear, mixed, (0, 1), [1.0, 1.0], step=0.1, noise=noise.FractionalBrownian(index))
     result = hf.solve_fsde(linear, mixed, (0, 1), [1.0, 1.0], step=0.1, noise=BROWN, interpretation="ito", rng=1)
@@ -278,7 +282,7 @@ def test_rough_noises_that_do_not_commute_would_be_wrong() -> None:
             squares.append(np.mean(found[:, 2] ** 2))
         growth[index] = squares[1] / squares[0]
     assert growth[0.2] > 2.0 and 0.7 < growth[0.45] < 1.5
-    with pytest.raises(InvalidInputError, match="no method takes"):
+    with pytest.raises(InvalidInputError, match="no method supports"):
         hf.solve_fsde(lambda t, y: 0 * y, area, (0, 1), np.zeros(3), step=0.1, noise=noise.FractionalBrownian(0.2))
 
 

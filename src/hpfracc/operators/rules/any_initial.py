@@ -1,4 +1,4 @@
-"""Riemann-Liouville from Caputo on any grid: the same rule and the initial terms."""
+"""Riemann-Liouville from Caputo on any grid: the same rule plus the initial terms."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ __all__ = ["AnyGridInitialTerms"]
 
 @final
 class AnyGridInitialTerms(DelegatingRule):
-    r"""A rule for the Caputo derivative on any grid, and what Riemann-Liouville adds to it.
+    r"""A rule for the Caputo derivative on any grid, plus the initial terms of Riemann-Liouville.
 
     .. math:: D^\alpha_{RL} f(t) = D^\alpha_C f(t)
         + \sum_{k=0}^{n-1} \frac{f^{(k)}(t_0)}{\Gamma(k+1-\alpha)} (t-t_0)^{k-\alpha}.
 
     The order is that of the Caputo rule, at a fixed t beyond the origin. Above order 1 the initial derivatives, and the
     first n + 2 points, come from the first n + 3 samples. At the origin itself the value is infinite, with the sign of
-    f there (for 0 < alpha < 1), and 0 if the first sample is 0 (and, above order 1, the slopes below n are; nan where
-    the samples do not tell).
+    f there (for 0 < alpha < 1), and 0 if the first sample is 0 (above order 1, if the derivatives below n are 0 too;
+    nan if the samples do not determine that).
     """
 
     any_grid = True
@@ -40,7 +40,7 @@ class AnyGridInitialTerms(DelegatingRule):
         self.cost = rule.cost  # type: ignore[misc]
 
     def apply(self, samples: Samples, order: Order) -> Any:
-        """The Caputo rule, and one product for each initial term."""
+        """The Caputo rule plus one product for each initial term."""
         x, n, points = samples.values, order.ceiling, samples.grid.times()
         value = self.rule.apply(samples, order)
         tail = value[..., 1:]
@@ -58,7 +58,7 @@ class AnyGridInitialTerms(DelegatingRule):
         return join([origin, *head, whole[..., len(head) + 1 :]])
 
     def _origin(self, samples: Samples, order: Order, slopes: list[Any]) -> Any:
-        """What the slopes below n tell of the value at the origin, in units of the first step."""
+        """The value at the origin from the derivatives below order n, in units of the first step."""
         x, n, points = samples.values, order.ceiling, samples.grid.times()
         if n == 1:
             return infinite_at_origin(x[..., :1], order, [])

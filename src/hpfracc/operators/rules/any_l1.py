@@ -19,7 +19,7 @@ __all__ = ["AnyGridL1", "FastL1"]
 
 
 class _L1(Rule):
-    """What the two have in common."""
+    """Common part of both rules."""
 
     any_grid = True
 
@@ -36,7 +36,7 @@ class _L1(Rule):
         return head_of(order)
 
     def apply(self, samples: Samples, order: Order) -> Any:
-        """The sum over the increments, and the first points of orders above 1 from the first samples."""
+        """The sum over the increments. Above order 1 the first points come from the first samples."""
         refuse_traced_points(samples, order)
         x, n = samples.values, order.ceiling
         g = x if n == 1 else slopes(x, samples.grid.times(), n - 1)
@@ -62,9 +62,9 @@ class AnyGridL1(_L1):
 
     with :math:`g = f^{(n-1)}` (by differences of order 4 where :math:`n = \lceil\alpha\rceil > 1`) and
     :math:`\beta = \alpha - n + 1`. Order :math:`n + 1 - \alpha` in the largest step at a fixed t, for smooth f. On the
-    graded grid :math:`t_j = T (j/N)^r` a start like :math:`t^s` has, times :math:`t^\alpha`, the error
-    :math:`O(N^{-\min(2-\alpha, rs)})` at every point, for :math:`0 < \alpha < 1`. Zero, exactly, on constants. Costs a
-    weight for each pair of points.
+    graded grid :math:`t_j = T (j/N)^r` and for f that starts like :math:`t^s`, the error times
+    :math:`t^\alpha` is :math:`O(N^{-\min(2-\alpha, rs)})` at every point, for :math:`0 < \alpha < 1`. Exactly zero on
+    constants. The cost is one weight per pair of points.
 
     References
     ----------
@@ -78,7 +78,7 @@ class AnyGridL1(_L1):
         part = fractional_part(order)
         with order.xp.scope():
             factor = order.guard(order.xp.rgamma(2.0 - part.value))
-        # Scaled: a whole order that carries a derivative has part 1, where the plain mean is infinite.
+        # Scaled, because the plain mean is infinite at fractional part 1, which a differentiable integer order has.
         total = history_sum(
             times_of(samples), increments, -part.value, kernel="power", scaled=True, backend=samples.backend
         )
@@ -87,11 +87,11 @@ class AnyGridL1(_L1):
 
 @final
 class FastL1(_L1):
-    r"""The same sum with its kernel :math:`r^{-\beta}` as a sum of exponentials, but for the newest interval.
+    r"""The same sum with the kernel :math:`r^{-\beta}` as a sum of exponentials, except on the newest interval.
 
-    :math:`O(\log(T/\tau) \log(1/\epsilon))` states, :math:`\tau` the smallest step, take the place of the past; the
-    kernel's relative error is ``rtol`` (1e-10 by default), so that the result differs from the direct sum by at most
-    that much of the sum of the increments' sizes.
+    :math:`O(\log(T/\tau) \log(1/\epsilon))` states replace the history, where :math:`\tau` is the smallest
+    step. The relative error of the kernel is ``rtol`` (1e-10 by default), so the result differs from the direct sum by
+    at most ``rtol`` times the sum of the absolute increments.
 
     References
     ----------

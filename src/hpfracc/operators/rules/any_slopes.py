@@ -1,4 +1,4 @@
-"""Derivatives of whole order on any grid."""
+"""Derivatives of integer order on any grid."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["AnyGridDifferences", "differences_on", "slopes", "slopes_at_start"]
 
 Array = np.ndarray[Any, Any]
 
-#: How many times as far as the nearest points others may be, and how many times as large they may make the weights:
-#: of a grid graded like j^3 all are kept, of steeper ones some at the origin are not.
+#: Maximum distance of a point relative to the nearest ones, and maximum growth of the weights that it may cause. All
+#: points of a grid graded like j^3 pass; on steeper grids some near the origin do not.
 _REACH = 100.0
 _GROWTH = 1e4
 
@@ -27,7 +27,8 @@ _GROWTH = 1e4
 def slopes(x: Any, points: Array, m: int) -> Any:
     """The m-th derivative at every point, from the last ``m + 4`` samples; at the first points from the first ones.
 
-    Order 4 on grids whose neighbouring steps are of one size; across a gap from fewer, see :func:`near_weights`.
+    Order 4 on grids whose neighbouring steps have similar sizes. Across a gap fewer samples are used; see
+    :func:`near_weights`.
     """
     if m == 0:
         return x
@@ -48,7 +49,7 @@ def slopes_at_start(x: Any, points: Array, most: int) -> list[Any]:
 
 
 def weights_among(points: Array, j: int, m: int) -> Array:
-    """Weights of the m-th derivative at point ``j`` of a few, by the nearest of them."""
+    """Weights of the m-th derivative at point ``j`` of a few points, from the nearest of them."""
     at = points - points[j]
     turn = np.argsort(np.abs(at), kind="stable")
     weights = np.zeros(len(points))
@@ -57,11 +58,11 @@ def weights_among(points: Array, j: int, m: int) -> Array:
 
 
 def near_weights(at: Array, m: int) -> Array:
-    """As :func:`difference_weights`, but without points that do harm; ``at`` from the nearest to 0 to the furthest.
+    """As :func:`difference_weights`, without points that degrade the result; ``at`` is sorted by distance from 0.
 
-    A polynomial through points on both sides of a gap, or through close points and one far off, follows neither: at a
-    step 4e4 times the ones before it a slope came out 1e5 times too large. So points much further than the nearest
-    m + 1 are left out, and so are those that would make the weights many times as large.
+    A polynomial through points on both sides of a gap is inaccurate: after a step 4e4 times as long as those before, a
+    derivative came out 1e5 times too large. Therefore points much farther than the nearest m + 1 are dropped, and so
+    are those that would increase the weights many times.
     """
     count = at.shape[-1]
     weights = difference_weights(at, m)
@@ -87,7 +88,7 @@ def difference_weights(at: Array, m: int) -> Array:
     B. Fornberg, Math. Comp. 51 (1988) 699-706.
     """
     count = at.shape[-1]
-    # In units of their reach: products of a few gaps of 1e100 or 1e-100 leave the range of floats.
+    # Scaled by the largest distance: products of a few gaps of 1e100 or 1e-100 would overflow or underflow.
     unit = np.abs(at).max(axis=-1, keepdims=True)
     at = at / unit
     points = [at[..., i] for i in range(count)]
@@ -119,9 +120,9 @@ def _combine(x: Any, weights: Any) -> Any:
 
 @final
 class AnyGridDifferences(Rule):
-    r"""The derivative of whole order m on any grid: of the polynomial through the last m + 4 samples.
+    r"""The derivative of integer order m on any grid, from the polynomial through the last m + 4 samples.
 
-    Order 4 where neighbouring steps are of one size; at the first m + 3 points through the first m + 4.
+    Order 4 if neighbouring steps have similar sizes. The first m + 3 points use the first m + 4 samples.
     """
 
     name = "differences"
@@ -142,10 +143,10 @@ class AnyGridDifferences(Rule):
         if m == 0:
             return x * 1
         if samples.grid.traced is not None:
-            raise InvalidInputError("t carries a derivative, which whole orders do not have on this grid; detach t")
+            raise InvalidInputError("integer orders are not differentiable in t on this grid; detach t")
         return slopes(x, points, m)
 
 
 def differences_on(grid: Grid) -> Rule:
-    """The rule for derivatives of whole order on this grid."""
+    """The rule for derivatives of integer order on this grid."""
     return Differences() if grid.uniform else AnyGridDifferences()

@@ -1,4 +1,4 @@
-"""Tempered operators on any increasing grid: straight lines under a tempered power."""
+"""Tempered operators on any increasing grid, by piecewise linear interpolation."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class AnyGridTempered(Rule):
         \big(f_k - e^{-\lambda h_k} f_{k-1}\big) \frac{1}{h_k} \int_{t_{k-1}}^{t_k} (t_n-s)^{-\alpha}\,ds
         + e^{-\lambda(t_n-t_0)} (t_n-t_0)^{-\alpha} f_0 \Big],
 
-    without the last term in Caputo's sense; with :math:`-\mu` for :math:`\alpha` the integral. Order 2 - alpha in the
-    longest step for derivatives of order up to 1, 2 for integrals, for f smooth on the scale of 1/rate; a grid graded
-    to the origin keeps it for f that starts like a power. Cost O(n^2), memory O(n).
+    without the last term in the Caputo sense; with :math:`-\mu` in place of :math:`\alpha` it is the integral. Order 2
+    - alpha in the longest step for derivatives of order up to 1, 2 for integrals, for f smooth on the scale of 1/rate;
+    a grid graded towards the origin keeps it for f that starts like a power. Cost O(n^2), memory O(n).
 
     References
     ----------
@@ -62,7 +62,7 @@ class AnyGridTempered(Rule):
         return 2
 
     def check(self, samples: Samples, order: Order, who: str) -> None:
-        """Refuse orders above 1 as well."""
+        """Raise an error for orders above 1 too."""
         super().check(samples, order, who)
         if not self.integral and order.ceiling > 1:
             raise InvalidInputError(
@@ -71,7 +71,7 @@ class AnyGridTempered(Rule):
             )
 
     def apply(self, samples: Samples, order: Order) -> Any:
-        """One history sum over what the straight lines rise by."""
+        """One history sum over the increments of the interpolant."""
         x, times = samples.values, samples.grid.times()
         xp = order.xp if not order.plain else namespace_of(self.rate)
         power = order.value if self.integral else -order.value

@@ -14,7 +14,7 @@ from hpfracc.operators.core.values import Samples, constant, cumulate, join, sca
 
 __all__ = ["AnyGridTrapezoid", "FastTrapezoid"]
 
-#: Whole integrals that the fast rule takes beforehand; more would need inputs of a higher degree than there are.
+#: Maximum number of ordinary integrals that the fast rule takes first. More would need polynomials of higher degree.
 _MOST_WHOLE = 3
 
 
@@ -27,7 +27,7 @@ class AnyGridTrapezoid(Rule):
         \frac{f_k - f_{k-1}}{t_k - t_{k-1}} \int_{t_{k-1}}^{t_k} (t_i - s)^\mu ds \Big],
 
     the product trapezoid summed by parts. Order 2 in the largest step for f with two continuous derivatives, at every
-    point; exact on straight lines. Costs a weight for each pair of points.
+    point; exact on straight lines. The cost is one weight per pair of points.
     """
 
     name = "trapezoid"
@@ -56,10 +56,11 @@ class AnyGridTrapezoid(Rule):
 
 @final
 class FastTrapezoid(Rule):
-    r"""The same rule with its kernel as a sum of exponentials, but for the newest interval.
+    r"""The same rule with the kernel as a sum of exponentials, except on the newest interval.
 
-    The whole part m of :math:`\mu` is integrated first, exactly, interval by interval; on what is then piecewise
-    polynomial the kernel :math:`r^{\mu-m-1}` acts. Its relative error is ``rtol``, 1e-10 by default.
+    The integer part m of :math:`\mu` is integrated first, exactly, interval by interval. The kernel
+    :math:`r^{\mu-m-1}` is then applied to the resulting piecewise polynomial. Its relative error is ``rtol``, 1e-10 by
+    default.
     """
 
     name = "fast"
@@ -75,11 +76,11 @@ class FastTrapezoid(Rule):
         return 2
 
     def apply(self, samples: Samples, order: Order) -> Any:
-        """Integrals of whole order, and one recurrence for each power that an interval then carries."""
+        """Integrals of integer order, then one recurrence for each power of the piecewise polynomial."""
         whole = 0 if order.known is None else math.floor(order.known)
         if whole > _MOST_WHOLE:
             raise InvalidInputError(
-                f"alpha={order.known:g}: the fast integral serves orders below {_MOST_WHOLE + 1}; "
+                f"alpha={order.known:g}: the fast integral supports orders below {_MOST_WHOLE + 1}; "
                 "use method='trapezoid', or integrate twice"
             )
         x = samples.values
@@ -95,7 +96,7 @@ class FastTrapezoid(Rule):
         if order.known == whole:
             if not order.plain:
                 raise InvalidInputError(
-                    f"alpha={order.known:g} carries a derivative, which a fast integral of whole order does not have; "
+                    f"alpha={order.known:g} is differentiable, but the fast integral of integer order is not; "
                     "use method='trapezoid', or give a number"
                 )
             return integrals[whole]

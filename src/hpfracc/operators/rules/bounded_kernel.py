@@ -1,11 +1,11 @@
-"""What the rules for bounded memory kernels share: moments of the kernel, and a base class in two degrees.
+"""Common parts of the rules for bounded kernels: moments of the kernel, and a base class for two degrees.
 
-Over interval l of a uniform grid a kernel K enters as its mean and as its tilt,
+On interval l of a uniform grid a kernel K enters through its mean and its tilt,
 
     mean(l) = int_0^1 K((l+v) h) dv,    tilt(l) = int_0^1 K((l+v) h) (1/2 - v) dv,
 
 which for l >= 8 are smooth functions of l whose only singularity is at 0: on [L, 2L] a polynomial through 20 Chebyshev
-points is right to rounding. So a million weights take some 350 evaluations.
+points is accurate to rounding. So a million weights take about 350 evaluations.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["FIRST", "LineOrParabola", "bends_of", "exponential_mean", "exponenti
 FIRST = 8
 #: Chebyshev points of a block [L, 2L]: the error falls like 5.8^-20.
 _POINTS = 20
-#: Beyond this number of points in a block the polynomial is summed by Clenshaw's scheme, which needs no table.
+#: Blocks with more points than this use Clenshaw's scheme, which needs no table.
 _TABLE = 4096
 #: Terms of the series of the tilt: enough below z = 2.
 _TERMS = 9
@@ -49,16 +49,16 @@ def _chebyshev() -> tuple[Array, Array]:
 
 
 def spread(xp: Namespace, evaluate: Callable[[Array], tuple[Any, ...]], n: int) -> tuple[Any, ...]:
-    """Sequences for l = 0 .. n-1 from a function that gives them at any real ``l``, 0 .. 7 or above 8.
+    """Sequences for l = 0 .. n-1 from a function that computes them at any real ``l``, 0 .. 7 or above 8.
 
     Parameters
     ----------
     xp : Namespace
-        What ``evaluate`` writes its answers in.
+        Namespace of the results of ``evaluate``.
     evaluate : callable
-        From places l, increasing only within a block, the sequences there, each as long as the places.
+        Takes an array of l (increasing within a block only) and returns the sequences there.
     n : int
-        How many are wanted.
+        Length of the sequences.
     """
     x, matrix = _chebyshev()
     starts = [FIRST * 2**i for i in range(max(0, (max(n, 1) - 1) // FIRST).bit_length())]
@@ -94,7 +94,7 @@ def exponential_mean(xp: Namespace, z: Any) -> Any:
 
 
 def exponential_tilt(xp: Namespace, z: Any) -> Any:
-    """``int_0^1 exp(-z v) (1/2 - v) dv`` for z > 0; by a series that does not cancel where z is small.
+    """``int_0^1 exp(-z v) (1/2 - v) dv`` for z > 0; by a series without cancellation if z is small.
 
     With w = z/2 it is ``exp(-w) (w cosh w - sinh w) / (2 w^2) = exp(-w) w sum_k k/(2k+1)! w^(2k-2)``.
     """
@@ -110,7 +110,7 @@ def exponential_tilt(xp: Namespace, z: Any) -> Any:
 
 
 class LineOrParabola(Rule):
-    """A rule in two degrees: ``"linear"`` of order 2, and ``"quadratic"`` of order 3 whose first interval is a line."""
+    """A rule of two degrees: ``"linear"`` (order 2), and ``"quadratic"`` (order 3), linear on the first interval."""
 
     def __init__(self, *, quadratic: bool) -> None:
         self.quadratic = quadratic
@@ -122,7 +122,7 @@ class LineOrParabola(Rule):
 
     @property
     def companion(self) -> Rule | None:  # type: ignore[override]
-        """The linear rule, of the quadratic one."""
+        """The linear rule, for the quadratic one."""
         return type(self)(quadratic=False) if self.quadratic else None
 
     def accuracy(self, alpha: float) -> float:
@@ -134,12 +134,12 @@ class LineOrParabola(Rule):
         return 2
 
     def measured_from(self, order: Order) -> int:
-        """Two, where the first parabola is drawn."""
+        """Two, the end of the first parabola."""
         return 2
 
 
 def on_step(order: Order, step: Any) -> Order:
-    """The order in the library of a step that carries a derivative: such weights depend on both."""
+    """The order in the library of a differentiable step, because the weights depend on both."""
     if order.plain and library_of(step) in ("torch", "jax"):
         xp = namespace_of(step)
         with xp.scope():
@@ -148,7 +148,7 @@ def on_step(order: Order, step: Any) -> Order:
 
 
 def bends_of(steps: Any, grid: Grid) -> Any:
-    """How much each increment differs from what the parabola through it and the one before has for a line.
+    """Difference of each increment from linear extrapolation: the second differences, scaled.
 
     ``2 f[t_{k-2}, t_{k-1}, t_k] h_k^2``, on a uniform grid the difference of the two; 0 where there is none before.
     """

@@ -18,13 +18,13 @@ __all__ = ["Centred", "Centred4"]
 
 @final
 class Centred4(Rule):
-    r"""The centred sum with its first error taken out.
+    r"""The centred sum with its leading error term removed.
 
     .. math:: \frac{d^\alpha f}{d|x|^\alpha}(x_k) \approx -h^{-\alpha} \sum_j
         \Big[ g_{|k-j|} - \tfrac{\alpha}{24} \delta^2 g_{|k-j|} \Big] f_j,
 
-    with the weights g of :class:`Centred` and their second central difference. Order 4 where f, continued by zero, has
-    more than :math:`4 + \alpha` derivatives; a kink at an end lowers it as it lowers that of :class:`Centred`.
+    with the weights g of :class:`Centred` and their second central difference. Order 4 if f, extended by zero, has more
+    than :math:`4 + \alpha` derivatives; a kink at an end reduces it as for :class:`Centred`.
 
     References
     ----------
@@ -54,9 +54,9 @@ class Centred(Rule):
     .. math:: \frac{d^\alpha f}{d|x|^\alpha}(x_k) \approx -h^{-\alpha} \sum_j g_{|k-j|} f_j, \quad
         g_k = \frac{(-1)^k\,\Gamma(\alpha+1)}{\Gamma(\alpha/2-k+1)\,\Gamma(\alpha/2+k+1)},
 
-    for every :math:`\alpha > 0`; at 2 the usual second difference. Order 2 where f, continued by zero beyond the
-    samples, has more than :math:`2 + \alpha` derivatives. A start like :math:`x^p` at an end of the interval leaves
-    order :math:`\min(2, 1 + p)` at a fixed point inside, and none next to that end unless :math:`p > \alpha`.
+    for every :math:`\alpha > 0`; at 2 the usual second difference. Order 2 if f, extended by zero outside the samples,
+    has more than :math:`2 + \alpha` derivatives. If f starts like :math:`x^p` at an end, the order is :math:`\min(2, 1
+    + p)` at a fixed interior point, and there is no convergence next to that end unless :math:`p > \alpha`.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Derivatives of whole order by backward differences."""
+"""Derivatives of integer order by backward differences."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["Differences"]
 
 @final
 class Differences(Rule):
-    r"""The derivative of whole order m by backward differences of order 4: what every definition is at such an order.
+    r"""The derivative of integer order m by backward differences of order 4, common to all definitions.
 
     .. math:: h^m f^{(m)}(t_k) \approx \sum_{i=0}^{3} c_i \nabla^{m+i} f_k, \quad
         \Big(\sum_{i \ge 1} z^i / i\Big)^m = z^m \sum_i c_i z^i.
 
-    At the first m + 3 points the derivative of the polynomial through the first m + 4 samples, of the same order. For
-    m = 0 the samples.
+    The first m + 3 points use the polynomial through the first m + 4 samples, with the same order. For m = 0 the
+    result is the samples.
     """
 
     name = "differences"
@@ -45,7 +45,7 @@ class Differences(Rule):
         return m + DIFFERENCE_ORDER if m else 1
 
     def magnification(self, alpha: float) -> float:
-        """The summed sizes of its weights."""
+        """Sum of the absolute weights."""
         return backward_size(math.ceil(alpha)) if alpha > 0.0 else 0.0
 
     def apply(self, samples: Samples, order: Order) -> Any:

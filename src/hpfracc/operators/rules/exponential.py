@@ -17,7 +17,7 @@ from hpfracc.operators.rules.increments import increments
 
 __all__ = ["ExponentialRule"]
 
-#: After this number of time constants nothing is left, in double precision.
+#: Time constants after which the kernel is negligible in double precision.
 _GONE = 700.0
 
 
@@ -30,10 +30,10 @@ class ExponentialRule(LineOrParabola):
         + b\,(\delta_k - \delta_{k-1}) \Big], \quad \delta_k = f_k - f_{k-1},\;
         b = \int_0^1 e^{-chv} (\tfrac12 - v)\,dv.
 
-    Without the term in b f is interpolated by lines (order 2, ``"linear"``), with it by parabolas (order 3,
-    ``"quadratic"``; the first interval by a line), at every point beyond the first, for f with as many continuous
-    derivatives. Zero, exactly, on constants. On any increasing grid, h being the length of the k-th interval and the
-    bend that of the parabola through three neighbours.
+    Without the term in b, f is interpolated linearly (order 2, ``"linear"``); with it, quadratically (order 3,
+    ``"quadratic"``; linearly on the first interval). The order holds at every point after the first, for f with that
+    many continuous derivatives. Exactly zero on constants. On other increasing grids h is the length of the k-th
+    interval and the second difference is that of the parabola through three neighbours.
 
     References
     ----------
@@ -48,7 +48,7 @@ class ExponentialRule(LineOrParabola):
         x, grid = samples.values, samples.grid
         order = on_step(order, grid.step)
         xp = order.xp
-        # On a grid that is not uniform each interval has its own; the point before the first has none.
+        # On a non-uniform grid each interval has its own rate; there is none before the first point.
         lengths = grid.step if grid.uniform else np.concatenate([[1.0], np.diff(grid.times())])
         with xp.scope():
             means, tilts = _moments(xp, order.value, xp.array(lengths))
@@ -69,19 +69,19 @@ def _shortest(grid: Grid) -> Any:
 
 
 def _rate(xp: Namespace, alpha: Any, shortest: Any) -> Any:
-    """``alpha / (1 - alpha)``, but no faster than leaves nothing after the shortest interval."""
+    """``alpha / (1 - alpha)``, limited to a rate at which the kernel is negligible after the shortest interval."""
     room = 1.0 - alpha
     gone = alpha * shortest > _GONE * room
     return xp.where(gone, _GONE / shortest, alpha / xp.where(gone, 1.0, room))
 
 
 def _moments(xp: Namespace, alpha: Any, lengths: Any) -> tuple[Any, Any]:
-    """Mean and tilt of the kernel over an interval, over 1 - alpha: finite, with all derivatives, at alpha = 1 too."""
+    """Mean and tilt of the kernel over an interval, over 1 - alpha: finite and differentiable at alpha = 1 too."""
     room, span = 1.0 - alpha, alpha * lengths
     slow = span < 2.0 * room
     divisor = xp.where(slow, room, 1.0)
     z = xp.where(slow, span, 1.0) / divisor
-    # Where z is large all is written in 1/z, which is 0 at alpha = 1; what is left there has no derivative.
+    # For large z in terms of 1/z, which is 0 at alpha = 1. The remainder has no derivative there.
     w = xp.where(slow, 0.25, room / span)
     left = xp.where(w * _GONE > 1.0, xp.exp(-1.0 / xp.where(w * _GONE > 1.0, w, 1.0)), 0.0)
     fast_mean, fast_tilt = (1.0 - left) / span, ((0.5 - w) * (1.0 - left) + left) / span

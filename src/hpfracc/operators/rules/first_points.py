@@ -1,8 +1,8 @@
-"""The first points of a rule, from the polynomial through the first samples, and the value at the origin itself.
+"""The first points of a rule, from the polynomial through the first samples, and the value at the origin.
 
-Above order 1 a rule has too few samples behind its first points. The samples after them are there, so those points come
-from the polynomial through the first samples of all, to the order of the rule; samples up to a point alone would leave
-a derivative that is wrong however small the step is.
+Above order 1 the first points have too few earlier samples. They are computed from the polynomial through the first
+samples, including later ones, with the order of the rule. Earlier samples alone would give a wrong derivative for every
+step.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ __all__ = [
 
 #: A slope at the origin counts as nonzero above this multiple of the polynomial's last term, and as 0 below that term.
 _CLEAR = 50.0
-#: How many times as far as the points that must be used others may be, on any grid.
+#: Maximum distance of optional points relative to the required ones, on any grid.
 _REACH = 100.0
 
 
 def head_of(order: Order) -> tuple[int, int]:
-    """How many first points of an L-type rule come from how many first samples; see :meth:`Rule.head`."""
+    """Number of first points of an L-type rule, and of the samples that they need; see :meth:`Rule.head`."""
     samples = start_points(order.ceiling) + 1
     if order.ceiling > 1:
         return samples - 1, samples
@@ -49,14 +49,14 @@ def head_of(order: Order) -> tuple[int, int]:
 
 
 def maybe_whole(order: Order) -> bool:
-    """Whether an order that carries a derivative, or cannot be looked at, may be a whole number above 0."""
+    """Whether an order that is differentiable or traced may be a positive integer."""
     return not order.plain and order.ceiling > 0 and order.known in (None, order.ceiling)
 
 
 def first_points(samples: Samples, order: Order, lowest: int, last: int) -> Any:
-    """The operator at points 1 up to before ``last`` of a uniform grid, of the polynomial through samples 0 .. last.
+    """The operator at points 1 .. last - 1 of a uniform grid, of the polynomial through samples 0 .. last.
 
-    ``lowest`` is the first power that counts: n for Caputo, 0 for Riemann-Liouville.
+    ``lowest`` is the lowest power that contributes: n for Caputo, 0 for Riemann-Liouville.
     """
     x = samples.values
     rows = weights_of(("first points", lowest, last), _make_rows(lowest, last), order, last)
@@ -69,7 +69,7 @@ def first_points(samples: Samples, order: Order, lowest: int, last: int) -> Any:
 
 def _make_rows(lowest: int, last: int) -> Callable[[Namespace, Any, int], tuple[Any, ...]]:
     def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any, ...]:
-        """``D^alpha binom(s, i)`` at s = 1 .. last-1 for i = lowest .. last, powers below ``lowest`` left out."""
+        """``D^alpha binom(s, i)`` at s = 1 .. last-1 for i = lowest .. last, without powers below ``lowest``."""
         at = np.arange(1.0, last)
         powers = xp.stack([_power_factor(xp, alpha, q) * xp.power(at, q - alpha) for q in range(lowest, last + 1)])
         return tuple(xp.matmul(xp.array(_binomial_table(lowest, last)), powers))
@@ -91,8 +91,8 @@ def _binomial_table(lowest: int, last: int) -> np.ndarray[Any, Any]:
 def first_points_on(samples: Samples, order: Order, lowest: int, value: Any) -> list[Any]:
     """The same on any grid, for the points of :func:`head_of`.
 
-    A sample much further from the origin than those that a point needs is left out. A point beyond such a gap, with
-    samples enough before it, keeps its ``value``: no polynomial reaches across.
+    A sample much farther from the origin than those that a point needs is dropped. A point after such a gap, with
+    enough samples before it, keeps its ``value``.
     """
     x, n, points = samples.values, order.ceiling, samples.grid.times()
     last = start_points(n)
@@ -133,7 +133,7 @@ def _combine(x: Any, weights: Any) -> Any:
 def slopes_at_origin(x: Any, most: int, last: int) -> list[tuple[Any, Any]]:
     """Derivatives 1 to ``most`` at the first point of a uniform grid, of the polynomial through samples 0 .. last.
 
-    Each is in units in which the step is 1 and without its factorial, and comes with the last term of its sum.
+    Each is for unit step, divided by its factorial, and returned with the last term of its sum.
     """
     if most < 1:
         return []
@@ -146,7 +146,7 @@ def slopes_at_origin(x: Any, most: int, last: int) -> list[tuple[Any, Any]]:
 
 
 def slope_at_origin(samples: Samples, order: Order) -> Any:
-    """The derivative of order n at the first point of a uniform grid; nan where there are too few samples."""
+    """The derivative of order n at the first point of a uniform grid; nan if there are too few samples."""
     x, n = samples.values, order.ceiling
     if samples.n <= n:
         return x[..., :1] * math.nan
@@ -168,18 +168,18 @@ def _first_slope(last: int) -> np.ndarray[Any, Any]:
 
 
 def infinite_at_origin(first: Any, order: Order, slopes: list[tuple[Any, Any]], rounding: Any = 0.0) -> Any:
-    """A Riemann-Liouville operator at the origin itself: 0 for an integral, infinite for a derivative unless f is 0.
+    """A Riemann-Liouville operator at the origin: 0 for an integral, infinite for a derivative unless f is 0.
 
-    The lowest derivative of f that is not 0 there gives the sign. Whether f is 0 is told by its first sample, exactly.
-    ``slopes`` are its derivatives 1 .. n-1 with what is not known of each, to which ``rounding`` is added; where one
-    can be told neither from 0 nor from something else the result is nan. Carries no derivative.
+    The sign is that of the lowest nonzero derivative of f there. f counts as 0 if its first sample is exactly 0.
+    ``slopes`` are its derivatives 1 .. n-1 with their uncertainties, to which ``rounding`` is added; if one can neither
+    be distinguished from 0 nor from a nonzero value, the result is nan. The result is not differentiable.
     """
     first = unrecorded(first)
     nothing = first * 0
     if order.ceiling <= 0:
         return nothing
     if order.ceiling == 1 and "complex" not in str(first.dtype):
-        # What is not finite gives nan, as 0 times it is.
+        # Non-finite values give nan, as a product with 0 would.
         return where(first == 0, nothing, where(first < 0, nothing - math.inf, nothing + math.inf))
     result = nothing
     for k in range(order.ceiling - 1, -1, -1):
@@ -192,13 +192,13 @@ def infinite_at_origin(first: Any, order: Order, slopes: list[tuple[Any, Any]], 
         if k:
             doubt = doubt + rounding
             told = where(abs(slope) > _CLEAR * doubt, told, nothing + math.nan)
-        # A nan is not "<=", and then goes on.
+        # False for nan, which then propagates.
         result = where(abs(slope) <= doubt, result, told + abs(slope) * 0)
     return result
 
 
 def singular_origin(x: Any, order: Order, last: int) -> Any:
-    """:func:`infinite_at_origin` of samples on a uniform grid, told by samples 0 .. last."""
+    """:func:`infinite_at_origin` of samples on a uniform grid, from samples 0 .. last."""
     x = unrecorded(x)
     if order.ceiling <= 1:
         return infinite_at_origin(x[..., :1], order, [])
@@ -208,14 +208,14 @@ def singular_origin(x: Any, order: Order, last: int) -> Any:
 
 
 def rounding_at_origin(x: Any, last: int) -> Any:
-    """What rounding of samples 0 .. last may leave of a slope that is 0, in units in which the step is 1."""
+    """Bound of the rounding error of a zero slope from samples 0 .. last, for unit step."""
     return largest(x[..., : last + 1]) * (4.0 * 2.0**last * float(np.finfo(real_dtype(x)).eps))
 
 
 def whole_at_origin(limit: Any, slope: Callable[[], Any], order: Order) -> Any:
-    """The value at the origin of a derivative whose order is a tensor: that of a whole order, n, is the n-th slope.
+    """The value at the origin of a derivative whose order is a tensor: for an integer order n, the n-th derivative.
 
-    Below n it is ``limit``, whatever the derivative of order n is; nan where a traced order lies elsewhere.
+    Below n it is ``limit``; nan if a traced order is outside this range.
     """
     if not maybe_whole(order):
         return limit

@@ -1,4 +1,4 @@
-"""Grünwald-Letnikov: the limit of difference quotients, stopped at the step."""
+"""Grünwald-Letnikov: the difference quotient at a finite step."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Grunwald(Rule):
 
     .. math:: D^\alpha f(t_k) \approx h^{-\alpha} \sum_{j=0}^{k} (-1)^j \binom{\alpha}{j} f_{k-j}.
 
-    Order 1 at a fixed t beyond the origin, for smooth f, whatever its value at the origin; for whole alpha the backward
-    difference quotient, for negative alpha an integral.
+    Order 1 at a fixed t beyond the origin, for smooth f with any value at the origin. The backward
+    difference quotient for integer alpha, an integral for negative alpha.
 
     References
     ----------

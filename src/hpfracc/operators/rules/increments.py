@@ -1,4 +1,4 @@
-"""Increments of the samples, or of their derivative, from which every L-type rule sums: zero on constants, exactly."""
+"""Increments of the samples, or of their derivative, the input of every L-type rule. Exactly zero on constants."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
     "monomials_of_binomials",
 ]
 
-#: Order of accuracy of the differences that stand for derivatives of whole order.
+#: Order of accuracy of the differences that approximate derivatives of integer order.
 DIFFERENCE_ORDER = 4
 
 
@@ -65,7 +65,7 @@ def _last(v: Any, count: int) -> Any:
 def _first_differences(x: Any) -> Any:
     library = library_of(x)
     if library in ("numpy", "cupy") or (library == "torch" and not tracks_gradient(x)):
-        # Into one buffer: a difference and a join would go over the samples twice.
+        # Into one buffer: a difference and a concatenation would read the samples twice.
         result = np.empty_like(x) if library == "numpy" else x * 0 if library == "cupy" else x.new_empty(x.shape)
         if library == "numpy":
             np.subtract(x[..., 1:], x[..., :-1], out=result[..., 1:])
@@ -78,14 +78,14 @@ def _first_differences(x: Any) -> Any:
 
 
 def start_points(n: int) -> int:
-    """The number of the last point whose derivative of order n-1 comes from the first samples' polynomial."""
+    """Index of the last point whose derivative of order n-1 comes from the first samples' polynomial."""
     return n + DIFFERENCE_ORDER - 2
 
 
 def forward_differences(head: Any) -> list[Any]:
     """``[f_0, D f_0, D^2 f_0, ...]`` of the first samples, each with one point along the last axis.
 
-    The i-th takes the samples 0 .. i and no later one.
+    The i-th depends on samples 0 .. i only.
     """
     found = []
     v = head
@@ -107,7 +107,7 @@ def backward_series(m: int) -> tuple[float, ...]:
 
 
 def backward_size(m: int) -> float:
-    """The summed sizes of the weights of the backward difference that stands for a derivative of order ``m``."""
+    """Sum of the absolute weights of the backward difference for a derivative of order ``m``."""
     return sum(factor * 2.0 ** (m + i) for i, factor in enumerate(backward_series(m)))
 
 
@@ -130,7 +130,7 @@ def start_table(n: int) -> np.ndarray[Any, Any]:
 
 
 def monomials_of_binomials(xp: Namespace, alpha: Any, i: int, k: int, lowest: int) -> Any:
-    """``D^alpha binom(s, i)`` at s = k, powers below ``lowest`` left out; with a negative order the integral.
+    """``D^alpha binom(s, i)`` at s = k, without powers below ``lowest``; an integral for negative orders.
 
     ``sum_p c_p Gamma(p+1) / Gamma(p+1-alpha) k^(p-alpha)`` with the coefficients ``c_p`` of the binomial.
     """
@@ -151,15 +151,15 @@ def convolve_by_parts(
 ) -> Any:
     """``h^-alpha sum_j w[j] f[k-j]`` at every point, where ``w`` are the coefficients of a series ``W(z)``.
 
-    A fast convolution errs by a rounding of its largest product, and ``h^-alpha`` blows that up: from the samples
-    themselves a derivative of order 2.5 came out 2e-5 off at 1e4 points, this way 5e-14. So the series of ``W(z) / (1 -
-    z)^m`` is convolved with the m-th differences, which are small, and the first samples are added with weights of
-    their own: the same sum in another order.
+    The error of a fast convolution is a rounding error of its largest product, which ``h^-alpha`` amplifies: applied to
+    the samples themselves, a derivative of order 2.5 has an error of 2e-5 at 1e4 points, and 5e-14 in this form.
+    Therefore the series of ``W(z) / (1 - z)^m`` is convolved with the m-th differences, which are small, and the first
+    samples are added with separate weights. The sum is the same.
 
     Parameters
     ----------
     samples, order
-        What to convolve; m is the integer next above the order, 0 for integrals.
+        What to convolve; m is the order rounded up, 0 for integrals.
     scheme : str
         Names the series.
     make : callable
@@ -185,7 +185,7 @@ def convolve_by_parts(
         value = samples.convolve(weights, join([zeros(x, m), steps]), key)
     if samples.recorded is not None:
         samples.recorded.clear()  # the result is changed in place below
-    # Beside the sum: the primitive's own starting weights would have the first samples themselves among its summands.
+    # Added separately: with the primitive's starting weights the first samples themselves would be among its summands.
     # The last of these series is that of the weights.
     for i, (first, difference) in enumerate(zip([*firsts, weights], forward_differences(x[..., :m]), strict=True)):
         first = constant(first[: n - i], x, None if key is None else (key, "first", i))

@@ -1,4 +1,4 @@
-"""Riemann-Liouville from Caputo: the same rule and the initial terms."""
+"""Riemann-Liouville from Caputo: the same rule plus the initial terms."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ __all__ = ["WithInitialTerms"]
 
 @final
 class WithInitialTerms(DelegatingRule):
-    r"""A rule for the Caputo derivative, and what Riemann-Liouville adds to it.
+    r"""A rule for the Caputo derivative, plus the initial terms of Riemann-Liouville.
 
     .. math:: D^\alpha_{RL} f(t) = D^\alpha_C f(t)
         + \sum_{k=0}^{n-1} \frac{f^{(k)}(t_0)}{\Gamma(k+1-\alpha)} (t-t_0)^{k-\alpha}.
 
     The order is that of the Caputo rule, at a fixed t beyond the origin. Above order 1 the initial derivatives, and the
     first n + 2 points, come from the polynomial through the first n + 3 samples. At the origin itself the value is
-    infinite, with the sign of f there (for 0 < alpha < 1), and 0 if the first sample is 0 (and, above order 1, the
-    slopes below n are; nan where the samples do not tell).
+    infinite, with the sign of f there (for 0 < alpha < 1), and 0 if the first sample is 0 (above order 1, if the
+    derivatives below n are 0 too; nan if the samples do not determine that).
     """
 
     rule: L1Rule | L12
@@ -45,9 +45,10 @@ class WithInitialTerms(DelegatingRule):
         return WithInitialTerms(found) if isinstance(found, L1Rule | L12) else None
 
     def apply(self, samples: Samples, order: Order) -> Any:
-        """The Caputo rule, and one product for each initial term."""
+        """The Caputo rule plus one product for each initial term."""
         x, n = samples.values, order.ceiling
-        # An order that learns makes all its weights at once: those of plain orders are kept, and shared with Caputo's.
+        # A differentiable order computes all its weights at once. Those of plain orders are cached and shared with
+        # Caputo.
         together = n == 1 and not order.plain and order.xp.library == "torch"
         key: Hashable = None
         if together:

@@ -23,7 +23,7 @@ Maker = Callable[[Namespace, Any, Any], tuple[Any, ...]]
 
 
 def fractional_part(order: Order) -> Order:
-    """``alpha - n + 1`` in (0, 1]: the order that is left when n - 1 derivatives of whole order have been taken."""
+    """``alpha - n + 1`` in (0, 1]: the order that remains after n - 1 ordinary derivatives."""
     whole = order.ceiling - 1
     if whole == 0:
         return order
@@ -32,7 +32,7 @@ def fractional_part(order: Order) -> Order:
 
 
 def with_start(value: Any, samples: Samples, order: Order) -> Any:
-    """``value`` with its first points, where the rule has none of its own: see :meth:`Rule.head`."""
+    """``value`` with its first points filled in, for orders above 1; see :meth:`Rule.head`."""
     count, _ = head_of(order)
     if not count:
         return value
@@ -53,9 +53,10 @@ class L1Rule(Rule):
 
     with :math:`g = f^{(n-1)}` (by backward differences of order 4 where :math:`n = \lceil\alpha\rceil > 1`) and
     :math:`\beta = \alpha - n + 1`. Order :math:`2 - \beta = n + 1 - \alpha` at a fixed t for f with n + 1 continuous
-    derivatives; a start like :math:`t^s` lowers it to at most :math:`1 + s` at a fixed t, and leaves none at the first
-    points. Zero, exactly, on constants; exact on straight lines for :math:`\alpha < 1`. Above order 1 the first n + 2
-    points come from the polynomial through the first n + 3 samples, with an error of :math:`O(h^{n+3-\alpha})`.
+    derivatives; for f that starts like :math:`t^s` it is at most :math:`1 + s` at a fixed t, and there is no
+    convergence at the first points. Exactly zero on constants; exact on linear functions for :math:`\alpha < 1`. Above
+    order 1 the first n + 2 points come from the polynomial through the first n + 3 samples, with an error of
+    :math:`O(h^{n+3-\alpha})`.
 
     References
     ----------
@@ -78,7 +79,7 @@ class L1Rule(Rule):
         return head_of(order)
 
     def magnification(self, alpha: float) -> float:
-        """That of the differences, and twice for the increments of what they give."""
+        """That of the differences, doubled by the increments."""
         n = math.ceil(alpha)
         return 2.0 * backward_size(n - 1)
 
@@ -87,7 +88,7 @@ class L1Rule(Rule):
         return self.apply_beside(samples, order, None)[0]
 
     def apply_beside(self, samples: Samples, order: Order, more: Maker | None) -> tuple[Any, tuple[Any, ...]]:
-        """The same, and further sequences of the same order, scaled as the weights, from one table with them."""
+        """The same, with further sequences of the same order and scale, computed in one table with the weights."""
         part = fractional_part(order)
         (weights, *rest), key, factor = scaled_weights(
             *joined(self.name, _make_weights, more), part, samples, -1, whole=order.ceiling - 1, few=True, strict=True
@@ -97,16 +98,16 @@ class L1Rule(Rule):
 
 
 def joined(name: str, make: Maker, more: Maker | None) -> tuple[Hashable, Maker]:
-    """A name and a maker of a rule's weights, with what ``more`` makes behind them."""
+    """Name and function of a rule's weights, followed by the sequences of ``more``."""
     if more is None:
         return name, make
     return (name, "beside"), lambda xp, beta, n: (*make(xp, beta, n), *more(xp, beta, n))
 
 
 def summands(samples: Samples, order: Order, factor: Any) -> dict[str, Any]:
-    """What an L-type rule sums over, times ``factor`` unless that is None: the increments of the derivative before.
+    """The input of an L-type rule, times ``factor`` unless that is None: increments of the derivative of order n - 1.
 
-    Up to order 1 those are differences of the samples, which the sum takes itself.
+    Up to order 1 these are differences of the samples, which the convolution computes itself.
     """
     values = samples.values if order.ceiling <= 1 else increments(samples.values, order.ceiling)
     return {"signal": values if factor is None else values * factor, "differences": order.ceiling <= 1}

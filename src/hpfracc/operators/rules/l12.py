@@ -31,10 +31,11 @@ class L12(Rule):
 
     with :math:`a_l` of L1, :math:`b_l = \int_l^{l+1} s^{1-\beta} ds - \tfrac12 (l^{1-\beta} + (l+1)^{1-\beta})`,
     :math:`g = f^{(n-1)}` and :math:`\beta = \alpha - n + 1`. Order :math:`3 - \beta = n + 2 - \alpha` at a fixed t for
-    f with n + 2 continuous derivatives; one less at the first point after the origin, where only a line can be drawn. A
-    start like :math:`t^s` lowers it to :math:`1 + s` at a fixed t, and leaves none at the first points. Zero, exactly,
-    on constants. Its distance from L1 is a safe estimate of its error: it is the error of L1. Above order 1 the first
-    n + 2 points come from the polynomial through the first n + 3 samples, with an error of :math:`O(h^{n+3-\alpha})`.
+    f with n + 2 continuous derivatives; one less at the first point after the origin, where interpolation is linear.
+    For f that starts like :math:`t^s` it is :math:`1 + s` at a fixed t, and there is no convergence at the first
+    points. Exactly zero on constants. Its difference from L1 is a safe error estimate, because it is the error of L1.
+    Above order 1 the first n + 2 points come from the polynomial through the first n + 3 samples, with an error of
+    :math:`O(h^{n+3-\alpha})`.
 
     References
     ----------
@@ -58,20 +59,20 @@ class L12(Rule):
         return head_of(order)
 
     def measured_from(self, order: Order) -> int:
-        """Two, where the first quadratic is drawn, and ``n + 2`` above order 1."""
+        """Two, the end of the first quadratic, and ``n + 2`` above order 1."""
         return 2 if order.ceiling <= 1 else start_points(order.ceiling)
 
     def magnification(self, alpha: float) -> float:
-        """That of the differences, and twice for the increments of what they give."""
+        """That of the differences, doubled by the increments."""
         n = math.ceil(alpha)
         return 2.0 * backward_size(n - 1)
 
     def apply(self, samples: Samples, order: Order) -> Any:
-        """One causal convolution of the increments, of which the first has weights of its own."""
+        """One causal convolution of the increments; the first one has separate weights."""
         return self.apply_beside(samples, order, None)[0]
 
     def apply_beside(self, samples: Samples, order: Order, more: Maker | None) -> tuple[Any, tuple[Any, ...]]:
-        """The same, and further sequences of the same order, scaled as the weights, from one table with them."""
+        """The same, with further sequences of the same order and scale, computed in one table with the weights."""
         part = fractional_part(order)
         (weights, starts, *rest), key, factor = scaled_weights(
             *joined(self.name, _make_weights, more), part, samples, -1, whole=order.ceiling - 1, few=True, strict=True
@@ -82,7 +83,7 @@ class L12(Rule):
 
 
 def _make_weights(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any, Any]:
-    """The weights of the increments, and what is to be added to the first one's: there no quadratic is drawn yet."""
+    """The weights of the increments, and the correction for the first one, where interpolation is linear."""
     scale = xp.rgamma(2.0 - beta)
     line = power_differences(xp, 1.0 - beta, n) * scale
     bend = trapezoid_defects(xp, 1.0 - beta, n) * scale

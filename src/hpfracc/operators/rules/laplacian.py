@@ -1,4 +1,4 @@
-"""The fractional Laplacian over one to three axes: by waves that fit the ends, or by a sum over all neighbours."""
+"""The fractional Laplacian over one to three axes: by eigenfunctions, or by a sum over all neighbours."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class LaplacianRule(Rule):
         samples : Samples
             The values, and the grid of the first of those axes.
         ratios : tuple of float
-            For each of them the square of the first step by its own.
+            For each axis the squared ratio of the first step to its own.
         order : Order
-            alpha, of ``(-Laplacian)^(alpha/2)``.
+            The alpha of ``(-Laplacian)^(alpha/2)``.
         """
 
     def least_points(self, order: Order) -> int:
@@ -61,8 +61,8 @@ class Integral(LaplacianRule):
         \frac{f(x) - f(y)}{|x-y|^{d+\alpha}}\,dy \approx \sum_j w_{j-k} f_j, \quad
         \sum_j w_j e^{ij\theta} = \Big(\sum_a \tfrac{4}{h_a^2} \sin^2 \tfrac{\theta_a}{2}\Big)^{\alpha/2}.
 
-    In one dimension these are the fractional centred differences. Order 2, at points inside, where f continued by zero
-    is smooth; a start like :math:`\rho^p` in the distance from the edge of its support leaves order
+    In one dimension these are the fractional centred differences. Order 2 at interior points if f extended by zero
+    is smooth. If f starts like :math:`\rho^p` in the distance from the edge of its support, the order is
     :math:`\min(2, 1 + p)`, so :math:`1 + \alpha/2` for the solutions of :math:`(-\Delta)^{\alpha/2} u = 1`.
     :math:`0 < \alpha \le 2`; at 2 the usual second differences.
 
@@ -100,12 +100,12 @@ class Integral(LaplacianRule):
 
 
 class _Waves(LaplacianRule):
-    """Each wave that fits the ends is multiplied by the power alpha of its wave number: exact on those, to rounding.
+    """Multiplies each wave that satisfies the boundary conditions by its wave number to the power alpha.
 
-    Exponentially convergent for functions that are analytic when continued as the waves continue them.
+    Exact to rounding on those waves; exponentially convergent for functions whose periodic extension is analytic.
     """
 
-    #: The transform that finds the waves.
+    #: The transform into the waves.
     kind: ClassVar[str]
 
     @abstractmethod
@@ -113,7 +113,7 @@ class _Waves(LaplacianRule):
         """Wave numbers times the step."""
 
     def accuracy(self, alpha: float) -> float:
-        """Beyond every power of the step."""
+        """Infinite: higher than every power of the step."""
         return math.inf
 
     def over(self, samples: Samples, ratios: Ratios, order: Order) -> Any:
@@ -140,7 +140,7 @@ class _Waves(LaplacianRule):
 
 @final
 class PeriodicWaves(_Waves):
-    r"""Periodic in every axis: :math:`|\kappa|^\alpha` of each wave, the mean left out unless alpha is 0.
+    r"""Periodic in every axis: :math:`|\kappa|^\alpha` for each wave. The mean is dropped unless alpha is 0.
 
     The samples cover a period, whose end is not among them: ``np.linspace(0, period, n, endpoint=False)``.
     """
@@ -156,9 +156,11 @@ class PeriodicWaves(_Waves):
 
 @final
 class DirichletWaves(_Waves):
-    r"""The spectral power with f zero on the edge: :math:`\kappa^\alpha` of each sine. Not the integral definition.
+    r"""The spectral power with f zero on the boundary: :math:`\kappa^\alpha` for each sine.
 
-    The samples are the points inside: f vanishes one step beyond the first and the last,
+    Not the integral definition.
+
+    The samples are at the interior points: f vanishes one step before the first and after the last,
     ``np.linspace(a, b, n + 2)[1:-1]``.
     """
 
@@ -172,9 +174,11 @@ class DirichletWaves(_Waves):
 
 @final
 class NeumannWaves(_Waves):
-    r"""The spectral power with free ends: :math:`\kappa^\alpha` of each cosine, the mean left out unless alpha is 0.
+    r"""The spectral power with zero normal derivative: :math:`\kappa^\alpha` for each cosine.
 
-    The samples are the middles of n equal cells: the ends are half a step beyond the first and the last.
+    The mean is dropped unless alpha is 0.
+
+    The samples are at the midpoints of n equal cells: the ends are half a step before the first and after the last.
     """
 
     name = "neumann"

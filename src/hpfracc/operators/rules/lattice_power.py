@@ -8,8 +8,8 @@ which is a product over the axes of :math:`g(t) = \prod_a e^{-2 r_a t} I_{j_a}(2
 .. math:: w_j = \frac{1}{\Gamma(-s)} \int_0^\infty g_j(t)\, t^{-1-s}\,dt \quad (j \ne 0), \qquad
     w_0 = \frac{1}{\Gamma(1-s)} \int_0^\infty -g_0'(t)\, t^{-s}\,dt.
 
-The trapezoid rule in :math:`\log t` converges exponentially, and its sum over t is one product of matrices. What decays
-slowly for small t, next to :math:`s = 1`, is taken off and integrated by hand.
+The trapezoid rule in :math:`\log t` converges exponentially, and its sum over t is one product of matrices. The part
+that decays slowly for small t, near :math:`s = 1`, is subtracted and integrated in closed form.
 
 References
 ----------
@@ -33,7 +33,7 @@ __all__ = ["lattice_power_weights"]
 _STEP = 0.25
 #: Where the integrand, which starts like t^2 and ends like t^-1, has fallen below rounding.
 _FIRST, _LAST = -42.0, 42.0
-#: Bessel functions of larger arguments, and of more than twice their order squared, by their expansion.
+#: Bessel functions use their asymptotic expansion above this argument, if it also exceeds twice the order squared.
 _FAR, _TERMS = 1000.0, 14
 #: Elements of a block of products: 64 MiB of them.
 _BLOCK = 1 << 23
@@ -45,13 +45,13 @@ def lattice_power_weights(xp: Namespace, alpha: Any, shape: tuple[int, ...], rat
     Parameters
     ----------
     xp : Namespace
-        What they are written in.
+        Namespace of the weights.
     alpha : float or scalar array
         Twice the power, in (0, 2].
     shape : tuple of int
         Distances along each axis, from 0 up.
     ratios : tuple of float
-        The square of the first step by that of each axis: 1 for the first.
+        Squared ratio of the first step to that of each axis: 1 for the first.
     """
     s = 0.5 * alpha
     t = _nodes(max(shape))
@@ -61,7 +61,7 @@ def lattice_power_weights(xp: Namespace, alpha: Any, shape: tuple[int, ...], rat
     still = np.exp(-total * t)
     places = np.zeros(shape)
     places[(0,) * len(shape)] = 1.0
-    # The centre has a formula of its own, and its four or six neighbours a part that is integrated by hand.
+    # The centre has a separate formula, and its four or six neighbours a part in closed form.
     weights = weights * xp.array(1.0 - places) + xp.array(places) * _centre(xp, s, t, shape, ratios, total, still)
     slow = _STEP * xp.rgamma(-s) * xp.matmul(xp.power(t, 1.0 - s).reshape(1, -1), xp.array(still).reshape(-1, 1))
     by_hand = -s * xp.power(np.array(total), s - 1.0) - slow.reshape(())
@@ -109,7 +109,7 @@ def _sum_over_time(xp: Namespace, factors: Any, tables: list[np.ndarray[Any, Any
 
 
 def _nodes(points: int) -> np.ndarray[Any, Any]:
-    """The times: heat needs the square of the distance to get so far."""
+    """The quadrature times, up to the square of the largest distance, as for diffusion."""
     last = _LAST + 2.0 * math.log(max(2, points))
     return np.asarray(np.exp(np.arange(_FIRST, last + _STEP, _STEP)))
 

@@ -32,16 +32,16 @@ __all__ = ["MittagLefflerMemory", "kernel_at_points"]
 
 #: Gauss points of one interval: for l >= 8 their error is below rounding.
 _GAUSS = 6
-#: The interval of the double exponential rule, outside which nothing counts, and its points by the order: the error
-#: was measured below 1e-13 from alpha = 0.05 on with 2048 points, and they must grow like 1/alpha below.
+#: The interval of the double exponential rule, outside which the integrand is negligible, and its number of points.
+#: With 2048 points the measured error is below 1e-13 for alpha >= 0.05; below, their number must grow like 1/alpha.
 _WIDTH, _LEAST_POINTS, _POINTS = 3.6, 512, 110.0
 #: Terms of the expansion at order 1: enough for derivatives up to the third there.
 _ORDERS_AT_ONE = 4
-#: More points are not taken; below the least order that is prepared for, a series is taken up to this argument, with
-#: this number of terms.
+#: Maximum number of points. For orders that would need more, a series is used up to this argument, with this number of
+#: terms.
 _MOST_POINTS = 2**16
 _SMALL, _TERMS = 0.5, 56
-#: The least order that a traced one may have, its value being unknown when the points are chosen.
+#: Smallest traced order. Its value is unknown when the number of points is chosen.
 LEAST_TRACED = 0.05
 
 
@@ -54,17 +54,17 @@ class MittagLefflerMemory(LineOrParabola):
         + \sum_{j=2}^{k} b_{k-j}\,(\delta_j - \delta_{j-1}) \Big], \quad \delta_j = f_j - f_{j-1},
 
     with the kernel's means :math:`a_l = (l+1) E_{\alpha,2}(-c\,((l+1)h)^\alpha) - l\,E_{\alpha,2}(-c\,(lh)^\alpha)` and
-    tilts :math:`b_l` (by :math:`E_{\alpha,3}` likewise). Without the second sum f is interpolated by lines (order 2,
-    ``"linear"``), with it by parabolas (order 3, ``"quadratic"``), at every point beyond the first, for f with as many
-    continuous derivatives. Zero, exactly, on constants.
+    tilts :math:`b_l` (by :math:`E_{\alpha,3}` likewise). Without the second sum f is interpolated linearly (order 2,
+    ``"linear"``), with it quadratically (order 3, ``"quadratic"``). The order holds at every point after the first, for
+    f with that many continuous derivatives. Exactly zero on constants.
 
-    A plain order takes the Mittag-Leffler function itself. One that carries a derivative, or a step that does, takes
+    A plain order uses the Mittag-Leffler function itself. A differentiable order or step uses
 
     .. math:: E_\alpha(-c\,t^\alpha) = \frac{1}{\pi\alpha} \int_0^{\pi\alpha} e^{-r(\theta)\,t}\,d\theta, \quad
         r = \Big(\frac{c \sin\theta}{\sin(\pi\alpha-\theta)}\Big)^{1/\alpha},
 
-    by a double exponential rule, through which derivatives of every order go; the two agree to some 1e-13. At alpha = 1
-    itself the rule is its own limit from below, with the one-sided derivatives (up to the third) of that limit.
+    by a double exponential rule, which has derivatives of every order; the two agree to about 1e-13. At alpha = 1 the
+    rule is its limit from below, with the one-sided derivatives (up to the third) of that limit.
 
     References
     ----------
@@ -77,19 +77,19 @@ class MittagLefflerMemory(LineOrParabola):
         (weights, *starts), key = _weights(samples, order, self.name)
         if not starts:
             return samples.convolve(weights, samples.values, key, differences=True)
-        # The first interval has no parabola, so its increment has weights of its own.
+        # Interpolation is linear on the first interval, so its increment has separate weights.
         first = constant(starts[0], samples.values, None if key is None else (key, "starts"))
         return samples.convolve(weights, samples.values, key, first, starts_from=1, differences=True)
 
 
 def kernel_at_points(samples: Samples, order: Order) -> Any:
-    """``E_alpha(-c t^alpha) / (1 - alpha)`` at the points of the grid, ready to be multiplied with samples."""
+    """``E_alpha(-c t^alpha) / (1 - alpha)`` at the points of the grid, in a form that multiplies samples."""
     (kernel,), key = _weights(samples, order, "kernel")
     return constant(kernel, samples.values, key)
 
 
 def _weights(samples: Samples, order: Order, use: str) -> tuple[tuple[Any, ...], Hashable]:
-    """What one use takes of the kernel over 1 - alpha, and the key of a plain order and step."""
+    """The required quantities of the kernel over 1 - alpha, and the cache key of a plain order and step."""
     n, step = samples.n, samples.grid.step
     order = on_step(order, step)
     xp = order.xp
@@ -111,7 +111,7 @@ def _weights(samples: Samples, order: Order, use: str) -> tuple[tuple[Any, ...],
 
 
 def _put(xp: Namespace, use: str, moments: tuple[Any, ...], divisor: Any) -> tuple[Any, ...]:
-    """Weights of the increments and, for parabolas, what is to be added to the first one's; or the kernel itself."""
+    """Weights of the increments and, if quadratic, the correction for the first one; or the kernel itself."""
     means, tilts, kernel = moments
     if use == "kernel":
         return (kernel / divisor,)
@@ -122,13 +122,13 @@ def _put(xp: Namespace, use: str, moments: tuple[Any, ...], divisor: Any) -> tup
 
 
 def _guarded(order: Order, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
-    """Means, tilts and point values over 1 - alpha, with derivatives; nan where a traced order is not prepared for."""
+    """Means, tilts and point values over 1 - alpha, differentiable; nan if a traced order is out of range."""
     xp = order.xp
     if order.known == 1.0:
         return _at_one(xp, alpha, step, n)
     inside, one = alpha, None
     if order.known is None:
-        # Which of the two it is cannot be known: both are made, each where it is defined.
+        # The case is not known at trace time: both are computed, each where it is defined.
         one = alpha == 1.0
         inside = xp.where((alpha >= LEAST_TRACED) & (alpha < 1.0), alpha, 0.5)
     known = LEAST_TRACED if order.known is None else order.known
@@ -137,15 +137,15 @@ def _guarded(order: Order, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
     points = max(_LEAST_POINTS, math.ceil(_POINTS / known))
     if points > _MOST_POINTS:
         raise InvalidInputError(
-            f"alpha={known:g} with a derivative is too small for times up to {_reach(step, n):g}; use an order of at "
-            f"least {_POINTS / _MOST_POINTS:.2g}, or a number"
+            f"alpha={known:g} is too small to be differentiable for times up to {_reach(step, n):g}; "
+            f"use an order of at least {_POINTS / _MOST_POINTS:.2g}, or a number"
         )
     found = spread(xp, lambda at: _by_integral(xp, inside, step, at, points), n)
     found = tuple(array / (1.0 - inside) for array in found)
     if one is None:
         return found
     means, tilts, kernel = _at_one(xp, xp.where(one, alpha, 1.0), step, n)
-    # At the origin itself the kernel grows beyond bounds.
+    # The kernel is unbounded at the origin.
     limits = (means, tilts, kernel + xp.array([math.inf, *np.zeros(n - 1)]))
     served = one | (inside == alpha)
     return tuple(
@@ -154,7 +154,7 @@ def _guarded(order: Order, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
 
 
 def _reach(step: Any, n: int) -> float:
-    """The longest time, infinite where it cannot be looked at."""
+    """The longest time; infinite if the step is traced."""
     try:
         return n * float(to_host(step))
     except Exception:  # traced or mapped
@@ -162,7 +162,7 @@ def _reach(step: Any, n: int) -> float:
 
 
 def _by_series(xp: Namespace, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
-    """The same by the Taylor series in ``c t^alpha``, which is small where alpha is, whatever t."""
+    """The same by the Taylor series in ``c t^alpha``, which is small if alpha is, for any t."""
     means, tilts, kernel = (xp.array(np.zeros(n)) for _ in range(3))
     far, pace = np.arange(1.0, n), xp.exp(alpha * xp.log(xp.array(step)))
     for k in range(_TERMS):
@@ -176,9 +176,9 @@ def _by_series(xp: Namespace, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
 
 
 def _at_one(xp: Namespace, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
-    r"""The same at alpha = 1, where the kernel is infinitely narrow, with its derivatives from below.
+    r"""The same at alpha = 1, where the kernel is infinitely narrow, with one-sided derivatives.
 
-    By the expansion of the Mittag-Leffler function at infinity, in which term k over :math:`1-\alpha` is
+    Uses the expansion of the Mittag-Leffler function at infinity, in which term k over :math:`1-\alpha` is
 
     .. math:: (-1)^k \frac{(1-\alpha)^k}{\alpha^{k+1}} \frac{t^{-p}}{\Gamma(1-p)}, \quad p = (k+1)\alpha :
 
@@ -224,7 +224,7 @@ def _by_function(alpha: float, step: float, n: int) -> tuple[Any, ...]:
 
 
 def _by_integral(xp: Namespace, alpha: Any, step: Any, at: np.ndarray[Any, Any], points: int) -> tuple[Any, ...]:
-    """The same by the integral over rates r of decay, each of which has an exponential for its kernel."""
+    """The same by the integral over decay rates r, each with an exponential kernel."""
     spacing = 2.0 * _WIDTH / (points - 1)
     place = _WIDTH * np.linspace(-1.0, 1.0, points)
     turn = np.pi * np.sinh(place)
@@ -234,7 +234,7 @@ def _by_integral(xp: Namespace, alpha: Any, step: Any, at: np.ndarray[Any, Any],
     rates = (
         xp.log(alpha / (1.0 - alpha)) + xp.log(xp.sin(angle * xp.array(left))) - xp.log(xp.sin(angle * xp.array(right)))
     ) / alpha
-    # Rates so low or so high that the kernel is 1 or 0 throughout need not be told apart.
+    # Clipped where the exponential is 1 or 0 at all times.
     rates = rates + xp.log(xp.array(step))
     rates = xp.where(rates > 300.0, 300.0, xp.where(rates < -300.0, -300.0, rates))
     z = xp.exp(rates).reshape(1, -1)

@@ -1,4 +1,4 @@
-"""Operators that multiply each wave of a periodic function by a power of its wave number and turn its phase."""
+"""Operators that multiply each wave of a periodic function by a power of its wave number and shift its phase."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ __all__ = ["PeriodicRule", "RieszWaves", "WeylWaves", "wave_powers"]
 class PeriodicRule(Rule):
     r"""A wave :math:`e^{i\kappa x}` is multiplied by :math:`|\kappa|^\alpha (c + i\,\mathrm{sgn}(\kappa)\,s)`.
 
-    Exact, to rounding, on every wave that the samples resolve, up to half their number over the period; for an
-    analytic periodic function the error falls exponentially with the number of samples. The samples cover one period,
-    whose end, being its beginning, is not among them: ``np.linspace(0, period, n, endpoint=False)``.
+    Exact to rounding on every wave that the samples resolve (up to n/2 periods). For an analytic periodic function the
+    error decreases exponentially with the number of samples. The samples cover one period without its end:
+    ``np.linspace(0, period, n, endpoint=False)``.
 
-    The mean has no wave number: it is left out, unless alpha is 0. For an even number of samples the highest wave is
-    taken for a cosine.
+    The mean is dropped, unless alpha is 0. For an even number of samples the highest wave is treated as a cosine.
     """
 
     needs_step = False
-    #: Whether the phase is turned, so that the factor is complex.
+    #: Whether the phase is shifted, so that the factor is complex.
     turns: bool
 
     @abstractmethod
@@ -41,7 +40,7 @@ class PeriodicRule(Rule):
         """The factors c and s."""
 
     def accuracy(self, alpha: float) -> float:
-        """Beyond every power of the step."""
+        """Infinite: higher than every power of the step."""
         return math.inf
 
     def least_points(self, order: Order) -> int:
@@ -62,7 +61,7 @@ class PeriodicRule(Rule):
             powers = wave_powers(xp, alpha, 2.0 * math.pi / n * np.abs(waves))
             if not self.turns:
                 return (powers * c,)
-            # The highest of an even number is a cosine, whose sine vanishes at the samples.
+            # For even n the highest wave is a cosine; the corresponding sine vanishes at the samples.
             sign = np.where(2 * np.abs(waves) == n, 0.0, np.sign(waves))
             return (_complex(xp, powers * c, powers * xp.array(sign) * s),)
 
@@ -80,7 +79,7 @@ class PeriodicRule(Rule):
 
 
 def wave_powers(xp: Namespace, alpha: Any, waves: Any) -> Any:
-    """``waves ** alpha`` of numbers that are not negative; 0 at 0, unless alpha is 0."""
+    """``waves ** alpha`` for non-negative numbers; 0 at 0, unless alpha is 0."""
     still = waves == 0.0
     on_host = isinstance(waves, np.ndarray)
     powers = xp.power(np.where(still, 1.0, waves) if on_host else xp.where(still, 1.0, waves), alpha)

@@ -1,4 +1,4 @@
-"""Convolution quadrature: the operator of a multistep method, to a fractional power."""
+"""Convolution quadrature: fractional powers of a multistep method."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ __all__ = ["QUADRATURES", "ConvolutionQuadrature", "multistep_weights"]
 _HEAD = 512
 #: Coefficients of the second of those series, by p: they fall like 0.334^k, 0.427^k, 0.561^k, 0.709^k and 0.864^k.
 _TAPS = {2: 40, 3: 56, 4: 80, 5: 130, 6: 300}
-#: Points of the Cauchy integral for them; what is beyond their number is far below rounding.
+#: Points of the Cauchy integral for them; the truncation error is far below rounding.
 _CIRCLE = 1024
-#: From here on what the first samples weigh comes from an expansion in 1/k, which ends below rounding.
+#: From here on the starting weights come from an expansion in 1/k, accurate to rounding.
 _FAR = {2: 128, 3: 128, 4: 128, 5: 128, 6: 256}
 _TERMS = 14
 
@@ -53,12 +53,12 @@ class ConvolutionQuadrature(Rule):
 
     with starting weights :math:`w_{k,j}` that make it exact on 1, t, ..., t^(p-1); above order 1 up to t^m,
     m the larger of p - 1 and n + 2 (n + 1 for p = 2), without which the first points would diverge.
-    Negative orders integrate, positive
-    ones give the Riemann-Liouville derivative. Order p at a fixed t beyond the origin for f with enough continuous
-    derivatives; a start like :math:`t^s` with broken s lowers it to 1 + s or so, and no starting weights are offered
-    for it: their system cannot be solved in double precision. The first p - 1
-    points come from the polynomial through the samples so far; above order 1 the first m from the one through the first
-    m + 1 samples. At a fixed number of steps from the origin the error is then :math:`O(h^{m+1-\alpha})`.
+    Negative orders give integrals, positive orders the Riemann-Liouville derivative. Order p at a fixed t after the
+    origin, for f with enough continuous derivatives. For f that starts like :math:`t^s` with non-integer s the order is
+    about 1 + s; starting weights for that case are not available, because their system cannot be solved in double
+    precision. The first p - 1 points come from the polynomial through the samples so far; above order 1 the first m
+    come from the polynomial through the first m + 1 samples. At a fixed number of steps from the origin the error is
+    then :math:`O(h^{m+1-\alpha})`.
 
     References
     ----------
@@ -77,7 +77,7 @@ class ConvolutionQuadrature(Rule):
 
     @property
     def companion(self) -> Rule | None:  # type: ignore[override]
-        """The one of an order less, from 3 on."""
+        """The rule of order p - 1, for p >= 3."""
         return ConvolutionQuadrature(self.p - 1) if self.p > 2 else None
 
     def accuracy(self, alpha: float) -> float:
@@ -95,7 +95,7 @@ class ConvolutionQuadrature(Rule):
         return (1, self.p) if maybe_whole(order) else (0, 0)
 
     def measured_from(self, order: Order) -> int:
-        """``p - 2``, and the first m points above order 1: points before come from the same polynomials."""
+        """``p - 2``; above order 1 the first m points, because earlier points come from the same polynomials."""
         return self.p - 2 if order.ceiling <= 1 else self._degree(order)
 
     def magnification(self, alpha: float) -> float:
@@ -103,9 +103,9 @@ class ConvolutionQuadrature(Rule):
         return sum(2.0**i / i for i in range(1, self.p + 1)) ** alpha if alpha > 0.0 else 0.0
 
     def apply(self, samples: Samples, order: Order) -> Any:
-        """One causal convolution, and what the first samples weigh beside it."""
+        """One causal convolution plus the starting weights."""
         n, p, last = samples.n, self.p, self._degree(order)
-        # Shared by all weights of one plain order. What JAX traces is that of one trace, and a table has many orders.
+        # Shared by all weights of one plain order. Not cached for traced orders, nor for tables of many orders.
         shared = _Bend(p) if order.plain else None
 
         def make(xp: Namespace, alpha: Any, n: int | Lags, m: int) -> Any:
@@ -125,16 +125,16 @@ class ConvolutionQuadrature(Rule):
         return join([*self._first_points(samples, order), value])
 
     def _degree(self, order: Order) -> int:
-        """Of the polynomials that the rule is exact on.
+        """Degree of the polynomials on which the rule is exact.
 
-        Above order 1 that of the first points of L-type rules too, as far as what the first samples weigh falls with
-        the distance: up to n + p - 1.
+        Above order 1 it is at least that of the first points of L-type rules, limited to n + p - 1, up to which the
+        starting weights decay with the distance.
         """
         n, p = order.ceiling, self.p
         return p - 1 if n <= 1 else max(p - 1, min(start_points(n), n + p - 1))
 
     def _first_points(self, samples: Samples, order: Order) -> list[Any]:
-        """The origin and the points before ``_degree``; up to order 1 each from the samples up to it."""
+        """The origin and the points before ``_degree``. Up to order 1 each uses the samples up to it."""
         x, last = samples.values, self._degree(order)
         points = [whole_at_origin(singular_origin(x, order, last), lambda: slope_at_origin(samples, order), order)]
         if order.ceiling > 1:
@@ -153,12 +153,12 @@ QUADRATURES: dict[str, Rule] = {f"cq{p}": ConvolutionQuadrature(p) for p in rang
 
 
 def multistep_weights(xp: Namespace, alpha: Any, n: int, p: int) -> Any:
-    """Coefficients of ``(sum_{i=1}^{p} (1-z)^i / i)^alpha``: integrals of order ``-alpha`` where that is negative."""
+    """Coefficients of ``(sum_{i=1}^{p} (1-z)^i / i)^alpha``: integrals of order ``-alpha`` if alpha is negative."""
     return _multistep_weights(xp, alpha, n, 0, _Bend(p))
 
 
 class _Bend:
-    """``Q(z)^alpha`` with ``Q = sum_i (1-z)^i / (i+1)``, by which the method differs from Grünwald's sum."""
+    """``Q(z)^alpha`` with ``Q = sum_i (1-z)^i / (i+1)``: the method is the Grünwald sum times this factor."""
 
     def __init__(self, p: int) -> None:
         self.p = p
@@ -168,7 +168,8 @@ class _Bend:
         """Coefficients in powers of z, and in powers of 1 - z."""
         if self._made is None:
             size, modulus, angle, turn = _circle(self.p)
-            # Cauchy's integral over the unit circle, on which Q has no zero: real, so that any library can do it.
+            # Cauchy's integral over the unit circle, where Q has no zero. In real arithmetic, which all libraries
+            # support.
             wave = xp.cos(xp.array(angle) * alpha - xp.array(turn))
             about_zero = xp.matmul(wave, xp.array(size) * xp.exp(xp.array(modulus) * alpha))
             about_one = _power_series(xp, alpha, _power_table(tuple(1.0 / (j + 1) for j in range(self.p)), 12))
@@ -177,25 +178,25 @@ class _Bend:
 
 
 def _starting_weights(xp: Namespace, alpha: Any, n: int, count: int, bend: _Bend) -> Any:
-    """What the sum misses of ``D^alpha binom(t, i)``, i < count, at points count-1 .. n-1 for h = 1, a row for each.
+    """Starting weights: the error of the sum for ``D^alpha binom(t, i)``, i < count, at points count-1 .. n-1, h = 1.
 
-    The polynomial through the first samples is a sum of these, with their forward differences for coefficients. Near
-    the origin the exact value less the sum. Far away both are of size k^(i-alpha) and their difference of size
-    k^(-alpha-1), so it is not taken: it comes from the expansion of the generating function at its pole,
-    ``z = -log(zeta)``, each term ``z^s`` of which stands for ``k^(-s-1) / Gamma(-s)``.
+    One row per i. The polynomial through the first samples is a sum of these binomials, with forward differences as
+    coefficients. Near the origin the error is the exact value minus the sum. Far away both are of size k^(i-alpha) and
+    their difference of size k^(-alpha-1), which would cancel. There it comes from the expansion of the generating
+    function at its pole, ``z = -log(zeta)``: each term ``z^s`` contributes ``k^(-s-1) / Gamma(-s)``.
     """
     p = bend.p
     near = min(n, _FAR[p])
     k = np.arange(count - 1.0, near)
     powers = xp.stack([math.factorial(q) * xp.rgamma(q + 1.0 - alpha) * xp.power(k, q - alpha) for q in range(count)])
     exact = xp.matmul(xp.array(_binomial_table(count)), powers)
-    # The sum of binom(j, i) itself is a coefficient of the series over (1-z)^(i+1), i places later.
+    # The sum of binom(j, i) is a coefficient of the series over (1-z)^(i+1), shifted by i.
     sums = [_multistep_weights(xp, alpha, near - i, i + 1, bend)[count - 1 - i :] for i in range(count)]
     head = exact - xp.stack(sums)
     if n == near:
         return head
     symbol = _power_series(xp, alpha, _power_table(_symbol(p, count), _TERMS + count + 1))
-    # Powers from p on, which the method alone is not exact on, have terms that fall more slowly.
+    # Powers from p on, for which the method alone is not exact, have terms that decay more slowly.
     slow = count - p
     expansion = xp.matmul(xp.array(_pole_table(count, slow)), symbol).reshape(count, _TERMS + slow)
     expansion = expansion * xp.rgamma(slow - alpha - xp.array(np.arange(_TERMS + slow, dtype=np.float64)))
@@ -224,14 +225,14 @@ def _multistep_weights(xp: Namespace, alpha: Any, n: int | Lags, m: int, bend: _
 
 @cache
 def _circle(p: int) -> tuple[Any, Any, Any, Any]:
-    """Weights, log-modulus and angle of Q on the upper half of the unit circle, and the turns of each coefficient."""
+    """Weights, log-modulus and angle of Q on the upper half of the unit circle, and the angles of each coefficient."""
     point = np.arange(_CIRCLE // 2 + 1)
     theta = 2.0 * np.pi * point / _CIRCLE
     y = 1.0 - np.exp(1j * theta)
     q = sum(y**j / (j + 1) for j in range(p))
     size = np.full(len(theta), 2.0 / _CIRCLE)
     size[[0, -1]] = 1.0 / _CIRCLE
-    # Whole turns taken off before they cost digits.
+    # Full turns are removed first, because they would cost digits.
     turn = 2.0 * np.pi * (np.outer(np.arange(_TAPS[p]), point) % _CIRCLE) / _CIRCLE
     return size, np.log(np.abs(q)), np.unwrap(np.angle(q)), turn
 
@@ -277,9 +278,9 @@ def _binomial_table(p: int) -> np.ndarray[Any, Any]:
 
 @cache
 def _pole_table(count: int, slow: int) -> np.ndarray[Any, Any]:
-    """From the coefficients of the symbol to those of its product with the series of ``binom(j, i)``, less the pole.
+    """From the coefficients of the symbol to those of its product with the series of ``binom(j, i)``, without the pole.
 
-    The series of j^i is ``i! / z^(i+1)`` and a regular part; the first term of its product is the exact answer. Terms
+    The series of j^i is ``i! / z^(i+1)`` plus a regular part; the first term of its product is the exact result. Terms
     ``z^m`` of the product, times the symbol's own power, from m = -slow on.
     """
     powers = np.zeros((count, _TERMS + slow, _TERMS + count + 1))

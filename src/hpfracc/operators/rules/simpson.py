@@ -25,16 +25,16 @@ __all__ = ["Simpson"]
 class Simpson(Rule):
     r"""Riemann-Liouville integral of a piecewise quadratic interpolant.
 
-    Counted back from :math:`t_k`, each pair of intervals carries the quadratic through its three points; where their
-    number is odd, the first interval carries the one through the first three samples:
+    Counting back from :math:`t_k`, each pair of intervals has the quadratic through its three points. If the number of
+    intervals is odd, the first one has the quadratic through the first three samples:
 
     .. math:: I^\mu f(t_k) \approx \frac{h^\mu}{\Gamma(\mu)} \sum_i \big[ C_i f_{k-2i} + B_i f_{k-2i-1} + A_i f_{k-2i-2}
         \big], \quad (C, B, A)_i = \int_{-1}^{1} (2i+1+u)^{\mu-1} \Big(\tfrac{u(u-1)}{2}, 1-u^2, \tfrac{u(u+1)}{2}\Big)
         du.
 
     Order :math:`\min(4, 3+\mu)` at a fixed t for f with four continuous derivatives: the error of a quadratic is odd
-    about the middle of its pair and cancels under a smooth kernel, that of the last pair does not. Exact on quadratics
-    from the second point on; the first has only a line to go by.
+    about the middle of its pair and cancels under a smooth kernel, except on the last pair. Exact on quadratics from
+    the second point on; the first point uses linear interpolation.
 
     References
     ----------
@@ -54,11 +54,11 @@ class Simpson(Rule):
         return 3
 
     def measured_from(self, order: Order) -> int:
-        """Two, where the first quadratic is drawn."""
+        """Two, the end of the first quadratic."""
         return 2
 
     def apply(self, samples: Samples, order: Order) -> Any:
-        """One causal convolution of the samples, of which the first three have further weights of their own."""
+        """One causal convolution of the samples; the first three have additional weights."""
         (weights, starts), key, factor = _scaled(samples, order)
         with order.xp.scope():
             weights = order.guard_integral(weights)
@@ -68,12 +68,12 @@ class Simpson(Rule):
 
 
 def _scaled(samples: Samples, order: Order) -> tuple[tuple[Any, Any], Hashable, Any]:
-    """The weights and what the first three samples get beside them, of :func:`scaled_weights`."""
+    """The weights and the corrections for the first three samples, by :func:`scaled_weights`."""
     n = samples.n
     if n <= WHOLE_TABLE or order.xp.library != "torch":
         (weights, starts), key, factor = scaled_weights("simpson", _make_weights, order, samples, 1)
         return (weights, starts), key, factor
-    # At even and at odd lags they are two smooth sequences, of which each needs a table of its own.
+    # The weights at even and at odd lags are two smooth sequences, and each needs its own table.
     made, key, factor = scaled_weights("simpson parities", _make_parities, order, samples, 1, few=True)
     weights, first, second, third = (
         order.xp.stack([even[: n + n % 2 : 2][: -(-n // 2)], _padded(order.xp, odd[1::2], -(-n // 2))], 1).reshape(-1)[
@@ -89,9 +89,10 @@ def _padded(xp: Namespace, odd: Any, count: int) -> Any:
 
 
 def _make_parities(xp: Namespace, mu: Any, n: int | Lags) -> tuple[Any, ...]:
-    """The weights continued from even lags and from odd ones, and what the first three samples get: 0 at even lags.
+    """The weights interpolated from even lags and from odd ones, and the corrections for the first three samples.
 
-    The first sample's has both continuations. Lags that are all made keep to those of one parity.
+    The corrections are 0 at even lags. That of the first sample has both interpolants. Weights that are all computed
+    directly use their own parity.
     """
     near = n if isinstance(n, int) else n.near
     weights, (first, second, third) = _make_weights(xp, mu, near)
@@ -117,14 +118,14 @@ def _make_parities(xp: Namespace, mu: Any, n: int | Lags) -> tuple[Any, ...]:
 
 
 def _make_weights(xp: Namespace, mu: Any, n: int) -> tuple[Any, Any]:
-    """The weights, and what the first three samples get beside them, a row each, not read before its sample."""
+    """The weights, and the corrections for the first three samples, one row each, unused before its sample."""
     newest, middle, oldest = _pairs(xp, mu, n // 2 + 2)
     scale = xp.rgamma(mu + 1.0)
     zero = xp.array([0.0])
     even = newest + xp.concatenate([zero, oldest[:-1]])
     weights = _interleave(xp, even, middle, n)
 
-    # Beyond the first sample there is no pair: take back what the convolution takes the next one to weigh there.
+    # There is no pair before the first sample: subtract the weight that the convolution assigns to it.
     pairs = (n + 3) // 2
     c, b = newest[:pairs], middle[:pairs]
     odd = np.arange(1, 2 * pairs, 2, dtype=np.float64)
@@ -136,7 +137,7 @@ def _make_weights(xp: Namespace, mu: Any, n: int) -> tuple[Any, Any]:
 
 
 def first_weights(mu: float, k: np.ndarray[Any, Any]) -> tuple[Any, Any, Any]:
-    """What the first three samples get beside the weights at given points k >= 65, but for ``1 / Gamma(mu + 1)``."""
+    """Corrections for the first three samples at given points k >= 65, without the factor ``1 / Gamma(mu + 1)``."""
     centre = 2.0 * (k // 2) + 1.0
     bent, flat, tilted = (mu * _moments(NUMPY, mu, centre, row) for row in _pair_moments(10))
     q0, q1, q2 = (part[1:] for part in _first_interval(NUMPY, mu, np.concatenate([[1.0], k])))
@@ -146,7 +147,7 @@ def first_weights(mu: float, k: np.ndarray[Any, Any]) -> tuple[Any, Any, Any]:
 
 
 def _pair_moments(terms: int) -> tuple[list[float], list[float], list[float]]:
-    """Moments about the middle of a pair of its even half-parabola, its arch and its odd half-parabola."""
+    """Moments about the middle of a pair of its three basis quadratics."""
     return (
         [1.0 / (j + 3) if j % 2 == 0 else 0.0 for j in range(terms)],
         [2.0 / (j + 1) - 2.0 / (j + 3) if j % 2 == 0 else 0.0 for j in range(terms)],
@@ -177,7 +178,7 @@ def _pairs(xp: Namespace, mu: Any, count: int) -> tuple[Any, Any, Any]:
 
 
 def _first_interval(xp: Namespace, mu: Any, k: np.ndarray[Any, Any]) -> tuple[Any, Any, Any]:
-    """``mu`` times what the first three samples weigh over the first interval, at odd k; at k = 1 by a line."""
+    """``mu`` times the weights of the first three samples on the first interval, at odd k; linear at k = 1."""
     line = (mu / (mu + 1.0), 1.0 / (mu + 1.0), 0.0 * mu)
     lagrange = ([1.0, -1.5, 0.5], [0.0, 2.0, -1.0], [0.0, -0.5, 0.5])  # in rising powers of the position
     found = []
@@ -199,6 +200,6 @@ def _even_integral(coefficients: np.ndarray[Any, Any]) -> float:
 
 
 def _moments(xp: Namespace, mu: Any, centre: np.ndarray[Any, Any], moments: list[float]) -> Any:
-    """The integral of ``(centre + u)^(mu - 1)`` against what has these moments, by the binomial series."""
+    """The integral of ``(centre + u)^(mu - 1)`` times a function with these moments, by the binomial series."""
     factors = binomial_coefficients(xp, mu - 1.0, len(moments)) * xp.array(moments)
     return xp.power(centre, mu - 1.0) * power_sum(xp, 1.0 / centre, factors)

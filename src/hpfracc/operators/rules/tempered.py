@@ -1,4 +1,4 @@
-"""A rule for samples, tempered: what it does to ``exp(rate t) f``, times ``exp(-rate t)``, without either factor."""
+"""Tempered rules: a rule applied to ``exp(rate t) f`` and multiplied by ``exp(-rate t)``, without overflow."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from hpfracc.operators.rules.quadrature import ConvolutionQuadrature
 
 __all__ = ["Tempered"]
 
-#: Time constants over which a later sample may be carried back to the first points.
+#: Maximum time constants by which a later sample may be ahead of the first points that use it.
 _STEEPEST = 40.0
 
 
 @final
 class Tempered(DelegatingRule):
-    r"""A causal rule with a decay :math:`e^{-\lambda(t_k-t_j)}` upon what sample j adds to point k.
+    r"""A causal rule in which the weight of sample j at point k decays by :math:`e^{-\lambda(t_k-t_j)}`.
 
     .. math:: D^{\alpha,\lambda} f(t_k) \approx \sum_{j=0}^{k} e^{-\lambda (k-j) h} A_{kj}\, f_j,
 
-    where A is what the rule does to samples. This is the rule applied to :math:`e^{\lambda t} f` and multiplied with
-    :math:`e^{-\lambda t}`, with the order of the rule for smooth f, but no factor is ever above 1: nothing overflows,
-    however large :math:`\lambda t` is. A is found by applying the rule to a few unit samples, from some place on it
-    depends on k - j alone, and it acts on differences :math:`f_j - e^{-\lambda h} f_{j-1}`, as often as the order asks.
-    Only the first points of orders above 1 take later samples, as those of the rule do, and are nan where these lie
-    more than 40 time constants ahead.
+    where A is the matrix of the rule. This equals the rule applied to :math:`e^{\lambda t} f` and multiplied by
+    :math:`e^{-\lambda t}`, with the order of the rule for smooth f, but no factor exceeds 1, so nothing overflows for
+    large :math:`\lambda t`. A is computed by applying the rule to a few unit samples; after the first columns it
+    depends only on k - j. It acts on differences :math:`f_j - e^{-\lambda h} f_{j-1}`, repeated according to the order.
+    Only the first points of orders above 1 use later samples, as those of the rule do. They are nan if these samples
+    are more than 40 time constants ahead.
 
     References
     ----------
@@ -53,7 +53,7 @@ class Tempered(DelegatingRule):
 
     @property
     def companion(self) -> Rule | None:  # type: ignore[override]
-        """That of the rule, tempered too."""
+        """The companion of the rule, tempered."""
         other = self.rule.companion
         return None if other is None else self._like(other, self.rate)
 
@@ -69,7 +69,7 @@ class Tempered(DelegatingRule):
         x, n = samples.values, samples.n
         m = 0 if self.integral else max(order.ceiling, 0)
         xp, ratio, (head, weights, *firsts), key = self._weights(samples, order, m)
-        # Convolution quadrature takes an integral for a derivative of negative order.
+        # In convolution quadrature an integral is a derivative of negative order.
         positive = self.integral and not isinstance(self.rule, ConvolutionQuadrature)
         scale = samples.scale(order.value if positive else -order.value)
         changes = x * scale
@@ -87,7 +87,7 @@ class Tempered(DelegatingRule):
             value = add_from(value, j, changes[..., j : j + 1] * first)
         points = head.shape[1]
         if points:
-            # In the precision of the samples before it is taken apart; see ``of_variables``.
+            # Cast to the precision of the samples before slicing; see ``of_variables``.
             heads = [x[..., j : j + 1] * row for j, row in enumerate(constant(head, x))]
             value = join([sum(heads[1:], heads[0]) * scale, value[..., points:]])
         if self.singular:
@@ -96,7 +96,7 @@ class Tempered(DelegatingRule):
         return value
 
     def _weights(self, samples: Samples, order: Order, m: int) -> tuple[Namespace, Any, tuple[Any, ...], Hashable]:
-        """What they are written in, the decay over a step, the decayed weights, and their key if all is plain."""
+        """The namespace, the decay over one step, the decayed weights, and their cache key if all is plain."""
         n, step = samples.n, samples.grid.step
         count = min(n, self.rule.least_points(order) + 2)
         xp = next((space for space in (order.xp, _space(self.rate), _space(step)) if space is not NUMPY), NUMPY)
@@ -113,12 +113,12 @@ class Tempered(DelegatingRule):
             return xp, math.exp(-decay), made, weights_key(scheme, order, n)
         plain_decay = _space(self.rate) is NUMPY and _space(step) is NUMPY
         with xp.scope():
-            # A plain decay stays a number: what is traced must come to ``make`` as an argument.
+            # A plain decay stays a number. Traced values must be arguments of ``make``.
             factors = [float(to_host(one)) if _space(one) is NUMPY else xp.array(one) for one in (self.rate, step)]
             decay = factors[0] * factors[1]
 
             def make(*scalars: Any) -> tuple[Any, ...]:
-                """From the order, unless it is plain, and the decay, unless that is."""
+                """Takes the order and the decay, each only if it is not plain."""
                 fall = decay if plain_decay else scalars[-1]
                 if order.plain:
                     scheme = (*name, "columns")
@@ -135,7 +135,7 @@ class Tempered(DelegatingRule):
             return xp, ratio, of_variables(xp, make)(*variables), None
 
     def _head(self, order: Order, n: int) -> Any:
-        """What each of the first samples weighs, by the rule at step 1, at the points that take later ones."""
+        """Weights of the first samples, by the rule at step 1, at the points that use later samples."""
         points, size = self.rule.head(order)
         if not points:
             return np.zeros((0, 0))
@@ -143,11 +143,11 @@ class Tempered(DelegatingRule):
         with unlogged(), xp.scope(), np.errstate(invalid="ignore"):
             units = Samples(xp.array(np.eye(size)), Grid(size, 0.0, 1.0), "numpy" if order.plain else None)
             table = self.rule.apply(units, order)[:, :points]
-            # An infinite value at the origin is put there by itself.
+            # An infinite value at the origin is set separately.
             return xp.where(abs(table) < math.inf, table, 0.0)
 
     def _columns(self, order: Order, n: int, m: int, count: int) -> Any:
-        """What the rule, at step 1, gives for the m-fold sum of a unit sample at 0 .. count; shape (count + 1, n)."""
+        """The rule, at step 1, of the m-fold sum of a unit sample at 0 .. count; shape (count + 1, n)."""
         places = np.arange(n, dtype=np.float64) - np.arange(count + 1.0)[:, None]
         basis = np.where(places >= 0.0, 1.0, 0.0) if m else (places == 0.0).astype(np.float64)
         for _ in range(m - 1):
@@ -159,7 +159,7 @@ class Tempered(DelegatingRule):
             )
             if self.singular:
                 table = xp.concatenate([xp.array(np.zeros((count + 1, 1))), table[:, 1:]], 1)
-            # Before its sample a column is rounding of the transform.
+            # Before its sample a column contains only rounding errors of the transform.
             return xp.where(xp.array(places) >= 0.0, table, 0.0)
 
 
@@ -168,14 +168,14 @@ def _space(value: Any) -> Namespace:
 
 
 def _decayed(xp: Namespace, head: Any, columns: Any, decay: Any) -> tuple[Any, ...]:
-    """The weights of the first points, those that serve every later sample, and those of the first ones.
+    """The weights of the first points, those of all later samples, and those of the first samples.
 
-    Each of the last from its own point on.
+    Each of the last starts at its own point.
     """
     rows, points = head.shape
     if points:
         lead = xp.array(np.arange(rows, dtype=np.float64)[:, None] - np.arange(points))
-        # Over so steep a decay the samples cannot be continued backwards.
+        # With such a fast decay the samples cannot be extrapolated backwards.
         head = head * xp.exp(xp.where(decay * lead > _STEEPEST, math.nan, decay * lead))
     count, n = columns.shape[0] - 1, columns.shape[1]
     fall = xp.exp(-decay * xp.array(np.arange(n, dtype=np.float64)))

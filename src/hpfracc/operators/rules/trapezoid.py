@@ -43,7 +43,7 @@ class Trapezoid(Rule):
         return 2
 
     def apply(self, samples: Samples, order: Order) -> Any:
-        """One causal convolution of the samples, of which the first has weights of its own beside the others'."""
+        """One causal convolution of the samples; the first one has additional weights."""
         (weights, starts), key, factor = scaled_weights(self.name, _make_weights, order, samples, 1, few=True)
         with order.xp.scope():
             weights = order.guard_integral(weights)
@@ -53,7 +53,7 @@ class Trapezoid(Rule):
 
 
 def _make_weights(xp: Namespace, mu: Any, n: int | Lags) -> tuple[Any, Any]:
-    """The weights of the samples, and what has to be added to the first one's."""
+    """The weights of the samples, and the correction for the first one."""
     scale = xp.rgamma(mu + 2.0)
     weights = second_differences(xp, mu + 1.0, n)
     # u_k - w_k = (mu + 1) k^mu - ((k+1)^(mu+1) - k^(mu+1))

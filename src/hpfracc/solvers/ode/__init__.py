@@ -1,6 +1,6 @@
 """Ordinary differential equations of fractional order.
 
-``from hpfracc.solvers.ode import PECE`` and so on: the methods as classes, for parameters of their own.
+The methods are classes, so that their parameters can be set: ``from hpfracc.solvers.ode import PECE``.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ __all__ = [
     "solve_fode",
 ]
 
-#: The module each name is loaded from, when it is first touched, and its name there where that differs. Methods for
-#: tensors had classes of their own in version 0.1.
+#: The module that defines each name, loaded on first use, and the name there if it differs. In version 0.1 methods for
+#: tensors were separate classes.
 _HOMES = {
     "BDF2": "methods.bdf2",
     "PECE": "methods.pece",
@@ -89,7 +89,7 @@ _HOMES = {
 }
 
 
-# Hidden from type checkers, for which any name would otherwise be an attribute.
+# Hidden from type checkers, which would otherwise accept any attribute.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:

@@ -17,7 +17,7 @@ from hpfracc.solvers.ode.solve import solve_fode
 
 __all__ = ["fdeint"]
 
-#: Options of ``solve_fode`` that have no place where the result is an array at given times.
+#: Options of ``solve_fode`` that do not apply if the result is an array at given times.
 _ABSENT = ("t_eval", "events", "dense_output")
 
 
@@ -32,23 +32,23 @@ def fdeint(
     step: float | None = None,
     **options: Unpack[SolveOptions],
 ) -> Any:
-    """Integrate ``D^alpha y = func(t, y)`` and give the solution at the times ``t``.
+    """Integrate ``D^alpha y = func(t, y)`` and return the solution at the times ``t``.
 
     Parameters
     ----------
     func : callable
-        ``func(t, y)``, of the shape of y.
+        ``func(t, y)``, which returns an array in the shape of y.
     y0 : array, shape (..., d)
-        At ``t[0]``; NumPy, PyTorch or JAX.
+        Initial value at ``t[0]``; NumPy, PyTorch or JAX.
     t : array, shape (N,)
-        Rising times, at least two.
+        Increasing times, at least two.
     alpha : float or array
         The order or orders.
     method, step
-        As in :func:`solve_fode`: without a step, steps that adapt to ``rtol`` and ``atol`` and, for tensors and JAX
-        arrays, end at each of the times. Many times at equal distances go quicker with a ``step``.
+        As in :func:`solve_fode`. Without ``step`` the steps adapt to ``rtol`` and ``atol`` and, for tensors and JAX
+        arrays, end at each of the times. For many equally spaced times a ``step`` is faster.
     **options
-        Whatever else :func:`solve_fode` takes.
+        Further options of :func:`solve_fode`.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def fdeint(
     Raises
     ------
     SolveError
-        Where the solve does not reach the last time.
+        If the solve does not reach the last time.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def fdeint(
     """
     for name in _ABSENT:
         if name in options:
-            raise InvalidInputError(f"fdeint gives an array and takes no {name}; use solve_fode")
+            raise InvalidInputError(f"fdeint returns an array and does not take {name}; use solve_fode")
     refuse_dates("t", t)
     refuse_masked(t, "t")
     detach = getattr(t, "detach", None)
@@ -77,7 +77,7 @@ def fdeint(
     if times.ndim != 1 or len(times) < 2:
         raise ShapeError(f"t has shape {times.shape}; give at least two times along one axis")
     if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0.0):
-        raise InvalidInputError("t has to be finite and to rise from each time to the next")
+        raise InvalidInputError("t has to be finite and strictly increasing")
     span = (float(times[0]), float(times[-1]))
     result = solve_fode(func, span, y0, alpha, method=method, step=step, t_eval=times, **options)
     if not result.success:

@@ -1,4 +1,4 @@
-"""``method="auto"``: which method, and why."""
+"""``method="auto"``: selection of a method, with the reason."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from hpfracc.solvers.ode.tolerance import solve_to_tolerance
 
 __all__ = ["solve_auto", "solve_with"]
 
-#: Below this order L1 on a graded mesh is the more accurate for the same number of steps, by far.
+#: Below this order L1 on a graded mesh is far more accurate for the same number of steps.
 _SMALL_ORDER = 0.25
 
 
 def solve_with(method: Method, problem: Problem, options: Options) -> FODEResult:
-    """Solve by one method, or raise its refusal."""
+    """Solve by one method; raises an error if it does not support the problem."""
     if problem.library not in method.libraries:
         raise InvalidInputError(
             f"method={method.name!r} takes arrays of {' and '.join(sorted(method.libraries))}, and y0 is of "
@@ -35,18 +35,18 @@ def solve_with(method: Method, problem: Problem, options: Options) -> FODEResult
         raise InvalidInputError(refusal)
     if method.fixed and options.limits_steps is not None:
         raise InvalidInputError(
-            f"{options.limits_steps} is for methods that adapt their steps, and method={method.name!r} takes them all "
-            "alike; give step, or use method='adaptive'"
+            f"{options.limits_steps} is for methods with adaptive steps, and method={method.name!r} takes equal steps; "
+            "give step, or use method='adaptive'"
         )
     if method.fixed and options.step is None:
         if problem.library != "numpy":
-            raise InvalidInputError(f"method={method.name!r} takes steps of one size; give step=")
+            raise InvalidInputError(f"method={method.name!r} takes equal steps; give step=")
         return solve_to_tolerance(method, problem, options)
     return method.solve(problem, options)
 
 
 def solve_auto(problem: Problem, options: Options) -> FODEResult:
-    """Choose a method by what the problem is, and change to implicit steps where it turns out stiff."""
+    """Select a method for the problem, and switch to implicit steps if it is stiff."""
     name, reason = _special(problem, options)
     if name is None and options.step is not None:
         return _solve_stepped(problem, options)
@@ -55,7 +55,7 @@ def solve_auto(problem: Problem, options: Options) -> FODEResult:
         if method.refuses(problem, options) is None:
             return _because(method.solve(problem, options), "no step was given")
     if name is None:
-        name, reason = "implicit_trapezoid", "no step was given: halved until two solutions agree"
+        name, reason = "implicit_trapezoid", "no step was given; it is halved until two solutions agree"
     return _because(solve_with(find_method(name, problem.library), problem, options), reason)
 
 
@@ -76,13 +76,13 @@ def _special(problem: Problem, options: Options) -> tuple[str | None, str]:
 
 
 def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
-    """PECE, and implicit steps where PECE would not be stable."""
+    """Solve by PECE, or by implicit steps if PECE would not be stable."""
     assert options.step is not None
     graded = find_method("l1")
     if _orders_below(problem, _SMALL_ORDER) and graded.refuses(problem, options) is None:
         times = make_grid(problem.t0, problem.t1, options.step, options.max_steps).times()
         even = options if options.t_eval is not None else dataclasses.replace(options, t_eval=times)
-        reason = f"orders below {_SMALL_ORDER}: on equal steps every method errs at the start; the mesh is graded"
+        reason = f"orders below {_SMALL_ORDER}: equal steps are inaccurate at the start, so the mesh is graded"
         return _because(graded.solve(problem, even), reason)
     guard = StiffnessGuard(problem, make_grid(problem.t0, problem.t1, options.step).step)
     explicit: FODEResult | None = None
@@ -100,7 +100,7 @@ def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
     implicit = find_method("implicit_trapezoid")
     result = _because(implicit.solve(problem, options), f"the equation is stiff for this step: {why}")
     if explicit is not None and not _is_stiff(guard, result, float(explicit.t[-1])):
-        return explicit  # the solution itself ends there
+        return explicit  # the solution ends there
     result.nfev += guard.evaluations
     return result
 

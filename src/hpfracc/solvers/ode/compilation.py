@@ -1,6 +1,6 @@
-"""Compiling right-hand sides: whether that is allowed, when it pays, and how it is done.
+"""Compilation of right-hand sides: whether it is allowed, when it pays off, and how it is done.
 
-When compiling pays is the ski rental problem, on the account that the engine keeps too
+When it pays off is a ski rental problem, decided on the engine's account
 (:data:`~hpfracc.engine.selection.rent_or_buy.compile_account`). The rent is the time that steps take in Python.
 """
 
@@ -47,53 +47,53 @@ Array = np.ndarray[Any, Any]
 
 _log = logging.getLogger("hpfracc")
 
-#: Seconds before anything was measured (two shared cores, Numba 0.68): what Numba's first compilation loads, one
-#: right-hand side, and the kernels of a method from Numba's cache or not.
+#: Seconds assumed before the first measurement (two shared cores, Numba 0.68): what Numba's first compilation loads,
+#: one right-hand side, and the kernels of a method with and without Numba's cache.
 _FIRST, _FUNCTION, _CACHED_KERNEL, _COLD_KERNEL = 3.3, 0.7, 0.3, 4.0
 #: The kernels of adaptive steps, not in the cache.
 _COLD_ADAPTIVE = 12.0
-#: The family of right-hand sides, and the item that the first compilation buys.
+#: Account entries of right-hand sides and of Numba's first compilation.
 _FUNCTIONS, _NUMBA = "ode right-hand side", "numba first compilation"
 
 
 def read_backend(options: Options) -> str:
-    """``"auto"``, ``"numpy"`` or ``"numba"``: the argument, ``use_backend``, or the environment; others are refused."""
+    """``"auto"``, ``"numpy"`` or ``"numba"``: the argument, ``use_backend``, or the environment."""
     settings = get_settings()
     wish, source = options.backend, "backend="
     if wish == "auto":
         wish, source = current_backend() or settings.force or "auto", "use_backend or HPFRACC_FORCE_*: "
     if wish not in ("auto", "numpy", "numba"):
         raise BackendUnavailableError(
-            f"{source}{wish!r} cannot step a NumPy problem; use 'numpy' or 'numba', or give y0 as an array of {wish}"
+            f"{source}{wish!r} cannot solve a NumPy problem; use 'numpy' or 'numba', or give y0 as an array of {wish}"
         )
     if "numba" in settings.disabled:
         if wish == "numba" or options.compile is True:
-            raise BackendUnavailableError("Numba is asked for, and HPFRACC_DISABLE_NUMBA forbids it; unset one of them")
+            raise BackendUnavailableError("Numba is requested, and HPFRACC_DISABLE_NUMBA forbids it; unset one of them")
         wish = "numpy"
     if wish == "numpy" and options.compile is True:
-        raise InvalidInputError("compile=True needs Numba, and backend='numpy' forbids it; leave one of them out")
+        raise InvalidInputError("compile=True needs Numba, and backend='numpy' forbids it; omit one of them")
     if wish == "numba" or options.compile is True:
         compiled.require()
     return wish
 
 
 def refuse_compiled(options: Options, name: str) -> str | None:
-    """Why a method with few long steps is not compiled; None if compiling was not asked for."""
+    """Why a method with few long steps is not compiled; None if compilation was not requested."""
     if read_backend(options) == "numba" or options.compile is True:
         return (
-            f"method={name!r} runs in NumPy and is not compiled, and Numba was asked for; leave that out, or use "
+            f"method={name!r} runs in NumPy and is not compiled, and Numba was requested; omit that, or use "
             "method='pece' or 'implicit_trapezoid'"
         )
     return None
 
 
 class FunctionPrice:
-    """The price of compiling one right-hand side, and what it would have saved so far.
+    """Cost of compiling one right-hand side, and the time it would have saved so far.
 
     Parameters
     ----------
     function : callable
-        The right-hand side. Its code object is what the account knows it by.
+        The right-hand side. Its code object is its key in the account.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -108,7 +108,7 @@ class FunctionPrice:
 
     def pays(self, ahead: float) -> bool:
         """Whether to compile now; ``ahead`` is the time that the rest of this solve would take in Python."""
-        # Whether there is Numba comes last: the search takes as long as tens of steps.
+        # Numba is looked up last, because the lookup takes as long as tens of steps.
         return (ahead >= self.seconds or self.credited() >= self.seconds) and is_installed("numba")
 
     def credited(self) -> float:
@@ -122,10 +122,10 @@ class FunctionPrice:
 
 
 def compile_price(function: Callable[..., Any]) -> FunctionPrice | None:
-    """The price of compiling ``function``; None in a deterministic run.
+    """Cost of compiling ``function``; None in a deterministic run.
 
-    Whether compiling pays depends on clocks, and compiled steps differ from others in the last digits. So a
-    deterministic run compiles only what it is told to.
+    The decision depends on measured times, and compiled steps differ in the last digits. Therefore a deterministic run
+    compiles only on explicit request.
     """
     return None if get_settings().deterministic else FunctionPrice(function)
 
@@ -133,7 +133,7 @@ def compile_price(function: Callable[..., Any]) -> FunctionPrice | None:
 def kernel_price(kind: str, dtype: Any) -> float | None:
     """Seconds until compiled steps of that kind can be used around a function in Python.
 
-    None where Numba is missing, and in a deterministic run.
+    None if Numba is not installed, and in a deterministic run.
     """
     if get_settings().deterministic or not is_installed("numba"):
         return None
@@ -144,7 +144,7 @@ def kernel_price(kind: str, dtype: Any) -> float | None:
 
 
 def kernel_pays(kind: str, dtype: Any, ahead: float) -> bool:
-    """Whether compiled steps that save ``ahead`` seconds pay. Looks for Numba only where they might."""
+    """Whether compiled steps that save ``ahead`` seconds pay off. Looks for Numba only if they might."""
     if ahead <= _CACHED_KERNEL and not compile_account.is_bought(_kernel(kind, dtype)):
         return False
     price = kernel_price(kind, dtype)
@@ -152,14 +152,14 @@ def kernel_pays(kind: str, dtype: Any, ahead: float) -> bool:
 
 
 def credit_kernel(kind: str, dtype: Any, seconds: float) -> float:
-    """Add time that a kernel would have saved; the sum over all solves of this process."""
+    """Add time that a kernel would have saved; returns the sum over all solves of this process."""
     item = _kernel(kind, dtype)
     compile_account.credit(item, seconds)
     return compile_account.saved(item)
 
 
 def note_kernel(kind: str, dtype: Any) -> None:
-    """Note that a kernel is in memory."""
+    """Record that a kernel is loaded."""
     compile_account.buy("ode kernel", _kernel(kind, dtype))
 
 
@@ -168,7 +168,7 @@ def _kernel(kind: str, dtype: Any) -> tuple[str, str, Any]:
 
 
 def _is_cached(kind: str) -> bool:
-    """Whether Numba's cache holds such a kernel, compiled since its source was written."""
+    """Whether Numba's cache has an up-to-date copy of such a kernel."""
     folder = Path(__file__).parent / "compiled"
     others = {"adaptive": ("adaptive_kernels", "attempt"), "implicit": ("implicit_kernels", "implicit")}
     source, name = others.get(kind, ("kernels", kind))
@@ -178,7 +178,7 @@ def _is_cached(kind: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CompiledProblem:
-    """The functions of a problem, compiled; ``jac`` is None where there is none, or none was wanted."""
+    """The compiled functions of a problem; ``jac`` is None if there is none or it is not needed."""
 
     fun: CompiledFunction
     jac: CompiledFunction | None
@@ -187,11 +187,11 @@ class CompiledProblem:
 def compile_problem(
     problem: Problem, points: Iterable[tuple[float, Array]], notes: list[str], *, must: bool, jacobian: bool = False
 ) -> tuple[CompiledProblem | None, float]:
-    """Compile ``fun``, and ``jac`` where it is wanted; also the seconds that took.
+    """Compile ``fun``, and ``jac`` if needed; also returns the seconds that it took.
 
-    Unless it ``must``, a function is compiled only where reading its code shows that the numbers cannot differ beyond
-    rounding; otherwise None comes back, with a note. A function that must be compiled without that is compared with the
-    given one at ``points``.
+    Unless it ``must``, a function is compiled only if its source shows that results cannot differ beyond rounding;
+    otherwise None is returned, with a note. A function that must be compiled without such a check is compared with the
+    original at ``points``.
     """
     started = time.perf_counter()
     try:
@@ -203,14 +203,14 @@ def compile_problem(
         if must:
             raise InvalidInputError(
                 f"compile=True, and the right-hand side cannot be compiled: {error}; use compile=False, or write it in "
-                "what Numba knows"
+                "functions that Numba supports"
             ) from error
         notes.append(f"the right-hand side stays in Python: {error}")
         _log.info("right-hand side not compiled: %s", error)
         return None, time.perf_counter() - started
     seconds = time.perf_counter() - started
     if fun.fresh:
-        # The first compilation also loads what all later ones need: its time says nothing about theirs.
+        # The first compilation also loads what all later ones need, so its time is not representative.
         first = not compile_account.is_bought(_NUMBA)
         code = getattr(problem.fun, "__code__", None)
         compile_account.buy(_NUMBA, _NUMBA)
@@ -233,7 +233,7 @@ def _compile(
         if not must and not _is_compiled(function, args):
             raise NotCompiledError(bound)
     elif not must and numpy_raises():
-        raise NotCompiledError("np.errstate asks for errors, which compiled code does not raise")
+        raise NotCompiledError("np.errstate requests errors, which compiled code does not raise")
     compiled.load("functions")
     from hpfracc.solvers.ode.compiled.functions import compare, compile_as_given, compile_bound
 
@@ -247,12 +247,12 @@ def _compile(
 
 
 def _is_compiled(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """Whether this is a function that the user compiled with Numba: then there are no other numbers to differ from."""
+    """Whether the user compiled this function with Numba, so that there is no Python version to agree with."""
     numba = sys.modules.get("numba")
     is_dispatcher = numba is not None and isinstance(function, numba.core.dispatcher.Dispatcher)
     return is_dispatcher and all(isinstance(each, float) for each in args)
 
 
 def numpy_raises() -> bool:
-    """Whether NumPy is told to raise errors, or to call a function, at a division by zero and the like."""
+    """Whether ``np.errstate`` is set to raise errors or call a function on division by zero and similar."""
     return not {"raise", "call"}.isdisjoint(np.geterr().values())

@@ -1,4 +1,4 @@
-"""Delayed states: the given history before t0, and the solution at the steps of a fixed grid after it."""
+"""Delayed states: the given history before t0, and the solution on a fixed grid after it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["DelayedStates", "history_at", "without_delays"]
 
 Array = np.ndarray[Any, Any]
 
-#: A time this near to a step, in steps, is that step.
+#: Times closer to a step than this, in steps, count as that step.
 _ON_STEP = 1e-9
-#: From here on ``t^alpha`` is smooth over four steps.
+#: Number of steps after which ``t^alpha`` is smooth over four steps.
 _NEAR = 24
 
 
@@ -42,8 +42,8 @@ def history_at(problem: Problem, t: float) -> Array:
 def without_delays(problem: Problem, options: Options, name: str) -> tuple[Problem, DelayedStates]:
     """The same equation with ``fun(t, y, *args)`` and ``jac(t, y, *args)`` that look up the delayed states themselves.
 
-    They read the tableau of the solve, which has to be given to the second result before the first step, and which has
-    to be filled step by step.
+    They read the table of the solve, which must be passed to the second result before the first step and filled step by
+    step.
     """
     refusal = refuse_compiled(options, f"{name} with delays")
     if refusal is not None:
@@ -64,12 +64,12 @@ def without_delays(problem: Problem, options: Options, name: str) -> tuple[Probl
 class DelayedStates:
     r"""``(y(t - delay_1), ...)`` while the solution is stepped over a uniform grid.
 
-    Between the steps the solution is interpolated by the cubic through the four nearest of them, which keeps the order
-    of every fixed-step method. Near t0, where the solution is a sum of powers of :math:`\tau^\alpha`, the cubic is one
-    in :math:`\tau^\alpha`, after the polynomial of the initial values is taken off. A delay shorter than the step asks
-    for a time within the step that is being taken: the newest iterate of the state at its end is then one of the four.
-    Where a delayed time is t0 itself and the history does not end with ``y0``, the mean of both is taken, as a rule
-    that integrates over the jump needs it.
+    Between the steps the solution is interpolated by the cubic through the four nearest steps, which preserves the
+    order of every fixed-step method. Near t0 the solution is a sum of powers of :math:`\tau^\alpha`; there the
+    polynomial of the initial values is subtracted and the cubic is in :math:`\tau^\alpha`. With a delay shorter than
+    the step, the time lies within the current step, and the newest iterate at its end is one of the four states. If a
+    delayed time is exactly t0 and the history does not end with ``y0``, the mean of both is used, as rules that
+    integrate over the jump require.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -77,7 +77,7 @@ class DelayedStates:
         self.table: Tableau | None = None
 
     def __call__(self, t: float, y: Array) -> tuple[Array, ...]:
-        """The states at ``t`` less each delay; ``y`` is the one at ``t``."""
+        """The states at ``t`` minus each delay; ``y`` is the state at ``t``."""
         assert self.table is not None
         elapsed = t - self.problem.t0
         return tuple(self._state(elapsed - lag, y).reshape(self.problem.shape) for lag in self.problem.delays)

@@ -15,10 +15,10 @@ Array = np.ndarray[Any, Any]
 
 
 class EventWatch:
-    """Watches ``event(t, y, *args)`` for changes of sign, and finds where they are.
+    """Detects changes of sign of ``event(t, y, *args)``, and locates them.
 
-    As in SciPy, ``event.direction`` above or below zero counts only rising or falling zeros, and ``event.terminal``
-    (True, or the number of times it may happen) ends the solve.
+    As in SciPy, a positive or negative ``event.direction`` selects rising or falling zeros, and ``event.terminal``
+    (True, or the number of occurrences) ends the solve.
     """
 
     def __init__(self, events: tuple[Callable[..., Any], ...], args: tuple[Any, ...]) -> None:
@@ -39,9 +39,9 @@ class EventWatch:
         return float(value.reshape(()))
 
     def watch(self, times: Array, states: Array, solution: Callable[[float], Array]) -> float | None:
-        """Look at new points, ``states`` of shape (..., d, n); the time of a terminal event, or None.
+        """Check new points, ``states`` of shape (..., d, n); returns the time of a terminal event, or None.
 
-        The first of them is the last of the look before. ``solution(t)`` gives the state between them.
+        The first point is the last one of the previous call. ``solution(t)`` interpolates between them.
         """
         found: list[tuple[float, int]] = []
         for number, event in enumerate(self.events):
@@ -60,7 +60,7 @@ class EventWatch:
             return self._value(number, t, solution(t))
 
         low, high = value(a), value(b)
-        if high == 0.0 or not low * high < 0.0:  # the step itself, or so close that rounding decides
+        if high == 0.0 or not low * high < 0.0:  # at the step, up to rounding
             return b
         return float(brentq(value, a, b, xtol=4e-15 * max(abs(a), abs(b)), rtol=4e-15))
 
@@ -83,7 +83,7 @@ class EventWatch:
 
 
 def _crosses(before: float, now: float, direction: float) -> bool:
-    # A zero at a step counts when it is reached, not again when it is left.
+    # A zero exactly at a step counts once, when it is reached.
     rising, falling = before < 0.0 <= now, before > 0.0 >= now
     if direction > 0:
         return rising

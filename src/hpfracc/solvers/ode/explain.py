@@ -23,22 +23,22 @@ __all__ = ["SolveExplanation", "explain_solve"]
 
 @dataclass(frozen=True, slots=True)
 class SolveExplanation:
-    """How an equation would be solved, and why so.
+    """How an equation would be solved, and why.
 
     Attributes
     ----------
     method : str
         Name of the method.
     reason : str
-        Why this one.
+        Why this method is used.
     order : str
         Its order of accuracy, and where that holds.
     steps : int or None
-        Steps of one size; None where they follow from the tolerance.
+        Number of equal steps; None if the steps adapt to the tolerance.
     step : float or None
         Their size.
     stepping : str
-        The steps in words.
+        Description of the steps.
     compiling : str
         Whether the right-hand side would be compiled.
     """
@@ -70,7 +70,7 @@ class SolveExplanation:
 
 
 class _Nowhere:
-    """In place of a solution that was not made."""
+    """Placeholder for a solution that was not computed."""
 
     def __init__(self, problem: Problem) -> None:
         self._shape, self.t_max = problem.shape, problem.t0
@@ -80,10 +80,10 @@ class _Nowhere:
 
 
 def explain_solve(solve_fode: Callable[..., FODEResult], *args: Any, **kwargs: Any) -> SolveExplanation:
-    """The method that this call of ``solve_fode`` would take, and how.
+    """The method that this call of ``solve_fode`` would use, and how.
 
-    The question is read and checked as for a solve. With ``method="auto"`` and a step the right-hand side is called a
-    few times at t0 and one step ahead, to see whether it is stiff there; nothing is stepped.
+    The arguments are read and checked as for a solve. With ``method="auto"`` and a step the right-hand side is called a
+    few times at t0 and one step ahead, to check for stiffness. No steps are taken.
     """
     noted: list[tuple[Method, Problem, Options]] = []
 
@@ -91,7 +91,7 @@ def explain_solve(solve_fode: Callable[..., FODEResult], *args: Any, **kwargs: A
         noted.append((method, problem, options))
         empty = np.empty((*problem.shape, 0))
         decision = SolveDecision(method.name, "it was asked for by its name")
-        # As one that was interrupted at once, which nobody goes on with.
+        # Looks like a solve that was interrupted at once, which callers do not continue.
         return FODEResult(
             np.empty(0),
             empty,
@@ -137,6 +137,4 @@ def _compiling(problem: Problem, options: Options) -> str:
     if price is None or not is_installed("numba"):
         return "called in Python (Numba is not installed, or the run is deterministic)"
     left = max(0.0, price.seconds - price.credited())
-    return (
-        f"called in Python, and compiled, if it can be, once it has taken {left:.2g} s, which is what compiling costs"
-    )
+    return f"called in Python; compiled, if possible, once it has taken {left:.2g} s, the cost of compiling"

@@ -1,4 +1,4 @@
-"""The difference schemes on graded meshes: what L1 and L2-1sigma share."""
+"""Difference schemes on graded meshes: common parts of L1 and L2-1sigma."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["DifferenceScheme", "refuse_graded", "solve_graded"]
 
 Array = np.ndarray[Any, Any]
 
-#: Of the kernel.
+#: Relative error of the kernel.
 _KERNEL = 1e-14
 
 
 def refuse_graded(problem: Problem, options: Options, name: str) -> str | None:
-    """Needs one plain equation of Caputo's derivative, with orders below 1."""
+    """Requires a single equation in the Caputo derivative, with orders below 1."""
     if problem.terms or problem.delays:
         return f"method={name!r} takes one derivative and no delays"
     if problem.derivative != "caputo":
@@ -40,18 +40,18 @@ def refuse_graded(problem: Problem, options: Options, name: str) -> str | None:
 
 
 class DifferenceScheme:
-    """The past of y' as a sum of exponentials, and the equation of a step by Newton's method.
+    """Keeps the history of y' as a sum of exponentials, and solves the equation of a step by Newton's method.
 
     Parameters
     ----------
     problem : Problem
         The equation.
     options : Options
-        The tolerances, which the equation of a step is solved to a part of.
+        The tolerances; the equation of a step is solved to a fraction of them.
     length : float
-        Of the interval.
+        Length of the interval.
     coefficients : int
-        Of the polynomials that y' is taken for.
+        Number of coefficients of the polynomials that approximate y'.
     """
 
     def __init__(self, problem: Problem, options: Options, length: float, coefficients: int) -> None:
@@ -60,7 +60,7 @@ class DifferenceScheme:
         self.orders = np.empty(self.system.size)
         for alpha, which in self.groups:
             self.orders[which] = alpha
-        # D^alpha y = I^(1-alpha) y': the memory is one of that order, fed with y'.
+        # D^alpha y = I^(1-alpha) y': the history is that of an integral of order 1 - alpha of y'.
         self.memories = [
             ExponentialMemory(1.0 - alpha, self.orders[which].size, length, _KERNEL, self.system.dtype, coefficients)
             for alpha, which in self.groups
@@ -71,19 +71,19 @@ class DifferenceScheme:
         self.gamma = np.array([math.gamma(1.0 - alpha) for alpha in self.orders])
 
     def remembered(self, distance: float) -> Array:
-        """The derivative's part from the past at this distance beyond it."""
+        """Contribution of the history to the derivative, at this distance after it."""
         total = np.zeros(self.system.size, self.system.dtype)
         for (_, which), memory in zip(self.groups, self.memories, strict=True):
             total[which] = memory.history(distance)
         return total
 
     def remember(self, step: float, coefficients: Array) -> None:
-        """Add an interval on which y' is a polynomial in the distance from its right end, in units of its length."""
+        """Add an interval to the history; y' is a polynomial in the relative distance from its right end."""
         for (_, which), memory in zip(self.groups, self.memories, strict=True):
             memory.advance(step, coefficients[:, which])
 
     def solve(self, tau: float, known: Array, weight: Array, guess: Array) -> Array:
-        """``y = known + weight f(tau, y)``."""
+        """Solve ``y = known + weight f(tau, y)``."""
         try:
             solved = self.newton.solve(tau, known, weight, guess)
             if solved is None:
@@ -106,7 +106,7 @@ def solve_graded(
     steps_of: Callable[[DifferenceScheme, Array], Iterator[Array]],
     coefficients: int,
 ) -> FODEResult:
-    """Solve on the graded mesh with as many steps as a uniform one with ``options.step`` has."""
+    """Solve on the graded mesh, with as many steps as a uniform mesh with ``options.step``."""
     assert options.step is not None
     steps = make_grid(problem.t0, problem.t1, options.step).steps
     scheme = DifferenceScheme(problem, options, problem.t1 - problem.t0, coefficients)

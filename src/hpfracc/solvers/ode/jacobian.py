@@ -23,7 +23,7 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-#: Up to this many components a sparse Jacobian is treated as a dense one: LAPACK is faster there.
+#: Sparse Jacobians with at most this number of components are treated as dense, because LAPACK is faster.
 DENSE_BELOW = 64
 
 
@@ -33,12 +33,13 @@ def is_sparse(value: Any) -> bool:
 
 
 def read_sparsity(given: Any, d: int) -> Any:
-    """The pattern of a Jacobian of d components, as a sparse boolean array; None where none was given.
+    """The pattern of a Jacobian of d components, as a sparse boolean array; None if not given.
 
     Parameters
     ----------
     given : sparse matrix, array_like or pair of int
-        Of shape (d, d), not zero where the Jacobian may not be; or the numbers of diagonals below and above the main.
+        Of shape (d, d), nonzero where the Jacobian may be nonzero; or the numbers of diagonals below and above the main
+        one.
     """
     if given is None:
         return None
@@ -65,7 +66,7 @@ def read_sparsity(given: Any, d: int) -> Any:
 
 
 def expand_sparsity(pattern: Any, states: int, places: list[int]) -> Any:
-    """The pattern of the system that a multi-term equation becomes; ``places``: the blocks that its terms read."""
+    """The pattern of the system of a multi-term equation; ``places`` are the blocks that its terms read."""
     from scipy.sparse import block_array, csc_array, eye_array
 
     d = pattern.shape[0]
@@ -82,7 +83,7 @@ def expand_sparsity(pattern: Any, states: int, places: list[int]) -> Any:
 
 
 def _column_groups(pattern: Any) -> Array:
-    """A number for each column; columns with the same number share no row, so one difference serves all of them."""
+    """Group number of each column. Columns of a group share no row, so one difference covers all of them."""
     by_row = pattern.tocsr()
     group = np.full(pattern.shape[1], -1)
     for column in range(pattern.shape[1]):
@@ -107,9 +108,9 @@ class JacobianSource:
     evaluate : callable
         ``f(t, y)`` for y of that shape.
     jac : callable or None
-        ``jac(t, y)``, of shape (..., d, d) or sparse; forward differences where there is none.
+        ``jac(t, y)``, of shape (..., d, d) or sparse; forward differences if None.
     sparsity : sparse array or None
-        Where the Jacobian may not be zero: columns that share no row are differenced together.
+        Where the Jacobian may be nonzero. Columns that share no row are differenced together.
     """
 
     def __init__(
@@ -131,13 +132,13 @@ class JacobianSource:
 
     @property
     def evaluations(self) -> int:
-        """Of the right-hand side, or the like, that a Jacobian takes."""
+        """Number of evaluations of the right-hand side per Jacobian."""
         if self.jac is not None:
             return 2
         return self.shape[-1] if self._pattern is None else self._pattern[3]
 
     def __call__(self, t: float, y: Array, value: Array) -> Any:
-        """At a flat state with its flat right-hand side."""
+        """The Jacobian at a flat state with its flat right-hand side."""
         d = self.shape[-1]
         state = y.reshape(self.shape)
         if self.jac is not None:
@@ -147,7 +148,7 @@ class JacobianSource:
         largest = np.abs(state).max(axis=-1, keepdims=True)
         least = np.where(largest > 0.0, 1e-3 * largest, 1.0)
         moved = state + 1.5e-8 * np.maximum(np.abs(state), least)
-        width = (moved - state).real  # what is really added
+        width = (moved - state).real  # the actual increment after rounding
         if self._pattern is None:
             dense = np.empty((*self.shape, d), self.dtype)
             for i in range(d):
@@ -171,10 +172,10 @@ class JacobianSource:
 
 
 class Factors(Protocol):
-    """The matrix ``1 - weight df/dy`` of a step's equation, ready to be solved with."""
+    """Factors of the matrix ``1 - weight df/dy`` of a step's equation."""
 
     def solve(self, residual: Array) -> Array:
-        """For a flat right-hand side."""
+        """Solve for a flat right-hand side."""
 
 
 class DenseFactors:
@@ -184,7 +185,7 @@ class DenseFactors:
         self.inverse = np.linalg.inv(matrices)
 
     def solve(self, residual: Array) -> Array:
-        """For a flat right-hand side."""
+        """Solve for a flat right-hand side."""
         d = self.inverse.shape[-1]
         return np.asarray((self.inverse @ residual.reshape(-1, d, 1)).reshape(-1))
 
@@ -198,12 +199,12 @@ class SparseFactors:
         self._factors = splu(matrix)
 
     def solve(self, residual: Array) -> Array:
-        """For a flat right-hand side."""
+        """Solve for a flat right-hand side."""
         return np.asarray(self._factors.solve(residual))
 
 
 def factorise(slopes: Any, weight: Any, size: int) -> Factors | None:
-    """Factors of ``1 - weight slopes``, with one weight or one for each component; None where it is singular."""
+    """Factors of ``1 - weight slopes``, with one weight or one for each component; None if it is singular."""
     rows = np.broadcast_to(weight, size)
     try:
         if is_sparse(slopes):
@@ -212,5 +213,5 @@ def factorise(slopes: Any, weight: Any, size: int) -> Factors | None:
             return SparseFactors(csc_array(eye_array(size) - diags_array(rows) @ slopes))
         d = slopes.shape[-1]
         return DenseFactors(np.eye(d) - rows.reshape(-1, d, 1) * slopes)
-    except (np.linalg.LinAlgError, RuntimeError):  # RuntimeError: SuperLU's word for singular
+    except (np.linalg.LinAlgError, RuntimeError):  # SuperLU raises RuntimeError for a singular matrix
         return None

@@ -1,4 +1,4 @@
-"""Memory of a solve: what its arrays take at least, asked for before they are made, and what to say when it ran out."""
+"""Memory of a solve: a check before its arrays are allocated, and the error if memory runs out."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from hpfracc.solvers.ode.problem import Problem
 
 __all__ = ["check_room", "is_shortage", "out_of_memory"]
 
-#: Arrays of a fixed-step solve with every step of every component: the solution, the right-hand side, the sums over the
-#: past, and what the initial data give to them.
+#: Number of arrays of a fixed-step solve with an element for every step and component: the solution, the right-hand
+#: side, the history sums, and the contribution of the initial data.
 _FULL_ARRAYS = 4
 
 _REMEDY = "use a larger step or tolerance, a shorter interval, or fewer members of the batch; or free memory"
 
 
 def check_room(problem: Problem, count: int, orders: int) -> None:
-    """Refuse a solve at ``count`` points whose arrays alone are larger than what is free.
+    """Raise an error if the arrays of a solve at ``count`` points exceed the free memory.
 
     Parameters
     ----------
     problem : Problem
-        What is solved.
+        The problem to solve.
     count : int
         Points of the grid.
     orders : int
-        Distinct orders, each of which has weights of its own.
+        Number of distinct orders, each with its own weights.
 
     Raises
     ------
     OutOfMemoryError
-        With what is needed and what is free.
+        With the required and the free memory.
     """
     need = _least_bytes(problem, count, orders)
     if need < NEGLIGIBLE_BYTES:
@@ -46,17 +46,17 @@ def check_room(problem: Problem, count: int, orders: int) -> None:
     if free is not None and need > free:
         raise OutOfMemoryError(
             f"solve_fode: {count:,} points of {_rows(problem):,} components need at least {_mib(need)} for the "
-            f"solution and its memory, and {_mib(free)} are free; {_REMEDY}"
+            f"solution and its history, and {_mib(free)} are free; {_REMEDY}"
         )
 
 
 def is_shortage(problem: Problem, error: BaseException) -> bool:
-    """Whether memory ran out, of the host or of the device of the problem's arrays."""
+    """Whether the host or the device of the problem's arrays ran out of memory."""
     return isinstance(error, MemoryError) or registry.adapter(problem.library).is_out_of_memory(error)
 
 
 def out_of_memory(problem: Problem, options: Options, error: BaseException) -> OutOfMemoryError:
-    """The error that says so with the figures that are known."""
+    """The error to raise when memory ran out, with the known figures."""
     get_budget().invalidate()
     free = get_budget().read(HOST)
     have = "" if free is None else f", {_mib(free)} are free on the host now"

@@ -1,4 +1,4 @@
-"""Solves on a mesh, apart from the steps: requested times, events, interrupts, the result."""
+"""The common part of solves on a mesh: requested times, events, interrupts, and the result."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ REACHED = "The end of the interval was reached."
 
 
 def without_estimate(method: str) -> str:
-    """What a message says where a solution with a given step has no error estimate."""
-    return (
-        f" method={method!r} estimates no error with a given step; without step it looks for one that is good enough."
-    )
+    """Sentence for the message of a solution with a given step and no error estimate."""
+    return f"  method={method!r} estimates no error with a given step; without step it searches for a sufficient one."
 
 
 class StepError(Exception):
@@ -41,16 +39,16 @@ class MeshSolution:
     Parameters
     ----------
     problem : Problem
-        What was solved.
+        The problem that was solved.
     length, steps, grading : float, int, float
         T, N, r.
     y : array, shape (rows, known)
         The solution at the first steps.
     end : float, optional
-        The last time it may be asked for, where that is not the last step.
+        The last time at which the solution is available, if that is not the last step.
     beginning : callable, optional
-        From times after t0 a part of the solution, of shape (rows, times), that holds what is not smooth in j at the
-        start: the cubic is taken of the rest.
+        Takes times after t0 and returns the part of the solution that is not smooth in j at the start, of shape (rows,
+        times). The cubic interpolates the rest.
     """
 
     def __init__(
@@ -67,7 +65,7 @@ class MeshSolution:
         self.problem = problem.without_functions()
         self.length, self.steps, self.grading, self.y = length, steps, grading, y
         self.t_min = problem.t0
-        if end is None:  # the last step is at t1, which t0 + (t1 - t0) need not be
+        if end is None:  # the last step is exactly t1, which t0 + (t1 - t0) may not be
             known = y.shape[1] - 1
             end = problem.t1 if known == steps else problem.t0 + length * (known / steps) ** grading
         self.t_max = end
@@ -79,8 +77,8 @@ class MeshSolution:
         slack = 1e-12 * max(abs(self.t_min), abs(self.t_max))
         if flat.size and not (flat.min() >= self.t_min - slack and flat.max() <= self.t_max + slack):
             raise InvalidInputError(
-                f"the solution is known from {self.t_min:g} to {self.t_max:g}, and was asked for at "
-                f"{float(flat.min()):g} to {float(flat.max()):g}"
+                f"the solution is known from {self.t_min:g} to {self.t_max:g}, not at {float(flat.min()):g} to "
+                f"{float(flat.max()):g}; give times in that range"
             )
         tau = np.clip(flat - self.t_min, 0.0, self.length)
         place = self.steps * (tau / self.length) ** (1.0 / self.grading)
@@ -110,20 +108,20 @@ def walk_mesh(
     counts: Callable[[], tuple[int, int]],
     beginning: Callable[[Array], Array] | None = None,
 ) -> FODEResult:
-    """Take the steps of ``advance(mesh)``, which yields flat states, and make a result of them.
+    """Take the steps of ``advance(mesh)``, which yields flat states, and return the result.
 
     Parameters
     ----------
     advance : callable
-        From the mesh, times after t0, an iterator over the states at its points after the first.
+        Takes the mesh, as times after t0, and returns an iterator over the states at its points after the first.
     counts : callable
-        Evaluations of the right-hand side and of the Jacobian so far.
+        Returns the evaluations of the right-hand side and of the Jacobian so far.
     beginning : callable, optional
-        See :class:`MeshSolution`; not asked for before the first step is taken.
+        See :class:`MeshSolution`; not called before the first step.
     """
     started = time.perf_counter()
     length = problem.t1 - problem.t0
-    # One more than may be taken: no mesh of a size that was never to be.
+    # Limited to one step more than is allowed, so that a huge mesh is not allocated.
     mesh = length * (np.arange(min(steps, options.max_steps + 1) + 1) / steps) ** grading
     states = [np.asarray(problem.y0).reshape(-1)]
     success, message, interrupted = True, REACHED, False
@@ -133,7 +131,7 @@ def walk_mesh(
                 if not np.all(np.isfinite(state)):
                     raise StepError(
                         f"The solution is not finite at t = {problem.t0 + mesh[len(states)]:g}: take a smaller step, "
-                        "or look whether the solution ends there."
+                        "or check whether the solution ends there."
                     )
                 states.append(state)
                 report(problem.t0 + mesh[len(states) - 1], lambda: states[-1].reshape(problem.shape))

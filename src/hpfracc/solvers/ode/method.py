@@ -1,4 +1,4 @@
-"""What a method is, and how one is found by name: one file in ``methods/`` is one method, which declares itself."""
+"""The base class of methods, and lookup by name. Each file in ``methods/`` registers one method."""
 
 from __future__ import annotations
 
@@ -21,32 +21,33 @@ from hpfracc.solvers.ode.result import FODEResult
 __all__ = ["Method", "all_methods", "find_method", "has_method", "noting", "refuse_plain", "register_method"]
 
 
-#: What takes the place of every method's ``solve`` while a solve is only explained.
+#: Replaces every method's ``solve`` while a solve is only explained.
 noting: ContextVar[Callable[[Any, Problem, Options], FODEResult] | None] = ContextVar("hpfracc_noting", default=None)
 
 
 class Method(abc.ABC):
-    """A way to solve ``D^alpha y = f(t, y)``.
+    """A method for ``D^alpha y = f(t, y)``.
 
-    A method is a frozen dataclass whose fields are its own parameters, all with defaults: ``method="pece"`` takes the
+    A method is a frozen dataclass. Its fields are its parameters, all with defaults: ``method="pece"`` uses the
     defaults, ``method=PECE(corrections=3)`` does not.
 
     Attributes
     ----------
     name : str
-        What a user writes as ``method=``.
+        Name of the method, for ``method=``.
     aliases : tuple of str
         Other names for it.
     order : str
         The order of accuracy and where it holds, in words, for the documentation.
     libraries : frozenset of str
-        Whose arrays it steps: ``"numpy"``, ``"torch"``, ``"jax"``. Two methods may share a name if these differ.
+        Libraries whose arrays it supports: ``"numpy"``, ``"torch"``, ``"jax"``. Two methods may share a name if these
+        differ.
     implicit : bool
         Whether it is meant for stiff equations.
     fixed : bool
-        Whether it takes steps of one size, given as ``step``.
+        Whether it takes equal steps, given as ``step``.
     search_limit : int
-        Steps that a search for a step may go to, unless ``max_steps`` was given.
+        Maximum number of steps in a search for a step, unless ``max_steps`` is given.
     """
 
     name: ClassVar[str]
@@ -58,7 +59,7 @@ class Method(abc.ABC):
     search_limit: ClassVar[int] = MAX_STEPS
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let a solve be explained: while one is, ``solve`` gives what is noted in its place."""
+        """Wrap ``solve`` so that it can be explained: it then records the call and does not solve."""
         super().__init_subclass__(**options)
         solve = cls.__dict__.get("solve")
         if solve is None or hasattr(solve, "__wrapped__"):
@@ -76,18 +77,18 @@ class Method(abc.ABC):
 
     @abc.abstractmethod
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Why this method cannot solve ``problem``, with what to do instead, as a sentence; None if it can."""
+        """Reason why this method cannot solve ``problem``, with a remedy, as a sentence; None if it can."""
 
     @abc.abstractmethod
     def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """Solve it. What the user can mend (NaN, no convergence, too few steps) is ``success=False`` with advice."""
+        """Solve the problem. NaN, no convergence or too few steps give ``success=False`` and a message with advice."""
 
 
 _known: dict[str, type[Method]] = {}
 
 
 def register_method(method: type[Method]) -> type[Method]:
-    """Class decorator that makes a method known under its name and aliases."""
+    """Class decorator that registers a method under its name and aliases."""
     for library in method.libraries:
         for name in (method.name, *method.aliases):
             _known[f"{library}:{_plain(name)}"] = method
@@ -95,14 +96,14 @@ def register_method(method: type[Method]) -> type[Method]:
 
 
 def all_methods() -> list[type[Method]]:
-    """Every method there is, by name; the files of ``methods/`` are imported for it."""
+    """All methods by name. Imports the files of ``methods/``."""
     _import_methods()
     return sorted(set(_known.values()), key=lambda method: (method.name, sorted(method.libraries)))
 
 
 @functools.cache
 def _import_methods() -> None:
-    """Once: looking through a folder takes a fifth of a short solve."""
+    """Import all methods, once, because listing a folder takes a fifth of a short solve."""
     for module in pkgutil.iter_modules(methods.__path__):
         importlib.import_module(f"{methods.__name__}.{module.name}")
 
@@ -114,7 +115,7 @@ def has_method(name: str, library: str = "numpy") -> bool:
 
 
 def find_method(name: str | Method, library: str = "numpy") -> Method:
-    """The method of that name for arrays of ``library``, or an error with the names that are close."""
+    """The method of that name for arrays of ``library``; raises an error with similar names if there is none."""
     if isinstance(name, Method):
         return name
     _import_methods()
@@ -143,7 +144,7 @@ def _plain(name: str) -> str:
 
 
 def refuse_plain(problem: Problem, name: str, *, infinite: bool = False) -> str | None:
-    """Why a method for one plain equation with a finite start cannot take ``problem``."""
+    """Reason why a method for a single equation with a finite start cannot solve ``problem``, or None."""
     if problem.terms:
         return f"method={name!r} takes one derivative, and the equation has {1 + len(problem.terms)} terms"
     if problem.orders.function is not None:

@@ -1,9 +1,9 @@
 r"""Multi-term equations as systems: :math:`D^\alpha y + \sum_i c_i D^{\alpha_i} y = f(t, y)`.
 
-With all orders, and the integers between them, in a row :math:`0 = b_0 < b_1 < \dots < b_L = \alpha`, the states
-:math:`u_l = D^{b_l} y` satisfy :math:`D^{b_{l+1}-b_l} u_l = u_{l+1}` and, for the last, the equation itself; for
-Caputo's derivative this is equivalent (K. Diethelm, The Analysis of Fractional Differential Equations (2010), theorem
-8.1). Of the initial values those of integer order are given, and the others are 0.
+With all orders and the integers between them sorted, :math:`0 = b_0 < b_1 < \dots < b_L = \alpha`, the states
+:math:`u_l = D^{b_l} y` satisfy :math:`D^{b_{l+1}-b_l} u_l = u_{l+1}` and, for the last, the equation itself. For
+the Caputo derivative this is equivalent (K. Diethelm, The Analysis of Fractional Differential Equations (2010), theorem
+8.1). Initial values of integer order are given; the others are 0.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ Array = np.ndarray[Any, Any]
 
 
 def _check_terms(problem: Problem) -> float:
-    """The leading order; refuses what cannot be written as a system."""
+    """The leading order; raises an error if the equation cannot be written as a system."""
     leading = problem.orders.single
     if leading is None:
-        raise InvalidInputError("a multi-term equation has one leading order, a number the same for all components")
+        raise InvalidInputError(
+            "a multi-term equation has one leading order for all components; give a number as alpha"
+        )
     if problem.derivative != "caputo":
         raise InvalidInputError(
-            f"multi-term equations are taken in Caputo's derivative, and not derivative={problem.derivative!r}"
+            f"multi-term equations support the Caputo derivative, not derivative={problem.derivative!r}"
         )
     if problem.library != "numpy":
         raise InvalidInputError(f"multi-term equations take NumPy arrays, and y0 is of {problem.library}; convert it")
@@ -51,7 +53,7 @@ def _check_terms(problem: Problem) -> float:
 
 
 def _check_coefficient(value: Array, shape: tuple[int, ...]) -> None:
-    """Refuse a coefficient that would change the shape of the state."""
+    """Raise an error for a coefficient that would change the shape of the state."""
     if not value.ndim:
         return
     try:
@@ -61,7 +63,7 @@ def _check_coefficient(value: Array, shape: tuple[int, ...]) -> None:
     if not fits:
         raise ShapeError(
             f"terms holds a coefficient of shape {value.shape}, and the state has shape {shape}: give a number, or one "
-            "number for each component. A matrix that mixes components belongs into fun, in a system whose further "
+            "number for each component. A matrix that mixes components belongs in fun, in a system whose further "
             "components are the lower derivatives"
         )
 
@@ -157,14 +159,14 @@ def reduce_terms(problem: Problem) -> Problem:
 
 
 def _sparsity(problem: Problem, places: tuple[float, ...]) -> Any:
-    """The pattern of the system's Jacobian, where that of the equation was given."""
+    """The pattern of the system's Jacobian, if that of the equation was given."""
     if problem.jac_sparsity is None:
         return None
     return expand_sparsity(problem.jac_sparsity, len(places), [places.index(term.order) for term in problem.terms])
 
 
 def _history(problem: Problem, states: int) -> Callable[[float], Array]:
-    """The given past of y; of its derivatives no delayed term is made."""
+    """The given history of y. Its derivatives do not occur with delays."""
 
     def history(t: float) -> Array:
         assert problem.history is not None
@@ -175,9 +177,9 @@ def _history(problem: Problem, states: int) -> Callable[[float], Array]:
 
 
 def solve_reduced(problem: Problem, options: Options, solve: Callable[[Problem, Options], FODEResult]) -> FODEResult:
-    """Solve the system with ``solve``, and give back the part that is y."""
+    """Solve the system with ``solve``, and return the components of y."""
     if options.compile is True:
-        raise InvalidInputError("compile=True: an equation of several terms is not compiled; leave compile out")
+        raise InvalidInputError("compile=True: multi-term equations are not compiled; omit compile")
     d = problem.shape[-1]
     reduced = reduce_terms(problem)
     states = reduced.shape[-1] // d
@@ -190,7 +192,7 @@ def solve_reduced(problem: Problem, options: Options, solve: Callable[[Problem, 
         options = replace(options, progress=lambda t, y: tell(t, y[..., :d]))
     result = solve(reduced, options)
     result.y = result.y[..., :d, :]
-    if "component_errors" in result.stats:  # of y alone, without its derivatives
+    if "component_errors" in result.stats:  # of y only, without its derivatives
         errors = result.stats["component_errors"] = result.stats["component_errors"][..., :d]
         result.error_estimate = float(errors.max())
     if result.sol is not None:

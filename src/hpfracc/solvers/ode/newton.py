@@ -1,9 +1,9 @@
-"""Newton's method for the equation of an implicit step: the one solver of all implicit methods.
+"""Newton's method for the equation of an implicit step, shared by all implicit methods.
 
-The matrix of a step is kept for the next steps for as long as the iteration converges quickly with it (a simplified
-Newton iteration). Where that fails, the Jacobian is taken anew at every iterate, and corrections are damped by the
-natural monotonicity test: a step is accepted when the correction that the same matrix gives after it is smaller. The
-test does not change when equations or unknowns are scaled (P. Deuflhard, Newton Methods for Nonlinear Problems (2004),
+The matrix of a step is reused while the iteration converges quickly with it (simplified Newton iteration). If that
+fails, the Jacobian is computed at every iterate, and corrections are damped by the natural monotonicity test: a
+correction is accepted if the next one with the same matrix is smaller. The test is invariant under scaling of equations
+and unknowns (P. Deuflhard, Newton Methods for Nonlinear Problems (2004),
 chapter 3).
 """
 
@@ -37,69 +37,69 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-#: The equation of a fixed step is solved to this part of ``atol + rtol |y|``. Its errors add up like the number of
-#: steps to the power alpha, so beyond the second number of steps the part shrinks accordingly.
+#: The equation of a fixed step is solved to this fraction of ``atol + rtol |y|``. Its errors accumulate like the number
+#: of steps to the power alpha, so the fraction decreases accordingly above the second number of steps.
 PART, _PART_STEPS = 1e-7, 100
-#: Never less digits than these, relative to the largest component, whatever the tolerance.
+#: Minimum accuracy relative to the largest component, for any tolerance.
 DIGITS = 1e-10
-#: Iterations with a matrix that is kept. More would cost more than a new one.
+#: Maximum iterations with a reused matrix. More would cost more than a new one.
 KEPT_ITERATIONS = 7
-#: What is left after a correction is at least this part of it: rates are estimates.
+#: Lower bound of the estimated rate of convergence.
 LEAST_RATE = 1e-3
 #: Steps after which the rate of convergence is measured again.
 REMEASURE = 16
-#: A guess is extrapolated where that changes a component by less than this part of it.
+#: A guess is extrapolated if that changes a component by less than this fraction.
 SMALL_CHANGE = 0.05
-#: A rate of convergence below which a matrix is kept.
+#: Rate of convergence below which a matrix is reused.
 _GOOD_RATE = 0.3
-#: Iterates with a Jacobian of their own before a step is given up, and the least damping.
+#: Maximum iterates with a new Jacobian each, and minimum damping factor, before a step fails.
 _MOST_NEW = 60
 _LEAST_DAMPING = 1e-7
-#: Steps in pseudo-time towards a solution on another branch.
+#: Maximum steps in pseudo-time towards a solution on another branch.
 _MOST_FOLLOWED = 150
-#: Corrections that no longer shrink are rounding, and are accepted up to this multiple of the target.
+#: Corrections that no longer decrease are rounding errors. They are accepted up to this multiple of the target.
 _ROUNDING = 1e3
 
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """Of a change, in units of ``scale``: root mean square over the components of a member, the largest over all."""
+    """Norm of a change in units of ``scale``: root mean square over components, maximum over members."""
 
     scale: Array
     components: int
 
     def __call__(self, change: Array) -> float:
-        """Its size."""
+        """The norm of one change."""
         ratios = np.abs(change) / self.scale
         if ratios.size == self.components:
             return math.sqrt(ratios.dot(ratios) / self.components)
         return float(self.members(change).max())
 
     def rows(self, changes: Array) -> list[float]:
-        """Those of several."""
+        """The norms of several changes."""
         ratios = (np.abs(changes) / self.scale).reshape(len(changes), -1, self.components)
         squares = np.einsum("rbd,rbd->rb", ratios, ratios).max(axis=1) / self.components
         return [math.sqrt(square) for square in squares.tolist()]
 
     def members(self, change: Array) -> Array:
-        """The sizes for all members of the batch."""
+        """The norm for each member of the batch."""
         ratios = (np.abs(change) / self.scale).reshape(-1, self.components)
         return np.asarray(np.sqrt(np.einsum("bd,bd->b", ratios, ratios) / self.components))
 
 
 def step_part(steps: int, alpha: float) -> float:
-    """The part of the tolerance to which the equation of each of ``steps`` steps is solved."""
+    """Fraction of the tolerance to which the equation of each of ``steps`` steps is solved."""
     return PART * float(min(1.0, (_PART_STEPS / steps) ** alpha))
 
 
 def extrapolate(newest: Array, before: Array, first: Array) -> Array:
-    """The parabola through three states, one step on; where it leaves the newest by more than a little, that one."""
+    """Quadratic extrapolation of three states by one step; the newest state where it would change much."""
     change = 2.0 * newest - 3.0 * before + first
     return newest + np.where(np.abs(change) <= SMALL_CHANGE * np.abs(newest), change, 0.0)
 
 
 def step_scale(known: Array, guess: Array, components: int, rtol: float, atol: Any, part: float = PART) -> Array:
-    """To what the equation of a step of fixed length is solved, for each component."""
+    """Target accuracy of the equation of a fixed step, for each component."""
     sizes = np.maximum(np.abs(known), np.abs(guess))
     largest: Any
     most: Any
@@ -124,9 +124,9 @@ class Newton:
     components : int
         d.
     rtol, atol : float, float or array
-        What :meth:`solve` takes its scale from.
+        Tolerances, from which :meth:`solve` computes its scale.
     part : float
-        The part of these to which :meth:`solve` solves.
+        Fraction of the tolerances to which :meth:`solve` solves.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Newton:
     ) -> None:
         self.evaluate, self.slopes, self.components = evaluate, slopes, components
         self.rtol, self.atol, self.part = rtol, atol, part
-        #: As the user gave it, for compiled steps.
+        #: The user's function, for compiled steps.
         self.jacobian: Jacobian | None = None
         self.iterations = 0
         self.jacobians = 0
@@ -148,16 +148,16 @@ class Newton:
         self.matrix: Any = None
         self.factors: Factors | None = None
         self.weight: Any = None
-        #: Evaluations that a Jacobian takes, and what its age has cost: iterations more than with a new one.
+        #: Evaluations per Jacobian, and the extra iterations caused by reusing it.
         self.price = components + 1
         self._fewest, self._excess = KEPT_ITERATIONS, 0
-        #: The rate of convergence measured last with this matrix, and the steps since then.
+        #: The last measured rate of convergence with this matrix, and the steps since then.
         self._rate, self._unmeasured = math.inf, 0
 
     # -- the matrix ---------------------------------------------------------------------------------------------------
 
     def renew(self, t: float, y: Array, value: Array, weight: Any) -> bool:
-        """Take the Jacobian at a point and factorise; whether the matrix is regular."""
+        """Compute the Jacobian at a point and factorise; returns whether the matrix is regular."""
         self.jacobians += 1
         self._fewest, self._excess = KEPT_ITERATIONS, 0
         self._rate, self._unmeasured = math.inf, 0
@@ -165,18 +165,18 @@ class Newton:
         return self.refactor(weight)
 
     def refactor(self, weight: Any) -> bool:
-        """Factorise with the kept Jacobian."""
+        """Factorise with the stored Jacobian."""
         size = self.matrix.shape[0] * (self.matrix.shape[1] if self.matrix.ndim == 3 else 1)
         self.factors = factorise(self.matrix, weight, size)
         self.weight = np.array(weight)
         return self.factors is not None
 
     def forget(self) -> None:
-        """Drop the matrix, so that the next step takes a new Jacobian."""
+        """Discard the matrix, so that the next step computes a new Jacobian."""
         self.matrix = self.factors = None
 
     def fits(self, weight: Any) -> bool:
-        """Whether the factors were made with nearly this weight."""
+        """Whether the factors were computed with nearly this weight."""
         if self.factors is None:
             return False
         if isinstance(weight, float):
@@ -185,7 +185,7 @@ class Newton:
 
     @property
     def inverse(self) -> Array | None:
-        """The inverse of the matrix, where that is dense."""
+        """The inverse of the matrix, if it is dense."""
         return self.factors.inverse if isinstance(self.factors, DenseFactors) else None
 
     def apply(self, residual: Array) -> Array:
@@ -198,11 +198,11 @@ class Newton:
     def solve(
         self, t: float, known: Array, weight: Any, before: Array, guess: Array | None = None
     ) -> tuple[Array, Array] | None:
-        """The solution and ``f`` there, for steps that cannot be made shorter; None where none is found.
+        """The solution and ``f`` there, for steps that cannot be shortened; None if none is found.
 
-        The iteration begins at ``guess``, and where that fails again at the state ``before``.
+        The iteration starts at ``guess`` and, if that fails, again at the state ``before``.
         """
-        before = np.where(np.isfinite(before), before, known)  # a Riemann-Liouville solution may begin at infinity
+        before = np.where(np.isfinite(before), before, known)  # a Riemann-Liouville solution may be infinite at t0
         scale = step_scale(known, before, self.components, self.rtol, self.atol, self.part)
         norm = Norm(scale, self.components)
         usable = self.matrix is not None and self._excess < self.price
@@ -212,7 +212,7 @@ class Newton:
             try:
                 begin = before if guess is None else guess
                 found = self.keep(t, known, weight, begin, norm, 1.0, least_rate=LEAST_RATE, first_rate=rate)
-            except NotFiniteError:  # at a point that was only tried
+            except NotFiniteError:  # at a trial point
                 found = None
             if found is not None:
                 return found
@@ -230,9 +230,9 @@ class Newton:
         least_rate: float,
         first_rate: float = 0.5,
     ) -> tuple[Array, Array] | None:
-        """Iterate with the kept matrix; None where it converges too slowly.
+        """Iterate with the stored matrix; None if it converges too slowly.
 
-        The first correction alone tells no rate of convergence: ``first_rate`` is taken for it.
+        The first correction alone gives no rate of convergence; ``first_rate`` is used for it.
         """
         y, last = guess, math.inf
         for turn in range(KEPT_ITERATIONS):
@@ -246,13 +246,13 @@ class Newton:
                 self._rate, self._unmeasured = rate, 0
             if size * max(rate, least_rate) <= target:
                 self._fewest = min(self._fewest, turn)
-                if turn > 1 or first_rate < 0.5:  # else the rate was measured, and that is why
+                if turn > 1 or first_rate < 0.5:  # otherwise the rate was measured and is the reason
                     self._excess += turn - self._fewest
-                # Not f(y): where the equation is stiff, that would magnify what is left of the error.
+                # Not f(y), which would amplify the remaining error if the equation is stiff.
                 return y, (y - known) / weight
             if not rate <= 0.9:
                 break
-            # What is left to do takes more iterations than a new matrix allows for.
+            # The remaining iterations cost more than a new matrix.
             if turn > 1 and size * rate ** (KEPT_ITERATIONS - turn) > target:
                 break
             last = size
@@ -261,10 +261,10 @@ class Newton:
     def solve_anew(
         self, t: float, known: Array, weight: Any, guess: Array, norm: Norm, target: float
     ) -> tuple[Array, Array] | None:
-        """With new Jacobians: damped corrections from ``guess``, or from where :meth:`_follow` leads.
+        """Solve with new Jacobians: damped corrections from ``guess``, or from the result of :meth:`_follow`.
 
-        Damped corrections end where the Jacobian is singular between the start and the solution, as where the solution
-        jumps to another branch within the step; undamped ones, tried last, may pass such a place.
+        Damped corrections stop if the Jacobian is singular between the start and the solution, for example if the
+        solution jumps to another branch within the step. Undamped ones, tried last, may pass such a point.
         """
         value: Array = np.empty(0)
         point: Array = np.empty(0)
@@ -283,7 +283,7 @@ class Newton:
             self.iterations += 1
             return self.factors if self.renew(t, y, value, weight) else None
 
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # of points that are only tried
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # of trial points
             found, self.residual = solve_damped(residual, matrix, guess, norm, target)
             if found is None:
                 near = self._follow(residual, matrix, weight, guess)
@@ -303,12 +303,12 @@ class Newton:
         weight: Any,
         start: Array,
     ) -> Array | None:
-        """A point near the stable solution that ``dy/ds = known + weight f(t, y) - y`` runs to; None if it does not.
+        """A point near the stable limit of ``dy/ds = known + weight f(t, y) - y``; None if there is none.
 
-        That is where the equation itself would go, as when a reaction ignites or dies within the step (pseudo-transient
-        continuation: C. T. Kelley, D. E. Keyes, SIAM J. Numer. Anal. 35 (1998) 508-523). A step is linearly implicit,
-        no longer than the residual is nearly linear and half the state: where the branch that is left has just ended,
-        the residual is small and steps that are merely short lead anywhere; where the state grows, long ones do.
+        The equation itself would go there, for example if a reaction ignites or dies within the step (pseudo-transient
+        continuation: C. T. Kelley, D. E. Keyes, SIAM J. Numer. Anal. 35 (1998) 508-523). Steps are linearly implicit.
+        They are limited so that the residual stays nearly linear and the state changes by at most a half: just after a
+        branch has ended the residual is small, and a limit on its size alone would not keep the steps on course.
         """
         y, left, pace = start, residual(start), 1e-3
         if left is None or not np.isfinite(left).all():
@@ -319,7 +319,7 @@ class Newton:
             if matrix(y) is None:
                 return None
             while True:
-                # (1/pace + 1 - weight J) change = residual, of which change / pace is left if that is linear.
+                # (1/pace + 1 - weight J) change = residual, of which change / pace remains if it is linear.
                 shift = 1.0 + 1.0 / pace
                 if not self.refactor(weight / shift):
                     return None
@@ -352,24 +352,24 @@ def solve_damped(
     damped: bool = True,
     rounding: float = 0.0,
 ) -> tuple[Array | None, float]:
-    """A zero of ``residual`` by damped Newton corrections, or None; and the largest residual seen last.
+    """A zero of ``residual`` by damped Newton corrections, or None; and the last maximum residual.
 
     Parameters
     ----------
     residual : callable
-        Of a flat vector; None or not finite where it is not defined.
+        Residual of a flat vector; None or non-finite where it is not defined.
     matrix : callable
-        The factors of its derivative at a vector; None where that is singular.
+        Factors of its derivative at a vector; None if that is singular.
     start : array
-        Where to begin.
+        Initial guess.
     norm : Norm
-        Of corrections; members of a batch are damped each for themselves.
+        Norm of corrections; members of a batch are damped separately.
     target : float
-        To what a correction has to shrink.
+        Size of the last correction.
     damped : bool
-        Whether corrections are damped; those that lead where the residual is not finite are in any case.
+        Whether corrections are damped. Those that lead to a non-finite residual are always damped.
     rounding : float
-        What rounding leaves of the residual, where that is known: no less is asked for.
+        Rounding error of the residual, if known; a smaller residual is not required.
     """
     y = start
     left = residual(y)
@@ -400,8 +400,8 @@ def solve_damped(
                 if good.all() or not damped:
                     break
                 if float(sizes.max()) <= _ROUNDING * target:
-                    return trial, float(np.abs(after).max())  # nothing left to gain but rounding
-                # What a quadratic model of the residual says (Deuflhard, section 3.3).
+                    return trial, float(np.abs(after).max())  # only rounding errors remain
+                # From a quadratic model of the residual (Deuflhard, section 3.3).
                 bent = norm.members(following - np.repeat(1.0 - damping, width) * change)
                 with np.errstate(divide="ignore", invalid="ignore"):
                     model = 0.5 * sizes * damping**2 / bent
@@ -426,7 +426,7 @@ def _polish(
     norm: Norm,
     target: float,
 ) -> Array | None:
-    """Corrections with the matrix that is there, for as long as they shrink quickly."""
+    """Apply corrections with the current matrix while they decrease quickly."""
     last, size = float(before.max()), float(sizes.max())
     for _ in range(KEPT_ITERATIONS):
         y = y - change
@@ -444,7 +444,7 @@ def _polish(
 
 
 def make_newton(problem: Problem, options: Options, fun: RightHandSide, part: float = PART) -> Newton:
-    """For the steps of a fixed-step method; ``part`` as for :class:`Newton`."""
+    """Newton's method for the steps of a fixed-step method; ``part`` as for :class:`Newton`."""
     shape = problem.shape
     given = Jacobian(problem) if problem.jac is not None else None
     source = JacobianSource(shape, problem.dtype, fun, given, problem.jac_sparsity)

@@ -1,4 +1,4 @@
-"""How an equation is to be solved, checked where it is read."""
+"""Options of a solve, read and checked."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["MAX_STEPS", "Options", "SolveOptions", "read_options"]
 
 Array = np.ndarray[Any, Any]
 
-#: Steps a solve may take unless told otherwise.
+#: Default limit of steps of a solve.
 MAX_STEPS = 10_000_000
 _NUMBERS = (int, float, np.number)
-#: No method promises more digits than this, relative to the solution.
+#: Smallest relative tolerance of any method.
 LEAST_RTOL = 1e-13
 
 
 class SolveOptions(TypedDict, total=False):
-    """The options of ``solve_fode`` that ``fdeint`` hands on, for type checkers."""
+    """The options of ``solve_fode`` that ``fdeint`` accepts, for type checkers."""
 
     rtol: float
     atol: Any
@@ -48,33 +48,33 @@ class SolveOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Options:
-    """What a method is told besides the problem.
+    """The checked options of a solve.
 
     Attributes
     ----------
     rtol, atol : float or array
-        The error asked for is ``atol + rtol |y|``; ``atol`` broadcasts to the state.
+        The tolerance is ``atol + rtol |y|``; ``atol`` broadcasts to the state.
     step : float or None
-        The largest step of a fixed-step method; the one taken divides the interval. Without it a fixed-step method
+        The largest step of a fixed-step method; the actual step divides the interval. Without it a fixed-step method
         halves its step until two solutions agree to the tolerance.
     t_eval : numpy.ndarray or None
-        Times, rising, within the interval, at which the solution is given instead of at the steps.
+        Increasing times within the interval at which the solution is returned, instead of at the steps.
     events : tuple of callables
         ``event(t, y, *args)``, with ``terminal`` and ``direction`` as in SciPy.
     dense_output : bool
         Whether the result has ``sol(t)``.
     max_steps : int
-        Where to give up.
+        Maximum number of steps.
     max_step, first_step : float, float or None
-        The longest step that an adaptive method may take, and its first.
+        The longest and the first step of an adaptive method.
     backend : str
-        ``"auto"``, or where the heavy parts have to run.
+        ``"auto"``, or the backend of the expensive parts.
     compile : bool or "auto"
         Whether ``fun`` is compiled.
     progress : bool or callable
-        A bar with the time left, or ``progress(t, y)``, called now and then with the newest point.
+        Whether to show a progress bar, or ``progress(t, y)``, called from time to time with the newest point.
     estimate : bool or "auto"
-        Whether a fixed-step solution gets an error estimate.
+        Whether to compute an error estimate of a fixed-step solution.
     """
 
     rtol: float = 1e-6
@@ -93,7 +93,7 @@ class Options:
 
     @property
     def limits_steps(self) -> str | None:
-        """Which limits of adaptive steps were asked for, in words; None if none were."""
+        """The requested limits of adaptive steps, in words; None if there are none."""
         given = {"max_step": self.max_step if self.max_step < math.inf else None, "first_step": self.first_step}
         return " and ".join(f"{name}={value:g}" for name, value in given.items() if value is not None) or None
 
@@ -135,7 +135,7 @@ def read_options(
     if step is not None and not (isinstance(step, _NUMBERS) and math.isfinite(step) and step > 0.0):
         raise InvalidInputError(f"step={step!r} has to be a number above 0, or None")
     if isinstance(max_steps, bool) or not isinstance(max_steps, int | np.integer) or max_steps < 1:
-        raise InvalidInputError(f"max_steps={max_steps!r} has to be a whole number of 1 or more")
+        raise InvalidInputError(f"max_steps={max_steps!r} has to be an integer of 1 or more")
     longest, first = _read_limits(max_step, first_step, step, t1 - t0)
     if not (compile in (True, False) or compile == "auto"):
         raise InvalidInputError(f"compile={compile!r} is not known; use 'auto', True or False")
@@ -170,7 +170,7 @@ def _read_limits(max_step: Any, first_step: Any, step: Any, length: float) -> tu
             raise InvalidInputError(f"{name}={value!r} has to be a number above 0, or None")
         if step is not None and math.isfinite(value):
             raise InvalidInputError(
-                f"{name}={value:g} limits steps that adapt, and step={step!r} makes them all alike; give one of them"
+                f"{name}={value:g} limits adaptive steps, and step={step!r} makes them equal; give one of them"
             )
     longest = math.inf if max_step is None else float(max_step)
     if first_step is None:
@@ -196,8 +196,8 @@ def _read_times(t_eval: Any, t0: float, t1: float) -> Array | None:
     if times.ndim != 1:
         raise ShapeError(f"t_eval has shape {times.shape}; give times along one axis")
     if not np.all(np.isfinite(times)):
-        raise InvalidInputError("t_eval holds times that are not finite")
-    # np.arange and np.linspace can end a few ulps beyond the number that the user wrote as the end.
+        raise InvalidInputError("t_eval holds times that are not finite; drop them")
+    # np.arange and np.linspace can end a few ulps after the intended end.
     slack = 4.0 * np.spacing(max(abs(t0), abs(t1)))
     times = np.where(
         (times < t0) & (times >= t0 - slack), t0, np.where((times > t1) & (times <= t1 + slack), t1, times)
@@ -205,7 +205,7 @@ def _read_times(t_eval: Any, t0: float, t1: float) -> Array | None:
     if np.any(times < t0) or np.any(times > t1):
         raise InvalidInputError(f"t_eval runs from {times.min():g} to {times.max():g}, beyond t_span=({t0:g}, {t1:g})")
     if np.any(np.diff(times) <= 0.0):
-        raise InvalidInputError("t_eval has to rise from each time to the next")
+        raise InvalidInputError("t_eval has to be strictly increasing")
     return times
 
 
@@ -221,9 +221,7 @@ def _read_events(events: Any) -> tuple[Callable[..., Any], ...]:
             raise InvalidInputError(f"events holds {event!r}, which cannot be called; give functions event(t, y)")
         terminal = getattr(event, "terminal", False)
         if isinstance(terminal, int) and terminal < 0:
-            raise InvalidInputError(
-                f"event.terminal={terminal!r} has to be True, False, or how many times it may happen"
-            )
+            raise InvalidInputError(f"event.terminal={terminal!r} has to be True, False, or the number of occurrences")
         if getattr(event, "direction", 0) not in (-1, 0, 1) and not math.isfinite(event.direction):
             raise InvalidInputError(f"event.direction={event.direction!r} has to be negative, zero or positive")
     return tuple(given)

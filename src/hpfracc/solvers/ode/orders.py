@@ -19,19 +19,19 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Orders:
-    """What was given as ``alpha``, and what can be told of it.
+    """The given ``alpha``, and what is known about it.
 
     Attributes
     ----------
     value : number, array, or callable
-        As given: a tensor or a JAX array keeps its derivative.
+        As given. A tensor or JAX array stays differentiable.
     known : numpy.ndarray or None
-        The numbers, float64, of shape ``()`` or one that broadcasts to that of ``y0``; None where they cannot be read:
-        a traced value, or a function of t.
+        The numbers, float64, of shape ``()`` or one that broadcasts to that of ``y0``; None for a traced value or a
+        function of t.
     function : callable or None
         ``alpha(t)``, for an order that varies with time.
     ceiling : int
-        The smallest integer that no order exceeds: how many initial values the equation needs.
+        The highest order rounded up: the number of initial values that the equation needs.
     """
 
     value: Any
@@ -41,21 +41,21 @@ class Orders:
 
     @property
     def single(self) -> float | None:
-        """The order as one number, where all components share it."""
+        """The order as one number, if all components share it."""
         if self.known is None or self.known.size == 0:
             return None
         first = float(self.known.flat[0])
         return first if self.known.size == 1 or bool(np.all(self.known == first)) else None
 
     def ceilings(self) -> Array:
-        """How many initial values each component needs, in the shape of ``known``."""
+        """Number of initial values of each component, in the shape of ``known``."""
         if self.known is None:
             return np.asarray(self.ceiling)
         return np.ceil(self.known).astype(np.int64)
 
 
 def read_orders(alpha: Any, shape: tuple[int, ...], t0: float, t1: float, derivatives: int) -> Orders:
-    """Check ``alpha`` against the shape of ``y0``; ``derivatives`` counts those given, for an order that is traced."""
+    """Check ``alpha`` against the shape of ``y0``; ``derivatives`` is their given number, for a traced order."""
     if alpha is None or isinstance(alpha, bool | np.bool_ | str):
         raise InvalidInputError(f"alpha={alpha!r} is not an order; use a number such as 0.5, or one for each component")
     if callable(alpha) and library_of(alpha) == "python":
@@ -64,7 +64,7 @@ def read_orders(alpha: Any, shape: tuple[int, ...], t0: float, t1: float, deriva
     if known is None:
         return Orders(alpha, None, None, derivatives + 1)
     if known.dtype.kind == "c":
-        raise InvalidInputError(f"alpha has dtype {known.dtype}; orders are real")
+        raise InvalidInputError(f"alpha has dtype {known.dtype}; give real orders")
     try:
         known = known.astype(np.float64)
     except (TypeError, ValueError):
@@ -79,7 +79,7 @@ def read_orders(alpha: Any, shape: tuple[int, ...], t0: float, t1: float, deriva
 
 
 def check_values(values: Array, name: str) -> None:
-    """Refuse orders that are not finite or not above zero."""
+    """Raise an error for orders that are not finite or not positive."""
     good = np.isfinite(values) & (values > 0.0)
     if not good.all():
         value = float(values[~good].flat[0]) if values.ndim else float(values)
@@ -97,7 +97,7 @@ def _fits(shape: tuple[int, ...], state: tuple[int, ...]) -> bool:
 
 
 def _read_values(alpha: Any) -> Array | None:
-    """The numbers of ``alpha``, or None where it is traced or mapped."""
+    """The numbers of ``alpha``, or None if it is traced or mapped."""
     refuse_chunked(alpha, "alpha")
     library = library_of(alpha)
     if library == "torch":
@@ -128,7 +128,7 @@ def _read_function(alpha: Callable[[float], Any], shape: tuple[int, ...], t0: fl
         check_values(values, f"alpha({t:g})")
         if np.any(values > 1.0):
             raise InvalidInputError(
-                f"alpha({t:g}) = {float(values.max()):g}; an order that is a function of t goes up to 1"
+                f"alpha({t:g}) = {float(values.max()):g}; an order that is a function of t may be at most 1"
             )
         if not _fits(values.shape, shape):
             raise ShapeError(

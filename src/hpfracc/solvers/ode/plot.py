@@ -1,4 +1,4 @@
-"""Drawing a solution; Matplotlib comes with the extra ``plot`` and is imported when something is drawn."""
+"""Plots of a solution. Matplotlib (extra ``plot``) is imported on first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpfracc.errors import InvalidInputError
 
 __all__ = ["plot_fit", "plot_solution"]
 
-#: More lines than this are drawn without a legend.
+#: Maximum number of lines with a legend.
 _MOST_NAMED = 12
 
 
@@ -52,7 +52,7 @@ def plot_fit(sets: Sequence[Any], axes: Any) -> Any:
     if axes is None:
         _, axes = pyplot.subplots(2, 1, sharex=True, height_ratios=(3, 1), layout="constrained")
     if np.size(axes) != 2:
-        raise InvalidInputError(f"axes has {np.size(axes)} of them; give two: for the fit and for the residuals")
+        raise InvalidInputError(f"axes has {np.size(axes)} elements; give two, for the fit and for the residuals")
     above, below = np.ravel(axes)
     rows = sum(len(each.data) for each in sets)
     number = 0
@@ -74,7 +74,7 @@ def plot_fit(sets: Sequence[Any], axes: Any) -> Any:
 
 
 def _read_phase(phase: Sequence[int], components: int) -> tuple[int, ...]:
-    """The components to be drawn, counted from 0."""
+    """The components to draw, counted from 0."""
     try:
         chosen = tuple(operator.index(each) for each in phase)
     except TypeError:
@@ -82,14 +82,14 @@ def _read_phase(phase: Sequence[int], components: int) -> tuple[int, ...]:
     if len(chosen) not in (2, 3):
         raise InvalidInputError(f"phase={phase!r} has to name two or three components, such as (0, 1) or (0, 1, 2)")
     if not all(-components <= each < components for each in chosen):
-        raise InvalidInputError(f"phase={phase!r} names a component that is not there: the solution has {components}")
+        raise InvalidInputError(f"phase={phase!r} names a missing component; the solution has {components}")
     return tuple(each % components for each in chosen)
 
 
 def _portrait(ax: Any, values: np.ndarray[Any, Any], phase: tuple[int, ...], style: dict[str, Any]) -> Any:
     if len(phase) == 3 and not hasattr(ax, "set_zlabel"):
         raise InvalidInputError(
-            f"phase={phase} is drawn in three dimensions and ax is flat; leave ax out, or make it with "
+            f"phase={phase} is drawn in three dimensions and ax has two; omit ax, or create it with "
             "plt.subplot(projection='3d')"
         )
     for member in values.reshape(-1, *values.shape[-2:]):

@@ -1,4 +1,4 @@
-"""An initial-value problem of fractional order, as pure data, checked where it is read."""
+"""Initial-value problems of fractional order, as plain data, read and checked."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-#: Definitions of the derivative that an equation may be written in.
+#: Supported definitions of the derivative.
 DERIVATIVES = ("caputo", "riemann_liouville")
 
-#: The longest interval: powers and quotients of times stay within float64.
+#: The longest interval for which powers and quotients of times stay within float64.
 LONGEST = 1e100
 
 
@@ -49,17 +49,17 @@ class Problem:
     Attributes
     ----------
     fun : callable
-        ``fun(t, y, *args)``, with y of shape (..., d), gives an array of that shape. With ``delays`` it is called as
+        ``fun(t, y, *args)``, with y of shape (..., d), returns an array of that shape. With ``delays`` it is called as
         ``fun(t, y, (y(t - delay_1), ...), *args)``.
     t0, t1 : float
         Ends of the interval, ``t0 < t1``.
     y0 : array, shape (..., d)
-        For Caputo's derivative the value at t0. For Riemann and Liouville's that of the fractional integral,
-        :math:`I^{n-\alpha} y(t_0^+)` with n the next integer: the solution itself is then infinite at t0 unless this
-        is zero or the order an integer.
+        For the Caputo derivative the value at t0. For Riemann-Liouville that of the fractional integral,
+        :math:`I^{n-\alpha} y(t_0^+)` with n the order rounded up; the solution is then infinite at t0 unless this is
+        zero or the order is an integer.
     dy0 : tuple of arrays, each of the shape of ``y0``
-        As many as the highest order needs beyond ``y0``. Caputo: the derivatives y', y'', ... at t0. Riemann-Liouville:
-        :math:`D^{\alpha-n+k} y(t_0^+)` for k = 1 .. n-1.
+        The further initial values that the highest order needs. Caputo: the derivatives y', y'', ... at t0.
+        Riemann-Liouville: :math:`D^{\alpha-n+k} y(t_0^+)` for k = 1 .. n-1.
     orders : Orders
         The order or orders.
     derivative : str
@@ -73,11 +73,11 @@ class Problem:
     delays : tuple of float
         Constant delays, each above zero.
     history : callable or None
-        ``history(t)`` of the shape of ``y0``, for t before t0; one that was given as a constant is a function here.
+        ``history(t)`` of the shape of ``y0``, for t before t0. A constant is converted to a function.
     library : str
-        Whose arrays ``y0`` and what ``fun`` returns are: ``"numpy"``, ``"torch"`` or ``"jax"``.
+        Library of ``y0`` and of the values of ``fun``: ``"numpy"``, ``"torch"`` or ``"jax"``.
     jac_sparsity : sparse array or None
-        Where the Jacobian may not be zero, for differences.
+        Where the Jacobian may be nonzero, for differences.
     """
 
     fun: Callable[..., Any]
@@ -106,22 +106,22 @@ class Problem:
         return self.y0.dtype
 
     def without_functions(self) -> Problem:
-        """The data alone, for what is kept of a solve: it can be pickled whatever the functions were."""
+        """The data without the functions, which can always be pickled."""
         terms = tuple(Term(0.0 if callable(term.coefficient) else term.coefficient, term.order) for term in self.terms)
         orders = replace(self.orders, value=None, function=None)
         return replace(self, fun=_no_function, orders=orders, args=(), jac=None, terms=terms, history=None)
 
     def evaluate(self, t: float, y: Any) -> Any:
-        """``fun(t, y, *args)`` of a NumPy problem, with its shape and kind checked: for a first look at ``fun``."""
+        """``fun(t, y, *args)`` of a NumPy problem, with shape and dtype checked."""
         return check_value(self.fun(t, y, *self.args), self.shape, self.dtype, "fun")
 
 
 def _no_function(*_: Any) -> Any:
-    raise InvalidInputError("only the data of this problem were kept, not its right-hand side; solve it again")
+    raise InvalidInputError("only the data of this problem were stored, not its right-hand side; solve it again")
 
 
 def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Array:
-    """What the user's function returned, as an array of the expected shape and dtype, or an error in words."""
+    """The result of the user's function as an array; raises an error if its shape or dtype is wrong."""
     try:
         array = np.asarray(value)
     except ValueError:
@@ -141,7 +141,7 @@ def check_value(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Ar
 
 
 def check_jacobian(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """What ``jac`` returned for a state of ``shape``: an array of shape (..., d, d), or sparse where d is large."""
+    """The result of ``jac`` for a state of ``shape``: an array of shape (..., d, d), or sparse if d is large."""
     d = shape[-1]
     wanted = (*shape, d)
     if is_sparse(value):
@@ -179,14 +179,14 @@ def read_problem(
     delays: Sequence[float] = (),
     history: Any = None,
 ) -> Problem:
-    """Read and check what the user gave; every refusal is a typed error that says what to do."""
+    """Read and check the arguments; raises a typed error with a remedy if one is invalid."""
     if not callable(fun):
         raise InvalidInputError(
             f"fun={fun!r} cannot be called; give the right-hand side as a function fun(t, y). The order of the "
             "arguments is solve_fode(fun, t_span, y0, alpha)"
         )
     if jac is not None and not callable(jac):
-        raise InvalidInputError(f"jac={jac!r} cannot be called; give a function jac(t, y), or leave it out")
+        raise InvalidInputError(f"jac={jac!r} cannot be called; give a function jac(t, y), or omit it")
     if derivative not in DERIVATIVES:
         raise InvalidInputError(f"derivative={derivative!r} is not known; use {' or '.join(map(repr, DERIVATIVES))}")
     t0, t1 = _read_span(t_span)
@@ -203,7 +203,7 @@ def read_problem(
         raise InvalidInputError(f"delays={lags} have to be finite and above 0")
     if lags and history is None:
         raise InvalidInputError(
-            "an equation with delays needs its past: give history, a function of t before t0 or a constant"
+            "an equation with delays needs a history: give history=, a function of t before t0 or a constant"
         )
     past = _read_history(history, state)
     library = library_of(state)
@@ -228,7 +228,7 @@ def _read_sparsity(given: Any, jac: Callable[..., Any] | None, library: str, d: 
 
 
 def _read_history(history: Any, state: Any) -> Callable[[float], Any] | None:
-    """A function of t; a number or an array that broadcasts to the state is the same at all times."""
+    """The history as a function of t; a number or an array that broadcasts to the state is constant."""
     if history is None:
         return None
     if callable(history) and library_of(history) == "python":
@@ -264,8 +264,8 @@ def _read_span(t_span: Sequence[float]) -> tuple[float, float]:
         raise InvalidInputError(f"t_span=({t0}, {t1}) is not finite; give a finite interval")
     if t1 - t0 > LONGEST:
         raise InvalidInputError(
-            f"t_span=({t0:g}, {t1:g}) has the length {t1 - t0:g}, beyond {LONGEST:g}, whose powers overflow; measure "
-            "time in other units"
+            f"t_span=({t0:g}, {t1:g}) has the length {t1 - t0:g}, beyond {LONGEST:g}, whose powers overflow; use "
+            "other time units"
         )
     if t1 == t0:
         raise InvalidInputError(f"t_span=({t0}, {t1}) is empty; the end has to lie beyond the start")
@@ -296,7 +296,7 @@ def _read_state(value: Any, name: str) -> Any:
         )
     state = np.array(state, dtype=np.complex128 if state.dtype.kind == "c" else np.float64, ndmin=1)
     if state.size == 0:
-        raise ShapeError(f"{name} has shape {state.shape} and so no component; give at least one number")
+        raise ShapeError(f"{name} has shape {state.shape}, without a component; give at least one number")
     if not np.isfinite(state).all():
         raise InvalidInputError(f"{name}={np.array2string(state, threshold=8)} is not finite; give finite initial data")
     return state
@@ -336,7 +336,7 @@ def _check_count(orders: Orders, given: tuple[Any, ...], derivative: str) -> Non
         idle = np.broadcast_to(orders.ceilings() <= number + 1, each.shape)
         if np.any(each[idle] != 0):
             raise InvalidInputError(
-                f"dy0[{number}] is not 0 for a component whose order is at most {number + 1}, which takes no such "
+                f"dy0[{number}] is not 0 for a component whose order is at most {number + 1}, which has no such "
                 "initial value; give 0 there"
             )
 
@@ -367,11 +367,11 @@ def starts_infinite(problem: Problem) -> bool:
 
 
 class NotFiniteError(HpfraccError, ArithmeticError):
-    """The right-hand side was not finite; the stepper tries a shorter step before it gives up."""
+    """The right-hand side was not finite. A shorter step is tried before the solve fails."""
 
 
 class RightHandSide:
-    """``fun(t, y, *args)`` of a NumPy problem; an array of the right kind passes at once."""
+    """``fun(t, y, *args)`` of a NumPy problem, with a fast path for arrays of the right dtype and shape."""
 
     def __init__(self, problem: Problem) -> None:
         self.count = 0
@@ -382,21 +382,21 @@ class RightHandSide:
         self._dtype = problem.dtype
 
     def __call__(self, t: float, y: Array) -> Array:
-        """The value at a state, which is copied first."""
+        """The value at a copy of a state."""
         self.count += 1
-        # Copies: the function may keep or change what it is given, and return the same array each time.
+        # Copies, because the function may store or change its argument, and return the same array each time.
         value = self.bare(t, y.copy())
         if type(value) is np.ndarray and value.shape == self._shape and value.dtype == self._dtype:
             return value.copy()
         return self.read(value).copy()
 
     def read(self, value: Any) -> Array:
-        """What the function returned as an array of the state's shape and dtype, or an error."""
+        """The returned value as an array of the state's shape and dtype; raises an error if it is not."""
         return check_value(value, self._shape, self._dtype, "fun")
 
 
 class Jacobian:
-    """``jac(t, y, *args)``, of shape (..., d, d), or sparse where d is large."""
+    """``jac(t, y, *args)``, of shape (..., d, d), or sparse if d is large."""
 
     def __init__(self, problem: Problem) -> None:
         assert problem.jac is not None
@@ -406,5 +406,5 @@ class Jacobian:
         self._dtype = problem.dtype
 
     def __call__(self, t: float, y: Array) -> Any:
-        """The matrix at a state, which is copied first."""
+        """The matrix at a copy of a state."""
         return check_jacobian(self._jac(t, y.copy(), *self._args), self._shape, self._dtype).copy()

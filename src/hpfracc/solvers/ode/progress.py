@@ -20,7 +20,7 @@ from hpfracc.solvers.ode.result import FODEResult
 
 __all__ = ["Report", "note_steps", "only_the_start", "progress_report", "watch_steps"]
 
-#: ``report(t, y)`` with the newest point; ``y`` is made only when asked for.
+#: ``report(t, y)`` with the newest point; ``y`` is a function, called only if needed.
 Report = Callable[[float, Callable[[], Any]], None]
 
 
@@ -56,7 +56,7 @@ def _ignore(t: float, y: Callable[[], Any]) -> None:
     """No report."""
 
 
-#: Whether the solve under way has left a loop over steps.
+#: Whether the current solve has left a loop over steps.
 _stepped: ContextVar[list[bool] | None] = ContextVar("_stepped", default=None)
 
 

@@ -1,4 +1,4 @@
-"""What a solve gives back."""
+"""Results of a solve."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ __all__ = ["FODEResult", "SolveDecision"]
 
 @dataclass(frozen=True, slots=True)
 class SolveDecision:
-    """How it was solved, and why so.
+    """How an equation was solved, and why.
 
     Attributes
     ----------
     method : str
         Name of the method that ran.
     reason : str
-        Why this one, in words.
+        Why this method was used.
     history : str
-        How the memory was summed: ``"fft"``, ``"direct"``, ``"exponentials"``, ...
+        How the history was summed: ``"fft"``, ``"direct"``, ``"exponentials"``, ...
     compiled : bool
         Whether the right-hand side ran compiled.
     notes : tuple of str
-        What else happened: why ``fun`` was not compiled, when the method was switched.
+        Other events, such as why ``fun`` was not compiled or when the method was switched.
     """
 
     method: str
@@ -36,7 +36,7 @@ class SolveDecision:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Convert to plain data."""
         return asdict(self)
 
 
@@ -53,28 +53,27 @@ class FODEResult:
     success : bool
         Whether the end, or a terminal event, was reached.
     message : str
-        What ended the solve, and what to do where that was not the end.
+        Why the solve stopped, and what to do if it stopped early.
     nfev, njev : int
         Evaluations of the right-hand side (of all members of a batch at once) and of its Jacobian; ``nfev`` is None for
-        implicit steps in JAX, whose iterations run on the device uncounted.
+        implicit steps in JAX, whose iterations run on the device and are not counted.
     sol : callable or None
         With ``dense_output``: ``sol(t)``, of shape (..., d) + t.shape.
     stats : dict
-        Figures of the solve: steps, step, seconds, and what the method counts besides.
+        Statistics of the solve: steps, step, seconds, and counters of the method.
     error_estimate : float or array
-        An estimate of the largest error of y, over all times and components, not relative to anything; nan where
-        there is none. With adaptive steps the error is integrated along with the solution, and
-        ``stats["error_over_tolerance"]`` is its largest ratio to ``atol + rtol Y(t)``, with ``Y(t)`` the largest
-        ``|y(s)| s / t`` up to t: near a zero of y the error may be many times ``atol + rtol |y(t)|``. With a given step
-        it is made from the defect of the solution (``stats["component_errors"]``: of each component) and is within a
-        factor of a few of the error for product rules; for methods with starting weights and orders up to 0.5 it may
-        be much larger than the error.
+        Estimate of the maximum absolute error of y over all times and components; nan if there is none. With adaptive
+        steps the error is integrated along with the solution, and ``stats["error_over_tolerance"]`` is its largest
+        ratio to ``atol + rtol Y(t)``, with ``Y(t)`` the largest ``|y(s)| s / t`` up to t: near a zero of y the error
+        may be many times ``atol + rtol |y(t)|``. With a given step it is computed from the defect of the solution
+        (``stats["component_errors"]`` for each component), and is within a small factor of the error for product rules;
+        for methods with starting weights and orders up to 0.5 it may be much larger than the error.
     decision : SolveDecision
         Which method ran, how, and why.
     t_events : list of arrays or None
-        For each event the times at which it happened.
+        For each event the times at which it occurred.
     y_events : list of arrays or None
-        For each event the states then, of shape (number, ..., d).
+        For each event the states at these times, of shape (number, ..., d).
     """
 
     t: Any
@@ -92,22 +91,22 @@ class FODEResult:
 
     @property
     def status(self) -> int:
-        """0: the end was reached; 1: a terminal event happened; -1: neither."""
+        """0 if the end was reached, 1 if a terminal event occurred, -1 otherwise."""
         if not self.success:
             return -1
         return 1 if self.stats.get("terminated") else 0
 
     def plot(self, *, phase: Sequence[int] | None = None, ax: Any = None, **style: Any) -> Any:
-        """Draw the solution over time, or its components against each other.
+        """Plot the solution over time, or its components against each other.
 
         Parameters
         ----------
         phase : two or three ints, optional
             Draw these components against each other instead: a phase portrait, in three dimensions for three.
         ax : matplotlib axes, optional
-            Where to draw; a new figure by default. Three components need axes made with ``projection="3d"``.
+            Axes for the plot; a new figure by default. Three components need axes made with ``projection="3d"``.
         **style
-            Handed to ``Axes.plot``.
+            Passed to ``Axes.plot``.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""How a Riemann-Liouville solution begins that is infinite at t0, as far as the right-hand side tells."""
+"""The start of a Riemann-Liouville solution that is infinite at t0, from the right-hand side near t0."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ __all__ = ["GrowthError", "PowerLaw", "read_growth", "singular_powers"]
 
 Array = np.ndarray[Any, Any]
 
-#: Distances from t0, in powers of ten of the interval, at which the right-hand side is looked at: as near as it can be
-#: evaluated, so that its leading power stands alone.
+#: Distances from t0, in powers of ten of the interval, at which the right-hand side is sampled: as close as possible,
+#: so that its leading power dominates.
 _SCALES = ((60.0, 120.0, 180.0), (20.0, 40.0, 60.0), (5.0, 10.0, 15.0), (2.0, 4.0, 6.0))
-#: Two slopes that differ by more are not those of one power.
+#: Maximum difference of two slopes of one power.
 _STEADY = 0.05
-#: A multiple of the solution's own power that is so near to an integer is one: a polynomial.
+#: A multiple of the solution's power that is closer than this to an integer counts as one: f is a polynomial of y.
 _WHOLE = 0.02
 
 
 class GrowthError(Exception):
-    """The right-hand side does not behave like a power that can be integrated; the message says so."""
+    """The right-hand side does not behave like an integrable power of t - t0."""
 
 
 @dataclass(frozen=True, slots=True)
 class PowerLaw:
-    """``|f(t, T(t))|`` is about ``size (t - t0)^power`` near t0, T being that of the initial data; ``power > -1``."""
+    """``|f(t, T(t))|`` is about ``size (t - t0)^power`` near t0, T from the initial data; ``power > -1``."""
 
     power: float
     size: float
@@ -45,7 +45,7 @@ class PowerLaw:
 
 
 def read_growth(problem: Problem) -> PowerLaw:
-    """Look at the right-hand side near the start, or raise :class:`GrowthError`."""
+    """Sample the right-hand side near the start; raises :class:`GrowthError` if it is not a power law."""
     length = problem.t1 - problem.t0
     for scales in _SCALES:
         times = length * 10.0 ** -np.array(scales)
@@ -67,7 +67,7 @@ def read_growth(problem: Problem) -> PowerLaw:
     if np.any(np.abs(slopes[steep, 0] - slopes[steep, 1]) > _STEADY):
         raise GrowthError(
             "the right-hand side does not behave like a power of t - t0 near t0, where the solution of this "
-            "Riemann-Liouville problem is infinite, so no method knows how to begin; give y0 = 0, or another "
+            "Riemann-Liouville problem is infinite, so no method can start; give y0 = 0, or another "
             "right-hand side"
         )
     power = min(0.0, float(slopes[:, 1].min()))
@@ -80,11 +80,11 @@ def read_growth(problem: Problem) -> PowerLaw:
 
 
 def singular_powers(problem: Problem, growth: PowerLaw, bound: float) -> set[float]:
-    """Powers below ``bound`` that ``f(t, y(t))`` is made of near t0.
+    """Powers below ``bound`` in the expansion of ``f(t, y(t))`` near t0.
 
-    The solution begins with the powers of its initial data; each power of f comes back in the solution, raised by the
-    order, where it takes the place of one of those. Products of as many as the growth shows are formed: all of them
-    where f grows like a polynomial of y, and the leading ones otherwise.
+    The solution starts with the powers of its initial data. Each power of f occurs in the solution again, increased by
+    the order. The number of factors in products of these powers follows from the growth of f: all products if f grows
+    like a polynomial of y, and the leading ones otherwise.
     """
     assert problem.orders.known is not None
     orders = sorted({float(order) for order in problem.orders.known.reshape(-1)})
@@ -111,7 +111,7 @@ def singular_powers(problem: Problem, growth: PowerLaw, bound: float) -> set[flo
 
 
 def _values(problem: Problem, times: Array) -> Array | None:
-    """``|f|`` at the initial part at these times, shape (rows, times); None where one is not finite."""
+    """``|f|`` of the initial part at these times, shape (rows, times); None if a value is not finite."""
     found = []
     with np.errstate(all="ignore"):
         states = initial_part(problem, times)

@@ -1,4 +1,4 @@
-"""``solve_fode``: the function that users call."""
+"""The public function ``solve_fode``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def solve_fode(
     progress: bool | Callable[..., Any] = False,
     estimate: bool | str = "auto",
 ) -> FODEResult:
-    r"""Solve an initial-value problem of fractional order, with the habits of ``scipy.integrate.solve_ivp``.
+    r"""Solve an initial-value problem of fractional order, with the interface of ``scipy.integrate.solve_ivp``.
 
     .. math:: D^\alpha y(t) = f(t, y(t)), \quad t_0 < t \le t_1
 
@@ -58,52 +58,53 @@ def solve_fode(
     fun : callable
         ``fun(t, y, *args)`` with y of shape (..., d); returns an array of that shape. Leading axes are a batch.
     t_span : pair of float
-        ``(t0, t1)``. The derivative begins at t0: a fractional equation has no memory of what was before.
+        ``(t0, t1)``. The derivative starts at t0; earlier times have no influence.
     y0 : array_like, shape (..., d)
-        Real or complex. For Caputo's derivative the value at t0. For Riemann and Liouville's the initial value of the
-        fractional integral, :math:`I^{n-\alpha} y(t_0^+)` with n the next integer above alpha: y itself is infinite
-        at t0 unless that is zero.
+        Real or complex. For the Caputo derivative the value at t0. For Riemann-Liouville the initial value of the
+        fractional integral, :math:`I^{n-\alpha} y(t_0^+)` with n = ceil(alpha); y is infinite at t0 unless that is
+        zero.
     alpha : float, array_like or callable
         The order, above 0: one number, one for each component (anything that broadcasts to the shape of ``y0``), or a
         function of t (then at most 1).
     method : str or Method, default "auto"
-        ``"auto"``: with a ``step`` PECE, or the implicit trapezoid where the equation is stiff for that step; without
-        one steps that adapt to the tolerance. By name: ``"explicit_rectangle"``, ``"implicit_rectangle"``,
-        ``"implicit_trapezoid"``, ``"pece"``, ``"bdf2"``, ``"newton_gregory"``, ``"multistep_trapezoid"``,
-        ``"variable_order"`` and what :func:`hpfracc.solvers.ode.method.all_methods` lists besides.
+        ``"auto"``: with a ``step``, PECE, or the implicit trapezoid if the equation is stiff for that step; without a
+        ``step``, adaptive steps. By name: ``"explicit_rectangle"``, ``"implicit_rectangle"``, ``"implicit_trapezoid"``,
+        ``"pece"``, ``"bdf2"``, ``"newton_gregory"``, ``"multistep_trapezoid"``, ``"variable_order"`` and the others of
+        :func:`hpfracc.solvers.ode.method.all_methods`.
     rtol, atol : float
-        The error asked for is ``atol + rtol |y|``, where no ``step`` is given; ``atol`` may have the shape of ``y0``.
-        With adaptive steps ``|y|`` is, for each component, the largest ``|y(s)| s / t`` up to the time t (counted from
-        t0): where a solution oscillates, the error at its zeros is measured by its swings before, and exceeds
-        ``rtol |y(t)|`` there. Other methods measure it by ``|y(t)|`` itself.
+        The tolerance is ``atol + rtol |y|`` if no ``step`` is given; ``atol`` may have the shape of ``y0``. With
+        adaptive steps ``|y|`` is, for each component, the maximum of ``|y(s)| s / t`` up to the time t (counted from
+        t0). So for an oscillating solution the error near a zero is relative to the preceding amplitude, and may exceed
+        ``rtol |y(t)|``. Other methods use ``|y(t)|`` itself.
     step : float, optional
-        A fixed step; the largest not above it that divides the interval is taken.
+        A fixed step; the largest step not above it that divides the interval is used.
     t_eval : array_like, optional
-        Times at which to give the solution, instead of at the steps.
+        Times at which to return the solution, instead of at the steps.
     args : tuple, optional
         Further arguments of ``fun``, ``jac`` and events.
     jac : callable, optional
-        ``jac(t, y, *args)``, of shape (..., d, d), for implicit methods; for y of shape (d,) it may be one of SciPy's
-        sparse matrices. By differences where it is not given.
+        ``jac(t, y, *args)``, of shape (..., d, d), for implicit methods; for y of shape (d,) it may be a SciPy sparse
+        matrix. Computed by finite differences if not given.
     jac_sparsity : array_like, sparse matrix or pair of int, optional
-        Where the Jacobian may not be zero, of shape (d, d), or the numbers of diagonals ``(lower, upper)`` of a banded
-        one. Differences then take one evaluation for each group of columns that share no row, and large systems are
-        solved by sparse factorisation. Not together with ``jac``.
+        Where the Jacobian may be nonzero, of shape (d, d), or the numbers of diagonals ``(lower, upper)`` of a banded
+        one. Finite differences then need one evaluation for each group of columns that share no row, and large systems
+        are solved by sparse factorisation. Cannot be combined with ``jac``.
     events : callable or list of callables, optional
-        ``event(t, y, *args)``, whose zeros are found; ``event.terminal`` and ``event.direction`` as in SciPy.
+        ``event(t, y, *args)``, whose zeros are located; ``event.terminal`` and ``event.direction`` as in SciPy.
     dense_output : bool, default False
-        Whether the result has ``sol(t)``, which knows how a fractional solution begins.
+        Whether the result has ``sol(t)``. Its interpolation takes the singularity of fractional solutions at t0 into
+        account.
     max_steps : int
-        Where to give up, with ``success=False``.
+        Maximum number of steps. If it is exceeded, ``success`` is False.
     max_step : float, optional
-        The longest step that adaptive methods may take. They see the right-hand side at their steps alone: a pulse that
-        is shorter than a step may be stepped over, unless this is no longer than the pulse.
+        The longest step of adaptive methods. They evaluate the right-hand side at their steps only, so they may miss a
+        pulse that is shorter than a step, unless this is at most the length of the pulse.
     first_step : float, optional
-        The first step they try, instead of one that the tolerance and the right-hand side suggest.
+        The first step that they try; by default it is estimated from the tolerance and the right-hand side.
     dy0 : list of array_like, optional
-        The further initial values that an order above 1 needs: y'(t0), y''(t0), ..., each of the shape of ``y0``.
+        The further initial values that an order above 1 needs: y'(t0), y''(t0), ..., each in the shape of ``y0``.
     derivative : {"caputo", "riemann_liouville"}
-        Which derivative the equation is written in.
+        Definition of the derivative.
     terms : sequence of (coefficient, order), optional
         Further terms on the left, :math:`D^\alpha y + \sum_i c_i D^{\alpha_i} y = f(t, y)`, of orders below alpha; a
         coefficient is a number, an array that broadcasts to the state, or a function of t.
@@ -113,32 +114,33 @@ def solve_fode(
     history : callable or array_like, optional
         ``history(t)``, the state before t0, for delays; or a constant that broadcasts to the shape of ``y0``.
     backend : str, default "auto"
-        For NumPy problems ``"numpy"`` or ``"numba"``, which is an error where Numba is not installed; tensors and JAX
+        For NumPy problems ``"numpy"`` or ``"numba"``, which raises an error if Numba is not installed. Tensors and JAX
         arrays stay in their own library.
     compile : bool or "auto"
-        Whether ``fun`` is compiled with Numba. ``"auto"``: when that pays, and when reading its source shows that the
-        numbers cannot differ from Python's beyond rounding: float arithmetic, listed functions of NumPy and ``math``,
+        Whether ``fun`` is compiled with Numba. ``"auto"``: if compilation pays off, and if the source shows that the
+        results cannot differ from Python's beyond rounding: float arithmetic, listed functions of NumPy and ``math``,
         known loops, and captured numbers. Otherwise it stays in Python, and ``decision.notes`` says why. ``True``:
-        always, as Numba understands it where it cannot be read. Then integers may overflow, captured arrays and objects
-        are frozen at the start of the solve, ``np.random`` is Numba's own generator, a name that is not bound may have
-        any value, intermediate infinities may raise or errors may be missed, and an evaluation that takes long cannot
-        be interrupted. ``False``: never. With ``hf.config(deterministic=True)`` nothing is compiled unless asked for
-        here or by ``backend="numba"``: whether it pays is told by clocks, and the last digits depend on it.
+        always, with Numba's semantics if the source cannot be analysed. Then integers may overflow, captured arrays and
+        objects are frozen at the start of the solve, ``np.random`` is Numba's own generator, an unbound name may have
+        any value, intermediate infinities may raise or errors may be missed, and a long evaluation cannot be
+        interrupted. ``False``: never. With ``hf.config(deterministic=True)`` nothing is compiled unless requested here
+        or by ``backend="numba"``, because the decision depends on measured times and affects the last digits.
     progress : bool or callable
-        A bar with the time left, or ``progress(t, y)``, called now and then with the newest point.
+        Whether to show a progress bar with the remaining time, or ``progress(t, y)``, called from time to time with the
+        newest point.
     estimate : bool or "auto"
-        Whether a solution with a given ``step`` gets an ``error_estimate``, from its own defect at up to 24 of its
-        steps (``stats["estimate_evaluations"]`` evaluations, a few per cent of a long solve). ``"auto"``: unless the
-        right-hand side runs compiled, beside which that would be slow. Where the estimate exceeds a tenth of a
-        component's largest value, ``message`` names the component and the times. (With ``terms``, it counts the
-        components of the system that is solved: those of y, then those of its derivatives.)
+        Whether to compute an ``error_estimate`` of a solution with a given ``step``, from its defect at up to 24 steps
+        (``stats["estimate_evaluations"]`` evaluations, a few per cent of a long solve). ``"auto"``: unless the
+        right-hand side is compiled, because the estimate would then be slow in comparison. If the estimate exceeds a
+        tenth of a component's maximum, ``message`` names the component and the times. (With ``terms``, these are the
+        components of the equivalent system: those of y, then those of its derivatives.)
 
     Returns
     -------
     FODEResult
         ``.t .y .success .message .nfev .njev .sol .stats .error_estimate .decision .t_events .y_events``, with ``y`` of
-        shape (..., d, N). What goes wrong during the solve (a value that is not finite, Newton's method that does not
-        converge, too few steps, Ctrl-C) is ``success=False`` and a message; a question that is wrong is an error.
+        shape (..., d, N). Failures during the solve (a non-finite value, no convergence of Newton's method, too few
+        steps, Ctrl-C) give ``success=False`` and a message. Invalid arguments raise an error.
 
     Notes
     -----

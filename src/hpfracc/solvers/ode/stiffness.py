@@ -1,4 +1,4 @@
-"""How stiff an equation is at a point, for the choice between explicit and implicit steps."""
+"""Stiffness of an equation at a point, for the choice between explicit and implicit steps."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["LIMIT", "StiffnessGuard"]
 Array = np.ndarray[Any, Any]
 
 #: PECE damps ``D^alpha y = -lambda y`` as long as ``h^alpha lambda / Gamma(alpha+2)`` is at most 1, for every alpha up
-#: to 1.5 (found by bisection; benchmarks/ode.py --stability); beyond this share of it implicit steps are taken.
+#: to 1.5 (found by bisection; benchmarks/ode.py --stability). Above this fraction of the limit implicit steps are used.
 LIMIT = 0.9
 
 
 class StiffnessGuard:
-    """Raises :class:`StiffError` where an explicit method with a given step would not be stable."""
+    """Raises :class:`StiffError` if an explicit method with the given step would be unstable."""
 
     def __init__(self, problem: Problem, step: float) -> None:
         self._fun = RightHandSide(problem)
@@ -35,11 +35,11 @@ class StiffnessGuard:
 
     @property
     def evaluations(self) -> int:
-        """Of the right-hand side so far."""
+        """Evaluations of the right-hand side so far."""
         return self._fun.count
 
     def number(self, t: float, y: Array) -> float:
-        """The largest ``h^alpha |lambda| / Gamma(alpha+2)`` of an eigenvalue that decays; 0 where none does."""
+        """The largest ``h^alpha |lambda| / Gamma(alpha+2)`` of a decaying eigenvalue; 0 if there is none."""
         if y.shape[-1] > DENSE_BELOW:  # all eigenvalues would take too long
             return self._largest(t, y)
         slopes = self._slopes(t, y, self._fun(t, y)).reshape(*y.shape, y.shape[-1])
@@ -49,7 +49,7 @@ class StiffnessGuard:
         return float(np.max(np.where(found.real < 0.0, np.abs(found), 0.0), initial=0.0))
 
     def _largest(self, t: float, y: Array) -> float:
-        """By power iteration along differences of the right-hand side: as many evaluations as turns."""
+        """Largest eigenvalue by power iteration on differences of ``fun``, one evaluation per iteration."""
         value = self._fun(t, y)
         direction = np.where(value == 0.0, 1.0, value)
         size = 0.0
@@ -64,7 +64,7 @@ class StiffnessGuard:
         return size if aligned < 0.0 else 0.0
 
     def look_ahead(self, t: float, y: Array) -> None:
-        """Look at one point, and at where an explicit step would lead from it: rates may begin there."""
+        """Check one point and the end of an explicit step from it, where new rates may appear."""
         self(t, y)
         value = self._fun(t, y)
         if np.isfinite(value).all():
@@ -72,7 +72,7 @@ class StiffnessGuard:
                 self(t + self._step, y + self._ahead * value)
 
     def __call__(self, t: float, y: Array) -> None:
-        """Look at one point."""
+        """Check one point."""
         found = self.number(t, y)
         if found > LIMIT:
             raise StiffError(f"h^alpha |lambda| / Gamma(alpha+2) is {found:.3g} at t = {t:g}, beyond {LIMIT}")

@@ -1,4 +1,4 @@
-"""The values that a function captures, which a compiled copy holds as constants."""
+"""Captured values of a function, which a compiled copy treats as constants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpfracc._arrays import is_tracer, library_of
 
 __all__ = ["same_surroundings", "surroundings"]
 
-#: Functions of these packages are what they were: nobody changes what they see.
+#: Packages whose functions do not change what they capture.
 _SETTLED = frozenset({"builtins", "math", "cmath", "operator", "numpy", "scipy", "jax", "jaxlib", "numba", "torch"})
 _PLAIN = (bool, int, float, complex, str, bytes, np.generic, types.NoneType, types.EllipsisType, slice, range)
 
@@ -24,10 +24,10 @@ class _UnknownError(Exception):
 
 
 def surroundings(fun: Callable[..., Any], *more: Any) -> tuple[Any, ...] | None:
-    """Closure, globals and defaults of ``fun`` and of the functions it names, and ``more``; None where they may change.
+    """Closure, globals and defaults of ``fun`` and the functions that it uses, and ``more``; None if they may change.
 
-    Two of these that are :func:`same_surroundings` mean that a copy compiled with one is good for the other. Arrays
-    count by their contents; objects that may be changed in place without a trace make the whole unknown.
+    If two results are equal by :func:`same_surroundings`, a copy compiled with one is valid for the other. Arrays are
+    compared by content. With objects that may be changed in place the result is None.
     """
     found: list[Any] = []
     try:
@@ -40,7 +40,7 @@ def surroundings(fun: Callable[..., Any], *more: Any) -> tuple[Any, ...] | None:
 
 
 def same_surroundings(old: tuple[Any, ...] | None, new: tuple[Any, ...] | None) -> bool:
-    """Whether both are known and hold the same."""
+    """Whether both are known and equal."""
     if old is None or new is None or len(old) != len(new):
         return False
     return all(
@@ -50,7 +50,7 @@ def same_surroundings(old: tuple[Any, ...] | None, new: tuple[Any, ...] | None) 
 
 
 class _Value(tuple[Any, ...]):
-    """Compared by its contents, all else by identity."""
+    """A value that is compared by content; all others are compared by identity."""
 
 
 def _look(value: Any, names: tuple[str, ...], found: list[Any], seen: set[int]) -> None:
@@ -76,7 +76,7 @@ def _look(value: Any, names: tuple[str, ...], found: list[Any], seen: set[int]) 
 
 
 def _look_at_callable(value: Any, found: list[Any], seen: set[int]) -> None:
-    """Functions, and what wraps them; arrays that never change count by identity."""
+    """Functions and their wrappers. Immutable arrays are compared by identity."""
     if library_of(value) == "jax" and is_tracer(value):  # of one transformation only
         raise _UnknownError
     if id(value) in seen:
@@ -122,7 +122,7 @@ def _look_around(function: types.FunctionType, found: list[Any], seen: set[int])
 
 
 def _names(code: types.CodeType) -> tuple[str, ...]:
-    """Those used in a function and in the functions written inside it."""
+    """Names used in a function and in the functions nested in it."""
     inner = [_names(each) for each in code.co_consts if isinstance(each, types.CodeType)]
     return tuple(dict.fromkeys([*code.co_names, *(name for names in inner for name in names)]))
 

@@ -1,4 +1,4 @@
-"""A fixed-step method without a step: halve it until two solutions agree to the tolerance."""
+"""Fixed-step methods without a given step: the step is halved until two solutions agree to the tolerance."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _FIRST = 64
 def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FODEResult:
     """Solutions with 64, 128, 256, ... steps, until ``|y_h - y_2h| <= atol + rtol |y_h|`` at all common points.
 
-    The distance of the last two, which is at least the error of the finer for every order of 1 or more, becomes the
-    error estimate. Where the steps that the tolerance would take, by the convergence seen so far, exceed
-    ``max_steps``, the finest solution comes back with ``success=False``.
+    The difference of the last two solutions is the error estimate; it is at least the error of the finer one for every
+    order of 1 or more. If the tolerance would need more than ``max_steps`` steps at the observed rate of convergence,
+    the finest solution is returned with ``success=False``.
     """
-    # The search looks at the steps alone; what else was asked for is done once, with the step that was found.
+    # The search compares the steps only. Everything else is done once, with the final step.
     if options.max_steps == MAX_STEPS:
         options = dataclasses.replace(options, max_steps=method.search_limit)
     plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=True, estimate=False)
@@ -75,7 +75,7 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
 
 
 def _as_asked(result: FODEResult, problem: Problem, options: Options) -> None:
-    """Bring a result to the requested times, with ``sol`` if requested."""
+    """Interpolate a result to the requested times, with ``sol`` if requested."""
     solution: Any = result.sol
     assert solution is not None
     if options.t_eval is not None:
@@ -89,9 +89,9 @@ def _as_asked(result: FODEResult, problem: Problem, options: Options) -> None:
 
 
 def _distance(coarse: FODEResult, fine: FODEResult, options: Options) -> tuple[float, float]:
-    """The largest difference, and the largest relative to the tolerance."""
+    """The maximum difference, absolute and relative to the tolerance."""
     common = fine.y[..., ::2]
-    finite = np.isfinite(common)  # the origin of a Riemann-Liouville problem is not
+    finite = np.isfinite(common)  # the origin of a Riemann-Liouville problem is not finite
     difference = np.abs(np.where(finite, common, 0.0) - np.where(finite, coarse.y, 0.0))
     bound = np.asarray(options.atol)[..., None] + options.rtol * np.abs(np.where(finite, common, 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -100,7 +100,7 @@ def _distance(coarse: FODEResult, fine: FODEResult, options: Options) -> tuple[f
 
 
 def _expected(ratios: list[float], steps: int) -> float:
-    """Steps that would bring the last ratio down to 1 at the rate seen so far."""
+    """Number of steps that would reduce the last ratio to 1 at the observed rate."""
     if len(ratios) < 4:
         return 0.0
     rate = math.log2(ratios[-3] / ratios[-1]) / 2.0
@@ -111,7 +111,7 @@ def _give_up(result: FODEResult, ratios: list[float], steps: int, options: Optio
     off = f"two solutions differ by {ratios[-1]:.3g} times the tolerance" if ratios else "no second solution was made"
     result.success = False
     result.message = (
-        f"rtol={options.rtol:g}, atol={options.atol} was not reached with {steps} steps of one size ({off}), and "
+        f"rtol={options.rtol:g}, atol={options.atol} was not reached with {steps} equal steps ({off}), and "
         f"would take more than max_steps={options.max_steps}: loosen it, raise max_steps, or use a method of higher "
         "order."
     )

@@ -1,1 +1,1 @@
-"""Noise with memory, and equations driven by it; one process or method a file."""
+"""Noise with memory, and equations driven by it; one process or method per file."""

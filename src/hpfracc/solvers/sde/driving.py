@@ -1,4 +1,4 @@
-"""The noise that drives the paths of an equation: drawn by path number, mixed, and in pairs of opposite sign."""
+"""The driving noise of an equation: drawn by path number, correlated, and in antithetic pairs."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from hpfracc.solvers.sde.placement import StatePlacement
 
 __all__ = ["Driving", "increments_of", "read_correlation", "refuse_antithetic"]
 
-#: Stream of the normal numbers of a second set; the processes that have one take theirs from stream 0.
+#: Stream of the normal numbers of the second set; the processes use stream 0.
 _APART = 1
 #: Largest difference of a correlation matrix from its transpose, and of its diagonal from 1.
 _ROUNDING = 1e-10
 
 
 def refuse_antithetic(noise: Noise) -> None:
-    """Raise for noise whose opposite has another law."""
+    """Raise an error for noise whose law is not symmetric."""
     if not (isinstance(noise, GaussianNoise) or (isinstance(noise, StableLevy) and not noise.beta)):
-        raise InvalidInputError(f"antithetic=True with {noise!r}, whose law is not symmetric; leave it out")
+        raise InvalidInputError(f"antithetic=True with {noise!r}, whose law is not symmetric; omit it")
 
 
 def read_correlation(correlation: Any, noise: Noise, noises: int, placement: StatePlacement) -> Any:
-    """Check a correlation matrix; gives the lower triangular factor L with ``L L^T`` equal to it.
+    """Check a correlation matrix C; returns the lower triangular factor L with ``L L^T = C``.
 
     Raises
     ------
     InvalidInputError
-        Where it is not symmetric, has no unit diagonal, or is not positive definite.
+        If it is not symmetric, has no unit diagonal, or is not positive definite.
     """
     if correlation is None:
         return None
@@ -58,7 +58,7 @@ def _check_correlation(matrix: Any) -> None:
     values = np.asarray(matrix.detach().cpu() if library_of(matrix) == "torch" else matrix, dtype=np.float64)
     rounding = _ROUNDING if str(matrix.dtype).endswith("64") else 1e-6
     if not np.all(np.isfinite(values)):
-        raise InvalidInputError("correlation has values that are not finite")
+        raise InvalidInputError("correlation has values that are not finite; give finite numbers")
     off = float(np.max(np.abs(values - values.T)))
     if off > rounding:
         i, j = np.unravel_index(int(np.argmax(np.abs(values - values.T))), values.shape)
@@ -75,28 +75,28 @@ def _check_correlation(matrix: Any) -> None:
     if least <= rounding:
         raise InvalidInputError(
             f"correlation is not positive definite: its smallest eigenvalue is {least:.6g}; use the nearest matrix "
-            "that is, or fewer noises where one determines another"
+            "that is, or fewer noises if one determines another"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Driving:
-    """Noise of an equation.
+    """The driving noise of an equation.
 
     Attributes
     ----------
     noise : Noise
-        One component's process.
+        Process of one component.
     times : ndarray, shape (n,)
-        Uniform, from 0 on.
+        Uniform times from 0 on.
     noises, sets : int
-        Components, and how many independent processes each has.
+        Number of components, and of independent processes per component.
     factor : array, shape (m, m), or None
-        Of the correlation.
+        Factor of the correlation matrix.
     antithetic : bool
-        Whether every second path has the opposite noise of the one before.
+        Whether every second path has the negative noise of the one before.
     apart : bool
-        Whether the second set has independent normal increments of variance 1, whatever the process of the first is.
+        Whether the second set has independent normal increments of variance 1, for any process of the first.
     """
 
     noise: Noise
@@ -131,7 +131,7 @@ class Driving:
         return xp.stack([found, -found], 1).reshape(high - low, number, self.times.size)
 
     def _mixed(self, xp: Any, paths: Any) -> Any:
-        """Term by term, so that no sum depends on how many paths there are."""
+        """Mix the noises term by term, so that no sum depends on the number of paths."""
         rows = []
         for begin in range(0, self.sets * self.noises, self.noises):
             for i in range(self.noises):

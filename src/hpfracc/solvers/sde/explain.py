@@ -15,30 +15,30 @@ __all__ = ["SimulationExplanation", "explain_simulation"]
 
 @dataclass(frozen=True, slots=True)
 class SimulationExplanation:
-    """How an equation would be simulated, and why so.
+    """How an equation would be simulated, and why.
 
     Attributes
     ----------
     method : str
         Name of the method.
     reason : str
-        Why this one.
+        Why this method is used.
     order : str
         Its strong order, and where that holds.
     refused : dict
-        The methods that do not take this equation, each with its reason.
+        The methods that do not support this equation, each with its reason.
     library, device, dtype : str
-        Of the state.
+        Library, device and dtype of the state.
     steps : int
         Number of steps.
     step : float
-        Their length.
+        Length of a step.
     paths : int
         Number of paths.
     chunks, rows : int
-        Chunks that the paths are simulated in, and paths of each.
+        Number of chunks of paths, and paths per chunk.
     kept_bytes, chunk_bytes : int
-        Memory of what is kept, as far as it is known beforehand (0 for a function of the paths), and of a chunk.
+        Memory of the result, as far as it is known in advance (0 for a function of the paths), and of a chunk.
     """
 
     method: str
@@ -78,7 +78,7 @@ class SimulationExplanation:
 def explain_simulation(*args: Any, **kwargs: Any) -> SimulationExplanation:
     """What this call of ``solve_fsde`` would do.
 
-    The question is read and checked as for a simulation: both functions are called once, with the initial value.
+    The arguments are read and checked as for a simulation: both functions are called once, with the initial value.
     """
     simulation = read_simulation(*args, **kwargs)
     method, traits = simulation.method, simulation.problem.traits
@@ -89,7 +89,7 @@ def explain_simulation(*args: Any, **kwargs: Any) -> SimulationExplanation:
     if kwargs.get("method", "auto") != "auto":
         reason = "it was asked for by its name"
     elif not ordinary:
-        reason = "the order is below 1, or carries a derivative"
+        reason = "the order is below 1, or differentiable"
     elif traits.additive:
         reason = "the noise is additive"
     elif traits.jumps:

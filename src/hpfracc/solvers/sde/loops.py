@@ -1,4 +1,4 @@
-"""Loops over steps: Python's, and ``lax.scan`` for JAX, which compiles the step once."""
+"""Loops over steps: in Python, or by ``lax.scan`` in JAX, which compiles the step once."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Carry = tuple[Any, ...]
 def fold(
     xp: Namespace, step: Callable[[Carry, Any], Carry], carry: Carry, rows: tuple[Any, ...], *, keep: bool
 ) -> tuple[Carry, Any]:
-    """``carry = step(carry, row)`` for the rows of some arrays; with ``keep`` also the first of carry, all along.
+    """``carry = step(carry, row)`` over the rows of arrays; with ``keep`` also collects the first element of carry.
 
     Parameters
     ----------
     rows : tuple of arrays
-        Each has an axis of steps first; ``row`` is the tuple of one step.
+        The first axis of each is the steps; ``row`` is the tuple of one step.
 
     Returns
     -------
     carry : tuple
-        After the last step.
+        The carry after the last step.
     kept : array or None
-        Shape ``(steps + 1, ...)``, the beginning first.
+        Shape ``(steps + 1, ...)``, including the initial one.
     """
     if xp.library == "jax":
 
@@ -51,7 +51,7 @@ def fold(
         return carry, kept
     states = [carry[0]]
     if xp.library == "torch":
-        # All rows at once: the backward pass of a single row fills an array of all of them, at every step.
+        # Unbind all rows at once: the backward pass of indexing one row creates an array of all rows at every step.
         rows = tuple(array.unbind(0) if library_of(array) == "torch" else array for array in rows)
     for index in range(steps):
         carry = step(carry, tuple(array[index] for array in rows))
@@ -61,7 +61,7 @@ def fold(
 
 
 def repeat(xp: Namespace, times: int, step: Callable[[Carry], Carry], carry: Carry) -> Carry:
-    """``carry = step(carry)``, a known number of times."""
+    """Apply ``carry = step(carry)`` a given number of times."""
     if xp.library == "jax" and times > 2:
         found: Carry = sys.modules["jax"].lax.fori_loop(0, times, lambda _, carry: step(carry), carry)
         return found

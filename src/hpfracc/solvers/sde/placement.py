@@ -1,4 +1,4 @@
-"""Whose arrays a simulation uses: its library, device and precision, from what was given and ``backend=``."""
+"""Library, device and precision of a simulation, from the arguments and ``backend=``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LIBRARIES = ("numpy", "torch", "jax")
 
 @dataclass(frozen=True, slots=True)
 class StatePlacement:
-    """Where arrays are made.
+    """Library, device and precision of new arrays.
 
     Attributes
     ----------
@@ -51,11 +51,11 @@ class StatePlacement:
 
     @property
     def xp(self) -> Namespace:
-        """Functions of the library."""
+        """The namespace of the library."""
         return namespace(self.library)
 
     def array(self, values: Any) -> Any:
-        """Numbers, or an array of the library or of NumPy, as the state's kind; a list may hold arrays."""
+        """Convert numbers or arrays of the library or of NumPy to the type of the state; a list may contain arrays."""
         if isinstance(values, list | tuple) and any(library_of(each) in ("torch", "jax") for each in values):
             return self.xp.stack([self.array(each) for each in values])
         if self.library == "torch":
@@ -72,12 +72,12 @@ class StatePlacement:
 def place(
     backend: Any, rng: Any, key: Any, y0: Any, others: tuple[Any, ...], *, first_path: int, count: int
 ) -> StatePlacement:
-    """Read who owns the arrays; ``y0`` decides on the device and the precision where it is an array.
+    """Determine the library of the arrays; ``y0`` determines device and precision if it is an array.
 
     Raises
     ------
     PinnedBackendError
-        Arrays of another library than ``backend=``, or of two libraries.
+        If arrays are of another library than ``backend=``, or of two libraries.
     """
     arrays = [value for value in _leaves((*others, y0)) if library_of(value) in ("torch", "jax", "cupy")]
     owners = {library_of(value) for value in arrays}
@@ -88,15 +88,14 @@ def place(
     wish = "auto" if backend is None else backend
     if wish == "auto":
         forced = current_backend() or get_settings().force
-        # Functions are the user's own: host arrays are stepped by NumPy, whatever backend operators are told to take.
+        # The functions are the user's: host arrays stay in NumPy, for any backend setting of the operators.
         wish = forced if forced and owners else "auto"
     if wish not in ("auto", *_LIBRARIES):
         raise BackendUnavailableError(f"backend={backend!r}: solve_fsde runs on 'numpy', 'torch' and 'jax', or 'auto'")
     if owners and wish not in ("auto", *owners):
         (owner,) = owners
         raise PinnedBackendError(
-            f"backend {wish!r} was asked for, and there are arrays of {owner}, which stay there; leave it out, or "
-            "convert them"
+            f"backend {wish!r} was requested, and there are arrays of {owner}; omit it, or convert them"
         )
     own = [value for value in _leaves(y0) if library_of(value) in ("torch", "jax")]
     like = own or [value for value in arrays if np.ndim(value)] or arrays
@@ -104,12 +103,12 @@ def place(
         like = [_example(wish, y0, rng)]
     source = make_source(rng, key, *like, first_path=first_path, count=count)
     if wish == "numpy" and source.library != "numpy":
-        raise PinnedBackendError(f"backend='numpy' was asked for, and the random numbers are of {source.library}")
+        raise PinnedBackendError(f"backend='numpy' was requested, but the random numbers are of {source.library}")
     return StatePlacement(source)
 
 
 def _example(library: str, y0: Any, rng: Any) -> Any:
-    """An array like those that the state is to be."""
+    """An example array with the type of the state."""
     module = import_optional("torch" if library == "torch" else "jax.numpy")
     name = "float32" if dtype_name(y0) == "float32" else "float64"
     if library == "torch":

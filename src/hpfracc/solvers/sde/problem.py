@@ -1,4 +1,4 @@
-"""A stochastic equation as it was given: what is checked before anything is drawn."""
+"""A stochastic equation, read and checked before anything is drawn."""
 
 from __future__ import annotations
 
@@ -20,31 +20,32 @@ __all__ = ["Functions", "NoisyProblem", "Traits", "read_problem"]
 
 INTERPRETATIONS = ("ito", "stratonovich", "young")
 
-#: Drift, and diffusion unless it is constant.
+#: Functions for the drift, and for the diffusion unless it is constant.
 Functions = tuple[Callable[..., Any], Callable[..., Any] | None]
 
-#: Noises up to which ``diffusion dZ`` is summed term by term: then no sum depends on how many paths there are.
+#: Maximum number of noises for which ``diffusion dZ`` is summed term by term, so that no sum depends on the number of
+#: paths.
 _FEW_NOISES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What the choice of a method and its program depend on; hashable.
+    """Properties on which the choice of a method and its program depend; hashable.
 
     Attributes
     ----------
     library, dtype : str
-        Of the state.
+        Library and dtype of the state.
     additive, general : bool
         Whether the diffusion is constant; whether it has an axis of noises.
     noises, dimension : int
-        How many noises drive a path; how many components it has.
+        Number of driving noises, and of components of a path.
     hurst : float or None
-        1/2 for Brownian motion, nan for processes with jumps, None where H is being traced.
+        1/2 for Brownian motion, nan for processes with jumps, None if H is traced.
     index : float
         The stable index, above 1, of stable noise; nan for all other noise.
     interpretation : str or None
-        Of the integral.
+        Interpretation of the integral.
     """
 
     library: str
@@ -59,7 +60,7 @@ class Traits:
 
     @property
     def scalar(self) -> bool:
-        """Whether one noise drives each component: its own, or the only one."""
+        """Whether one noise drives each component: its own, or a common one."""
         return not self.general or self.noises == 1
 
     @property
@@ -81,11 +82,11 @@ class NoisyProblem:
     functions : tuple
         Drift and diffusion as given, of ``(t, y, *args)`` with y of shape ``(paths, d)``.
     constant : array or None
-        The diffusion, shape ``(d,)`` or ``(d, m)``, where it is constant.
+        The diffusion, shape ``(d,)`` or ``(d, m)``, if it is constant.
     args : tuple
         Further arguments of both functions.
     traits : Traits
-        Everything else.
+        Further properties.
     """
 
     functions: Functions
@@ -95,15 +96,15 @@ class NoisyProblem:
 
     @property
     def xp(self) -> Namespace:
-        """Functions of the state's library."""
+        """The namespace of the state's library."""
         return namespace(self.traits.library)
 
     def drift(self, t: Any, y: Any) -> Any:
-        """Shape ``(paths, d)``."""
+        """The drift, shape ``(paths, d)``."""
         return self._array("drift", self.functions[0](t, y, *self.args))
 
     def diffusion(self, t: Any, y: Any) -> Any:
-        """Shape ``(paths, d)`` or ``(paths, d, m)``."""
+        """The diffusion, shape ``(paths, d)`` or ``(paths, d, m)``."""
         function = self.functions[1]
         if function is None:
             return self.xp.module.broadcast_to(self.constant, (y.shape[0], *self.constant.shape))
@@ -114,13 +115,13 @@ class NoisyProblem:
         if traits.library == "numpy":
             if library_of(value) in ("torch", "jax", "cupy"):
                 raise InvalidInputError(
-                    f"{name} gave an array of {library_of(value)} for a state of NumPy; give y0 as an array of that "
-                    "library, or backend="
+                    f"{name} returned an array of {library_of(value)} for a state of NumPy; give y0 as an array of "
+                    "that library, or backend="
                 )
             return np.asarray(value, np.float64)
         if traits.library == "torch":
             if library_of(value) != "torch":
-                raise InvalidInputError(f"{name} gave {type(value).__name__} for a state that is a tensor; use torch")
+                raise InvalidInputError(f"{name} returned {type(value).__name__} for a tensor state; use torch")
             return self.xp.astype(value, traits.dtype)
         return self.xp.module.asarray(value, traits.dtype)
 
@@ -147,7 +148,7 @@ def read_problem(
 ) -> NoisyProblem:
     """Check functions, shapes, noise and interpretation; evaluates both functions once, at the start.
 
-    ``y0`` of shape ``(1, d)`` or ``(paths, d)``, and a diffusion that is an array, are of the state's library already.
+    ``y0`` of shape ``(1, d)`` or ``(paths, d)``, and a diffusion that is an array, must be of the state's library.
     """
     hurst = _read_noise(noise)
     if not callable(drift):
@@ -166,11 +167,11 @@ def read_problem(
     problem = NoisyProblem(functions, constant, args, draft)
     found = _shape_at(problem, problem.drift, t0, start)
     if found != (1, dimension):
-        raise ShapeError(f"drift gave shape {found} for one path; it must give (paths, d) for y of shape (paths, d)")
+        raise ShapeError(f"drift returned shape {found} for one path; it must be (paths, d) for y of shape (paths, d)")
     first = _shape_at(problem, problem.diffusion, t0, start)
     if len(first) not in (2, 3) or first[:2] != (1, dimension):
         raise ShapeError(
-            f"diffusion gave shape {first} for one path of {dimension} components; give (paths, d), each "
+            f"diffusion returned shape {first} for one path of {dimension} components; return (paths, d), each "
             "component with its own noise, or (paths, d, m)"
         )
     general = len(first) == 3
@@ -182,7 +183,7 @@ def read_problem(
 
 
 def _read_noise(noise: Any) -> float | None:
-    """The Hurst index; nan for jumps, None where it is traced."""
+    """The Hurst index; nan for jumps, None if it is traced."""
     if not isinstance(noise, Brownian | FractionalBrownian | LevyNoise):
         raise InvalidInputError(
             f"noise={noise!r}: equations are driven by noise.Brownian(), noise.FractionalBrownian(H), or Levy processes"
@@ -197,7 +198,7 @@ def _read_noise(noise: Any) -> float | None:
 
 
 def _stable_index(noise: Any) -> float:
-    """Of noise whose independent copies add up to the same law."""
+    """The stable index of the noise, or nan."""
     return float(noise.alpha) if isinstance(noise, StableLevy) and noise.alpha > 1.0 else math.nan
 
 
@@ -216,7 +217,7 @@ def _read_constant(diffusion: Any, dimension: int, y0: Any) -> Any:
 
 
 def _shape_at(problem: NoisyProblem, function: Callable[[Any, Any], Any], t0: float, start: Any) -> tuple[int, ...]:
-    """The shape of what a function gives at the start; JAX finds it without numbers."""
+    """The shape of a function's value at the start; in JAX it is determined abstractly."""
     library = problem.traits.library
     if library == "jax":
         return tuple(sys.modules["jax"].eval_shape(lambda y: function(t0, y), start).shape)
@@ -235,20 +236,18 @@ def _refuse_interpretation(traits: Traits) -> None:
     if hurst == 0.5:
         if meaning not in ("ito", "stratonovich"):
             raise InvalidInputError(
-                "with multiplicative Brownian noise Ito's and Stratonovich's equations have different solutions; give "
+                "with multiplicative Brownian noise Ito and Stratonovich equations have different solutions; give "
                 "interpretation='ito' or 'stratonovich'"
             )
     elif traits.jumps:
         if meaning != "ito":
-            raise InvalidInputError(
-                "multiplicative noise with jumps is taken in Ito's sense; give interpretation='ito'"
-            )
+            raise InvalidInputError("multiplicative noise with jumps is in the Ito sense; give interpretation='ito'")
     elif meaning == "ito":
         raise InvalidInputError(
-            f"there is no Ito integral with H={hurst}: fractional Brownian motion is no semimartingale; leave "
-            "interpretation out (a pathwise integral), or use H = 1/2"
+            f"there is no Ito integral with H={hurst}: fractional Brownian motion is not a semimartingale; omit "
+            "interpretation (a pathwise integral), or use H = 1/2"
         )
     elif meaning == "young" and hurst is not None and hurst < 0.5:
         raise InvalidInputError(
-            f"Young's integral needs H > 1/2, not {hurst}; use interpretation='stratonovich', the limit of smooth paths"
+            f"Young integrals need H > 1/2, not {hurst}; use interpretation='stratonovich', the limit of smooth paths"
         )

@@ -1,4 +1,4 @@
-"""Progress of Monte Carlo methods: paths that are done, the mean so far with its standard error, and the time left."""
+"""Progress of Monte Carlo methods: finished paths, the mean so far with its standard error, and the remaining time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hpfracc.errors import InvalidInputError
 
 __all__ = ["LEAST_REPORTS", "progress_bar", "read_progress"]
 
-#: Least number of chunks where progress is shown.
+#: Minimum number of chunks if progress is shown.
 LEAST_REPORTS = 20
 
 
 def read_progress(progress: Any) -> None:
-    """Raise unless it is True, False or a function."""
+    """Raise an error unless ``progress`` is True, False or a function."""
     if not (isinstance(progress, bool) or callable(progress)):
         raise InvalidInputError(f"progress={progress!r}: use True, False, or a function")
 
@@ -24,7 +24,7 @@ def read_progress(progress: Any) -> None:
 def progress_bar(
     wish: bool | Callable[..., Any], count: int, title: str
 ) -> Iterator[Callable[[int, float, float], None]]:
-    """Reports the paths that are done, and the mean so far with its standard error, while the block runs."""
+    """Reports finished paths, and the mean so far with its standard error, while the block runs."""
     if callable(wish):
         yield lambda done, mean, error: wish(done, count, mean, error)
         return

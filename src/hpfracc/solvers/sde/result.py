@@ -1,4 +1,4 @@
-"""What a simulation of a stochastic equation gives."""
+"""Results of a simulation of a stochastic equation."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["FSDEResult", "Moments"]
 
 @dataclass(slots=True)
 class Moments:
-    """Mean and squared deviations of values that are not kept, joined chunk by chunk.
+    """Mean and squared deviations of values that are not stored, accumulated chunk by chunk.
 
     Attributes
     ----------
     count : int
-        Values so far; antithetic pairs count as one.
+        Number of values so far; antithetic pairs count as one.
     mean, deviations : array
-        Their mean, and the sum of squares of their differences from it.
+        Their mean, and the sum of squared deviations from it.
     """
 
     count: int = 0
@@ -32,7 +32,7 @@ class Moments:
     deviations: Any = None
 
     def add(self, values: Any, antithetic: bool) -> None:
-        """Join values of further paths, along the first axis."""
+        """Add values of further paths, along the first axis."""
         values = _pairs(values) if antithetic else values
         count = int(values.shape[0])
         if not count:
@@ -50,7 +50,7 @@ class Moments:
 
     @property
     def standard_error(self) -> Any:
-        """Of the mean; nan for fewer than two values."""
+        """Standard error of the mean; nan for fewer than two values."""
         if self.count < 2:
             return self.deviations * float("nan")
         return (self.deviations / ((self.count - 1) * self.count)) ** 0.5
@@ -66,7 +66,7 @@ def _on_host(values: Any) -> np.ndarray:
 
 @dataclass(frozen=True, repr=False)
 class FSDEResult:
-    """Paths of a stochastic equation, or what was kept of them.
+    """Paths of a stochastic equation, or saved values of them.
 
     Arrays are of the library of the call: NumPy, PyTorch or JAX.
 
@@ -75,7 +75,7 @@ class FSDEResult:
     t : ndarray, shape (n,)
         Times.
     y : array or None
-        ``save="all"``: shape ``(paths, d, n)``; ``"last"``: ``(paths, d)``; a function: its values, one row a path.
+        ``save="all"``: shape ``(paths, d, n)``; ``"last"``: ``(paths, d)``; a function: its values, one row per path.
         None with ``keep="moments"``.
     noise : array, shape (paths, m, n), or None
         The driving noise, with ``save="all"``.
@@ -86,12 +86,12 @@ class FSDEResult:
     antithetic : bool
         Whether neighbouring paths have opposite noise.
     success : bool
-        Whether all paths were finished and none diverged; False after Ctrl-C, or where explicit steps made paths grow.
+        Whether all paths were finished and none diverged; False after Ctrl-C, or if explicit steps were unstable.
     message : str
         How the simulation ended.
     stats : dict
-        ``steps``, ``step``, ``chunks``, ``seconds``, and ``diverged``, the number of paths that explicit steps made
-        grow.
+        ``steps``, ``step``, ``chunks``, ``seconds``, and ``diverged``, the number of paths for which explicit steps
+        were unstable.
     moments : object or None
         With ``keep="moments"``: ``count``, ``mean`` and ``standard_error`` of the saved values.
     """
@@ -127,7 +127,7 @@ class FSDEResult:
     def quantile(self, q: Any) -> Any:
         """Quantiles over the paths, as ``numpy.quantile``."""
         if self.y is None:
-            raise InvalidInputError("keep='moments' keeps no values for quantiles; use keep='values'")
+            raise InvalidInputError("keep='moments' stores no values for quantiles; use keep='values'")
         library = library_of(self.y)
         module = namespace(library).module
         if library == "torch":
@@ -135,19 +135,19 @@ class FSDEResult:
         return module.quantile(self.y, module.asarray(q), axis=0)
 
     def plot(self, component: int = 0, *, kind: str = "auto", ax: Any = None, most: int = 50) -> Any:
-        """Draw a component over time.
+        """Plot a component over time.
 
         Parameters
         ----------
         component : int
-            Which one.
+            Index of the component.
         kind : {"auto", "fan", "paths", "mean"}
             Bands of 50, 80 and 95 % of the paths around their median, single paths, or the mean with a band of two
             standard errors. ``"auto"`` is ``"fan"``, and ``"mean"`` with ``keep="moments"``.
         ax : matplotlib axes, optional
-            Where to draw; new axes by default.
+            Axes for the plot; new ones by default.
         most : int
-            Paths drawn at most.
+            Maximum number of paths in the plot.
 
         Returns
         -------
@@ -158,10 +158,10 @@ class FSDEResult:
         if kind == "auto":
             kind = "fan" if self.y is not None else "mean"
         if self.y is None and kind != "mean":
-            raise InvalidInputError(f"keep='moments' keeps no paths for kind={kind!r}; use 'mean', or keep='values'")
+            raise InvalidInputError(f"keep='moments' stores no paths for kind={kind!r}; use 'mean', or keep='values'")
         mean = _on_host(self.mean())
         if mean.ndim != 2 or mean.shape[-1] != self.t.size or (self.y is not None and self.y.ndim != 3):
-            raise InvalidInputError("there are no values over time to draw; solve with save='all'")
+            raise InvalidInputError("there are no values over time to plot; solve with save='all'")
         if not -mean.shape[0] <= component < mean.shape[0]:
             raise InvalidInputError(f"component={component!r} of {mean.shape[0]}; use 0 to {mean.shape[0] - 1}")
         if ax is None:

@@ -1,4 +1,4 @@
-"""A simulation in chunks of paths: what is kept of each, its memory, its progress, and interrupts."""
+"""Simulation in chunks of paths: saved values, memory, progress, and interrupts."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from hpfracc.solvers.sde.stiffness import Divergence, find_divergence, refuse_in
 
 __all__ = ["Forecast", "Simulation"]
 
-#: Bytes of all arrays of a chunk: within the caches of a core, and enough to fill a GPU.
+#: Bytes of all arrays of a chunk: small enough for the caches of a core, and large enough for a GPU.
 _CHUNK_ON_HOST, _CHUNK_ON_GPU = 1 << 25, 1 << 33
-#: Share of free memory that a chunk may take.
+#: Maximum fraction of free memory for a chunk.
 _CHUNK_SHARE = 0.25
-#: Arrays of a chunk with every time of every path: noise, its increments, the states, and copies on the way.
+#: Number of arrays of a chunk with all times of all paths: noise, its increments, the states, and copies.
 _FULL_ARRAYS = 3
-#: Below this nothing is asked about free memory.
+#: Free memory is not checked below this.
 _NEGLIGIBLE_BYTES = 1 << 26
 
 
@@ -42,13 +42,13 @@ class Forecast:
     Attributes
     ----------
     rows : int
-        Paths of a chunk.
+        Paths per chunk.
     chunks : int
-        How many there are.
+        Number of chunks.
     kept_bytes : int
-        What is kept in the end, as far as it is known: not for a function of the paths.
+        Bytes of the result, as far as known: not for a function of the paths.
     chunk_bytes : int
-        What a chunk takes besides.
+        Additional bytes of a chunk.
     """
 
     rows: int
@@ -59,20 +59,20 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """Everything that was read and chosen.
+    """A simulation with all its settings.
 
     Attributes
     ----------
     problem, method, alpha, t, h, start
-        The equation, how it is solved, its order, the times, the step, and initial values of shape ``(1 or paths, d)``.
+        The equation, the method, the order, the times, the step, and initial values of shape ``(1 or paths, d)``.
     driving, placement
-        The noise, and where arrays are made.
+        The noise, and the placement of arrays.
     count : int
         Number of paths.
     save : str or callable
-        What is kept of a path.
+        What is saved of a path.
     moments : bool
-        Whether the mean and the standard error alone are kept.
+        Whether only the mean and the standard error are stored.
     """
 
     problem: NoisyProblem
@@ -90,13 +90,13 @@ class Simulation:
 
     @property
     def traced(self) -> bool:
-        """Whether values are being traced, or carry a derivative: then all paths are one chunk."""
+        """Whether values are traced or differentiable. Then all paths are one chunk."""
         values = (self.start, self.problem.constant, self.alpha, self.driving.factor, self.placement.source.key)
         given = (*values, *self.problem.args, *self.driving.noise._parameters())
         return any(library_of(value) in ("torch", "jax") and tracks_gradient(value) for value in given)
 
     def forecast(self) -> Forecast:
-        """Chunks and bytes, from shapes and what is free now."""
+        """Number of chunks and bytes, from shapes and free memory."""
         traits, method = self.problem.traits, self.method
         item = 4 if traits.dtype == "float32" else 8
         steps = self.t.size - 1
@@ -131,12 +131,12 @@ class Simulation:
         return budget.allowed(device, get_settings().gpu_memory_limit, self.placement.library)
 
     def check_memory(self, forecast: Forecast, kept_bytes: int) -> None:
-        """Refuse what does not fit.
+        """Raise an error if the simulation does not fit into memory.
 
         Raises
         ------
         OutOfMemoryError
-            With what is needed, what is free, and what to do.
+            With the required memory, the free memory, and a remedy.
         """
         need = kept_bytes + forecast.chunk_bytes
         if need < _NEGLIGIBLE_BYTES:
@@ -146,13 +146,13 @@ class Simulation:
             return
         what = "one chunk" if forecast.chunks > 1 else "all paths at once"
         raise OutOfMemoryError(
-            f"solve_fsde: {self.count:,} paths of {self.t.size:,} times need {kept_bytes:,} bytes for what is kept and "
+            f"solve_fsde: {self.count:,} paths of {self.t.size:,} times need {kept_bytes:,} bytes for the result and "
             f"{forecast.chunk_bytes:,} for {what}, and {free:,} are free; give save= a function of the paths, or "
-            "keep='moments', which need little room, use fewer paths, or save='last'"
+            "keep='moments', which need little memory, use fewer paths, or save='last'"
         )
 
     def run(self) -> FSDEResult:
-        """All paths, or after Ctrl-C those that were finished."""
+        """Simulate all paths; after Ctrl-C return those that were finished."""
         begun = time.perf_counter()
         forecast = self.forecast()
         self.check_memory(forecast, forecast.kept_bytes)
@@ -170,7 +170,7 @@ class Simulation:
                 interrupted = True
         messages = []
         if interrupted:
-            messages.append(f"Interrupted after {kept.done:,} of {self.count:,} paths: here is what they gave.")
+            messages.append(f"Interrupted after {kept.done:,} of {self.count:,} paths: the result has these.")
         if kept.diverged is not None:
             messages.append(kept.diverged.describe(kept.done, self.h, _number(self.alpha)))
         stats = {
@@ -195,8 +195,8 @@ class Simulation:
         )
 
     def _chunk(self, low: int, high: int, rows: int) -> tuple[Any, Any, Divergence | None]:
-        """What is kept of the paths ``low`` to ``high``, their noise, and how many of them diverged."""
-        # JAX compiles for a shape: the last chunk is made as long as the others, and cut.
+        """Saved values of the paths ``low`` to ``high``, their noise, and the number of them that diverged."""
+        # JAX compiles for one shape: the last chunk is as long as the others, and truncated.
         drawn = low + rows if self.placement.library == "jax" else high
         start, xp = self.start, self.placement.xp
         if start.shape[0] == 1:
@@ -227,12 +227,12 @@ class Simulation:
 
     @property
     def _hurst(self) -> Any:
-        """H as it was given, where it may be a tensor."""
+        """H as given; it may be a tensor."""
         given = self.driving.noise._parameters()
         return given[0] if given else None
 
     def _masked(self, y: Any) -> Any:
-        """Nan where H is traced and turns out to be one at which the method does not converge."""
+        """Set paths to nan if H is traced and the method does not converge for its value."""
         traits = self.problem.traits
         if traits.hurst is not None:
             return y
@@ -256,12 +256,12 @@ def _functional(save: Callable[[Any, Any], Any], t: np.ndarray, y: Any) -> Any:
         values = np.asarray(values)
     shape = tuple(getattr(values, "shape", ()))
     if shape[:1] != (y.shape[0],):
-        raise ShapeError(f"save gave shape {shape} for {y.shape[0]:,} paths; give one row for each path")
+        raise ShapeError(f"save returned shape {shape} for {y.shape[0]:,} paths; return one row for each path")
     return values
 
 
 class _Kept:
-    """What was kept of the paths so far."""
+    """Saved values of the paths so far."""
 
     def __init__(self, simulation: Simulation, forecast: Forecast) -> None:
         self._simulation, self._forecast = simulation, forecast
@@ -275,7 +275,7 @@ class _Kept:
         self.done = 0
 
     def add(self, values: Any, noise: Any, high: int, diverged: Divergence | None) -> None:
-        """What the paths up to ``high`` gave."""
+        """Add the values of the paths up to ``high``."""
         antithetic = self._simulation.driving.antithetic
         if self.moments is not None:
             self.moments.add(values, antithetic)
@@ -291,7 +291,7 @@ class _Kept:
         self.done = high
 
     def _store(self, values: np.ndarray, noise: Any, high: int) -> None:
-        """Into arrays of the final size, so that nothing is held twice."""
+        """Store into arrays of the final size, so that nothing is held twice."""
         count = self._simulation.count
         if self._whole is None:
             if callable(self._simulation.save):
@@ -305,8 +305,8 @@ class _Kept:
             self._noise[self.done : high] = noise
 
     def summary(self) -> tuple[float, float]:
-        """Mean and standard error of the first number that is kept of each path."""
-        if not self._summary.count:  # values that are traced
+        """Mean and standard error of the first saved number of each path."""
+        if not self._summary.count:  # traced values
             return float("nan"), float("nan")
         return float(self._summary.mean), float(self._summary.standard_error)
 
@@ -325,7 +325,7 @@ class _Kept:
         return xp.concatenate(self._parts), None
 
     def _nothing(self) -> tuple[Any, Any]:
-        """Of no path at all."""
+        """Values of zero paths."""
         simulation = self._simulation
         traits, n = simulation.problem.traits, simulation.t.size
         array = simulation.placement.array

@@ -47,83 +47,83 @@ def solve_fsde(
     backend: str = "auto",
     progress: bool | Callable[..., Any] = False,
 ) -> FSDEResult:
-    r"""Simulate :math:`dX = f(t, X)\,dt + g(t, X)\,dZ`, driven by fractional Brownian motion, or by a Levy process.
+    r"""Simulate :math:`dX = f(t, X)\,dt + g(t, X)\,dZ`, driven by fractional Brownian motion or a Levy process.
 
-    With ``alpha`` below 1 it is Caputo's equation, :math:`D^\alpha X = f(t, X) + g(t, X)\,\dot W` with white noise, or
-    :math:`D^\alpha X = f(t, X) + g\,\dot Z` with additive noise of any kind.
+    With ``alpha`` below 1 it is the Caputo equation, :math:`D^\alpha X = f(t, X) + g(t, X)\,\dot W` with white noise,
+    or :math:`D^\alpha X = f(t, X) + g\,\dot Z` with additive noise of any kind.
 
     Parameters
     ----------
     drift : callable
-        ``drift(t, y, *args)`` with y of shape ``(paths, d)``; gives ``(paths, d)``.
+        ``drift(t, y, *args)`` with y of shape ``(paths, d)``; returns ``(paths, d)``.
     diffusion : callable, float or array_like
-        ``diffusion(t, y, *args)`` gives ``(paths, d)``: component i has a noise of its own, and its strength depends on
-        component i alone; or ``(paths, d, m)`` for m noises that all components share. A number or an array, of shape
+        ``diffusion(t, y, *args)`` returns ``(paths, d)``: component i has its own noise, whose strength depends on
+        component i only; or ``(paths, d, m)`` for m noises that all components share. A number or an array, of shape
         ``(d,)`` or ``(d, m)``, is additive noise.
     t_span : (float, float)
-        Begin and end.
+        Start and end.
     y0 : float or array_like, shape (d,) or (paths, d)
-        Initial values. A tensor of PyTorch, or an array of JAX, makes a simulation in that library, on its device and
-        in its precision, with derivatives; ``drift``, ``diffusion`` and ``save`` are then written in that library.
+        Initial values. With a tensor or a JAX array the simulation runs in that library, on its device and in its
+        precision, with derivatives; ``drift``, ``diffusion`` and ``save`` are then written in that library.
     step : float
-        Length of a step; the last one ends at the end of the interval, all are equal.
+        Largest step; the actual steps are equal and divide the interval.
     alpha : float, or a scalar of PyTorch or JAX
-        Order of the derivative, at most 1, with a memory that costs the same at every step. Above 1/2 for white noise,
-        in Ito's sense; above 1 - H for fractional, and above 1 - 1/p for stable and tempered noise of index p, both
-        additive. A tensor carries a derivative; one that JAX traces is not checked.
+        Order of the derivative, at most 1; the cost of the history is the same at every step. Above 1/2 for white
+        noise, in the Ito sense; above 1 - H for fractional noise, and above 1 - 1/p for stable and tempered noise of
+        index p, both additive. Differentiable if it is a tensor or JAX array; a traced order is not checked.
     noise : Noise, optional
-        ``noise.Brownian()``, by default, ``noise.FractionalBrownian(H)``, or a Levy process. H may be a tensor, for
-        derivatives in it. Where JAX traces H, paths are nan if the method does not converge for it.
+        ``noise.Brownian()`` (default), ``noise.FractionalBrownian(H)``, or a Levy process. H may be a tensor or JAX
+        array, and is then differentiable. If H is traced, paths are nan if the method does not converge for its value.
     correlation : array_like, shape (m, m), optional
         Correlation matrix of the driving noises: symmetric, with unit diagonal, positive definite. They are independent
         by default.
     paths : int
         Number of paths.
     args : tuple
-        Further arguments of both functions. Tensors and JAX arrays among them count as ``y0`` does.
+        Further arguments of both functions. Tensors and JAX arrays among them select the library as ``y0`` does.
     rng, key, first_path
-        As in :meth:`hpfracc.noise.Noise.sample`: a path depends on the seed and its number alone. ``key`` is JAX's, and
-        may be traced.
+        As in :meth:`hpfracc.noise.Noise.sample`: a path depends only on the seed and its number. ``key`` is a JAX key,
+        and may be traced.
     interpretation : {"ito", "stratonovich", "young"}, optional
-        Needed for multiplicative Brownian noise. With H above 1/2 the integral is Young's; below it is the limit along
-        smooth paths, called Stratonovich's here. Noise with jumps is taken in Ito's sense.
+        Required for multiplicative Brownian noise. For H above 1/2 it is the Young integral; below, it is the limit
+        along smooth paths, here called Stratonovich. Noise with jumps is in the Ito sense.
     method : {"auto", "euler", "second_order", "milstein", "doss_sussmann", "implicit_euler"}
-        ``"auto"`` takes Euler's method for additive noise, jumps, and orders below 1, and otherwise the second-order
-        method where it converges, else Doss and Sussmann's. ``"milstein"`` is the second-order method, and for orders
-        below 1 a method of its own. ``"implicit_euler"`` is for drifts that decay fast.
+        ``"auto"`` is Euler's method for additive noise, jumps, and orders below 1; otherwise the second-order method if
+        it converges, and else the Doss-Sussmann method. ``"milstein"`` is the second-order method; for orders below 1
+        it is a separate method. ``"implicit_euler"`` is for stiff drifts.
     save : {"all", "last"} or callable
-        What is kept: all times, the last, or ``save(t, y)`` of all times and paths of shape ``(k, d, n)``,
-        an array of k rows.
-        Paths are simulated in chunks that fit into memory, unless all of them are kept or carry derivatives.
+        What is saved: all times, the last one, or ``save(t, y)``, called with all times and paths of shape ``(k, d,
+        n)``, which returns an array of k rows. Paths are simulated in chunks that fit into memory, unless all of them
+        are saved or differentiable.
     keep : {"values", "moments"}
-        Whether the saved values of each path are kept, or their mean and standard error alone, for which any number of
-        paths takes the same room.
+        Whether to store the saved values of each path, or only their mean and standard error, whose memory does not
+        depend on the number of paths.
     antithetic : bool
-        Give every second path the opposite noise of the one before.
+        Whether every second path has the negative noise of the one before.
     backend : {"auto", "numpy", "torch", "jax"}
-        The library of the state. ``"auto"``: that of the arrays given, or of the generator or key; otherwise NumPy.
+        The library of the state. ``"auto"``: that of the given arrays, or of the generator or key; otherwise NumPy.
     progress : bool or callable
-        A bar with the paths done, the mean of the first saved number with its standard error, and the time left; or
-        ``progress(done, paths, mean, standard_error)``.
+        Whether to show a progress bar with the finished paths, the mean of the first saved number with its standard
+        error, and the remaining time; or ``progress(done, paths, mean, standard_error)``.
 
     Returns
     -------
     FSDEResult
         ``.t``, ``.y``, ``.mean()``, ``.standard_error``, ``.quantile(q)``, ``.noise``, ``.plot()``. After Ctrl-C it has
-        the paths that were finished, and ``success=False``. Where explicit steps do not follow the drift and paths
-        grow of it, ``success=False`` too, and ``.message`` says how many, since when, and which step would do.
+        the finished paths, and ``success=False``. If explicit steps are unstable for the drift, ``success`` is also
+        False, and ``.message`` says how many paths are affected, since when, and which step would be stable.
 
     Notes
     -----
     Strong orders with multiplicative noise: Euler 1/2 (Ito) and :math:`2H-1` (H > 1/2); second order
     :math:`2H - 1/2`, at most 1. Euler's method with multiplicative noise does not converge for H < 1/2, nor the
-    second-order method for :math:`H \le 1/4`: both are refused. For Caputo's equation Euler :math:`\alpha - 1/2`,
-    Milstein :math:`2\alpha - 1`; with additive fractional noise :math:`\alpha + H - 1`, where the integrals of the
-    noise at all times have exactly their joint law up to 256 steps, and beyond that correlations of neighbouring times
-    to some 0.01.
+    second-order method for :math:`H \le 1/4`; both raise an error. For the Caputo equation Euler :math:`\alpha - 1/2`,
+    Milstein :math:`2\alpha - 1`; with additive fractional noise :math:`\alpha + H - 1`, where the noise
+    integrals at all times have exactly their joint law up to 256 steps; with more steps correlations of neighbouring
+    times are accurate to about 0.01.
 
-    Derivatives are those of the paths, for fixed random numbers: in ``y0``, ``args``, the order, H, and whatever the
-    functions capture. Time is a number for PyTorch and a traced scalar for JAX.
+    Derivatives are pathwise, for fixed random numbers: with respect to ``y0``, ``args``, the order, H, and everything
+    that the functions capture. Time is a number in PyTorch and a traced scalar in JAX.
 
     References
     ----------
@@ -188,7 +188,7 @@ def read_simulation(
     backend: str = "auto",
     progress: Any = False,
 ) -> Simulation:
-    """Check the arguments of :func:`solve_fsde`, and choose the method; draws nothing."""
+    """Check the arguments of :func:`solve_fsde`, and select the method. Nothing is drawn."""
     t, h = _read_times(t_span, step)
     count = _read_count(paths, antithetic)
     if not callable(save) and save not in ("all", "last"):
@@ -214,19 +214,19 @@ def read_simulation(
     times = np.linspace(0.0, float(t[-1] - t[0]), fine + 1)
     noises, moved = problem.traits.noises, move_noise(process, placement)
     sets = chosen.sets(problem.traits)
-    # What belongs to fractional noise besides is drawn as plain normal numbers.
+    # The remainder of fractional noise is drawn as plain normal numbers.
     apart = sets > 1 and problem.traits.hurst != 0.5 and not problem.traits.jumps
     driving = Driving(moved, times, noises, sets, factor, bool(antithetic), apart)
     return Simulation(problem, chosen, order, t, h, start, driving, placement, count, save, keep == "moments", progress)
 
 
 def choose_method(traits: Traits, name: str, methods: dict[str, PathMethod]) -> PathMethod:
-    """The method of that name, or the first that takes the equation.
+    """The method of that name, or the first that supports the equation.
 
     Raises
     ------
     InvalidInputError
-        With the reason, or the reasons of all.
+        With the reason, or the reasons of all methods.
     """
     caputo = methods is not METHODS
     if name == "auto":
@@ -238,7 +238,7 @@ def choose_method(traits: Traits, name: str, methods: dict[str, PathMethod]) -> 
         for each, reason in reasons.items():
             if reason is None:
                 return methods[each]
-        raise InvalidInputError(f"no method takes this equation: {'; '.join(str(why) for why in reasons.values())}")
+        raise InvalidInputError(f"no method supports this equation: {'; '.join(str(why) for why in reasons.values())}")
     found = methods.get(name if caputo else ALIASES.get(name, name))
     if found is None:
         known = ", ".join(map(repr, methods))
@@ -270,9 +270,9 @@ def _read_order(alpha: Any, process: Noise) -> Any:
 
 
 def _least_order(process: Noise) -> tuple[float, str]:
-    """What the order must be above for the noise to have an integral against the kernel, in numbers and words."""
+    """Lower bound of the order for which the noise integral exists, as a number and in words."""
     if isinstance(process, FractionalBrownian) and is_tracer(process.H):
-        return 0.0, "fractional noise the order must be above 0"  # paths are nan where that is not enough
+        return 0.0, "fractional noise the order must be above 0"  # paths are nan if that is not enough
     if isinstance(process, FractionalBrownian) and plain_hurst(process.H) != 0.5:
         hurst = plain_hurst(process.H)
         return 1.0 - hurst, (
@@ -308,7 +308,7 @@ def _read_count(paths: Any, antithetic: bool) -> int:
     except TypeError:
         count = 0
     if count < 1:
-        raise InvalidInputError(f"paths={paths!r}: use a whole number, 1 or more")
+        raise InvalidInputError(f"paths={paths!r}: use an integer of at least 1")
     if antithetic and count % 2:
         raise InvalidInputError(f"paths={count} with antithetic=True: use an even number")
     return count
@@ -336,5 +336,5 @@ def _read_start(y0: Any, count: int, placement: StatePlacement) -> Any:
     if not is_transformed(start):
         values = start.detach() if library_of(start) == "torch" else start
         if not bool(placement.xp.isfinite(values).all()):
-            raise InvalidInputError("y0 has values that are not finite")
+            raise InvalidInputError("y0 has values that are not finite; give finite numbers")
     return start

@@ -1,4 +1,4 @@
-"""All steps of some paths, in the library of their state."""
+"""All steps of a set of paths, in the library of their state."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def integrate(
     Parameters
     ----------
     problem, method, alpha
-        What is solved, and how.
+        The equation, the method and the order.
     t : ndarray, shape (n,)
         Times of the steps.
     h : float
-        Their length.
+        Length of the steps.
     start : array, shape (paths, d)
         Initial values.
     driving : array, shape (paths, sets * m, (n - 1) * parts + 1)
         The noise.
     keep : bool
-        Whether all times are wanted, or the last alone.
+        Whether to return all times or only the last one.
     hurst : float or tensor, optional
-        H of the noise, where it may be a tensor.
+        H of the noise, if it may be a tensor.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def integrate(
 
 
 def _cast(problem: NoisyProblem, value: Any, like: Any) -> Any:
-    """Weights, made in double precision, as the state's kind."""
+    """Convert weights, computed in double precision, to the type of the state."""
     xp = problem.xp
     if xp.library == "torch":
         if library_of(value) == "torch":
@@ -84,13 +84,13 @@ def step_along(
     *,
     keep: bool = True,
 ) -> Any:
-    """As :func:`integrate`, from weights and what the method takes for each step."""
+    """As :func:`integrate`, from weights and the prepared input of each step."""
     if problem.traits.library == "jax":
         from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
 
         leaves, tree = sys.modules["jax"].tree_util.tree_flatten(problem.args)
         moving = [is_array(leaf) or isinstance(leaf, int | float | complex) for leaf in leaves]
-        # Functions and the like among the arguments are part of the program.
+        # Arguments that are not arrays, such as functions, are part of the program.
         fixed = tuple(None if moves else leaf for leaf, moves in zip(leaves, moving, strict=True))
         static = (problem.traits, method, keep, (tree, fixed))
         times = problem.xp.module.asarray(t[:-1], problem.traits.dtype)
@@ -114,7 +114,7 @@ def _program(
     start: Any,
     increments: Any,
 ) -> Any:
-    """The whole simulation as one program of JAX."""
+    """The whole simulation as one JAX program."""
     tree, fixed = arguments
     rest = iter(numbers)
     leaves = [next(rest) if leaf is None else leaf for leaf in fixed]
@@ -138,7 +138,7 @@ def _steps(
         moved = method.advance(problem, weights, row[0], h, carry, row[1])
         if moved[0].shape != start.shape:
             raise ShapeError(
-                f"a step gave shape {tuple(moved[0].shape)} for {start.shape[0]:,} paths; drift must give "
+                f"a step returned shape {tuple(moved[0].shape)} for {start.shape[0]:,} paths; drift must return "
                 f"{tuple(start.shape)}"
             )
         return moved

@@ -1,4 +1,4 @@
-"""What a simulation found: drifts that explicit steps cannot follow, paths that grow of it, values not finite."""
+"""Checks of a simulation: drifts too stiff for explicit steps, diverging paths, and non-finite values."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from hpfracc.solvers.sde.problem import NoisyProblem
 
 __all__ = ["Divergence", "find_divergence", "refuse_infinite", "stability_limit", "warn_of_stiffness"]
 
-#: Paths at which the drift is looked at.
+#: Number of paths at which the drift is checked.
 _FEW = 16
-#: Times the size of the initial value and of the noise, beyond which a path counts as grown.
+#: A path counts as diverged above this multiple of the size of its initial value and noise.
 _GROWN = 10.0
 
 
 class Divergence(NamedTuple):
-    """Paths that explicit steps made grow.
+    """Paths that diverged because explicit steps were unstable.
 
     Attributes
     ----------
     paths : int
-        How many.
+        Number of paths.
     since : float
-        The first time at which one of them had grown; the end, where no other is kept.
+        The first time at which one of them had diverged; the end if only the last time is saved.
     number : float
-        The largest ``step^alpha`` times the rate of the drift, over ``Gamma(1 + alpha)``; nan where it overflows.
+        The largest ``step^alpha`` times the rate of the drift, over ``Gamma(1 + alpha)``; nan if it overflows.
     limit : float
-        What it may be at most.
+        Stability limit of this number.
     """
 
     paths: int
@@ -44,20 +44,20 @@ class Divergence(NamedTuple):
     limit: float
 
     def joined(self, other: Divergence) -> Divergence:
-        """Those of two chunks."""
+        """Combine two chunks."""
         return Divergence(
             self.paths + other.paths, min(self.since, other.since), max(self.number, other.number), self.limit
         )
 
     def describe(self, count: int, h: float, order: float) -> str:
-        """How many of ``count`` paths grew, since when, and what to do."""
+        """Message: how many of ``count`` paths diverged, since when, and what to do."""
         why, step = "the drift overflows", "a smaller step"
         if math.isfinite(self.number):
             why = f"step^alpha times the rate at which the drift decays is {self.number:.3g}, above {self.limit:.3g}"
             step = f"step={_stable_step(h, self.number, self.limit, order):.2g} or less"
         return (
             f"{self.paths:,} of {count:,} paths diverged, the first by t={self.since:.6g}: explicit steps of {h:.3g} "
-            f"do not follow the drift ({why}), and what they gave is not the solution; use {step}, or "
+            f"are unstable for the drift ({why}), and the paths are not a solution; use {step}, or "
             "method='implicit_euler'."
         )
 
@@ -72,15 +72,15 @@ def stability_limit(order: float) -> float:
 
 
 def _stable_step(h: float, number: float, limit: float, order: float) -> float:
-    """Half of what is just stable."""
+    """Half of the largest stable step."""
     return h * float((0.5 * limit / number) ** (1.0 / order))
 
 
 def warn_of_stiffness(problem: NoisyProblem, order: float, t: np.ndarray, h: float, y: Any) -> None:
-    """Warn where the drift decays faster than explicit steps can follow: their values grow instead.
+    """Warn if the drift is too stiff for explicit steps, which are then unstable.
 
     The rate is that of the drift along its own direction, at the first and the last time of the first paths (and
-    between, where all times are there), after one power iteration. Nothing is looked at where values are traced.
+    between them, if all times are saved), after one power iteration. Traced values are not checked.
     """
     if is_transformed(y):
         return
@@ -95,7 +95,7 @@ def warn_of_stiffness(problem: NoisyProblem, order: float, t: np.ndarray, h: flo
             if number > limit:
                 warnings.warn(
                     f"the drift decays too fast at t={t[index]:.6g}: step^alpha times its rate is {number:.3g}, above "
-                    f"{limit:.3g}, so explicit steps grow; use method='implicit_euler', or "
+                    f"{limit:.3g}, so explicit steps are unstable; use method='implicit_euler', or "
                     f"step={_stable_step(h, number, limit, order):.2g} or less",
                     AccuracyWarning,
                     stacklevel=5,
@@ -106,7 +106,7 @@ def warn_of_stiffness(problem: NoisyProblem, order: float, t: np.ndarray, h: flo
 def find_divergence(
     problem: NoisyProblem, order: float, t: np.ndarray, h: float, start: Any, y: Any, driving: Any
 ) -> Divergence | None:
-    """The paths that explicit steps made grow: unstable at the end, and beyond what start and noise explain.
+    """The paths that diverged: unstable at the end, and larger than the initial value and noise explain.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def find_divergence(
         noises = problem.traits.noises
         size, begin = _size(last), _size(start)
         strength = _size(problem.diffusion(float(t[0]), start).reshape(start.shape[0], -1))
-        # First by the last value of the noise alone: few paths are left, whose whole noise is looked at.
+        # First by the last value of the noise only; for the few remaining paths by the whole noise.
         grown = size > _GROWN * (begin + strength * _size(driving[:, :noises, -1]))
         if not bool(grown.any()):
             return None
@@ -147,19 +147,19 @@ def find_divergence(
 
 @contextlib.contextmanager
 def _quiet(problem: NoisyProblem) -> Any:
-    """Without derivatives, and without warnings about values that overflow."""
+    """Context without derivatives and without overflow warnings."""
     torch = sys.modules["torch"] if problem.traits.library == "torch" else None
     with contextlib.nullcontext() if torch is None else torch.no_grad(), np.errstate(all="ignore"):
         yield
 
 
 def _size(x: Any) -> Any:
-    """Sum of absolute values of each row, which does not overflow before they do."""
+    """Sum of absolute values of each row, without premature overflow."""
     return abs(x).sum(-1)
 
 
 def _largest(x: Any) -> Any:
-    """Of each row."""
+    """The largest absolute value of each row."""
     return x.amax(-1) if library_of(x) == "torch" else x.max(-1)
 
 
@@ -175,7 +175,7 @@ def _rates(problem: NoisyProblem, t: float, state: Any) -> np.ndarray:
     relative = 1e-6 if problem.traits.dtype == "float64" else 1e-3
     for _ in range(2):
         size = _size(change)[:, None]
-        # Divided twice: the squares of large values overflow.
+        # Divided twice, because squares of large values overflow.
         unit = xp.where(size > 0.0, change / xp.where(size > 0.0, size, 1.0), 0.0)
         length = ((unit * unit).sum(-1) ** 0.5)[:, None]
         unit = unit / xp.where(length > 0.0, length, 1.0)
@@ -187,7 +187,7 @@ def _rates(problem: NoisyProblem, t: float, state: Any) -> np.ndarray:
 
 
 def refuse_infinite(t: np.ndarray, y: Any) -> None:
-    """Raise where paths end without finite values, ``y`` of shape ``(paths, d, n)`` or ``(paths, d)``."""
+    """Raise an error if paths are not finite at the end, ``y`` of shape ``(paths, d, n)`` or ``(paths, d)``."""
     if is_transformed(y):
         return
     values = y.detach() if library_of(y) == "torch" else y
@@ -204,6 +204,6 @@ def refuse_infinite(t: np.ndarray, y: Any) -> None:
         where = int(np.flatnonzero(~np.isfinite(host[first]).all(0))[0])
         since = f", the first from t={t[where]:.6g} on"
     raise SolveError(
-        f"{int(bad.sum()):,} of {host.shape[0]:,} paths are not finite{since}; use a smaller step, or look whether the "
-        "solution explodes"
+        f"{int(bad.sum()):,} of {host.shape[0]:,} paths are not finite{since}; use a smaller step, or check "
+        "whether the solution explodes"
     )

@@ -102,9 +102,9 @@ def test_an_interruption_keeps_what_is_done():
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"step": 0.1}, "leave step out"),
+        ({"step": 0.1}, "omit step"),
         ({"atol": 0.0}, "needs atol above 0"),
-        ({"compile": True, "backend": "numpy"}, "leave one of them out"),
+        ({"compile": True, "backend": "numpy"}, "omit one of them"),
         ({"alpha": lambda t: 0.5}, "use method='variable_order'"),
         ({"rtol": 1e-14}, "below what float64 can hold"),
     ],

@@ -72,9 +72,9 @@ def test_both_limits_hold_with_delays_and_in_batches():
         ({"first_step": 0.0}, "first_step=0.0 has to be"),
         ({"first_step": 11.0}, "longer than the interval, 10"),
         ({"first_step": 0.2, "max_step": 0.1}, "longer than max_step=0.1"),
-        ({"max_step": 0.1, "step": 0.01}, "makes them all alike"),
-        ({"max_step": 0.1, "method": "bdf2"}, "method='bdf2' takes them all alike"),
-        ({"first_step": 0.1, "method": "l1"}, "first_step=0.1 is for methods that adapt"),
+        ({"max_step": 0.1, "step": 0.01}, "makes them equal"),
+        ({"max_step": 0.1, "method": "bdf2"}, "method='bdf2' takes equal steps"),
+        ({"first_step": 0.1, "method": "l1"}, "first_step=0.1 is for methods with adaptive"),
     ],
 )
 def test_limits_that_make_no_sense_are_refused(options: dict[str, Any], reason: str):

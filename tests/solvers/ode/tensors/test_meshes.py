@@ -246,7 +246,7 @@ def test_a_solve_that_stops_says_where():
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"method": "adaptive", "step": 0.1}, "leave step out"),
+        ({"method": "adaptive", "step": 0.1}, "omit step"),
         ({"atol": 0.0}, "atol above 0"),
         ({"method": "l1", "step": 0.1, "alpha": 1.2, "dy0": [[0.0]]}, "orders below 1"),
         ({"method": "l2_1sigma", "step": 0.1, "alpha": [0.5, 0.6]}, "one order"),

@@ -76,7 +76,7 @@ def test_paths_do_not_depend_on_how_many_there_are(method: str, y0: Any) -> None
         ({"alpha": 1.5}, "at most 1"),
         ({"alpha": "half"}, "'half'"),
         ({"alpha": 0.7, "method": "second_order"}, "'milstein'"),
-        ({"alpha": 0.7, "diffusion": lambda t, y: y, "interpretation": "stratonovich"}, "Ito's sense"),
+        ({"alpha": 0.7, "diffusion": lambda t, y: y, "interpretation": "stratonovich"}, "the Ito sense"),
     ],
     ids=["1/2", "above 1", "no number", "method", "interpretation"],
 )

@@ -237,5 +237,5 @@ def test_moments_of_a_clock() -> None:
         clock.covariance(-1.0, 1.0)
     with pytest.raises(InvalidInputError, match="not known"):
         noise.Subordinated(noise.FractionalOU(0.3), alpha).covariance(s, t)
-    with pytest.raises(InvalidInputError, match="does not tell where the subordinator"):
+    with pytest.raises(InvalidInputError, match="does not determine the value of the subordinator"):
         clock.refine([0.0, 1.0], [0.0, 1.0])

@@ -89,7 +89,7 @@ def test_refusals() -> None:
         (noise.StableLevy(0.2), "alpha=0.2"),
         (noise.TemperedStable(0.7, 1.0), "no bridge"),
         (noise.InverseSubordinator(0.7), "no bridge"),
-        (noise.Subordinated(noise.Brownian(), 0.7), "clock cannot be told"),
+        (noise.Subordinated(noise.Brownian(), 0.7), "clock cannot be inferred"),
     ):
         with pytest.raises(InvalidInputError, match=words):
             process.refine([0.0, 1.0], [0.0, 1.0], 2, rng=1)

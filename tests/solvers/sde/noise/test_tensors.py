@@ -26,7 +26,7 @@ def test_torch_paths_are_those_of_numpy() -> None:
     one, two = (hf.fgn(5, 0.3, rng=torch.Generator().manual_seed(3)) for _ in range(2))
     assert isinstance(one, torch.Tensor) and torch.equal(one, two)
     moving = noise.FractionalBrownian(torch.tensor(0.3, requires_grad=True))
-    with pytest.raises(InvalidInputError, match="derivative in H"):
+    with pytest.raises(InvalidInputError, match="differentiable in H"):
         moving.sample([0.0, 1.0, 3.0])
 
 
@@ -97,5 +97,5 @@ def test_refinement_of_tensors() -> None:
     assert isinstance(found, torch.Tensor) and np.array_equal(found.numpy(), expected)
     assert np.array_equal(times, same)
     assert process.refine(torch.from_numpy(path).float(), t, 2, rng=3)[1].dtype == torch.float32
-    with pytest.raises(InvalidInputError, match="no derivative"):
+    with pytest.raises(InvalidInputError, match="not differentiable"):
         process.refine(torch.from_numpy(path).requires_grad_(), t)

@@ -292,14 +292,14 @@ def test_what_is_not_known_is_refused() -> None:
 @pytest.mark.parametrize(
     ("process", "options", "words"),
     [
-        (noise.FractionalBrownian(0.7), {}, "first passages are here for"),
-        (noise.TemperedStable(0.7, 1.0), {}, "followed in steps: give step="),
+        (noise.FractionalBrownian(0.7), {}, "first passages are available for"),
+        (noise.TemperedStable(0.7, 1.0), {}, "simulated in steps: give step="),
         (noise.TemperedStable(1.5, 1.0), {"step": 0.1, "domain": (-1, math.inf)}, "give until="),
         (noise.Brownian(), {"progress": "yes"}, "progress='yes'"),
         (noise.StableLevy(1.5, 0.5), {}, "not symmetric"),
         (noise.StableLevy(1.5), {"until": 1.0}, "give step= too"),
         (noise.StableLevy(1.5), {"step": 0.1, "domain": (-1, math.inf)}, "give until="),
-        (noise.Brownian(), {"step": 0.1}, "leave step out"),
+        (noise.Brownian(), {"step": 0.1}, "omit step"),
         (noise.Brownian(), {"start": 1.0}, "inside the domain"),
         (noise.Brownian(), {"paths": 0}, "paths=0"),
         (noise.Brownian(), {"until": -1.0}, "until=-1.0"),

@@ -201,7 +201,7 @@ def test_absorbed_walks_are_over() -> None:
         (lambda: _boxed((0, 1), None), "belong together"),
         (lambda: _boxed((0, 1), "bounce"), "boundary='bounce'"),
         (lambda: _boxed((1, 0), "stop"), "below the second"),
-        (lambda: _boxed((-math.inf, math.inf), "stop"), "no end"),
+        (lambda: _boxed((-math.inf, math.inf), "stop"), "no finite end"),
         (lambda: _boxed(3, "stop"), "two ends"),
         (lambda: _boxed((1, 2), "stop"), "inside the domain"),
     ],

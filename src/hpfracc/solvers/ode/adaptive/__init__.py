@@ -1,1 +1,1 @@
-"""The adaptive solver: memory as a sum of exponentials, steps and orders chosen by the error."""
+"""The adaptive solver: history as a sum of exponentials, steps and degrees chosen by the error."""

@@ -1,4 +1,4 @@
-"""One adaptive step in NumPy: for all equations, and until compiled steps pay."""
+"""One adaptive step in NumPy, for all equations, until compiled steps pay off."""
 
 from __future__ import annotations
 
@@ -44,31 +44,31 @@ class StepState(Protocol):
         """The tolerance of a step that ends with ``y``."""
 
     def distance_factor(self, step: float, end: float) -> float:
-        """How much more an error of this step weighs later."""
+        """Amplification of an error of this step until the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A step whose equation was solved, with what its error estimate needs.
+    """A step whose equation was solved, with the data for its error estimate.
 
     Attributes
     ----------
     y : array, shape (n,)
-        The state at its end.
+        State at the end of the step.
     values : array, shape (R, n)
-        Of the right-hand side: there, and at the points before.
+        Right-hand side at the end of the step and at the points before.
     stencil : Stencil
-        Of these points.
+        Stencil of these points.
     weights : array, shape (R, R) or (R, R, n)
-        Row r takes the values to what degree r adds to the integral over the step.
+        Row r maps the values to the contribution of degree r to the integral over the step.
     terms : array, shape (R, n)
-        That.
+        These contributions.
     errors : list of float
-        Its size in units of the tolerance, as far as the equation feels it.
+        Their sizes in units of the tolerance, damped as by the equation.
     scale : array, shape (n,)
         The tolerance of the step.
     inherited : array, shape (n,)
-        The past's part of the global error.
+        Contribution of the history to the global error.
     """
 
     y: Array
@@ -83,7 +83,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The results of an accepted step: the estimated global error, f's response to it, f's polynomial."""
+    """Results of an accepted step: the estimated global error, the response of f to it, and the polynomial of f."""
 
     error: Array
     moved: Array
@@ -96,10 +96,10 @@ class Arithmetic(Protocol):
     """Solves the equation of a step, and accepts it."""
 
     def attempt(self, stepper: StepState, step: float, level: int | None, end: float, degree: int) -> Trial | None:
-        """Solve it; None where that did not succeed."""
+        """Solve the equation of a step; None if that fails."""
 
     def take(self, stepper: StepState, trial: Trial, step: float, end: float, degree: int) -> Taken:
-        """Add the step to the memories."""
+        """Add the step to the history."""
 
 
 class NumpyArithmetic:
@@ -138,10 +138,10 @@ class NumpyArithmetic:
         return Trial(solved.y, values, stencil, weights, terms, errors, scale, inherited)
 
     def take(self, stepper: StepState, trial: Trial, step: float, end: float, degree: int) -> Taken:
-        """Propagate the error, and add the step to the memory."""
+        """Propagate the error, and add the step to the history."""
         system, y, values, stencil = stepper.system, trial.y, trial.values, trial.stencil
         defect = min(degree + 1, len(values) - 1)
-        linear = trial.weights[:2].sum(axis=0)  # the rule of degree 1, for the error's own right-hand side
+        linear = trial.weights[:2].sum(axis=0)  # the rule of degree 1, for the right-hand side of the error equation
         known = trial.inherited + trial.terms[defect] + linear[1] * stepper.moved
 
         def change(error: Array) -> Array:
@@ -159,7 +159,7 @@ class NumpyArithmetic:
         for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
             memory.advance(step, np.concatenate([coefficients[:, which], wrong[:, which]], axis=1))
         largest = np.maximum(np.abs(y), stepper.largest * (stepper.tau / end))
-        # Of every component: in a mean over many the error of one would be lost.
+        # The maximum over components: a mean over many would hide the error of one.
         ratio = float((np.abs(error) / (stepper.atol + stepper.rtol * largest)).max())
         return Taken(error, moved, coefficients[: degree + 1], largest, ratio)
 
@@ -181,7 +181,7 @@ class NumpyArithmetic:
         return made
 
     def _weights(self, stepper: StepState, parts: list[Array], step: float) -> Array:
-        """Shape (R, R) where all components share an order, else (R, R, n)."""
+        """Weights of shape (R, R) if all components share an order, otherwise (R, R, n)."""
         groups = stepper.system.groups
         if len(parts) == 1:
             return np.asarray(parts[0] * step ** groups[0][0])

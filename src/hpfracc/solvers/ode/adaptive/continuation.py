@@ -1,4 +1,4 @@
-"""The solution between the steps: the method's own integral, evaluated anywhere."""
+"""The solution between the steps: the method's integral, evaluated at any time."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _POINTS, _WEIGHTS = 0.5 * (_POINTS + 1.0), 0.5 * _WEIGHTS
 class Piece:
     """The right-hand side over one step: a polynomial in ``x = (right - t)/step``, ``coefficients[q]`` that of x^q.
 
-    Where the equation is stiff, a small error of the right-hand side is a large one of its integral (at the steps the
-    two balance): there ``between`` holds the coefficients of the polynomial through the states instead.
+    If the equation is stiff, a small error of the right-hand side is a large error of its integral, except at the
+    steps. Then ``between`` has the coefficients of the polynomial through the states.
     """
 
     left: float
@@ -36,11 +36,11 @@ class Piece:
 
 
 def piece_integral(piece: Piece, alpha: float, tau: Array, columns: Any) -> Array:
-    r"""What a piece adds to the fractional integral at times after its left end, shape (len(tau), columns)."""
+    r"""Contribution of a piece to the fractional integral at times after its left end, shape (len(tau), columns)."""
     coefficients = piece.coefficients[:, columns]
     result = np.empty((tau.size, coefficients.shape[1]), coefficients.dtype)
     far = tau - piece.right >= piece.step
-    if far.any():  # smooth there, and powers about a distant point would lose digits
+    if far.any():  # the kernel is smooth there, and powers about a distant point would lose digits
         distance = (tau[far] - piece.right)[:, np.newaxis] + piece.step * _POINTS
         values = _POINTS[:, np.newaxis] ** np.arange(len(coefficients)) @ coefficients
         kernel = distance ** (alpha - 1.0) * (_WEIGHTS * piece.step / math.gamma(alpha))
@@ -67,18 +67,18 @@ def _moved(coefficients: Array, shift: float) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """The solution over the last of some pieces, from the states before the first of them.
+    """The solution over the last of several pieces, from the states before the first one.
 
     Attributes
     ----------
     groups : sequence of (float, index)
         Orders and the components that have them.
     snapshots : sequence of Snapshot
-        One for each group, of the time at which the first piece begins.
+        One for each group, at the start of the first piece.
     origin : float
-        That time.
+        The start of the first piece.
     pieces : sequence of Piece
-        Two or more unless the first begins at 0: the sum of exponentials holds a step away from its time.
+        At least two unless the first starts at 0, because the sum of exponentials is accurate only one step away.
     start : callable
         The polynomial of the initial values.
     """

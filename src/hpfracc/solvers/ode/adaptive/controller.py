@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 __all__ = ["Controller"]
 
-#: Step sizes form a geometric sequence, this number of them to a factor of 2, so that their tables can be cached.
+#: Step sizes form a geometric sequence with this number per factor of 2, so that their tables can be cached.
 LEVELS_PER_OCTAVE = 4
 _SAFETY = 0.85
 _MOST_GROWTH = 2.0
@@ -27,7 +27,7 @@ class Controller:
     alpha : float
         The smallest order.
     level : int
-        Where on the ladder the next step is.
+        Level of the next step.
     longest : float
         Steps stay below this length.
     """
@@ -50,7 +50,7 @@ class Controller:
             self.level = min(self.level, math.floor(highest))
 
     def growth(self, error: float, degree: float) -> float:
-        """How much longer a step could have been, had it been of this degree."""
+        """Factor by which the step could have been longer with this degree."""
         return float(_SAFETY * max(error, 1e-10) ** (-1.0 / (degree + self.alpha)))
 
     def accept(self, error: float, degree: int, most: float = math.inf) -> None:
@@ -73,6 +73,6 @@ class Controller:
         self.level += math.floor(LEVELS_PER_OCTAVE * math.log2(factor))
 
     def restart(self) -> None:
-        """Begin again with steps as short as the first one."""
+        """Restart with the length of the first step."""
         self.level = min(self.level, 0)
         self._previous = 1.0

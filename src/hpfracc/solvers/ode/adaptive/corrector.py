@@ -1,4 +1,4 @@
-"""The equation of a step, ``y = known + weight * f(t, y)``: by iteration, or by Newton's method where it is stiff."""
+"""The equation of a step, ``y = known + weight * f(t, y)``: by fixed-point iteration, or by Newton's method."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["LEAST_RATE", "MOST_ITERATIONS", "MOST_NEWTON", "PART", "Corrector", 
 
 Array = np.ndarray[Any, Any]
 
-#: The equation of a step is solved to this part of the tolerance.
+#: The equation of a step is solved to this fraction of the tolerance.
 PART = 0.02
 MOST_ITERATIONS = 5
 MOST_NEWTON = KEPT_ITERATIONS
-#: What is left after a correction is at least this part of it.
+#: Lower bound of the estimated rate of convergence.
 LEAST_RATE = 0.1
-#: Steps after which a Jacobian is taken anew.
+#: Steps after which a Jacobian is recomputed.
 _OLD = 20
 #: Failed iterations within a window of steps that mark the equation as stiff, and steps with a contraction below the
 #: limit after which it counts as not stiff.
@@ -43,11 +43,11 @@ class Loops(Protocol):
     """The loops of the corrector, compiled."""
 
     def newton(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm, inverse: Array) -> Solved | None:
-        """As :meth:`Newton.keep`."""
+        """The same as :meth:`Newton.keep`."""
 
 
 class Corrector:
-    """Solves the equations of the steps, and notices when they become stiff."""
+    """Solves the equations of the steps, and detects stiffness."""
 
     def __init__(self, system: FlatSystem) -> None:
         self.system = system
@@ -67,7 +67,7 @@ class Corrector:
         return self.newton.inverse if self.stiff else None
 
     def solve(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm, steps: int) -> Solved | None:
-        """The solution to a part of the tolerance, or None where none was found: the step is too long."""
+        """The solution to a fraction of the tolerance, or None if the step is too long."""
         if self.stiff:
             return self._newton(tau, known, weight, guess, norm)
         found = self._iterate(tau, known, weight, guess, norm)
@@ -82,7 +82,7 @@ class Corrector:
             self._switch(True)
 
     def damped(self, change: Array) -> Array:
-        """The effect of a change of ``known`` on the solution, which is damped where the equation is stiff."""
+        """The effect of a change of ``known`` on the solution, damped if the equation is stiff."""
         return self.newton.apply(change) if self.stiff and self.newton.factors is not None else change
 
     def propagate(
@@ -96,7 +96,7 @@ class Corrector:
         return error, (error - known) / weight
 
     def accepted(self, weight: Any, scale: Array) -> None:
-        """Record an accepted step: it ages the Jacobian, and may end stiffness."""
+        """Record an accepted step, which ages the Jacobian and may end stiffness."""
         self._age += 1
         slopes = self.newton.matrix
         if not self.stiff or slopes is None:
@@ -109,8 +109,8 @@ class Corrector:
     def _bound(self, slopes: Any, weight: Any, scale: Array) -> float:
         """A bound of the spectral radius of ``weight * slopes``.
 
-        The smaller of two, of which either may be far too large where components differ in size: the row sums, as they
-        are and in units of the tolerance.
+        The smaller of two row-sum bounds, unscaled and in units of the tolerance. Either may be far too large if
+        components differ in size.
         """
         if slopes is not self._sized[0]:
             size = abs(slopes)
@@ -151,7 +151,7 @@ class Corrector:
         return None
 
     def _newton(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm) -> Solved | None:
-        """Newton's method with the kept Jacobian, then with a new one; None means that the step is too long."""
+        """Newton's method with the stored Jacobian, then with a new one; None if the step is too long."""
         newton = self.newton
         for fresh in (False, True):
             if fresh or newton.matrix is None or self._age > _OLD:

@@ -25,13 +25,13 @@ __all__ = ["beginning", "solve_adaptive"]
 
 Array = np.ndarray[Any, Any]
 
-#: Passes that may be tried to bring the global error below the tolerance.
+#: Maximum number of passes to bring the global error below the tolerance.
 _MOST_PASSES = 6
 #: A pass is abandoned when its global error exceeds this multiple of the tolerance.
 _HOPELESS = 4.0
-#: Still counted as reached: estimates are estimates.
+#: Multiple of the tolerance that counts as reached, because the estimate is rough.
 _TOLERATED = 10.0
-#: Breaks of a delay that are stepped on. The solution is smoother by alpha after each, so later ones do not matter.
+#: Number of breaking points of a delay at which a step ends. The solution gains alpha in smoothness at each.
 _MOST_BREAKS = 64
 #: Attempted steps between two checks of progress, and the most steps that the rest may take if max_steps is default.
 _CRAWL_WINDOW = 2048
@@ -41,16 +41,16 @@ REACHED = "The end of the interval was reached."
 
 
 class _CrawlWatch:
-    """Notices when steps have become so short that the end is out of reach."""
+    """Detects steps so short that the end cannot be reached."""
 
     def __init__(self, problem: Problem, options: Options, length: float) -> None:
         self._problem, self._options, self._length = problem, options, length
-        # Whoever raises the limit beyond its default has the time.
+        # A limit above the default is deliberate.
         self._most = _MOST_AHEAD if options.max_steps == MAX_STEPS else options.max_steps
         self._steps, self._tau, self._pace, self._jumps = 0, 0.0, 0.0, False
 
     def look(self, stepper: Stepper) -> str | None:
-        """After a step: the reason to end the solve, and the remedy; None to continue."""
+        """Called after a step. Returns the reason to end the solve, with a remedy, or None to continue."""
         steps = stepper.accepted + stepper.rejected
         window = _CRAWL_WINDOW // (4 if self._problem.delays else 1)
         if steps - self._steps < window:
@@ -61,13 +61,13 @@ class _CrawlWatch:
         pace, before = (stepper.tau - self._tau) / (steps - self._steps), self._pace
         self._steps, self._tau, self._pace = steps, stepper.tau, pace
         jumps, self._jumps = self._jumps, False
-        # Steps that still grow, as they do after the start, say nothing about the rest.
+        # Steps that still grow, as after the start, do not predict the rest.
         if not before or pace > 1.5 * before or pace * self._most >= self._length - stepper.tau:
             return None
         ahead = (self._length - stepper.tau) / pace if pace > 0.0 else math.inf
         return (
             f"Steps have shrunk to {pace:.1e} at t = {stepper.system.time(stepper.tau):.6g}, and the rest would take "
-            f"about {ahead:.1e} of them: {self._cause(pace, jumps)} To go on, set max_steps to that number."
+            f"about {ahead:.1e} of them: {self._cause(pace, jumps)} To continue, set max_steps to that number."
         )
 
     def _cause(self, pace: float, jumps: bool) -> str:
@@ -78,7 +78,7 @@ class _CrawlWatch:
             )
         lag = min(self._problem.delays, default=math.inf)
         if lag < 4.0 * pace:
-            return f"no step may be longer than the shortest delay, {lag:g}. Shorten the interval, or leave it out."
+            return f"no step may be longer than the shortest delay, {lag:g}. Shorten the interval, or omit that delay."
         return (
             f"the solution varies that quickly, or rtol={self._options.rtol:g} and atol are too tight for it. Loosen "
             "them, shorten the interval, or use a fixed step."
@@ -86,7 +86,7 @@ class _CrawlWatch:
 
 
 class _Pass:
-    """One pass over the interval with one share of the tolerance for each step."""
+    """One pass over the interval with a fixed fraction of the tolerance for each step."""
 
     def __init__(self, problem: Problem, options: Options, share: float) -> None:
         self.problem, self.options = problem, options
@@ -97,7 +97,7 @@ class _Pass:
             self.solution = AdaptiveSolution(self.system)
         self._error_times: list[float] = []
         self._errors: list[Array] = []
-        self._before = self.system.start(0.0).astype(self.system.dtype)  # the state at the last look for events
+        self._before = self.system.start(0.0).astype(self.system.dtype)  # the state at the last check for events
         if problem.delays:
             assert self.solution is not None
             self.system.past, self.system.past_error = self.solution.state, self._error_then
@@ -162,7 +162,7 @@ class _Pass:
         self.success, self.message = False, message
 
     def _stops(self, length: float) -> list[tuple[float, bool]]:
-        """Where steps have to end: at the sums of delays, where the solution is not smooth, and at the end."""
+        """Times at which steps must end: sums of delays, where the solution is not smooth, and the end."""
         breaks: list[float] = []
         layer = [0.0]  # sums of the same number of delays
         for _ in range(1, _MOST_BREAKS):
@@ -178,7 +178,7 @@ class _Pass:
         return min(self.problem.delays, default=math.inf)
 
     def _error_then(self, then: float) -> Array:
-        """The estimated error at a time in the past: that of the step which reached it."""
+        """The estimated error at a past time: that of the step that contains it."""
         index = bisect.bisect_left(self._error_times, then)
         return self._errors[min(index, len(self._errors) - 1)] if self._errors else np.zeros(self.system.size)
 
@@ -193,7 +193,7 @@ class _Pass:
         self.states.extend(initial_part(self.problem, early).T)
 
     def _note(self, report: Report) -> bool:
-        """Record the requested values of the newest step; whether to continue."""
+        """Record the requested values of the newest step; returns whether to continue."""
         stepper, problem = self.stepper, self.problem
         assert stepper is not None
         self.largest_error = np.maximum(self.largest_error, np.abs(stepper.error))
@@ -209,7 +209,7 @@ class _Pass:
             self.states.append(stepper.y if end is None else stepper.continuation()(np.array([limit]))[0])
         else:
             first = self.next
-            # The last time asked for may lie beyond the last step by rounding.
+            # The last requested time may exceed the last step by rounding.
             slack = 1e-14 * stepper.length if stepper.tau >= stepper.length else 0.0
             while self.next < self.wanted.size and self.wanted[self.next] <= limit + slack:
                 self.next += 1
@@ -246,9 +246,9 @@ class _Pass:
 
 
 def beginning(problem: Problem, options: Options) -> float:
-    """Time after t0 at which stepping begins: 0, or later where the solution is infinite at t0.
+    """Time after t0 at which stepping starts: 0, or later if the solution is infinite at t0.
 
-    Before that time the right-hand side adds to the initial data less than a thousandth of the tolerance.
+    Before that time the contribution of the right-hand side is below a thousandth of the tolerance.
     """
     if not starts_infinite(problem):
         return 0.0
@@ -285,7 +285,7 @@ def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str
         current.success = False
         current.message = (
             f"The end was reached, but the error may be {current.ratio:.2g} times the tolerance: the equation "
-            f"amplifies errors, or rtol={options.rtol:g} is below reach. Loosen it, shorten the interval, or, for a "
+            f"amplifies errors, or rtol={options.rtol:g} is too small. Loosen it, shorten the interval, or, for a "
             "chaotic solution that no method can follow, use method='adaptive_local'."
         )
     decision = (name, reason, "exponentials", speed.compiled)
@@ -318,13 +318,13 @@ def _result(
     }
     if stats["switches"]:
         notes.append(f"{stats['switches']} switches between iteration and Newton's method")
-    known = min(len(current.times), len(current.states))  # an interrupt may come between one and the other
+    known = min(len(current.times), len(current.states))  # an interrupt may occur between the two
     states = np.stack(current.states[:known]) if known else np.empty((0, current.system.size), current.system.dtype)
     times = problem.t0 + (np.array(current.times[:known]) + current.system.offset)
     if options.t_eval is not None:
         times = options.t_eval[: times.size]
     elif stepper is not None and known and current.times[known - 1] == stepper.length:
-        times[-1] = problem.t1  # which t0 + (t1 - t0) need not be
+        times[-1] = problem.t1  # exactly, which t0 + (t1 - t0) may not be
     happened: tuple[Any, Any] = (None, None)
     if options.events:
         happened = current.events.collected(problem.shape, problem.dtype)

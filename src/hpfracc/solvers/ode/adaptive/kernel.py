@@ -1,7 +1,7 @@
 """The kernel of a fractional integral as a sum of exponentials.
 
-Unlike :mod:`hpfracc.operators.core.exponentials`, whose sums are as short as an interval known in advance allows, this
-one can reach down to shorter distances later without a change of the terms that are there: their states go on.
+The sums of :mod:`hpfracc.operators.core.exponentials` are minimal for an interval known in advance. This one can be
+extended to shorter distances later: existing terms and their states stay valid.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = ["ExponentialKernel", "exponential_kernel"]
 
 Array = np.ndarray[Any, Any]
 
-#: The spacing of the trapezoid rule is this over ``log(1/eps) + 2``: its error is then below eps, with room (at pi^2,
-#: what the strip of analyticity allows, it is a few eps).
+#: The spacing of the trapezoid rule is this over ``log(1/eps) + 2``. Its error is then well below eps (with pi^2, the
+#: limit given by the strip of analyticity, it is a few eps).
 _SPACING = 8.0
 
 
@@ -33,14 +33,14 @@ class ExponentialKernel:
     alpha : float
         The order.
     power : int
-        m, the largest integer below ``alpha``.
+        The largest integer m below ``alpha``.
     rates : numpy.ndarray
-        :math:`s_j \ge 0`, rising.
+        :math:`s_j \ge 0`, increasing.
     weights : numpy.ndarray
         :math:`w_j > 0`.
     reach : float
-        Exponentials with :math:`s_j u` beyond this are below the tolerance: at a distance of at least u they need not
-        be summed.
+        Exponentials with :math:`s_j u` above this are below the tolerance and can be omitted at distances of at least
+        u.
     """
 
     alpha: float
@@ -50,15 +50,15 @@ class ExponentialKernel:
     reach: float
 
     def needed(self, distance: float) -> int:
-        """How many of the exponentials count at this distance and beyond."""
+        """Number of exponentials that matter at this distance and beyond."""
         return min(int(np.searchsorted(self.rates, self.reach / distance)) + 1, self.rates.size)
 
     def covers(self, distance: float) -> bool:
-        """Whether the sum holds at this distance."""
+        """Whether the sum is accurate at this distance."""
         return self.power + 1 == self.alpha or bool(self.rates[-1] * distance >= self.reach)
 
     def __call__(self, u: Array) -> Array:
-        """The sum itself."""
+        """The value of the sum."""
         u = np.asarray(u, dtype=float)
         return np.asarray(u**self.power * (np.exp(-u[..., np.newaxis] * self.rates) @ self.weights))
 
@@ -69,16 +69,17 @@ def exponential_kernel(alpha: float, shortest: float, longest: float, eps: float
     Parameters
     ----------
     alpha : float
-        Any order above 0; for an integer one the kernel is a power, and the sum one term with rate 0.
+        Any order above 0. For an integer order the kernel is a power, and the sum has one term with rate 0.
     shortest, longest : float
-        Distances between which it holds.
+        Range of distances.
     eps : float
         Relative tolerance, from 1e-15 to 0.1.
 
     Returns
     -------
     ExponentialKernel
-        With O(log(longest/shortest) log(1/eps)) terms. A smaller ``shortest`` adds terms at the end and changes none.
+        With O(log(longest/shortest) log(1/eps)) terms. A smaller ``shortest`` appends terms and does not change the
+        others.
 
     Notes
     -----
@@ -95,7 +96,7 @@ def exponential_kernel(alpha: float, shortest: float, longest: float, eps: float
     True
     """
     if not (0.0 < shortest <= longest and math.isfinite(longest)):
-        raise InvalidInputError(f"the distances {shortest:g} and {longest:g} have to be finite, above 0, and to rise")
+        raise InvalidInputError(f"the distances {shortest:g} and {longest:g} have to be finite, above 0 and increasing")
     if not 1e-15 <= eps <= 0.1:
         raise InvalidInputError(f"eps={eps:g} has to lie between 1e-15 and 0.1")
     power = math.ceil(alpha) - 1
@@ -105,7 +106,7 @@ def exponential_kernel(alpha: float, shortest: float, longest: float, eps: float
     if beta == 0.0:
         return ExponentialKernel(alpha, power, np.zeros(1), np.array([1.0 / math.gamma(alpha)]), reach)
     spacing = _SPACING / (digits + 2.0)
-    # On the left what is cut off is s^beta / Gamma(1 + beta), beside a kernel of at least 1.
+    # The truncated part on the left is s^beta / Gamma(1 + beta), relative to a kernel of at least 1.
     left = _solve_left(-digits / beta)
     right = math.log(reach * longest / shortest) + 0.5
     x = spacing * np.arange(math.floor(left / spacing), math.ceil(right / spacing) + 1)

@@ -1,4 +1,4 @@
-"""The memory of the past: the states of a sum of exponentials, and their moments over a step."""
+"""The history: states of a sum of exponentials, and their moments over a step."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ __all__ = ["ExponentialMemory", "Snapshot", "Tables", "exponential_moments"]
 
 Array = np.ndarray[Any, Any]
 
-#: How much further down the kernel is made to reach than the step that asked for it.
+#: Factor by which the kernel is extended below the step that needs it.
 _HEADROOM = 1e-3
-#: Step sizes whose tables are cached.
+#: Maximum number of step sizes with cached tables.
 _KEPT = 64
-#: Coefficients that a polynomial of the right-hand side may have.
+#: Maximum number of coefficients of a polynomial of the right-hand side.
 _COEFFICIENTS = 8
-#: Below this the integrand is smooth enough for the quadrature, above it the recurrence does not lose digits.
+#: Below this the integrand is smooth enough for quadrature; above it the recurrence loses no digits.
 _SWITCH = 12.0
 _POINTS, _WEIGHTS = special.roots_legendre(20)
 _POINTS, _WEIGHTS = 0.5 * (_POINTS + 1.0), 0.5 * _WEIGHTS
 
 
 class Tables:
-    """Values that depend only on the step length, for all exponentials of a kernel; moments come when needed."""
+    """Values that depend only on the step length, for all exponentials of a kernel; moments are computed on demand."""
 
     def __init__(self, kernel: ExponentialKernel, step: float, moments: int) -> None:
         self._products, self._count = kernel.rates * step, moments
@@ -39,7 +39,7 @@ class Tables:
 
     @functools.cached_property
     def moments(self) -> Array:
-        """Shape (exponentials, count); see :func:`exponential_moments`."""
+        """Moments of shape (exponentials, count); see :func:`exponential_moments`."""
         return exponential_moments(self._products, self._count)
 
 
@@ -51,7 +51,7 @@ class Snapshot:
     states: Array
 
     def history(self, distances: Array) -> Array:
-        """The past's part of the fractional integral at these distances beyond the snapshot, shape (len, n)."""
+        """Contribution of the history to the integral at these distances after the snapshot, shape (len, n)."""
         power, count = self.kernel.power, self.states.shape[1]
         rates, weights = self.kernel.rates[:count], self.kernel.weights[:count]
         decayed = np.exp(-np.outer(distances, rates)) * weights
@@ -63,25 +63,25 @@ class Snapshot:
 
 
 class ExponentialMemory:
-    """The past of some columns that share an order.
+    """The history of columns that share an order.
 
-    Only exponentials that count at the distance of the present step are carried along. Those that a shorter step
-    needs again follow from the newest interval alone: on older ones they have died away.
+    Only exponentials that matter at the current step length are updated. Those that a shorter step needs again are
+    computed from the newest interval only, because their contribution from older ones has decayed.
 
     Parameters
     ----------
     alpha : float
         The order.
     columns : int
-        How many functions of time are remembered.
+        Number of functions of time.
     longest : float
         The length of the whole interval.
     eps : float
         Relative tolerance of the kernel.
     dtype : dtype
-        Of the states.
+        Dtype of the states.
     coefficients : int
-        The most that a polynomial may have.
+        Maximum number of coefficients of a polynomial.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class ExponentialMemory:
         self._tables: dict[float, Tables] = {}
 
     def tables(self, step: float) -> Tables:
-        """The tables of a step, cached; extends the states where the step needs more exponentials."""
+        """The tables of a step, cached. Extends the states if the step needs more exponentials."""
         if not self.kernel.covers(step):
             self.kernel = exponential_kernel(self.alpha, step * _HEADROOM, self.longest, self.eps)
             self._tables.clear()
@@ -109,7 +109,7 @@ class ExponentialMemory:
         return found
 
     def history(self, step: float) -> Array:
-        """The past's part of the fractional integral one step from now, shape (columns,)."""
+        """Contribution of the history to the fractional integral one step ahead, shape (columns,)."""
         tables = self.tables(step)
         power, count = self.kernel.power, self.states.shape[1]
         row = tables.weighted[:count]
@@ -132,7 +132,7 @@ class ExponentialMemory:
         self.replace(new, step, coefficients)
 
     def trimmed(self, tables: Tables) -> Array:
-        """The states that a step needs, and a few more, so that they are seldom trimmed."""
+        """The states that a step needs, and a few more, so that trimming is rare."""
         count = self.states.shape[1]
         if count > tables.needed + 24:
             return np.ascontiguousarray(self.states[:, : tables.needed + 8])
@@ -144,7 +144,7 @@ class ExponentialMemory:
         self._newest = (step, coefficients)
 
     def snapshot(self) -> Snapshot:
-        """The states now; they are not written to later."""
+        """The current states. They are not modified later."""
         return Snapshot(self.kernel, self.states)
 
     def _interval(self, tables: Tables, which: slice, step: float, coefficients: Array, power: int) -> Array:
@@ -170,7 +170,7 @@ def exponential_moments(z: Array, count: int) -> Array:
     r""":math:`M_q(z) = \int_0^1 x^q e^{-zx} dx` for ``z >= 0`` and q = 0 .. count - 1, shape (len(z), count).
 
     Gauss-Legendre for small z; for z of 12 and more the recurrence :math:`M_q = (q M_{q-1} - e^{-z}) / z`, whose
-    errors shrink as long as q < z: ``count`` may be 12 at most.
+    errors decrease while q < z, so ``count`` may be at most 12.
     """
     if count == 1:
         return np.where(z > 1e-300, -np.expm1(-z) / np.maximum(z, 1e-300), 1.0)[:, np.newaxis]

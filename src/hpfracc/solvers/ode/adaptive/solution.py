@@ -1,4 +1,4 @@
-"""``sol(t)`` of an adaptive solve: the method's own integral, from states stored at some steps."""
+"""``sol(t)`` of an adaptive solve: the method's integral, from states stored at some steps."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _EVERY = 12
 class AdaptiveSolution:
     r"""The solution at any time, of shape (..., d) + t.shape.
 
-    The right-hand side is a polynomial on each step; its fractional integral is taken exactly over the steps before t
-    and by the sum of exponentials over those long past. So it behaves like :math:`t^\alpha` at the start by itself,
-    and agrees with the steps. Memory is O(steps).
+    The right-hand side is a polynomial on each step; its fractional integral is exact over the steps before t
+    and uses the sum of exponentials for older ones. So it behaves like :math:`t^\alpha` at the start, and agrees with
+    the steps. Memory is O(steps).
     """
 
     def __init__(self, system: FlatSystem) -> None:
@@ -56,8 +56,8 @@ class AdaptiveSolution:
         slack = 1e-12 * max(abs(self.t_min), abs(self.t_max))
         if tau.size and not (tau.min() >= -slack and self.t_min + tau.max() <= self.t_max + slack):
             raise InvalidInputError(
-                f"the solution is known from {self.t_min:g} to {self.t_max:g}, and was asked for at "
-                f"{float(times.min()):g} to {float(times.max()):g}"
+                f"the solution is known from {self.t_min:g} to {self.t_max:g}, not at {float(times.min()):g} to "
+                f"{float(times.max()):g}; give times in that range"
             )
         flat = self.flat(np.clip(tau, 0.0, None))
         return flat.T.reshape(*self._system.shape, *times.shape)
@@ -66,7 +66,7 @@ class AdaptiveSolution:
         """Flat states, shape (len(elapsed), n), at times after t0."""
         tau = elapsed - self._system.offset
         result = np.empty((tau.size, self._system.size), self._system.dtype)
-        early = tau < 0.0  # the initial part alone
+        early = tau < 0.0  # only the initial part
         if early.any():
             result[early] = initial_part(self._system.problem, elapsed[early]).T
         tau = np.minimum(tau, self._rights[-1] if self._rights else 0.0)
@@ -87,7 +87,7 @@ class AdaptiveSolution:
         return np.asarray(self._continuation(index)(np.array([tau]))[0])
 
     def _continuation(self, index: int) -> Continuation:
-        # At least one whole step between the states and the time, unless they are those of the start.
+        # At least one full step between the states and the time, unless they are the initial states.
         block = max(index - 1, 0) // _EVERY
         first = block * _EVERY
         pieces = self._pieces[first : index + 1]

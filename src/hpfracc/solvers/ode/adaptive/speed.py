@@ -1,4 +1,4 @@
-"""When adaptive steps and the right-hand side are compiled: as soon as that pays."""
+"""Decides when adaptive steps and the right-hand side are compiled: as soon as that pays off."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Speed", "refuse_numba"]
 
-#: Compiled arithmetic is for states up to this size; beyond, NumPy's own loops do the work.
+#: Largest state for compiled arithmetic; larger ones are left to NumPy's loops.
 _MOST_COMPONENTS = 64
-#: Steps between two looks at the clock.
+#: Steps between two readings of the clock.
 _EVERY = 16
-#: What compiled arithmetic leaves of the time of a step, and its seconds beside the right-hand side (benchmarks/ode.py
-#: --adaptive).
+#: Remaining fraction of a step's time with compiled arithmetic, and its seconds without the right-hand side
+#: (benchmarks/ode.py --adaptive).
 _LEFT, _OWN = 0.35, 5e-5
 
 
 def _misfit(problem: Problem) -> str | None:
-    """Why the arithmetic cannot be compiled; None if it can."""
+    """Reason why the arithmetic cannot be compiled; None if it can."""
     assert problem.orders.known is not None
     if problem.delays:
         return "the equation has delays"
@@ -36,16 +36,16 @@ def _misfit(problem: Problem) -> str | None:
         return "components have different orders"
     size = int(np.prod(problem.shape))
     if size > _MOST_COMPONENTS:
-        return f"a state of {size} numbers is left to NumPy, from {_MOST_COMPONENTS + 1} on"
+        return f"a state of {size} numbers is left to NumPy (from {_MOST_COMPONENTS + 1} numbers on)"
     return None
 
 
 def refuse_numba(problem: Problem, options: Options, name: str) -> str | None:
-    """Why Numba cannot be used, where it was asked for."""
+    """Reason why Numba cannot be used although it was requested, or None."""
     if read_backend(options) != "numba" and options.compile is not True:
         return None
     reason = _misfit(problem)
-    return None if reason is None else f"method={name!r} is not compiled here: {reason}; leave Numba out"
+    return None if reason is None else f"method={name!r} is not compiled here: {reason}; omit Numba"
 
 
 class Speed:
@@ -66,7 +66,7 @@ class Speed:
         self._steps, self._since = 0, 0.0
 
     def begin(self, stepper: Stepper) -> None:
-        """Before the steps of a pass."""
+        """Called before the steps of a pass."""
         if self._fits and not self._kernels:
             asked = self._backend == "numba" or self._options.compile is True
             self._kernels = asked or compilation.kernel_price("adaptive", self._dtype) == 0.0
@@ -76,7 +76,7 @@ class Speed:
         self._steps, self._since = 0, time.perf_counter()
 
     def look(self, stepper: Stepper) -> None:
-        """After a step: every few steps, change to compiled steps if that pays."""
+        """Called after a step. Every few steps, switches to compiled steps if that pays off."""
         self._steps += 1
         if self._steps < _EVERY or not self._fits or (self._kernels and self._tried):
             return
@@ -106,7 +106,7 @@ class Speed:
             compilation.note_kernel("adaptive", self._dtype)
 
     def _compile(self, stepper: Stepper, *, must: bool) -> None:
-        """Compile the right-hand side, or note why not."""
+        """Compile the right-hand side, or record why not."""
         self._tried = True
         here = stepper.system.time(stepper.tau), stepper.y.reshape(self._problem.shape)
         found, self.compile_seconds = compile_problem(self._problem, [here], self.notes, must=must)

@@ -1,4 +1,4 @@
-"""Interpolation through the newest points, whatever their distances: of the right-hand side, and of the states."""
+"""Interpolation of the right-hand side and of the states through the newest points, at any distances."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Between", "Stencil", "interpolate_states", "make_stencil"]
 
 Array = np.ndarray[Any, Any]
 
-#: Where, within a step, interpolation errors are looked at.
+#: Points within a step at which interpolation errors are evaluated.
 _INSIDE = np.linspace(0.1, 0.9, 5)
 
 
@@ -25,7 +25,7 @@ class Stencil:
     Attributes
     ----------
     differences : numpy.ndarray, shape (R, R)
-        Row r takes the values at the points to the divided difference :math:`F[x_0, \dots, x_r]`.
+        Row r maps the values at the points to the divided difference :math:`F[x_0, \dots, x_r]`.
     polynomials : numpy.ndarray, shape (R, R)
         Row r holds the coefficients of :math:`\prod_{i<r} (x - x_i)` in powers of x.
     """
@@ -35,7 +35,7 @@ class Stencil:
 
     @property
     def points(self) -> int:
-        """How many points there are."""
+        """Number of points."""
         return int(self.differences.shape[0])
 
     def coefficients(self, degree: int) -> Array:
@@ -44,16 +44,16 @@ class Stencil:
         return np.asarray(self.polynomials[rows, rows].T @ self.differences[rows])
 
     def contributions(self, alpha: float) -> Array:
-        r"""What each divided difference adds to the integral over the newest step.
+        r"""Contribution of each divided difference to the integral over the newest step.
 
-        Shape (R, R): row r takes the values to :math:`\int_0^1 x^{\alpha-1} F[x_0..x_r] \prod_{i<r}(x - x_i) dx`.
+        Shape (R, R): row r maps the values to :math:`\int_0^1 x^{\alpha-1} F[x_0..x_r] \prod_{i<r}(x - x_i) dx`.
         """
         integrals = self.polynomials @ (1.0 / (alpha + np.arange(self.points)))
         return np.asarray(integrals[:, np.newaxis] * self.differences)
 
 
 def make_stencil(nodes: Array) -> Stencil:
-    """The stencil of points at ``nodes``, which begin with 0, 1."""
+    """The stencil of points at ``nodes``, which start with 0, 1."""
     count = len(nodes)
     differences = np.eye(count)
     polynomials = np.zeros((count, count))
@@ -76,11 +76,12 @@ class Between:
     Attributes
     ----------
     coefficients : array or None
-        Of the polynomial through the newest states, in powers of x; None where the method's own integral is closer.
+        Coefficients of the polynomial through the newest states, in powers of x; None if the method's integral is more
+        accurate.
     error : float
         Its estimated error, in units of the tolerance.
     order : float
-        The error behaves like this power of the step.
+        Power of the step with which the error decreases.
     """
 
     coefficients: Array | None
@@ -89,11 +90,11 @@ class Between:
 
 
 def interpolate_states(stencil: Stencil, states: Array, tolerance: Array, own: tuple[float, float]) -> Between:
-    """The better of the method's integral, with the error and order ``own``, and a polynomial through ``states``.
+    """The more accurate of the method's integral, with error and order ``own``, and a polynomial through ``states``.
 
-    At the steps of a stiff equation an error of the right-hand side is damped by the solution of the step's equation;
-    in the integral between them it is not. The states themselves are smooth there: of the polynomials through 2, 3, ...
-    of them, the newest first, the one with the smallest next term is taken.
+    At the steps of a stiff equation an error of the right-hand side is damped by the implicit solve; in the integral
+    between them it is not. The states are smooth there: of the polynomials through the newest 2, 3, ... states, the one
+    with the smallest next term is used.
     """
     best = Between(None, *own)
     for points in range(2, min(stencil.points, len(states))):

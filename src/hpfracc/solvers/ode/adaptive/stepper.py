@@ -1,4 +1,4 @@
-"""One adaptive pass over the interval: steps and degrees follow the local error, and the global error is estimated."""
+"""One adaptive pass over the interval: the local error controls steps and degrees; the global error is estimated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHORTEST = 1e-290
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Why no further step can be taken, and the remedy."""
+    """Reason why no further step can be taken, and a remedy."""
 
     message: str
 
@@ -43,13 +43,13 @@ class Stepper:
     system : FlatSystem
         The equation.
     length : float
-        Of the interval.
+        Length of the interval.
     options : Options
         The tolerance, and the longest and the first step.
     share : float
-        The part of it that a step may spend.
+        Fraction of the tolerance for one step.
     between : bool
-        Whether the solution is wanted between the steps too.
+        Whether the solution is also needed between the steps.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class Stepper:
         first = min(options.first_step or self._first_step(), self._longest())
         self.controller = Controller(first, self.least, longest=2.0 * length)
 
-    # -- what is asked of it ------------------------------------------------------------------------------------------
+    # -- interface ----------------------------------------------------------------------------------------------------
 
     def advance(self, until: float | None = None) -> Stopped | None:
-        """Take one step, not beyond ``until``; None, or why it could not be taken."""
+        """Take one step, not beyond ``until``; returns None, or the reason why it failed."""
         stop = self.length if until is None else until
         spoiled: NotFiniteError | None = None
         for tries in range(1, _MOST_TRIES + 1):
@@ -108,22 +108,22 @@ class Stepper:
             return Stopped(f"{spoiled}, and shorter steps did not help: check the right-hand side there.")
         return Stopped(
             f"The tolerance cannot be reached beyond t = {self.system.time(self.tau):.6g}: steps of {step:.1e} "
-            f"would be needed there. Loosen rtol={self.rtol:g} or atol, or look whether the solution ends there."
+            f"would be needed there. Loosen rtol={self.rtol:g} or atol, or check whether the solution ends there."
         )
 
     def restart(self) -> None:
-        """Restart the polynomials where the right-hand side is not smooth; the memory stays."""
+        """Restart the polynomials where the right-hand side is not smooth. The history is kept."""
         self.values = self.system(self.tau, self.y)[np.newaxis]
         self.states, self.steps, self.levels, self.degree = [self.y], [], [], 1
         self.controller.restart()
 
     def _propose(self, stop: float) -> tuple[float, int | None, float]:
-        """Length of the next step, its level where it is on the ladder, and its end."""
+        """Length of the next step, its level if it is in the sequence, and its end."""
         self.controller.limit(self._longest())
         step, left = self.controller.step, stop - self.tau
         if step >= left * (1.0 - 1e-12):
             return left, None, stop
-        if step > 0.5 * left:  # two like steps rather than a long and a tiny one
+        if step > 0.5 * left:  # two equal steps instead of a long and a tiny one
             return 0.5 * left, None, self.tau + 0.5 * left
         return step, self.controller.level, self.tau + step
 
@@ -148,8 +148,8 @@ class Stepper:
             self.controller.shrink()
             return False
         errors = trial.errors
-        # Where the equation is stiff, the term after the last is the error; elsewhere the last is taken for it, which
-        # is more than the error: the steps' errors add up there.
+        # If the equation is stiff, the error is the first omitted term. Otherwise the last included term is used, an
+        # overestimate, because the errors of the steps accumulate.
         ahead = int(self.corrector.stiff)
         error = errors[min(degree + ahead, len(errors) - 1)]
         if not error <= 1.0:
@@ -175,7 +175,7 @@ class Stepper:
     def _take(
         self, trial: Trial, step: float, level: int | None, end: float, degree: int, through: Array | None
     ) -> None:
-        """Accept a step: the estimated global error, the memory, the newest points."""
+        """Accept a step: update the estimated global error, the history and the newest points."""
         before = [memory.snapshot() for memory in self.memories]
         taken = self.arithmetic.take(self, trial, step, end, degree)
         self.snapshots = [*self.snapshots[-1:], before]
@@ -200,7 +200,7 @@ class Stepper:
         best = min(degree, highest)
         possible = growth(best)
         for other in (best - 1, best + 1):
-            # A little in favour of what is: degrees that jump about disturb the estimates.
+            # Prefer the current degree slightly, because frequent changes disturb the estimates.
             if 1 <= other <= highest and other + ahead < len(errors) and growth(other) > 1.1 * possible:
                 best, possible = other, growth(other)
         self.degree = best
@@ -208,10 +208,10 @@ class Stepper:
         self.controller.accept(errors[min(best + ahead, len(errors) - 1)], best + ahead, most)
 
     def _highest(self) -> int:
-        """The highest degree whose steps stay stable where the equation is stiff.
+        """The highest degree that is stable for a stiff equation.
 
         Measured for ``D^alpha y = -z y`` with constant steps: degrees 1, 2, 3 are stable for all z up to the orders 1,
-        1/2 and 0.3; beyond, up to a z that makes the weight of the newest value times z the numbers below.
+        1/2 and 0.3; for higher orders up to a limit of z times the weight of the newest value, given below.
         """
         contraction = self.corrector.contraction if self.corrector.stiff else 0.0
         if contraction <= 0.5:
@@ -220,18 +220,18 @@ class Stepper:
             return 3
         return 2 if contraction <= 2.0 or self.most <= 0.5 else 1
 
-    # -- pieces of it -------------------------------------------------------------------------------------------------
+    # -- helpers ------------------------------------------------------------------------------------------------------
 
     def scale(self, y: Array) -> Array:
         """The tolerance of a step that ends with ``y``."""
         return np.asarray(self.atol + self.rtol * np.maximum(np.abs(self.y), np.abs(y))) * self.share
 
     def distance_factor(self, step: float, end: float) -> float:
-        """How much an error of this step grows until ``end``; more than 1 for orders beyond 1."""
+        """Factor by which an error of this step grows until ``end``; above 1 for orders above 1."""
         return float((end / step) ** (self.most - 1.0)) if self.most > 1.0 else 1.0
 
     def _first_step(self) -> float:
-        """A step whose first term is about the tolerance: tiny, since y behaves like t^alpha."""
+        """A step whose first term is about the tolerance: very small, because y behaves like t^alpha."""
         f, norm = self.values[0], Norm(self.scale(self.y), self.system.components)
         size = norm(f)
         step = self.length * 1e-3

@@ -1,4 +1,4 @@
-"""The equation for the stepper: flat states, time counted from the start, values checked."""
+"""The equation for the stepper: flat states, time relative to the start, checked values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["FlatSystem", "NotFiniteError"]
 
 Array = np.ndarray[Any, Any]
 
-#: States up to this size are checked one number at a time.
+#: Largest state that is checked one number at a time.
 _FEW = 32
 
 
@@ -28,10 +28,10 @@ class FlatSystem:
     Parameters
     ----------
     problem : Problem
-        With known orders.
+        The problem, with known orders.
     offset : float
-        Where time begins to be counted, after t0: above 0 where the solution is infinite there. What the right-hand
-        side adds before is left out.
+        Origin of time, relative to t0; above 0 if the solution is infinite at t0. The earlier contribution of the
+        right-hand side is neglected.
     """
 
     def __init__(self, problem: Problem, offset: float = 0.0) -> None:
@@ -43,14 +43,14 @@ class FlatSystem:
         self.initial = [np.asarray(value).reshape(-1) for value in (problem.y0, *problem.dy0)]
         self.nfev = self.njev = 0
         known = problem.orders.known
-        assert known is not None  # methods refuse orders that cannot be read
+        assert known is not None  # methods raise an error for traced orders
         orders = np.broadcast_to(known, self.shape).reshape(-1)
         self.groups: list[tuple[float, Any]] = [
             (float(order), np.flatnonzero(orders == order)) for order in np.unique(orders)
         ]
         if len(self.groups) == 1:
             self.groups = [(self.groups[0][0], slice(None))]
-        #: For delays: the solution and its estimated error so far, and whether a jump at t0 is seen from before it.
+        #: For delays: the solution and its estimated error so far, and whether a jump at t0 is evaluated from the left.
         self.past: Callable[[float], Array] = self.start
         self.past_error: Callable[[float], Array] = self._no_error
         self.from_left = False
@@ -86,7 +86,7 @@ class FlatSystem:
 
     @property
     def size(self) -> int:
-        """Numbers in the state."""
+        """Number of elements of the state."""
         return self.initial[0].size
 
     def time(self, tau: float) -> float:
@@ -103,10 +103,10 @@ class FlatSystem:
         return total
 
     def __call__(self, tau: float, y: Array, *, shifted: bool = False) -> Array:
-        """The right-hand side a time ``tau`` after the start; ``shifted``: with the past moved by its error too."""
+        """The right-hand side at time ``tau`` after the start; ``shifted`` adds its error to the history too."""
         self.nfev += 1
         more = self._delayed(tau, shifted) if self.problem.delays else ()
-        # Copies: the function may keep or change what it is given, and return the same array each time.
+        # Copies, because the function may store or change its argument, and return the same array each time.
         state = y.copy() if len(self.shape) == 1 else y.reshape(self.shape).copy()
         value = self.problem.fun(self.problem.t0 + (self.offset + tau), state, *more, *self.problem.args)
         if type(value) is not np.ndarray or value.shape != self.shape or value.dtype != self.dtype:
@@ -147,10 +147,10 @@ class FlatSystem:
 
     @property
     def slope_evaluations(self) -> int:
-        """Evaluations that a Jacobian takes."""
+        """Number of evaluations per Jacobian."""
         return self._source.evaluations
 
     def jacobian(self, tau: float, y: Array, f: Array) -> Any:
-        """Shape (batch, d, d), or sparse: given, or by forward differences."""
+        """The Jacobian, shape (batch, d, d) or sparse: given, or by forward differences."""
         self.njev += 1
         return self._source(tau, y, f)

@@ -24,7 +24,7 @@ __all__ = ["fit_fode"]
 
 Array = np.ndarray[Any, Any]
 
-#: Options of ``solve_fode`` that a fit does not take, and why.
+#: Options of ``solve_fode`` that a fit does not accept, and why.
 _REFUSED = {
     "args": "the parameters are what fun takes besides t and y",
     "t_eval": "the times are those of the data",
@@ -43,7 +43,7 @@ _REFUSED = {
 
 
 class FitOptions(TypedDict, total=False):
-    """The options of ``solve_fode`` that ``fit_fode`` hands on, for type checkers."""
+    """The options of ``solve_fode`` that ``fit_fode`` accepts, for type checkers."""
 
     rtol: float
     atol: Any
@@ -53,7 +53,7 @@ class FitOptions(TypedDict, total=False):
     dy0: Any
 
 
-#: Times between the data at which the fitted curve is kept.
+#: Number of times at which the fitted curve is stored.
 _CURVE = 200
 
 
@@ -84,73 +84,74 @@ def fit_fode(
 ) -> FODEFit:
     r"""Estimate parameters, order and initial values of :math:`D^\alpha y = f(t, y; p)` from data.
 
-    Minimises :math:`\frac12 \sum_i \rho\big((d_i - o(t_i, y(t_i)))^2/\sigma_i^2\big)` by a trust-region method of
-    Gauss and Newton (``scipy.optimize.least_squares``). y is the solution of :func:`solve_fode`.
+    Minimises :math:`\frac12 \sum_i \rho\big((d_i - o(t_i, y(t_i)))^2/\sigma_i^2\big)` by a trust-region Gauss-Newton
+    method (``scipy.optimize.least_squares``). y is the solution of :func:`solve_fode`.
 
     Parameters
     ----------
     fun : callable
         ``fun(t, y, *parameters)`` with y of shape (d,), in NumPy, PyTorch or JAX.
     t : array_like, shape (N,)
-        Rising times of the data. A list of such arrays for several data sets, which share parameters and order.
+        Increasing times of the data. A list of such arrays for several data sets, which share parameters and order.
     data : array_like, shape (m, N) or (N,)
-        As ``solve_fode(...).y``; ``nan`` where a datum is missing. A list for several data sets. Where it, ``y0`` or a
-        guess is a tensor or a JAX array, ``fun`` is called with arrays of that library, in double precision.
+        As ``solve_fode(...).y``; ``nan`` for missing data. A list for several data sets. If it, ``y0`` or a guess is a
+        tensor or JAX array, ``fun`` is called with arrays of that library, in double precision.
     parameters : mapping of str to float or array
-        Names and guesses, in the order in which ``fun`` takes them.
+        Names and initial guesses, in the order of the arguments of ``fun``.
     alpha : "free", float, or list
         The order: ``"free"`` is one unknown order; a list such as ``["free", 1.0]`` has one for each component.
     y0 : "free", array_like, or list
-        At ``t0``; a list may hold ``"free"`` beside numbers. With several data sets, a list with one such value for
-        each, or one for all that are the same.
+        Initial value at ``t0``; a list may mix ``"free"`` and numbers. With several data sets, a list with one such
+        value for each, or one value for all of them.
     guess : mapping, optional
-        Starting values for ``"alpha"`` (0.8 by default) and ``"y0"`` (the first datum of each component, where all
+        Starting values for ``"alpha"`` (0.8 by default) and ``"y0"`` (the first datum of each component, if all
         components are observed).
     bounds : mapping of str to (lower, upper), optional
-        For parameters, ``"alpha"`` and ``"y0"``. Orders stay within (0.01, 1), or above 1 where ``dy0`` is given.
+        Bounds of parameters, ``"alpha"`` and ``"y0"``. Orders stay within (0.01, 1), or above 1 if ``dy0`` is given.
     loss : {"linear", "soft_l1", "huber", "cauchy", "arctan"}
-        Of SciPy; all but the first resist outliers.
+        SciPy's loss functions; all but the first are robust to outliers.
     f_scale : float
-        The size of a residual, over ``sigma``, beyond which it counts as an outlier.
+        Residuals above this value, in units of ``sigma``, count as outliers.
     sigma : array_like, optional
         Standard deviations of the data, up to a common factor; broadcasts to ``data``.
     absolute_sigma : bool
         Whether that factor is 1; otherwise it is estimated from the residuals.
     observe : callable, int or list of int, optional
-        Which components the data are of, or ``observe(t, y, *parameters)`` of shape (m, N) for y of shape (d, N).
+        The observed components, or ``observe(t, y, *parameters)`` of shape (m, N) for y of shape (d, N).
     t0 : float, optional
-        Where the derivative begins and ``y0`` belongs; by default the first time. Give it where the first datum comes
-        later: a fractional equation remembers its start.
+        Start of the derivative, and time of ``y0``; by default the first time of the data. Give it if the first datum
+        is later, because the solution depends on the start.
     jac, jac_parameters : callables, optional
-        ``jac(t, y, *parameters)``, shape (d, d), and ``jac_parameters(t, y, *parameters)``, shape (d, P). NumPy
-        parameters and initial values then follow the variational equation instead of differences.
+        ``jac(t, y, *parameters)``, shape (d, d), and ``jac_parameters(t, y, *parameters)``, shape (d, P). With NumPy,
+        derivatives with respect to parameters and initial values then come from the variational equation instead of
+        finite differences.
     method, step, **options
         As in :func:`solve_fode`: ``rtol``, ``atol``, ``max_steps``, ``max_step``, ``first_step``, ``dy0``.
     halve : bool
-        Whether a fit with a ``step`` is repeated with half of it (``halved`` of the result): an order easily absorbs
-        the error of the discretisation.
+        Whether a fit with a ``step`` is repeated with half the step (``halved`` of the result), because an estimated
+        order easily absorbs the discretisation error.
     max_evaluations : int
-        Where to give up.
+        Maximum number of evaluations.
 
     Returns
     -------
     FODEFit
-        ``.estimates .standard_errors .correlation .confidence_intervals() .parameters .alpha .y0 .message .plot()``;
-        printed, a table.
+        ``.estimates .standard_errors .correlation .confidence_intervals() .parameters .alpha .y0 .message .plot()``; it
+        prints as a table.
 
     Warns
     -----
     AccuracyWarning
-        Where the data do not determine an unknown, one ends at a bound, or half the step moves one by more than its
+        If the data do not determine an unknown, one ends at a bound, or half the step changes one by more than its
         standard error.
 
     Notes
     -----
-    Derivatives are those of the discrete solution for PyTorch and JAX (forward mode); for NumPy, differences of
-    solutions that share their steps. Standard errors are those of the linearised problem, and so too small where it is
-    strongly nonlinear or where the errors of the data are correlated. Their size is itself estimated: with few data two
-    standard errors hold less than 95 %, of Student's distribution (94.3 % with 23 degrees of freedom);
-    ``confidence_intervals`` takes that into account.
+    Derivatives are those of the discrete solution for PyTorch and JAX (forward mode); for NumPy, finite differences
+    of solutions with the same steps. Standard errors are those of the linearised problem. They are too small if the
+    problem is strongly nonlinear or the errors of the data are correlated. With few data an interval of two standard
+    errors covers less than 95 % (94.3 % with 23 degrees of freedom); ``confidence_intervals`` uses Student's
+    distribution to account for this.
 
     Examples
     --------
@@ -164,13 +165,13 @@ def fit_fode(
     """
     for name in options:
         if name in _REFUSED:
-            raise InvalidInputError(f"fit_fode takes no {name}: {_REFUSED[name]}")
+            raise InvalidInputError(f"fit_fode does not take {name}: {_REFUSED[name]}; omit it")
     if loss not in LOSSES:
         raise InvalidInputError(f"loss={loss!r} is not known; use one of {', '.join(LOSSES)}")
     if not (isinstance(f_scale, int | float) and math.isfinite(f_scale) and f_scale > 0.0):
         raise InvalidInputError(f"f_scale={f_scale!r} has to be a number above 0")
     if isinstance(max_evaluations, bool) or not isinstance(max_evaluations, int) or max_evaluations < 1:
-        raise InvalidInputError(f"max_evaluations={max_evaluations!r} has to be a whole number of 1 or more")
+        raise InvalidInputError(f"max_evaluations={max_evaluations!r} has to be an integer of 1 or more")
     if jac_parameters is not None and jac is None:
         raise InvalidInputError("jac_parameters is used together with jac; give both, or neither")
     several = isinstance(t, list | tuple) and len(t) > 0 and np.ndim(on_host(t[0])) > 0
@@ -258,13 +259,13 @@ class _LeastSquares:
         self.model, self.times, self.tables, self.spreads = model, times, tables, spreads
         self.calls = 0
         scaled = [table if spread is None else table / spread for table, spread in zip(tables, spreads, strict=True)]
-        #: The data over ``sigma``, shape (n,), in the order of the residuals.
+        #: The data divided by ``sigma``, shape (n,), in the order of the residuals.
         self.observed = np.concatenate([each[np.isfinite(each)] for each in scaled])
         self._x: Array | None = None
         self._found: tuple[Array, Array] | None = None
 
     def at(self, x: Array) -> tuple[Array, Array]:
-        """Residuals (n,) over ``sigma`` and their derivatives (n, p); nan where the solve fails."""
+        """Residuals (n,) divided by ``sigma`` and their derivatives (n, p); nan if the solve fails."""
         if self._x is not None and np.array_equal(x, self._x) and self._found is not None:
             return self._found
         self.calls += 1
@@ -330,7 +331,7 @@ def _read_times(t: Any) -> Array:
     if times.ndim != 1 or times.size < 1:
         raise ShapeError(f"t has shape {times.shape}; give times along one axis")
     if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0.0):
-        raise InvalidInputError("t has to be finite and to rise from each time to the next")
+        raise InvalidInputError("t has to be finite and strictly increasing")
     return times
 
 
@@ -380,7 +381,7 @@ def _read_observe(observe: Any) -> Any:
 def _read_states(
     y0: Any, guess: Mapping[str, Any], tables: list[Array], times: list[Array], t0: float, observe: Any, several: bool
 ) -> list[tuple[Array, Array]]:
-    """Initial values and which are free, for each set."""
+    """Initial values, and which of them are free, for each set."""
     own = several and isinstance(y0, list | tuple) and len(y0) == len(tables) and not _is_flat(y0)
     found = []
     for number, table in enumerate(tables):
@@ -395,14 +396,12 @@ def _read_states(
         if callable(observe) or observe is None or np.all((observe >= -values.size) & (observe < values.size)):
             found.append((values, np.atleast_1d(free)))
             continue
-        raise InvalidInputError(
-            f"observe={observe.tolist()} names a component that y0, of {values.size}, does not have"
-        )
+        raise InvalidInputError(f"observe={observe.tolist()} names a missing component; y0 has {values.size}")
     return found
 
 
 def _is_flat(y0: Any) -> bool:
-    """Whether a list holds the entries of one state rather than a state for each set."""
+    """Whether a list has the entries of one state, not one state per set."""
     return all(np.ndim(on_host(each)) == 0 and not (isinstance(each, str) and len(y0) == 1) for each in y0)
 
 
@@ -429,7 +428,7 @@ def _first_data(value: Any, table: Array, observe: Any) -> Array:
 
 
 def _tensor_among(values: list[Any]) -> Any:
-    """The first tensor or JAX array among what was given; all have to be of one library."""
+    """The first tensor or JAX array among the arguments; all must be of one library."""
     found = [each for each in _flattened(values) if library_of(each) in ("torch", "jax")]
     libraries = {library_of(each) for each in found}
     if len(libraries) > 1:
@@ -453,9 +452,9 @@ def _at_bounds(found: Any, unknowns: Any) -> Array:
 
 
 def _moved(halved: Mapping[str, float], x: Array, errors: Array) -> list[str]:
-    """Estimates that half the step moves by more than their standard error."""
+    """Warnings for estimates that half the step changes by more than their standard error."""
     return [
-        f"{name} moves from {old:.6g} to {new:.6g} with half the step, more than its standard error {error:.2g}: take "
+        f"{name} goes from {old:.6g} to {new:.6g} with half the step, more than its standard error {error:.2g}: take "
         "a smaller step"
         for (name, new), old, error in zip(halved.items(), x, errors, strict=True)
         if abs(new - old) > error

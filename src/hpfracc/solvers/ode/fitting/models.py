@@ -1,4 +1,4 @@
-"""What the unknowns predict, with derivatives: by batches for NumPy, by the libraries' own for PyTorch and JAX."""
+"""Predictions and their derivatives: by batches in NumPy, by automatic differentiation in PyTorch and JAX."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ __all__ = ["Equation", "PlainModel", "TensorModel"]
 
 Array = np.ndarray[Any, Any]
 
-#: Steps of differences, relative. All members of a batch share their time steps, so errors of the solver cancel; what
-#: does not is the error of the memory's exponentials, some 1e-10 for each order.
+#: Relative steps of finite differences. All members of a batch share their time steps, so errors of the solver cancel,
+#: except for that of the sum of exponentials, about 1e-10 for each order.
 _DELTA = 1e-4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Equation:
-    """What a model solves.
+    """The equation of a model.
 
     Attributes
     ----------
     fun, jac, jac_parameters : callables
         ``f(t, y, *parameters)``, and its derivatives in y and in the parameters, or None.
     observe : callable, array of int or None
-        ``observe(t, y, *parameters)`` for y of shape (d, N); components; None: all of them.
+        ``observe(t, y, *parameters)`` for y of shape (d, N); or the components; None for all of them.
     t0 : float
-        Where the derivative begins.
+        Start of the derivative.
     unknowns : Unknowns
-        What is sought.
+        The unknowns.
     options : dict
-        Of ``solve_fode``.
+        Options of ``solve_fode``.
     """
 
     fun: Callable[..., Any]
@@ -51,7 +51,7 @@ class Equation:
     options: dict[str, Any]
 
     def seen(self, t: Any, y: Any, parameters: Any) -> Any:
-        """What is observed of a solution of shape (d, N): (m, N)."""
+        """The observed part of a solution of shape (d, N), of shape (m, N)."""
         if self.observe is None:
             return y
         if not callable(self.observe):
@@ -64,11 +64,11 @@ class Equation:
 
 
 class PlainModel:
-    r"""NumPy: one batch of solves gives the prediction and its derivatives.
+    r"""NumPy: one batch of solves computes the prediction and its derivatives.
 
-    Differences are central, or of one side at a bound, and all members take the same steps. With ``jac`` parameters
-    and initial values follow the variational equation :math:`D^\alpha s = f_y s + f_p` instead, and only orders are
-    differenced.
+    Differences are central, or one-sided at a bound, and all members take the same steps. With ``jac``, derivatives
+    with respect to parameters and initial values come from the variational equation :math:`D^\alpha s = f_y s + f_p`
+    instead, and finite differences are used for orders only.
     """
 
     def __init__(self, equation: Equation) -> None:
@@ -77,12 +77,12 @@ class PlainModel:
         self.evaluations = 0
 
     def predict(self, x: Array, sets: list[Array]) -> list[Array] | None:
-        """The prediction alone, at the times of each set."""
+        """The prediction without derivatives, at the times of each set."""
         found = [self._batch(number, t, x[None], [])[0] for number, t in enumerate(sets)]
         return None if any(each is None for each in found) else [each[0] for each in found]  # type: ignore[index]
 
     def __call__(self, x: Array, sets: list[Array]) -> tuple[list[Array], list[Array]] | None:
-        """Predictions (m, N) and derivatives (m, N, p) for each set; None where a solve fails."""
+        """Predictions (m, N) and derivatives (m, N, p) for each set; None if a solve fails."""
         values, slopes = [], []
         for number, t in enumerate(sets):
             found, derivative = self._evaluate(number, t, x)
@@ -115,7 +115,7 @@ class PlainModel:
             jacobian[..., k] = slopes[place]
         row = 1
         for k, shifts, factors in stencils:
-            # Relative to the prediction itself, so that its digits are not lost in a one-sided difference.
+            # Relative to the prediction, so that a one-sided difference does not lose its digits.
             parts = [factor * (values[row + i] - values[0]) for i, factor in enumerate(factors)]
             jacobian[..., k] = sum(parts)
             row += len(shifts)
@@ -184,7 +184,7 @@ class PlainModel:
         return seen, [self._observed_slope(t, result.y[0], tangent, rows[0], along) for tangent, along in pairs]
 
     def _observed_slope(self, t: Array, y: Array, tangent: Array, x: Array, direction: Array) -> Array:
-        """The derivative of what is observed, along a change of state and unknowns."""
+        """The derivative of the observation along a change of state and unknowns."""
         if not callable(self.equation.observe):
             return np.asarray(self.equation.seen(t, tangent, ()))
         size = max(float(np.abs(tangent).max()), float(np.abs(direction).max()), 1e-300)
@@ -202,7 +202,7 @@ class PlainModel:
         return np.asarray(found.toarray() if hasattr(found, "toarray") else found)
 
     def _parameter_directions(self, direction: Array) -> Array:
-        """Of each direction, its part in the entries of the parameters, shape (extra, P)."""
+        """The part of each direction in the entries of the parameters, shape (extra, P)."""
         parts = [direction @ each.select.T for each in self.equation.unknowns.parameters]
         return np.concatenate(parts, axis=1) if parts else np.zeros((len(direction), 0))
 
@@ -236,7 +236,7 @@ class PlainModel:
 
 
 class TensorModel:
-    """PyTorch and JAX: forward derivatives of the discrete solution itself."""
+    """PyTorch and JAX: forward-mode derivatives of the discrete solution."""
 
     def __init__(self, equation: Equation, like: Any, library: str) -> None:
         self.equation, self.library = equation, library
@@ -246,14 +246,14 @@ class TensorModel:
         self._programs: dict[int, Callable[[Any], Any]] = {}
 
     def predict(self, x: Array, sets: list[Array]) -> list[Array] | None:
-        """The prediction alone."""
+        """The prediction without derivatives."""
         with namespace(self.library).scope():
             found = self._predictions(self._tensor(x), sets)
             values = [np.asarray(each.detach().cpu() if self.library == "torch" else each) for each in found]
         return values if all(np.isfinite(each).all() for each in values) else None
 
     def __call__(self, x: Array, sets: list[Array]) -> tuple[list[Array], list[Array]] | None:
-        """Predictions (m, N) and derivatives (m, N, p) for each set; None where a solve fails."""
+        """Predictions (m, N) and derivatives (m, N, p) for each set; None if a solve fails."""
         with namespace(self.library).scope():
             slopes, values = self._program(sets)(self._tensor(x))
         host = [[np.asarray(_host(each), np.float64) for each in group] for group in (values, slopes)]
@@ -263,7 +263,7 @@ class TensorModel:
         return host[0], host[1]
 
     def _program(self, sets: list[Array]) -> Callable[[Any], Any]:
-        """Compiled once for JAX, where the times stay the same."""
+        """The program; in JAX it is compiled once if the times stay the same."""
         found = self._programs.get(id(sets))
         if found is None:
             library = sys.modules[self.library]

@@ -1,4 +1,4 @@
-"""What a fit gives back."""
+"""Results of a fit."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FittedSet:
-    """One data set beside what the fit predicts.
+    """One data set with its prediction.
 
     Attributes
     ----------
     t : array, shape (N,)
         Times of the data.
     data, fitted, residuals : array, shape (m, N)
-        Data, prediction, and data minus prediction; nan where a datum is missing.
+        Data, prediction, and data minus prediction; nan for missing data.
     curve_t, curve : arrays, shape (M,) and (m, M)
         The prediction at more times, for a smooth line.
     """
@@ -46,33 +46,33 @@ class FODEFit:
     Attributes
     ----------
     names : tuple of str
-        Of the unknowns, such as ``("k", "alpha", "y0[0]")``.
+        Names of the unknowns, such as ``("k", "alpha", "y0[0]")``.
     estimates, standard_errors : array, shape (p,)
-        In that order. A standard error is ``inf`` where the data do not determine the unknown, and ``nan`` at a bound
-        or without degrees of freedom.
+        In the order of ``names``. A standard error is ``inf`` if the data do not determine the unknown, and ``nan`` at
+        a bound or without degrees of freedom.
     covariance, correlation : array, shape (p, p)
-        Of the estimates.
+        Covariance and correlation of the estimates.
     parameters : dict of str to float or array
-        What ``fun`` takes, in this order.
+        The parameters in the order of the arguments of ``fun``.
     alpha : float or array
         The order, estimated or given.
     y0 : array, or tuple of arrays
         The initial state, of each data set if there are several.
     spread : float
-        Standard deviation of the residuals, in units of ``sigma`` where that is given.
+        Standard deviation of the residuals, in units of ``sigma`` if that is given.
     degrees_of_freedom : int
-        Data less unknowns.
+        Number of data minus number of unknowns.
     halved : dict of str to float, or None
-        Where a ``step`` was given: the estimates with half of it. An estimate that moves by a standard error has
-        absorbed an error of the discretisation.
+        The estimates with half the step, if a ``step`` was given. An estimate that changes by a standard error has
+        absorbed a discretisation error.
     success : bool
         Whether the search converged.
     message : str
-        What ended the search, and what is not determined by the data.
+        Why the search stopped, and what the data do not determine.
     warnings : tuple of str
-        Unknowns that are not identified, at a bound, or moved by the step.
+        Unknowns that are not identified, at a bound, or changed by the step.
     evaluations : int
-        Predictions with their derivatives.
+        Number of predictions with derivatives.
     sets : tuple of FittedSet
         Data and prediction.
     """
@@ -95,7 +95,7 @@ class FODEFit:
     sets: tuple[FittedSet, ...] = field(repr=False)
 
     def confidence_intervals(self, level: float = 0.95) -> dict[str, tuple[float, float]]:
-        """Intervals that hold each unknown with this probability, from Student's distribution."""
+        """Confidence intervals of each unknown at this level, from Student's distribution."""
         if not 0.0 < level < 1.0:
             raise InvalidInputError(f"level={level!r} has to lie between 0 and 1, such as 0.95")
         free = self.degrees_of_freedom
@@ -115,7 +115,7 @@ class FODEFit:
         }
 
     def plot(self, *, axes: Any = None) -> Any:
-        """Draw data and fit above, residuals below; returns the two axes.
+        """Plot data and fit above, residuals below; returns the two axes.
 
         Needs Matplotlib (``pip install hpfracc[plot]``).
         """

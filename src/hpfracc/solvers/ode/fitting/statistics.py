@@ -1,4 +1,4 @@
-"""What least squares tell of the unknowns: covariance, and which of them the data do not determine."""
+"""Statistics of a least-squares fit: covariance, and unknowns that the data do not determine."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ Array = np.ndarray[Any, Any]
 
 #: Losses of ``scipy.optimize.least_squares``.
 LOSSES = ("linear", "soft_l1", "huber", "cauchy", "arctan")
-#: Singular values below this part of the largest, columns scaled, are zero: differences have about six digits.
+#: Singular values below this fraction of the largest, with scaled columns, count as zero: finite differences have about
+#: six digits.
 _RANK = 3e-6
-#: Two estimates with a larger correlation are not told apart by the data.
+#: Two estimates with a larger correlation cannot be distinguished by the data.
 _ALIKE = 0.999
-#: An unknown that changes the prediction by less than this part when it changes by its own size does nothing but
-#: rounding: that of a difference quotient with a step of 1e-4 is some 1e-12.
+#: An unknown whose relative effect on the prediction is below this has none beyond rounding, which is about 1e-12 in a
+#: difference quotient with a step of 1e-4.
 _FELT = 1e-9
 
 
 class Certainty(NamedTuple):
-    """Of the estimates.
+    """Uncertainty of the estimates.
 
     Attributes
     ----------
     covariance : array, shape (p, p)
-        ``inf`` on the diagonal where the data say nothing, ``nan`` at a bound or without degrees of freedom.
+        ``inf`` on the diagonal for unknowns that the data do not determine, ``nan`` at a bound or without degrees of
+        freedom.
     correlation : array, shape (p, p)
-        Of the estimates.
+        Correlation of the estimates.
     spread : float
         Standard deviation of the residuals, in units of ``sigma``.
     complaints : tuple of str
-        What is not determined by the data, in words.
+        What the data do not determine, in words.
     """
 
     covariance: Array
@@ -53,22 +55,22 @@ def certainty(
     scale: float,
     absolute: bool,
 ) -> Certainty:
-    """Linearised at the solution; Huber's formula for the covariance where the loss is a robust one.
+    """Uncertainty from the problem linearised at the solution; by Huber's formula for robust losses.
 
     Parameters
     ----------
     jacobian : array, shape (n, p)
-        Of the residuals.
+        Jacobian of the residuals.
     predicted : array, shape (n,)
-        What was observed plus the residuals, over ``sigma``.
+        Predictions divided by ``sigma``.
     sizes : array, shape (p,)
-        Of the unknowns, above 0.
+        Magnitudes of the unknowns, above 0.
     at_bound : array of bool, shape (p,)
         Unknowns that ended at a bound, and count as fixed.
     scale : float
         ``f_scale`` of the loss.
     absolute : bool
-        Whether ``sigma`` is the standard deviation itself and not only in proportion to it.
+        Whether ``sigma`` is the standard deviation, not only proportional to it.
 
     References
     ----------
@@ -93,7 +95,7 @@ def certainty(
     _, values, rows = np.linalg.svd(np.where(blind, 0.0, columns) / (lengths + blind), full_matrices=False)
     rows = rows[: min(n, inside.size)]
     good = values > _RANK * max(float(values[0]), np.finfo(np.float64).tiny)
-    lost = np.sum(rows[good] ** 2, axis=0) < 1.0 - 1e-6  # a direction without information has a part in them
+    lost = np.sum(rows[good] ** 2, axis=0) < 1.0 - 1e-6  # these have a component along a direction without information
     scaled = (rows[good].T / values[good] ** 2) @ rows[good]
     found = factor * scaled / np.outer(lengths + blind, lengths + blind)
     deviations = np.sqrt(np.diagonal(found))
@@ -113,7 +115,7 @@ def certainty(
     covariance[np.ix_(inside, inside)] = found
     correlation[np.ix_(inside, inside)] = shared
     complaints += [
-        f"{names[j]} and {names[i]} are hardly told apart (correlation {correlation[i, j]:.5f}): fix one, or observe "
+        f"{names[j]} and {names[i]} are nearly collinear (correlation {correlation[i, j]:.5f}): fix one, or observe "
         "more"
         for i in range(p)
         for j in range(i)

@@ -1,4 +1,4 @@
-"""The unknowns of a fit: which numbers are free, where they start, and between which bounds they stay."""
+"""The unknowns of a fit: which numbers are free, their initial guesses, and their bounds."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["Quantity", "Unknowns", "on_host", "read_unknowns"]
 
 Array = np.ndarray[Any, Any]
 
-#: Orders stay this far above the integer below them.
+#: Minimum distance of an order from the integer below it.
 _ABOVE = 0.01
-#: Where a free order starts unless told otherwise, above the integer below it.
+#: Default guess of a free order, above the integer below it.
 _FIRST_ORDER = 0.8
 
 
@@ -29,9 +29,9 @@ class Quantity:
     Attributes
     ----------
     name : str
-        As the user calls it.
+        Name of the quantity.
     shape : tuple of int
-        Of the value; ``()`` for a number.
+        Shape of the value; ``()`` for a number.
     base : array, shape (size,)
         Fixed entries, and 0 for free ones.
     select : array, shape (size, p)
@@ -45,7 +45,7 @@ class Quantity:
 
     @property
     def free(self) -> Array:
-        """The places of its unknowns in ``x``."""
+        """The indices of its unknowns in ``x``."""
         return np.flatnonzero(self.select.any(0))
 
     def at(self, x: Array) -> Array:
@@ -56,7 +56,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unknowns:
-    """What is sought.
+    """The unknowns of a fit.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Unknowns:
     start, lower, upper : arrays, shape (p,)
         Guess and bounds.
     parameters : tuple of Quantity
-        What ``fun`` is given, in this order.
+        The parameters in the order of the arguments of ``fun``.
     alpha : Quantity
         The order or orders.
     y0 : tuple of Quantity
@@ -82,7 +82,7 @@ class Unknowns:
 
 
 class _Collector:
-    """Unknowns as they are found."""
+    """Collects the unknowns."""
 
     def __init__(self, guess: Mapping[str, Any], bounds: Mapping[str, Any]) -> None:
         self.guess, self.bounds = guess, bounds
@@ -95,7 +95,7 @@ class _Collector:
     def add(
         self, name: str, values: Array, free: Array, limits: tuple[float, float], label: str | None = None
     ) -> tuple[str, tuple[int, ...], Array, Array]:
-        """Enter a quantity whose entries ``free`` are sought, starting at ``values``."""
+        """Add a quantity whose entries ``free`` are unknown, with initial guesses ``values``."""
         lower, upper = self._read_bounds(name, values.shape, limits)
         places = np.full(values.size, -1)
         shown = name if label is None else label
@@ -141,7 +141,7 @@ def read_unknowns(
     bounds: Mapping[str, Any],
     derivatives: int,
 ) -> Unknowns:
-    """Read what the user gave; ``y0`` holds, for each data set, its values and which of them are free."""
+    """Read the arguments; ``y0`` has, for each data set, its values and which of them are free."""
     if not isinstance(parameters, Mapping):
         raise InvalidInputError(
             f"parameters={parameters!r} has to name each parameter with its guess, such as {{'k': 1.0}}"
@@ -161,7 +161,7 @@ def read_unknowns(
         made.append(collector.add(name, start, np.ones(start.shape, bool), (-math.inf, math.inf)))
     orders, free = read_free("alpha", alpha, guess.get("alpha", derivatives + _FIRST_ORDER))
     limits = (derivatives + _ABOVE, derivatives + 1.0)
-    if "alpha" in bounds and "alpha" not in guess:  # a start that the user did not choose yields to the bounds
+    if "alpha" in bounds and "alpha" not in guess:  # a default guess is moved into the bounds
         low, high = collector._read_bounds("alpha", orders.shape, limits)
         orders = np.where(free, np.clip(orders, low, high), orders)
     made.append(collector.add("alpha", orders, free, limits))
@@ -189,7 +189,7 @@ def read_unknowns(
 
 
 def read_free(name: str, value: Any, guess: Any) -> tuple[Array, Array]:
-    """Values and which of them are free: of a number, an array, ``"free"``, or a list with ``"free"`` among numbers."""
+    """Values, and which of them are free, of a number, an array, ``"free"``, or a list of numbers and ``"free"``."""
     if isinstance(value, str):
         if value != "free":
             raise InvalidInputError(f"{name}={value!r} is not known; use 'free', or a number")
@@ -215,5 +215,5 @@ def _numbers(name: str, value: Any) -> Array:
 
 
 def on_host(value: Any) -> Any:
-    """Without a derivative, as an array of NumPy's or as given."""
+    """The value without a gradient, as a NumPy array or as given."""
     return value.detach().cpu().numpy() if library_of(value) == "torch" else value

@@ -16,29 +16,30 @@ __all__ = ["FixedSolution"]
 
 Array = np.ndarray[Any, Any]
 
-#: From here on ``t^alpha`` is smooth over four points: the cubic through them is off by about 0.02 / n^4 of it.
+#: Number of steps after which ``t^alpha`` is smooth over four points: the relative error of the cubic is about
+#: 0.02 / n^4.
 _NEAR = 24
 
 
 class FixedSolution:
-    r"""``sol(t)`` for a solve with a fixed step: agrees with the solution at the steps.
+    r"""``sol(t)`` of a solve with a fixed step. It agrees with the solution at the steps.
 
-    Near the origin the solution is not smooth: :math:`f(t, y(t))` is a sum of broken powers of :math:`\tau = t - t_0`,
-    the lowest of which are known. Their coefficients are those that fit the first steps, and
+    Near the origin the solution is not smooth: :math:`f(t, y(t))` is a sum of fractional powers of
+    :math:`\tau = t - t_0`, the lowest of which are known. Their coefficients are fitted to the first steps, and
 
     .. math:: P(\tau) = T(\tau) + \sum_\nu c_\nu \frac{\Gamma(\nu+1)}{\Gamma(\nu+\alpha+1)} \tau^{\nu+\alpha}
 
-    is the part of the solution that they make. Over the first 24 intervals it is taken off, and what remains, which is
-    smoother, is interpolated by the cubic through the four nearest steps; further on the solution itself is.
+    is the corresponding part of the solution. Over the first 24 intervals it is subtracted, and the smoother remainder
+    is interpolated by the cubic through the four nearest steps; later the solution itself is.
 
     Parameters
     ----------
     table : Tableau
-        The solve.
+        The tableau of the solve.
     known : int
-        Points of it that count.
+        Number of valid points.
     end : float, optional
-        The last time it may be asked for, where that is not the last step.
+        The last time at which the solution is available, if that is not the last step.
     """
 
     def __init__(self, table: Tableau, known: int, end: float | None = None) -> None:
@@ -52,7 +53,7 @@ class FixedSolution:
         self._begins = table.begins
         self.t_min = grid.t0
         last = y.shape[1] - 1
-        if end is None:  # the last step is at t1, which t0 + (t1 - t0) need not be
+        if end is None:  # the last step is exactly t1, which t0 + (t1 - t0) may not be
             end = grid.t1 if last == grid.steps else grid.time(last)
         self.t_max = end
         self._slack = 1e-12 * max(abs(self.t_min), abs(self.t_max))
@@ -61,7 +62,7 @@ class FixedSolution:
         self._fitted: Array | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without functions: what depends on them is worked out first."""
+        """Pickle without functions; what depends on them is computed first."""
         if self.problem.orders.known is not None and self.y.shape[1] > 1:
             self._coefficients()
         return self.__dict__ | {"problem": self.problem.without_functions()}
@@ -72,8 +73,8 @@ class FixedSolution:
         flat = times.reshape(-1)
         if np.any(flat < self.t_min - self._slack) or np.any(flat > self.t_max + self._slack) or np.any(np.isnan(flat)):
             raise InvalidInputError(
-                f"the solution is known from {self.t_min:g} to {self.t_max:g}, and was asked for at "
-                f"{float(flat.min()):g} to {float(flat.max()):g}"
+                f"the solution is known from {self.t_min:g} to {self.t_max:g}, not at {float(flat.min()):g} to "
+                f"{float(flat.max()):g}; give times in that range"
             )
         tau = np.clip(flat - self.grid.t0, 0.0, None)
         found = self._at(tau)
@@ -127,7 +128,7 @@ class FixedSolution:
         return self._fitted
 
     def _cubic(self, values: Array, tau: Array, interval: Array) -> Array:
-        """Through the four nearest of ``values``, as many as there are."""
+        """Interpolate through the four nearest of ``values``, or as many as there are."""
         last = values.shape[1] - 1
         x = tau / self.grid.step
         if last < 3:

@@ -1,16 +1,16 @@
-r"""An estimate of the error of a fixed-step solution, from its own values.
+r"""Error estimate of a fixed-step solution, from its own values.
 
-A numerical solution with right-hand sides :math:`f_j` leaves a defect in the Volterra equation,
+A numerical solution with right-hand sides :math:`f_j` has a defect in the Volterra equation,
 :math:`\delta = T + I^\alpha f - y`, and its error satisfies :math:`e = \delta + I^\alpha [f(t, y + e) - f(t, y)]`.
-The integral is taken by the product trapezoid, mended by what that rule misses of the power :math:`t^\alpha` that
-solutions begin with (known in closed form) and of the curvature of the rest (second differences). The equation for e is
-solved on few of the steps, dense at the start: this takes one or two evaluations for each of at most 24 of them, and no
-second solve. Step doubling would cost half as much again and, for small orders, see nothing: there the error hardly
-depends on the step.
+The integral is computed by the product trapezoid, corrected for the error of that rule on the power :math:`t^\alpha`
+with which solutions start (known in closed form) and on the curvature of the rest (second differences). The equation
+for e is solved on a few of the steps, dense at the start: one or two evaluations for each of at most 24 steps, and no
+second solve. Step doubling would cost 50 % more and fail for small orders, where the error hardly depends on the step.
 
-Where the equation is stiff, the equation for e is linearised. The defect of a boundary layer that the steps skip is
-much larger than the fast components, and f at ``y + delta`` belongs to other states (to negative concentrations, say).
-The defect is damped there, and the integrals between the nodes are taken by the product rectangle, which does not ring.
+If the equation is stiff, the equation for e is linearised. The defect of an unresolved boundary layer is much larger
+than the fast components, and f at ``y + delta`` may be evaluated outside its domain (for example, at negative
+concentrations). The defect is damped there, and the integrals between the nodes use the product rectangle, which does
+not oscillate.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = ["Estimate", "estimate_errors"]
 
 Array = np.ndarray[Any, Any]
 
-#: One node for this many steps, and the least and the largest number of nodes.
+#: Steps per node, and the minimum and maximum number of nodes.
 _EVERY, _FEWEST, _MOST = 32, 8, 24
-#: f's response to an error is linearised by a change of this part of the state.
+#: Relative change of the state by which the response of f to an error is linearised.
 _SMALL = 1e-3
 
 
@@ -44,9 +44,9 @@ class Estimate:
     Attributes
     ----------
     times : array, shape (nodes,)
-        Where.
+        Times of these steps.
     errors : array, shape (rows, nodes)
-        Their magnitudes, of the flat state.
+        Magnitudes of the errors of the flat state.
     """
 
     times: Array
@@ -54,13 +54,13 @@ class Estimate:
 
 
 def estimate_errors(table: Tableau, fun: RightHandSide) -> Estimate | None:
-    """The estimated errors of the components; None where none can be had."""
+    """The estimated errors of the components; None if there is no estimate."""
     problem, last = table.problem, table.known - 1
     if last < _FEWEST or not (np.isfinite(table.y[:, : last + 1]).all() and np.isfinite(table.f[:, : last + 1]).all()):
         return None
     nodes = _nodes(last)
     with np.errstate(over="ignore", invalid="ignore"):
-        first = fun(problem.t0, problem.y0)  # which some methods do not ask for
+        first = fun(problem.t0, problem.y0)  # which some methods do not evaluate
         if not np.isfinite(first).all():
             return None
         defects = _defects(table, nodes, first)
@@ -71,7 +71,7 @@ def estimate_errors(table: Tableau, fun: RightHandSide) -> Estimate | None:
 
 
 def _nodes(last: int) -> Array:
-    """Some of the steps 1 .. last: each of the first, then ever fewer, and equally many at the end."""
+    """A subset of the steps 1 .. last: all of the first ones, then fewer and fewer, then equally spaced."""
     count = min(max(last // _EVERY, _FEWEST), _MOST)
     even = np.linspace(0, last, count // 2 + 1)[1:]
     dense = np.geomspace(1.0, max(even[0], 2.0), count - count // 2)
@@ -79,10 +79,10 @@ def _nodes(last: int) -> Array:
 
 
 def _defects(table: Tableau, nodes: Array, first_value: Array | None) -> Array:
-    """What the Volterra equation leaves at the nodes, shape (rows, nodes).
+    """The defect of the Volterra equation at the nodes, shape (rows, nodes).
 
-    Without ``first_value`` the right-hand side is taken to be constant over the first step, as after a boundary layer
-    that is much shorter: with its value at t0, and with powers of t, it has nothing in common there.
+    Without ``first_value`` the right-hand side is constant on the first step, as after a much shorter boundary layer,
+    where it is unrelated to its value at t0 and to powers of t.
     """
     problem, grid, last = table.problem, table.grid, table.known - 1
     h = grid.step
@@ -95,7 +95,7 @@ def _defects(table: Tableau, nodes: Array, first_value: Array | None) -> Array:
         f = values[mine]
         weights, first_weights = trapezoid_weights(alpha, last + 1)
         scale = h**alpha
-        # f begins with powers of t, of which t^alpha is the first; what the rule misses of powers is known.
+        # f starts with powers of t, the first of which is t^alpha; the error of the rule on powers is known.
         exponents = np.empty(0) if first_value is None else _exponents(table, alpha)
         count = exponents.size
         powers = elapsed ** exponents[:, None]
@@ -116,14 +116,14 @@ def _defects(table: Tableau, nodes: Array, first_value: Array | None) -> Array:
 
 
 def _exponents(table: Tableau, alpha: float) -> Array:
-    """The powers that the right-hand side begins with, as far as its first values are good enough to tell."""
+    """The powers with which the right-hand side starts, as far as its first values determine them."""
     if table.begins is not None and table.begins.first == 0:
         return np.array([each for each in table.begins.exponents if each > 0.0][:-1])
     return np.array([alpha] if alpha < 1.0 else [])
 
 
 def _propagate(problem: Problem, table: Tableau, nodes: Array, defects: Array, fun: RightHandSide) -> Array | None:
-    """Errors at the nodes, by the implicit product trapezoid, or by the product rectangle where that is stiff."""
+    """Errors at the nodes, by the implicit product trapezoid, or by the product rectangle if it is stiff."""
     shape, d = problem.shape, problem.shape[-1]
     times = table.grid.elapsed(0, table.known)[nodes]
     largest = np.abs(table.y[:, : table.known]).max(axis=1)
@@ -132,7 +132,7 @@ def _propagate(problem: Problem, table: Tableau, nodes: Array, defects: Array, f
     y: Array = np.empty(0)
     sizes: Array = np.empty(0)
     value: Array = np.empty(0)  # f(t, y)
-    f: Array = np.empty(0)  # as in the solution, whose states solve the equations of their steps exactly
+    f: Array = np.empty(0)  # as for the solution, whose states solve the equations of their steps
 
     def evaluate(t: float, state: Array) -> Array:
         return fun(t, state.reshape(shape)).reshape(-1)
@@ -171,7 +171,7 @@ def _propagate(problem: Problem, table: Tableau, nodes: Array, defects: Array, f
                 continue
         if k == 0:
             defects = _defects(table, nodes, None)
-        else:  # the error begins with 0
+        else:  # the error starts at 0
             for _, rule in rules:
                 rule.flatten(k)
         known, value = past(k), evaluate(t, y)
@@ -191,14 +191,14 @@ def _propagate(problem: Problem, table: Tableau, nodes: Array, defects: Array, f
 
 
 class _ProductRule:
-    """Weights of values at ``times`` in the fractional integral at each of them; the value at time 0 is 0.
+    """Weights of values at ``times`` in the fractional integral at each of these times; the value at 0 is 0.
 
     Between two times the values are linear, or, after :meth:`flatten`, constant.
     """
 
     def __init__(self, alpha: float, times: Array) -> None:
         left = np.concatenate([[0.0], times[:-1]])
-        # Later values have no weight: their distances are 0.
+        # Later values have weight 0, because their distances are 0.
         far, near = np.maximum(times[:, None] - left, 0.0), np.maximum(times[:, None] - times, 0.0)
         far_power, near_power = far**alpha, near**alpha
         whole = (far_power - near_power) * (float(rgamma(alpha)) / alpha)

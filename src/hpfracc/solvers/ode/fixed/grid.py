@@ -1,4 +1,4 @@
-"""The uniform grid of a fixed-step solve, and what the initial data alone contribute on it."""
+"""The uniform grid of a fixed-step solve, and the contribution of the initial data on it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["UniformGrid", "initial_part", "make_grid", "order_groups", "row_orde
 
 Array = np.ndarray[Any, Any]
 
-#: A step that fits the interval to this many parts of itself is taken as it is.
+#: A step that divides the interval up to this relative error is used as given.
 _FITS = 1e-6
-#: No method finds more steps than these at once.
+#: Maximum number of steps that any method solves together.
 _FIRST = 16
-#: Whole numbers up to here are exact in float64.
+#: Integers up to this one are exact in float64.
 _MOST_STEPS = 2.0**53
 
 
 @dataclass(frozen=True, slots=True)
 class UniformGrid:
-    """``t_n = t0 + n step`` for n = 0 .. steps, of which a solve that may end early keeps the first ``count``."""
+    """``t_n = t0 + n step`` for n = 0 .. steps, of which only the first ``count`` are stored."""
 
     t0: float
     t1: float
@@ -39,16 +39,16 @@ class UniformGrid:
         return (self.t1 - self.t0) / self.steps
 
     def elapsed(self, first: int = 0, stop: int | None = None) -> Array:
-        """``t_n - t0``, with the digits that ``t0`` would take."""
+        """``t_n - t0``, without the rounding of ``t0``."""
         stop = self.count if stop is None else stop
         return (self.t1 - self.t0) * (np.arange(first, stop) / self.steps)
 
     def time(self, n: int) -> float:
-        """``t_n`` alone."""
+        """The time ``t_n``."""
         return self.t0 + (self.t1 - self.t0) * (n / self.steps)
 
     def times(self) -> Array:
-        """The ``t_n`` that are kept; the last of all is t1 itself."""
+        """The stored ``t_n``; the last of all is exactly t1."""
         times = self.t0 + self.elapsed()
         if self.count == self.steps + 1:
             times[-1] = self.t1
@@ -56,16 +56,16 @@ class UniformGrid:
 
 
 def make_grid(t0: float, t1: float, step: float, most: int | None = None) -> UniformGrid:
-    """The grid of the largest step not above ``step`` that divides ``[t0, t1]``; beyond ``most`` none is taken."""
+    """The grid of the largest step not above ``step`` that divides ``[t0, t1]``; limited to ``most`` steps."""
     ratio = (t1 - t0) / step
     if not ratio <= _MOST_STEPS:
         raise InvalidInputError(
-            f"step={step:g} divides an interval of length {t1 - t0:g} into {ratio:.3g} steps, more than can be "
-            f"numbered ({_MOST_STEPS:g}); take a larger step"
+            f"step={step:g} divides an interval of length {t1 - t0:g} into {ratio:.3g} steps, more than the "
+            f"maximum of {_MOST_STEPS:g}; take a larger step"
         )
     steps = round(ratio) if abs(ratio - round(ratio)) <= _FITS else math.ceil(ratio)
     steps = max(1, steps)
-    # A method that finds its first steps together takes all of them.
+    # A method that solves its first steps together needs all of them.
     return UniformGrid(t0, t1, steps, 1 + (steps if most is None else min(steps, max(most, _FIRST))))
 
 
@@ -76,7 +76,7 @@ def row_orders(problem: Problem) -> Array:
 
 
 def order_groups(problem: Problem) -> list[tuple[float, Array | slice]]:
-    """Each order there is, from the lowest, and the rows that have it: a slice of all where they share one."""
+    """Distinct orders in increasing order, and the rows of each; a full slice if there is only one."""
     single = problem.orders.single
     if single is not None:
         return [(single, slice(None))]
@@ -88,8 +88,8 @@ def initial_part(problem: Problem, elapsed: Array) -> Array:
     r"""The solution of ``D^alpha y = 0`` with the initial data, shape (rows, len(elapsed)).
 
     Caputo: :math:`\sum_k y^{(k)}(t_0) \tau^k / k!`. Riemann-Liouville: :math:`\sum_{k<n} b_k \tau^{\alpha-n+k} /
-    \Gamma(\alpha-n+k+1)` with ``b_0 = y0`` and the rest from ``dy0``; at the origin itself that is infinite
-    wherever a negative power has a coefficient.
+    \Gamma(\alpha-n+k+1)` with ``b_0 = y0`` and the rest from ``dy0``; at the origin it is infinite if a
+    negative power has a coefficient.
     """
     data = [np.asarray(each).reshape(-1, 1) for each in (problem.y0, *problem.dy0)]
     total = np.zeros((len(data[0]), len(elapsed)), problem.dtype)
@@ -106,7 +106,7 @@ def initial_part(problem: Problem, elapsed: Array) -> Array:
 
 
 def _power(elapsed: Array, power: float, used: bool) -> Array:
-    """``elapsed^power``; a negative one is infinite at 0, unless nothing asks for it."""
+    """``elapsed^power``; negative powers are infinite at 0, except where they are not needed."""
     with np.errstate(divide="ignore"):
         values = np.asarray(elapsed**power)
     return values if used else np.where(elapsed == 0.0, 0.0, values)

@@ -1,4 +1,4 @@
-"""Sums over the whole past at O(N log^2 N): blocks of the past go to blocks of the future by FFT."""
+"""History sums in O(N log^2 N): contributions of past blocks to later blocks by FFT."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["BLOCK", "DIRECT_BELOW", "History"]
 
 Array = np.ndarray[Any, Any]
 
-#: Steps whose mutual influence is summed directly, a power of two (benchmarks/ode.py --tuning: 1024 is as quick, 256 a
-#: tenth slower).
+#: Length of blocks within which sums are direct, a power of two (benchmarks/ode.py --tuning: 1024 is as fast, 256 is
+#: 10 % slower).
 BLOCK = 512
 #: Up to this number of steps the sums are direct, in one block (benchmarks/ode.py --tuning).
 DIRECT_BELOW = 1600
@@ -21,28 +21,28 @@ DIRECT_BELOW = 1600
 class History:
     r"""Sums ``S_k[n] = s_k[n] + sum_{j<n} w_k[n-j] f_j``, completed as far as needed while ``f`` becomes known.
 
-    Split time into blocks. Two blocks meet at the one level of the binary tree at which they lie in neighbouring halves
-    of length L; when the left half is complete, its contribution to the whole right half is one convolution by FFT.
-    Values in the same block are summed by the stepper. N/BLOCK transforms of lengths BLOCK to N in all: O(N log^2 N)
-    time, and O(N) memory for each row.
+    Time is split into blocks. Each pair of blocks is handled at the level of the binary tree at which they lie in
+    neighbouring halves of length L: when the left half is complete, its contribution to the whole right half is one
+    convolution by FFT. Values in the same block are summed by the stepper. In total there are N/BLOCK transforms of
+    lengths BLOCK to N: O(N log^2 N) time, and O(N) memory for each row.
 
     Parameters
     ----------
     weights : array, shape (K, U, N + 1)
         K kinds of weights for each of U distinct orders.
     which : array of int or None, shape (rows,)
-        Which of the U each row takes; None where U = 1.
+        Index of the order of each row; None if U = 1.
     values : array, shape (rows, N + 1)
-        ``f``, filled by the stepping.
+        ``f``, filled by the stepper.
     sums : array, shape (K, rows, N + 1)
         ``s`` at first, then S; changed in place.
     block : int
-        Length of the blocks of the stepping.
+        Length of the stepper's blocks.
 
     Notes
     -----
     The engine's ``causal_convolution`` would need the values padded with ``reach`` zeros, and transforms of twice the
-    length, because it may not wrap around. It takes 1.8 (length 262,144) to 5.7 times as long (length 4,096).
+    length, because it must not wrap around. It takes 1.8 (length 262,144) to 5.7 times as long (length 4,096).
 
     References
     ----------
@@ -58,7 +58,7 @@ class History:
         self._spectra: dict[tuple[int, int], Array] = {}
 
     def complete(self, known: int) -> None:
-        """All of ``values[:, :known]`` is there, a whole number of blocks: hand it on to the sums that need it now."""
+        """Add the contribution of ``values[:, :known]``, an integer number of blocks, to the sums that need it next."""
         count = known // self.block
         length = (count & -count) * self.block
         reach = min(length, self.sums.shape[-1] - known)
@@ -80,6 +80,6 @@ class History:
             kept = fft.fft(segment, size) if self.values.dtype.kind == "c" else fft.rfft(segment, size)
             if self.which is not None:
                 kept = kept[:, self.which]
-            if reach == length:  # shorter only at the end, once
+            if reach == length:  # shorter only at the end
                 self._spectra[length, reach] = kept
         return kept

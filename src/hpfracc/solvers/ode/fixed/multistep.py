@@ -1,4 +1,4 @@
-"""Solving with a fractional linear multistep method: what its three kinds share."""
+"""Common part of the fractional linear multistep methods."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from hpfracc.solvers.ode.singular import GrowthError
 
 __all__ = ["refuse_multistep", "refuse_start", "series_power", "solve_multistep"]
 
-#: What rounding leaves of a sum, relative to the sum of its parts' sizes.
+#: Rounding error of a sum, relative to the sum of the absolute values.
 _ROUNDING = 4e-16
 
 Array = np.ndarray[Any, Any]
 
-#: The lowest order for which the starting weights can be found in double precision.
+#: The lowest order for which the starting weights can be computed in double precision.
 LEAST_ORDER = 0.2
 
 
 def refuse_multistep(method: Multistep, problem: Problem, options: Options) -> str | None:
-    """Why a multistep method cannot take ``problem``."""
+    """Reason why a multistep method cannot solve ``problem``, or None."""
     plain = refuse_plain(problem, method.name, infinite=True)
     if plain is not None or problem.orders.known is None:
         return plain
@@ -47,7 +47,7 @@ def refuse_multistep(method: Multistep, problem: Problem, options: Options) -> s
 
 
 def refuse_start(name: str, problem: Problem, options: Options, bound: float = 1.0) -> str | None:
-    """Why no starting weights can be had for powers up to ``bound``."""
+    """Reason why there are no starting weights for powers up to ``bound``, or None."""
     advice = "'adaptive', without a step" if starts_infinite(problem) else "'implicit_trapezoid'"
     try:
         powers = starting_powers(problem, bound)
@@ -62,18 +62,18 @@ def refuse_start(name: str, problem: Problem, options: Options, bound: float = 1
         return None
     grid = make_grid(problem.t0, problem.t1, options.step)
     if grid.steps <= powers.last:
-        return f"method={name!r} finds its first {powers.last} steps together: take a smaller step"
+        return f"method={name!r} solves its first {powers.last} steps together: take a smaller step"
     shortest = min(problem.delays, default=math.inf)
     if shortest < powers.last * grid.step * (1.0 - 1e-9):
         return (
-            f"method={name!r} finds its first {powers.last} steps together, and the delay {shortest:g} is shorter: "
+            f"method={name!r} solves its first {powers.last} steps together, and the delay {shortest:g} is shorter: "
             f"take a step of at most {shortest / powers.last:g}, or method='implicit_trapezoid'"
         )
     return None
 
 
 def solve_multistep(method: Multistep, problem: Problem, options: Options, bound: float = 1.0) -> FODEResult:
-    """One sum over the past and one system of equations for each step, after the first, which are found together."""
+    """One history sum and one system of equations per step. The first steps are solved together."""
     powers = starting_powers(problem, bound)
 
     def weights(alpha: float, n: int) -> tuple[Array, ...]:
@@ -102,7 +102,7 @@ def _start(
     starts: Callable[[float, int], Array],
     powers: Powers,
 ) -> None:
-    """The values that the starting weights belong to, and what these contribute to all later sums."""
+    """Compute the first values, and add their starting weights to all later sums."""
     grid, first, last = table.grid, powers.first, powers.last
     table.begins = powers
     if first == 0:
@@ -116,7 +116,7 @@ def _start(
 
 
 def _first_weights(table: Tableau, powers: Powers, starts: list[Array]) -> tuple[Array, Array]:
-    """What the values at steps 1 .. last weigh at each of these steps, for every row, and what is known there."""
+    """Weights of the values at steps 1 .. last at each of these steps, for every row, and the known part."""
     first, last = powers.first, powers.last
     rows = len(table.y)
     matrix = np.empty((rows, last, last))
@@ -134,7 +134,7 @@ def _first_weights(table: Tableau, powers: Powers, starts: list[Array]) -> tuple
 def _solve_first(
     table: Tableau, evaluate: Callable[[float, Array], Array], options: Options, powers: Powers, starts: list[Array]
 ) -> None:
-    """Steps 1 .. last at once, by Newton's method on all of them; unknowns are (batch, step, component)."""
+    """Solve steps 1 .. last together by Newton's method; the unknowns are (batch, step, component)."""
     problem, last = table.problem, powers.last
     shape, d = problem.shape, problem.shape[-1]
     given = Jacobian(problem) if problem.jac is not None else None
@@ -146,7 +146,7 @@ def _solve_first(
     f = np.empty_like(begin)
 
     def flat(rows: Array) -> Array:
-        """From (rows, steps)."""
+        """Flatten from (rows, steps)."""
         return np.asarray(rows.reshape(-1, d, last).transpose(0, 2, 1).reshape(-1))
 
     def rows(values: Array) -> Array:
@@ -189,8 +189,8 @@ def _solve_first(
 
 
 def series_power(series: Array, exponent: float) -> Array:
-    """Coefficients of ``(a_0 + a_1 z + ...)^exponent`` for a_0 > 0, as many as there are in ``series``."""
-    given = series.tolist()  # few numbers, quicker outside of arrays
+    """Coefficients of ``(a_0 + a_1 z + ...)^exponent`` for a_0 > 0, as many as in ``series``."""
+    given = series.tolist()  # few numbers, faster outside of arrays
     found = [given[0] ** exponent]
     for m in range(1, len(given)):
         total = 0.0

@@ -1,4 +1,4 @@
-"""Fixed-step methods in their common form: weights, tableau, and the value at the start."""
+"""The common form of fixed-step methods: weights, tableau, and the first value."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ Array = np.ndarray[Any, Any]
 
 
 class StartError(Exception):
-    """The first points could not be found; the message says why and what to do."""
+    """The first points could not be computed. The message says why and what to do."""
 
 
 @dataclass(slots=True, eq=False)
 class Tableau:
-    """Everything that a solve fills in, flat over batch and components.
+    """The arrays of a solve, flat over batch and components.
 
     Attributes
     ----------
     weights : array, shape (K, U, N + 1)
-        For each of U distinct orders; scaled by the step.
+        Weights for each of U distinct orders, scaled by the step.
     which : array of int or None, shape (rows,)
-        The order each row takes; None where all share one.
+        Index of the order of each row; None if all share one.
     y, f : array, shape (rows, N + 1)
         Solution and right-hand side at the steps.
     sums : array, shape (K, rows, N + 1)
-        What is known of the sums over the past, initial data included.
+        The history sums so far, including the initial data.
     known : int
-        Points filled so far, the initial one counted.
+        Number of points filled so far, including the initial one.
     powers : int
         See :class:`Scheme`.
     begins : Powers or None
-        Those that the start was made with, where it was made with some.
+        The powers of the starting weights, if there are any.
     stepwise : bool
-        Whether every step has to be in here before the next is taken: delayed states are read from it.
+        Whether every step must be stored before the next one, because delayed states are read from here.
     """
 
     problem: Problem
@@ -81,7 +81,7 @@ class Tableau:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scheme:
-    """How a method steps.
+    """Description of a fixed-step method.
 
     Attributes
     ----------
@@ -91,12 +91,12 @@ class Scheme:
     weights : callable
         ``weights(alpha, n)``: for step 1, the K sequences ``w_k[0..n-1]``.
     starts : callable
-        ``starts(tableau, evaluate)``: fill in what belongs to the first points.
+        ``starts(tableau, evaluate)``: fill in the first points.
     corrections : int
         See ``kind``.
     powers : int
-        How many of the powers that a solution begins with may be fitted to the first steps: few where those are not
-        exact, for the fit magnifies their errors.
+        Maximum number of initial powers of a solution that may be fitted to the first steps. Small if these steps are
+        inaccurate, because the fit amplifies their errors.
     """
 
     kind: str
@@ -134,13 +134,13 @@ def evaluate_first(table: Tableau, evaluate: Callable[[float, Array], Array]) ->
     table.f[:, 0] = evaluate(t0, np.array(table.problem.y0)).reshape(-1)
     if not np.isfinite(table.f[:, 0]).all():
         raise StartError(
-            f"The right-hand side is not finite at the start, t = {t0:g}: mend it there, or use "
-            "method='implicit_rectangle', which does not ask for that value."
+            f"The right-hand side is not finite at the start, t = {t0:g}: correct it there, or use "
+            "method='implicit_rectangle', which does not need that value."
         )
 
 
 def add_first_value(table: Tableau, evaluate: Callable[[float, Array], Array], kind: int) -> None:
-    """Evaluate ``f_0``, and add to ``sums[kind]`` what it weighs beyond the convolution."""
+    """Evaluate ``f_0``, and add its additional weight to ``sums[kind]``."""
     grid = table.grid
     evaluate_first(table, evaluate)
     for alpha, mine in order_groups(table.problem):
@@ -149,7 +149,7 @@ def add_first_value(table: Tableau, evaluate: Callable[[float, Array], Array], k
 
 
 def kept(scheme: Hashable, alpha: float, n: int, make: Callable[[float, int], tuple[Array, ...]]) -> tuple[Array, ...]:
-    """``make(alpha, n)`` for step 1, kept under its name and read-only."""
+    """``make(alpha, n)`` for step 1, cached by name and read-only."""
 
     def make_constant() -> tuple[Array, ...]:
         arrays = make(alpha, n)
@@ -168,7 +168,7 @@ def rectangle_weights(alpha: float, n: int) -> Array:
 
 
 def trapezoid_weights(alpha: float, n: int) -> tuple[Array, Array]:
-    r"""Those of the product trapezoid over :math:`\Gamma(\alpha+2)`, and what the first value gets besides."""
+    r"""Weights of the product trapezoid over :math:`\Gamma(\alpha+2)`, and the additional weight of the first value."""
     weights, first = kept("trapezoid", alpha, n, _make_trapezoid)
     return weights, first
 
@@ -180,5 +180,5 @@ def _make_rectangle(alpha: float, n: int) -> tuple[Array]:
 def _make_trapezoid(alpha: float, n: int) -> tuple[Array, Array]:
     scale = NUMPY.rgamma(alpha + 2.0)
     first = -tangent_defects(NUMPY, alpha + 1.0, n)
-    first[0] = 0.0  # at the origin the integral is zero, whatever the first value
+    first[0] = 0.0  # at the origin the integral is zero for any first value
     return second_differences(NUMPY, alpha + 1.0, n) * scale, first * scale

@@ -27,25 +27,24 @@ __all__ = ["BlockStepper", "Guard", "StiffError", "solve_fixed", "walk_grid"]
 
 Array = np.ndarray[Any, Any]
 
-#: Beyond this part of the largest value of a component an estimated error is told in the message.
+#: Estimated errors above this fraction of a component's maximum are reported in the message.
 DOUBTFUL = 0.1
 
-#: Steps that may be long beside a boundary layer at the start.
+#: Number of first steps that may skip a boundary layer.
 _FIRST_STEPS = 8
 
 REACHED = "The end of the interval was reached."
 
 
-#: How often a guard is called in a solve, about.
+#: Approximate number of calls of a guard in a solve.
 _GUARDED = 32
 
-#: Steps between two looks at events, progress and values that are not finite: at first, at most, and how many times as
-#: many as before.
+#: Steps between two checks for events, progress and non-finite values: initial number, maximum, and growth factor.
 _STRETCH = (16, BLOCK, 64)
-#: Seconds that a stretch of steps is to take.
+#: Target seconds between two checks.
 _BLOCK_SECONDS = 0.025
 
-#: ``guard(t, y)`` raises :class:`StiffError` where a method should not go on.
+#: ``guard(t, y)`` raises :class:`StiffError` if a method should stop.
 Guard = Callable[[float, Array], None]
 
 
@@ -66,17 +65,17 @@ class BlockStepper(Protocol):
 
     @property
     def evaluations(self) -> int:
-        """Of the right-hand side."""
+        """Evaluations of the right-hand side."""
 
     def start(self) -> None:
-        """The first points."""
+        """Compute the first points."""
 
     def run(self, begin: int, first: int, stop: int, last: int) -> int:
-        """Points ``first .. stop-1`` of the block that begins at ``begin``; the number of points then known."""
+        """Compute points ``first .. stop-1`` of the block from ``begin``; returns the number of known points."""
 
 
 class _Walk:
-    """The solve under way."""
+    """A running solve."""
 
     def __init__(
         self, table: Tableau, options: Options, stepper: BlockStepper, block: int, guard: Guard | None
@@ -103,7 +102,7 @@ class _Walk:
         return False
 
     def run(self, title: str) -> None:
-        """All blocks, until the end, a terminal event, a failure or an interrupt."""
+        """Run all blocks until the end, a terminal event, a failure or an interrupt."""
         options, table = self.options, self.table
         last = min(self.grid.steps, options.max_steps) + 1
         with progress_report(options.progress, self.grid.t0, self.grid.t1, title) as report:
@@ -121,9 +120,7 @@ class _Walk:
                         return
             except KeyboardInterrupt:
                 self.interrupted = True
-                self.fail(
-                    f"Interrupted at t = {self.grid.time(table.known - 1):g}: what is here is the solution up to then."
-                )
+                self.fail(f"Interrupted at t = {self.grid.time(table.known - 1):g}: here is the solution up to then.")
                 return
             except StartError as error:
                 self.fail(str(error))
@@ -135,16 +132,16 @@ class _Walk:
             )
 
     def _pace(self, seconds: float) -> None:
-        """Adjust the number of steps between two checks: few enough to report progress, enough to cost nothing."""
+        """Adjust the number of steps between two checks: few enough to report progress, at negligible cost."""
         if self.table.stepwise:
             return
-        # Compiled steps take less than asking for them, and an interrupt is seen between two stretches.
+        # Compiled steps take less time than their call, and interrupts are handled between calls.
         factor = min(_BLOCK_SECONDS / max(seconds, 1e-9), _STRETCH[2])
         if factor > 1.0 or seconds > 2.0 * _BLOCK_SECONDS:
             self.stretch = max(1, min(int(factor * self.stretch), _STRETCH[1]))
 
     def _look(self, reached: int, report: Report) -> bool:
-        """Check new points for non-finite values and events, and report progress; whether to continue."""
+        """Check new points for non-finite values and events, and report progress; returns whether to continue."""
         table = self.table
         good = table.finite_until(self.watched, reached)
         finite = good == reached
@@ -181,7 +178,7 @@ class _Walk:
     def _infinite(self, reached: int) -> bool:
         return self.fail(
             f"The solution is not finite at t = {self.grid.time(reached):g}: it or the right-hand side overflowed or "
-            "left its domain there. A smaller step or an implicit method helps if that is numerical."
+            "left its domain there. A smaller step or an implicit method helps if the cause is numerical."
         )
 
     def _unsettled(self, reached: int) -> bool:
@@ -201,7 +198,7 @@ class _Walk:
         return FixedSolution(self.table, self.table.known)
 
     def points(self, solution: FixedSolution) -> tuple[Array, Array]:
-        """Times and solution, flat, as asked for."""
+        """Requested times and the flat solution there."""
         known, shape = self.table.known, self.problem.shape
         if self.options.t_eval is not None:
             times = self.options.t_eval[self.options.t_eval <= solution.t_max]
@@ -219,7 +216,7 @@ def solve_fixed(
 ) -> FODEResult:
     """Solve ``problem`` with ``scheme`` and the step of ``options``.
 
-    ``guard(t, y)`` is asked now and then, and may raise :class:`StiffError` to end the solve.
+    ``guard(t, y)`` is called from time to time, and may raise :class:`StiffError` to end the solve.
     """
     started = time.perf_counter()
     assert options.step is not None
@@ -240,12 +237,12 @@ def solve_fixed(
 
 
 def _judge(result: FODEResult, table: Tableau, options: Options) -> None:
-    """Estimate the error, and say where the solution cannot be trusted."""
+    """Estimate the error, and report where the solution is inaccurate."""
     if not result.success or options.estimate is False or starts_infinite(table.problem):
         return
     result.message += _find_jump(table)
     if options.estimate == "auto" and result.decision is not None and result.decision.compiled:
-        result.message += " No error estimate was made beside compiled steps; estimate=True asks for one."
+        result.message += " No error estimate was computed for compiled steps; estimate=True requests one."
         return
     fun = RightHandSide(table.problem)
     started = time.perf_counter()
@@ -253,7 +250,7 @@ def _judge(result: FODEResult, table: Tableau, options: Options) -> None:
     result.stats["estimate_evaluations"] = fun.count
     result.stats["estimate_seconds"] = time.perf_counter() - started
     if found is None:
-        result.message += " No error estimate could be made."
+        result.message += " No error estimate could be computed."
         return
     errors = found.errors.max(axis=1)
     result.error_estimate = float(errors.max())
@@ -264,9 +261,9 @@ def _judge(result: FODEResult, table: Tableau, options: Options) -> None:
 
 
 def _find_jump(table: Tableau) -> str:
-    """Where a component crosses half of its range within one step, beyond the first few, in words.
+    """Message if a component crosses half of its range within one step, except for the first few.
 
-    A step that skips the jump of a relaxation oscillator leaves no large defect: the error estimate does not see it.
+    A step over the jump of a relaxation oscillator has no large defect, so the error estimate misses it.
     """
     y = table.y[:, _FIRST_STEPS : table.known]
     if y.shape[1] < 2 * _FIRST_STEPS:
@@ -291,7 +288,7 @@ def _name(row: int, table: Tableau) -> str:
 
 
 def _doubt(found: Estimate, sizes: Array, table: Tableau) -> str:
-    """Which component cannot be trusted, when, and what to do."""
+    """Message with the inaccurate component, the times, and a remedy."""
     shares = found.errors / np.maximum(sizes, 1e-300)[:, None]
     row = int(shares.max(axis=1).argmax())
     when = found.times[shares[row] > DOUBTFUL]
@@ -312,7 +309,7 @@ def walk_grid(
     started: float,
     guard: Guard | None = None,
 ) -> FODEResult:
-    """Let ``stepper`` fill ``table`` block by block, and make of it a result."""
+    """Let ``stepper`` fill ``table`` block by block, and return the result."""
     problem, name = table.problem, decision[0]
     walk = _Walk(table, options, stepper, block, guard)
     walk.run(name)

@@ -1,4 +1,4 @@
-"""Starting weights of fractional multistep methods: exact on the powers that a solution begins with."""
+"""Starting weights of fractional multistep methods: exact on the powers with which a solution starts."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["MOST_POWERS", "Multistep", "Powers", "starting_powers", "starting_we
 
 Array = np.ndarray[Any, Any]
 
-#: More powers than this, and the system for the weights has a condition beyond 1e6 or so.
+#: Maximum number of powers; with more the condition number of the system for the weights exceeds about 1e6.
 MOST_POWERS = 7
-#: From here on what the sums miss comes from its expansion in 1/n.
+#: From this point on the error of the sums comes from its expansion in 1/n.
 _FAR = 128
 _TERMS = 14
-#: Points whose powers fit in the cache.
+#: Number of points whose powers fit into the cache.
 _CHUNK = 4096
-#: Powers closer than this to one another count as one: what is missed is of order 2 less this.
+#: Powers closer than this count as one; the error is then of order 2 minus this.
 _CLOSE = 0.02
 
 
 class Multistep(Protocol):
-    """A rule whose weights depend on distances alone: a linear multistep method raised to a fractional power, or so."""
+    """A rule whose weights depend on distances only, such as a fractional power of a linear multistep method."""
 
     name: ClassVar[str]
 
@@ -37,32 +37,32 @@ class Multistep(Protocol):
         """``omega_0 .. omega_{n-1}``, for step 1."""
 
     def at_one(self, alpha: float, count: int) -> Array | None:
-        """Coefficients of ``omega(e^-z) z^alpha`` in powers of z; None where it has others: all sums are then formed.
+        """Coefficients of ``omega(e^-z) z^alpha`` in powers of z; None if it has other powers.
 
-        The sums cost digits far from the origin, which a method of order 1 can spare.
+        Then all sums are computed directly, which loses digits far from the origin. This is acceptable for order 1.
         """
 
     def at_minus_one(self, alpha: float, count: int) -> Array | None:
-        """Those of ``omega(-e^-z) z^-alpha``, where omega is not smooth there; None where it is."""
+        """Coefficients of ``omega(-e^-z) z^-alpha`` if omega is not smooth at -1; otherwise None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Powers:
-    """The powers of t - t0 that are integrated exactly, and the first step whose value takes part."""
+    """The powers of t - t0 that are integrated exactly, and the first step whose value is used."""
 
     exponents: tuple[float, ...]
     first: int
 
     @property
     def last(self) -> int:
-        """The last step that takes part; all up to it are found together."""
+        """The last step whose value is used; all steps up to it are solved together."""
         return self.first + len(self.exponents) - 1
 
 
 def starting_powers(problem: Problem, bound: float = 1.0) -> Powers:
-    """Powers up to ``bound`` that ``f(t, y(t))`` is made of near t0: of 1, t, and t^alpha for every order there is.
+    """Powers up to ``bound`` of ``f(t, y(t))`` near t0: products of 1, t, and t^alpha for every order.
 
-    Where the solution is infinite at t0, they are those that the right-hand side shows; it may raise
+    If the solution is infinite at t0, they are determined from the right-hand side, which may raise
     :class:`~hpfracc.solvers.ode.singular.GrowthError`.
     """
     assert problem.orders.known is not None
@@ -86,11 +86,11 @@ def starting_powers(problem: Problem, bound: float = 1.0) -> Powers:
 def starting_weights(method: Multistep, alpha: float, omega: Array, powers: Powers) -> Array:
     r"""Weights ``w[j, k]`` of the values at steps ``first + j`` at the points k = 0 .. n-1, for step 1.
 
-    They make :math:`\sum_j w_{k,j} f_j + \sum_{j=0}^{k} \omega_{k-j} f_j` the integral of order alpha wherever f is a
-    sum of the powers; ``omega`` holds all n weights of the method. Near the origin what the sum misses is the
-    difference of the two sides. Far away these are of size :math:`k^{\nu+\alpha}` and their difference of size
-    :math:`k^{\alpha-1}`, so it is not taken: it is read off the expansion of the generating functions at their
-    singularities, each :math:`z^s` of which, with :math:`z = -\log\zeta`, stands for :math:`k^{-s-1}/\Gamma(-s)`.
+    They make :math:`\sum_j w_{k,j} f_j + \sum_{j=0}^{k} \omega_{k-j} f_j` the integral of order alpha if f is a sum
+    of the powers; ``omega`` has all n weights of the method. Near the origin the error of the sum is the difference of
+    the two sides. Far away these are of size :math:`k^{\nu+\alpha}` and their difference of size :math:`k^{\alpha-1}`,
+    which would cancel. There it comes from the expansion of the generating functions at their singularities: each
+    :math:`z^s`, with :math:`z = -\log\zeta`, contributes :math:`k^{-s-1}/\Gamma(-s)`.
 
     References
     ----------
@@ -106,7 +106,7 @@ def starting_weights(method: Multistep, alpha: float, omega: Array, powers: Powe
             samples = steps**power
             exact = gamma(power + 1.0) * rgamma(power + alpha + 1.0) * steps ** (power + alpha)
         if power < 0.0:
-            samples[0] = exact[0] = 0.0  # nothing is asked for at the origin
+            samples[0] = exact[0] = 0.0  # not needed at the origin
         if powers.first == 1 and power == 0.0:
             samples[0] = 0.0
         missed[row, :near] = exact - _convolve(omega[:near], samples)
@@ -118,7 +118,7 @@ def starting_weights(method: Multistep, alpha: float, omega: Array, powers: Powe
 
 
 def _convolve(one: Array, other: Array) -> Array:
-    """The first as many terms as there are of the product of two series."""
+    """The product of two series, truncated to their length."""
     n = len(one)
     if n <= 4 * _FAR:
         return np.convolve(one, other)[:n]
@@ -127,18 +127,18 @@ def _convolve(one: Array, other: Array) -> Array:
 
 
 def _miss_far(missed: Array, smooth: Array, bent: Array | None, alpha: float, powers: Powers) -> None:
-    """Fill in the exact integral of each power less its sum, from the point ``_FAR`` on.
+    """Fill in the exact integral of each power minus its sum, from the point ``_FAR`` on.
 
-    Each is made of three series in 1/k: from the singularity at 1 a regular one and one with the power itself, and an
-    alternating one from that at -1. All share the powers of 1/k, which are made for a stretch that fits in the cache.
+    Each is a sum of three series in 1/k: a regular one and one with the power itself from the singularity at 1, and an
+    alternating one from that at -1. All use the same powers of 1/k, computed in pieces that fit into the cache.
     """
     m = np.arange(_TERMS)
     nu = np.array(powers.exponents)[:, None]
     at = (1.0 - 2.0 * (m % 2)) * _zeta(-nu - m) / gamma(m + 1.0)
-    origin = np.where((nu == 0.0) & (m == 0) & (powers.first == 0), 1.0, 0.0)  # the value at the origin itself
+    origin = np.where((nu == 0.0) & (m == 0) & (powers.first == 0), 1.0, 0.0)  # the value at the origin
     regular = _times_series(at + origin, smooth) * rgamma(alpha - m)
     whole = gamma(nu + 1.0) * smooth * rgamma(alpha + nu + 1.0 - m)
-    whole[:, 0] = 0.0  # the integral itself
+    whole[:, 0] = 0.0  # the exact integral
     if bent is not None:
         alternating = _times_series(at * (2.0 ** (1.0 + nu + m) - 1.0) + origin, bent) * rgamma(-alpha - m)
     for begin in range(_FAR, missed.shape[1], _CHUNK):
@@ -153,7 +153,7 @@ def _miss_far(missed: Array, smooth: Array, bent: Array | None, alpha: float, po
 
 
 def _times_series(rows: Array, series: Array) -> Array:
-    """The first as many terms as there are of the product of each row with a series."""
+    """The product of each row with a series, truncated to their length."""
     lags = np.arange(len(series)) - np.arange(len(series))[:, None]
     return np.asarray(rows @ np.where(lags >= 0, series[lags], 0.0))
 
@@ -161,7 +161,7 @@ def _times_series(rows: Array, series: Array) -> Array:
 def _zeta(x: Array) -> Array:
     """Riemann's zeta function for real x < 1: by reflection below -1/16, by Borwein's alternating sum from there to 1.
 
-    Reflected closer to 0, it would come from close to the pole, where ``1 - x`` has lost the digits of x.
+    Closer to 0 the reflected argument is close to the pole, where ``1 - x`` has lost the digits of x.
     """
     found = np.empty(x.shape)
     left = x < -0.0625

@@ -1,4 +1,4 @@
-"""Steps within one block, in NumPy: for a right-hand side that stays in Python, and for batches."""
+"""Steps within one block in NumPy, for right-hand sides in Python and for batches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NumpyStepper:
     fun : RightHandSide
         The right-hand side; implicit schemes evaluate it through ``newton``.
     newton : Newton or None
-        For an implicit scheme.
+        Newton's method, for an implicit scheme.
     """
 
     def __init__(self, tableau: Tableau, scheme: Scheme, block: int, fun: RightHandSide, newton: Newton | None) -> None:
@@ -50,7 +50,7 @@ class NumpyStepper:
         self._now: list[Any] = [float(each[0]) if self._shared else each for each in weights[:, :, 0]]
 
     def run(self, begin: int, first: int, stop: int) -> int:
-        """Steps ``first .. stop-1`` of the block that begins at ``begin``; the number of points then known."""
+        """Take steps ``first .. stop-1`` of the block that starts at ``begin``; returns the number of known points."""
         table = self.tableau
         f = np.zeros((stop - begin, len(table.y)), table.f.dtype)
         f[: first - begin] = table.f[:, begin:first].T
@@ -69,17 +69,17 @@ class NumpyStepper:
         return reached
 
     def _add_history(self, f: Array, past: Array, m: int) -> None:
-        """Add the values since the block began to ``past``."""
+        """Add the contribution of the values of this block to ``past``."""
         if self._shared:
             past += self._past[:, self.block - m :].dot(f[:m])
         else:
             past += np.einsum("kmr,mr->kr", self._past[:, self.block - m :], f[:m])
 
     def _explicit(self, begin: int, first: int, stop: int, sums: Array, y: Array, f: Array) -> Iterator[int]:
-        """Predict, and correct where the scheme does; yields the number of points known after each step.
+        """Predict, and correct if the scheme does; yields the number of known points after each step.
 
-        Every state that the right-hand side is given is one that nothing else reads: it may keep or change it. Its
-        value is used before the next call, so the same array may be returned each time.
+        The right-hand side receives arrays that nothing else reads, so it may store or change them. Its value is used
+        before the next call, so it may return the same array each time.
         """
         shape, dtype = self.tableau.problem.shape, self.tableau.problem.dtype
         fun, read, evaluations = self.fun.bare, self.fun.read, 0
@@ -114,7 +114,7 @@ class NumpyStepper:
             self.fun.count += evaluations
 
     def _implicit(self, begin: int, first: int, stop: int, sums: Array, y: Array, f: Array) -> Iterator[int]:
-        """Solve the equation of each step; ends early where no solution is found."""
+        """Solve the equation of each step; stops early if there is no solution."""
         assert self.newton is not None
         before = y[first - begin - 1] if first > begin else self.tableau.y[:, first - 1]
         for n, t in zip(range(first, stop), self._times(first, stop), strict=True):

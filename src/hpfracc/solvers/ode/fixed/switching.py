@@ -1,4 +1,4 @@
-"""Chooses how blocks are stepped: in NumPy, compiled around a Python right-hand side, or fully compiled."""
+"""Selects how blocks are computed: in NumPy, compiled around a Python right-hand side, or fully compiled."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ Array = np.ndarray[Any, Any]
 
 __all__ = ["SwitchingStepper"]
 
-#: Seconds a step of the NumPy stepping takes beyond its right-hand side (benchmarks/ode.py).
+#: Seconds of a NumPy step without its right-hand side (benchmarks/ode.py).
 _NUMPY_STEP = 6e-6
-#: Implicit steps with more components are left to LAPACK.
+#: Maximum number of components of compiled implicit steps; larger systems use LAPACK.
 _MOST_COMPONENTS = 64
-#: Steps that a compiled function could not take and Python could, after which the rest is left to Python: each costs as
-#: much as hundreds of compiled ones.
+#: Maximum number of steps that failed compiled and succeeded in Python. Each costs as much as hundreds of compiled
+#: ones, so the rest then stays in Python.
 _MOST_REPAIRS = 3
 
 
 class SteppingProtocol(Protocol):
-    """Walks through a block."""
+    """Computes the steps of a block."""
 
     def run(self, begin: int, first: int, stop: int) -> int:
-        """Steps ``first .. stop-1`` of the block that begins at ``begin``; the number of points then known."""
+        """Take steps ``first .. stop-1`` of the block that starts at ``begin``; returns the number of known points."""
 
 
 class SwitchingStepper:
-    """Steps through blocks, and changes to compiled steps as soon as that pays."""
+    """Computes blocks, and switches to compiled steps as soon as that pays off."""
 
     def __init__(self, tableau: Tableau, scheme: Scheme, block: int, options: Options, fun: RightHandSide) -> None:
         self.tableau = tableau
@@ -60,13 +60,13 @@ class SwitchingStepper:
             part = step_part(tableau.grid.steps, float(row_orders(problem).max()))
             self.newton = make_newton(problem, options, fun, part)
         self._backend = read_backend(options)
-        # A batch is stepped as a whole, and its Jacobian is block-diagonal.
+        # A batch is solved as a whole, and its Jacobian is block-diagonal.
         self._fits = not implicit or (len(problem.shape) == 1 and problem.shape[0] <= _MOST_COMPONENTS)
         if not self._fits and (self._backend == "numba" or options.compile is True):
             asked = "compile=True" if options.compile is True else "backend='numba'"
             raise InvalidInputError(
                 f"{asked}: an implicit method compiles for y of shape (d,) with d up to {_MOST_COMPONENTS}, and y has "
-                f"shape {problem.shape}; leave it out"
+                f"shape {problem.shape}; omit it"
             )
         may = options.compile == "auto" and self._backend != "numpy" and self._fits
         self._price = compilation.compile_price(problem.fun) if may else None
@@ -84,15 +84,15 @@ class SwitchingStepper:
 
     @property
     def evaluations(self) -> int:
-        """Of the right-hand side, in Python and compiled."""
+        """Evaluations of the right-hand side, in Python and compiled."""
         return self.fun.count + self._counted + getattr(self._stepper, "evaluations", 0)
 
     def start(self) -> None:
-        """The first points, as the scheme finds them."""
+        """Compute the first points of the scheme."""
         self.scheme.starts(self.tableau, self.fun)
 
     def run(self, begin: int, first: int, stop: int, last: int) -> int:
-        """One block of a solve that ends at point ``last``."""
+        """Compute one block of a solve that ends at point ``last``."""
         if begin == first and begin:
             self.history.complete(begin)
         self._choose(last - first)
@@ -112,7 +112,7 @@ class SwitchingStepper:
         return reached
 
     def _repaired(self, begin: int, reached: int, stop: int, last: int) -> int:
-        """A step at which a compiled function is not finite is done again in Python: it is there that it may raise."""
+        """Repeat a step in Python if the compiled function is not finite, because Python may raise an error there."""
         table = self.tableau
         while reached < stop:
             found = NumpyStepper(table, self.scheme, self.block, self.fun, self.newton).run(begin, reached, reached + 1)
@@ -122,7 +122,7 @@ class SwitchingStepper:
             reached = found
             if self._repairs == _MOST_REPAIRS:
                 self._return_to_python(
-                    last - reached, f"compiled, it failed at {_MOST_REPAIRS} steps that Python could take"
+                    last - reached, f"compiled, it failed at {_MOST_REPAIRS} steps that succeeded in Python"
                 )
             if reached < stop:
                 reached = self._stepper.run(begin, reached, stop)
@@ -148,9 +148,9 @@ class SwitchingStepper:
             self._stepper = self._uncompiled(left)
 
     def _uncompiled(self, left: int) -> SteppingProtocol:
-        """Steps around a function in Python: compiled where that was asked for, or pays."""
+        """Steps around a function in Python, compiled if requested or if that pays off."""
         kind, dtype = self.scheme.kind, self.tableau.y.dtype
-        few = self.tableau.y.shape[0] <= _MOST_COMPONENTS  # for more, NumPy's own loops do the work
+        few = self.tableau.y.shape[0] <= _MOST_COMPONENTS  # larger states are left to NumPy's loops
         if self._backend == "numba" or (
             self._backend != "numpy" and few and self._fits and compilation.kernel_pays(kind, dtype, left * _NUMPY_STEP)
         ):
@@ -165,7 +165,7 @@ class SwitchingStepper:
         return CompiledStepper(self.tableau, self.scheme, self.block, fun, self.newton, jacobian)
 
     def _compile(self, *, must: bool) -> None:
-        """Change to a compiled right-hand side, or note why not."""
+        """Switch to a compiled right-hand side, or record why not."""
         self._tried = True
         implicit = self.newton is not None
         found, self.compile_seconds = compile_problem(
@@ -176,7 +176,7 @@ class SwitchingStepper:
             self._stepper = self._make_compiled(found.fun, found.jac)
 
     def _points(self) -> list[tuple[float, Array]]:
-        """The start and the newest point, where they are finite."""
+        """The first and the newest point, if they are finite."""
         table, shape = self.tableau, self.tableau.problem.shape
         states = [(n, np.ascontiguousarray(table.y[:, n]).reshape(shape)) for n in sorted({0, table.known - 1})]
         return [(table.grid.time(n), y) for n, y in states if np.isfinite(y).all()]

@@ -1,1 +1,1 @@
-"""The methods, one a file; :mod:`hpfracc.solvers.ode.method` finds them by itself."""
+"""The methods, one per file, registered in :mod:`hpfracc.solvers.ode.method`."""

@@ -1,4 +1,4 @@
-"""Adaptive steps and degrees on a memory of exponentials."""
+"""Adaptive steps and degrees, with the history as a sum of exponentials."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from hpfracc.solvers.ode.tensors.mesh import refuse_adaptive_tensors, solve_adap
 
 __all__ = ["Adaptive", "AdaptiveLocal"]
 
-#: Shorter times have no room for the steps before them.
+#: Earliest time after t0. An earlier one would leave no room for the steps before it.
 _EARLIEST = 1e-270
-#: Steps are no longer than the shortest delay; more of them than this take minutes.
+#: Maximum number of shortest delays in the interval. Steps are no longer than that delay; more would take minutes.
 _MOST_DELAYS = 1e5
 
 
@@ -29,22 +29,23 @@ _MOST_DELAYS = 1e5
 @final
 @dataclass(frozen=True, slots=True)
 class Adaptive(Method):
-    r"""Variable steps and degrees, with the global error estimated and held below the tolerance.
+    r"""Variable steps and degrees; the estimated global error is kept below the tolerance.
 
     Each step interpolates the right-hand side by a polynomial of degree 1 to 5 through its newest values and integrates
-    it exactly against the kernel, as Adams methods do for alpha = 1; the past is a sum of exponentials
+    it exactly against the kernel, as Adams methods do for alpha = 1; the history is a sum of exponentials
     (:func:`~hpfracc.solvers.ode.adaptive.kernel.exponential_kernel`). So N steps take O(N log N) time and O(log N)
-    memory. Steps begin tiny, because :math:`y - y_0 \sim t^\alpha`, and grow.
+    memory. Steps start very small, because :math:`y - y_0 \sim t^\alpha`, and grow.
 
-    Beside the solution its error is integrated, from the defect of the interpolation and the right-hand side's response
-    to it. If it exceeds the tolerance at the end, the solve is repeated with smaller steps: ``rtol`` and ``atol`` bound
-    the *global* error, as far as the estimate holds. Where the error still exceeds ten times the tolerance, the result
-    says ``success=False``.
+    The error is integrated along with the solution, from the defect of the interpolation and the response of the
+    right-hand side to it. If it exceeds the tolerance at the end, the solve is repeated with smaller steps: ``rtol``
+    and ``atol`` bound the *global* error, as far as the estimate is valid. If the error still exceeds ten times the
+    tolerance, the result has ``success=False``.
 
-    The equation of a step is solved by iteration; where that fails, by Newton's method, with degree 1 (A-stable)
-    while the equation is stiff. Orders may differ between components; multi-term equations and constant delays are
-    taken too. A Riemann-Liouville solution that is infinite at t0 is the part of its initial data and a rest, which is
-    integrated from a time on before which it is below the tolerance; steps grow from there with t.
+    The equation of a step is solved by fixed-point iteration; if that fails, by Newton's method, with degree 1
+    (A-stable) while the equation is stiff. Orders may differ between components; multi-term equations and constant
+    delays are supported. A Riemann-Liouville solution that is infinite at t0 is split into the part of its initial data
+    and a remainder. The remainder is integrated from a time before which it is below the tolerance; steps grow with t
+    from there.
 
     References
     ----------
@@ -59,11 +60,11 @@ class Adaptive(Method):
     fixed: ClassVar[bool] = False
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs constant orders, and a right-hand side with an integral where the solution starts at infinity."""
+        """Requires constant orders, and an integrable right-hand side if the solution is infinite at t0."""
         return _refuses(problem, options, self.name)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """Pass over the interval until the estimated global error is below the tolerance."""
+        """Repeat the solve until the estimated global error is below the tolerance."""
         if problem.library != "numpy":
             return solve_adaptive_tensors(problem, options, self.name, "asked for", globally=True)
         return solve_adaptive(problem, options, name=self.name, reason="asked for", control="global")
@@ -73,9 +74,9 @@ class Adaptive(Method):
 @final
 @dataclass(frozen=True, slots=True)
 class AdaptiveLocal(Method):
-    """As ``adaptive``, in one pass: the tolerance bounds the error of each step, and the global one is only reported.
+    """As ``adaptive``, in one pass: the tolerance bounds the error of each step; the global error is only reported.
 
-    For chaotic equations, whose solutions no method follows for long, and where a first look is enough.
+    For chaotic equations, whose solutions no method follows for long, and for quick first results.
     """
 
     name: ClassVar[str] = "adaptive_local"
@@ -84,11 +85,11 @@ class AdaptiveLocal(Method):
     fixed: ClassVar[bool] = False
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs constant orders, and a right-hand side with an integral where the solution starts at infinity."""
+        """Requires constant orders, and an integrable right-hand side if the solution is infinite at t0."""
         return _refuses(problem, options, self.name)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """Pass over the interval once."""
+        """Solve in one pass."""
         if problem.library != "numpy":
             return solve_adaptive_tensors(problem, options, self.name, "asked for", globally=False)
         return solve_adaptive(problem, options, name=self.name, reason="asked for", control="local")
@@ -100,12 +101,12 @@ def _refuses(problem: Problem, options: Options, name: str) -> str | None:
     if problem.orders.function is not None:
         return f"method={name!r} takes constant orders; use method='variable_order'"
     if options.step is not None:
-        return f"method={name!r} chooses its steps, and step={options.step:g} was given; leave step out"
+        return f"method={name!r} chooses its steps, and step={options.step:g} was given; omit step"
     shortest, length = min(problem.delays, default=math.inf), problem.t1 - problem.t0
     if length > _MOST_DELAYS * shortest:
         return (
             f"method={name!r} takes no step longer than the shortest delay, {shortest:g}, and would need more than "
-            f"{length / shortest:.2g} of them; give step=, which may be longer than a delay, or leave that delay out"
+            f"{length / shortest:.2g} of them; give step=, which may be longer than a delay, or omit that delay"
         )
     if starts_infinite(problem):
         if problem.delays or problem.terms:
@@ -117,14 +118,14 @@ def _refuses(problem: Problem, options: Options, name: str) -> str | None:
         if np.any(problem.orders.known > 1.0):
             return (
                 f"method={name!r} takes orders up to 1 where a Riemann-Liouville solution is infinite at t0, and alpha "
-                f"reaches {float(problem.orders.known.max()):g}: its first tiny steps would weigh more and more; use "
+                f"reaches {float(problem.orders.known.max()):g}: the weights of its first steps would grow; use "
                 "method='bdf2' or 'implicit_rectangle'"
             )
         try:
             if beginning(problem, options) < _EARLIEST:
                 return (
-                    f"method={name!r} would have to begin {_EARLIEST:g} after t0 or before, so slowly does this "
-                    f"Riemann-Liouville solution forget its start; loosen rtol={options.rtol:g}"
+                    f"method={name!r} would have to start within {_EARLIEST:g} of t0, because this Riemann-Liouville "
+                    f"solution depends on its start for long; loosen rtol={options.rtol:g}"
                 )
         except GrowthError as error:
             return f"method={name!r}: {error}"

@@ -30,8 +30,8 @@ class BDF2(Method):
     .. math:: y_n = T(t_n) + h^\alpha \Big[ \sum_{j=0}^{s} w_{n,j} f_j + \sum_{j=0}^{n} \omega_{n-j} f_j \Big], \quad
         \sum_k \omega_k \zeta^k = \Big( \tfrac32 - 2\zeta + \tfrac12 \zeta^2 \Big)^{-\alpha}
 
-    Order 2 at a fixed t, for smooth solutions and for those that begin with powers of :math:`t^\alpha`, which the
-    starting weights take exactly. Strongly damped: for stiff equations. Orders of 0.2 or more.
+    Order 2 at a fixed t, for smooth solutions and for those that start with powers of :math:`t^\alpha`, on which
+    the starting weights are exact. Strongly damped, for stiff equations. Orders of 0.2 or more.
 
     References
     ----------
@@ -44,11 +44,11 @@ class BDF2(Method):
     implicit: ClassVar[bool] = True
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs constant orders of 0.2 or more, and few enough powers of t."""
+        """Requires constant orders of 0.2 or more, and few enough powers of t."""
         return refuse_multistep(self, problem, options)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """The first steps together, the others one by one."""
+        """Solve the first steps together and the others one by one."""
         return solve_multistep(self, problem, options)
 
     def weights(self, alpha: float, n: int) -> Array:
@@ -64,5 +64,5 @@ class BDF2(Method):
         return series_power(symbol[1 : count + 1], -alpha)
 
     def at_minus_one(self, alpha: float, count: int) -> Array | None:
-        """Smooth there."""
+        """Smooth at -1."""
         return None

@@ -26,12 +26,12 @@ Array = np.ndarray[Any, Any]
 @final
 @dataclass(frozen=True, slots=True)
 class ExplicitRectangle(Method):
-    r"""The right-hand side taken as constant over each step, with its value at the step's beginning.
+    r"""The right-hand side is constant on each step, with its value at the start of the step.
 
     .. math:: y_n = T(t_n) + \frac{h^\alpha}{\Gamma(\alpha+1)} \sum_{j=0}^{n-1} [(n-j)^\alpha - (n-j-1)^\alpha] f_j
 
-    Order 1 at a fixed t, for smooth solutions and for those that begin like :math:`t^\alpha`; near the origin the
-    latter are off by :math:`O(h^{2\alpha})`. One evaluation a step. Not for stiff equations. For alpha = 1 it is
+    Order 1 at a fixed t, for smooth solutions and for those that start like :math:`t^\alpha`; near the origin the
+    error of the latter is :math:`O(h^{2\alpha})`. One evaluation per step. Not for stiff equations. For alpha = 1 it is
     Euler's method. PyTorch and JAX as for :class:`PECE`.
 
     Parameters
@@ -55,7 +55,7 @@ class ExplicitRectangle(Method):
         check_adjoint(self.adjoint)
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs a finite start and constant orders."""
+        """Requires a finite start and constant orders."""
         if problem.library != "numpy":
             return refuse_tensors(problem, options, self.name)
         if self.adjoint != "recomputed":
@@ -63,7 +63,7 @@ class ExplicitRectangle(Method):
         return refuse_plain(problem, self.name)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """One sum over the past for each step."""
+        """One history sum per step."""
         if problem.library != "numpy":
             return solve_tensors(problem, options, TensorRule(self.name, adjoint=self.adjoint))
         return solve_fixed(problem, options, Scheme("explicit", _weights, _start), self.name, "asked for")

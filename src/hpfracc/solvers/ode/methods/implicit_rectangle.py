@@ -22,7 +22,7 @@ __all__ = ["ImplicitRectangle"]
 
 Array = np.ndarray[Any, Any]
 
-#: Powers from here on it takes with order 1 as it is.
+#: From this power on the rule has order 1 without starting weights.
 _BOUND = 0.0
 
 
@@ -30,18 +30,18 @@ _BOUND = 0.0
 @final
 @dataclass(frozen=True, slots=True)
 class ImplicitRectangle(Method):
-    r"""The right-hand side taken as constant over each step, with its value at the step's end.
+    r"""The right-hand side is constant on each step, with its value at the end of the step.
 
     .. math:: y_n = T(t_n) + \frac{h^\alpha}{\Gamma(\alpha+1)} \sum_{j=1}^{n} [(n-j+1)^\alpha - (n-j)^\alpha] f_j,
 
-    solved for :math:`y_n` by Newton's method. Order 1 at a fixed t, for smooth solutions and for those that begin like
-    :math:`t^\alpha`. The most damped of the methods: for very stiff equations and rough right-hand sides.
+    solved for :math:`y_n` by Newton's method. Order 1 at a fixed t, for smooth solutions and for those that start like
+    :math:`t^\alpha`. The most strongly damped method: for very stiff equations and rough right-hand sides.
 
-    The value at the origin is never asked for, so a Riemann-Liouville problem may begin at infinity. Its right-hand
-    side then begins with negative powers of t - t0, on which the plain rule has order :math:`1+\nu`, the lowest power
-    being :math:`\nu` (so 0.3 for alpha = 0.3): starting weights make it exact on all of these, and the order is 1
-    again. Which they are is seen from the right-hand side; where they are more than seven, as for orders of 0.13 and
-    less, it is refused.
+    The right-hand side is not evaluated at the origin, so a Riemann-Liouville solution may be infinite there. The
+    right-hand side then starts with negative powers of t - t0, on which the plain rule has order :math:`1+\nu`, where
+    :math:`\nu` is the lowest power (0.3 for alpha = 0.3). Starting weights make the rule exact on these powers and
+    restore order 1. The powers are determined from the right-hand side. More than seven of them, as for orders of 0.13
+    and below, raise an error.
 
     PyTorch and JAX as for :class:`ImplicitTrapezoid`.
 
@@ -67,7 +67,7 @@ class ImplicitRectangle(Method):
         check_adjoint(self.adjoint)
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs constant orders, and few enough negative powers of t."""
+        """Requires constant orders, and few enough negative powers of t."""
         if problem.library != "numpy":
             return refuse_tensors(problem, options, self.name)
         if self.adjoint != "recomputed":
@@ -78,7 +78,7 @@ class ImplicitRectangle(Method):
         return plain
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """One sum over the past, and one system of equations, for each step."""
+        """One history sum and one system of equations per step."""
         if problem.library != "numpy":
             return solve_tensors(problem, options, TensorRule(self.name, adjoint=self.adjoint))
         if starts_infinite(problem):
@@ -86,15 +86,15 @@ class ImplicitRectangle(Method):
         return solve_fixed(problem, options, Scheme("implicit", _weights, _start), self.name, "asked for")
 
     def weights(self, alpha: float, n: int) -> Array:
-        """For step 1."""
+        """Weights for step 1."""
         return rectangle_weights(alpha, n)
 
     def at_one(self, alpha: float, count: int) -> Array | None:
-        """Its generating function is a polylogarithm, of two families of powers."""
+        """The generating function is a polylogarithm, with two families of powers."""
         return None
 
     def at_minus_one(self, alpha: float, count: int) -> Array | None:
-        """Smooth there."""
+        """Smooth at -1."""
         return None
 
 
@@ -103,4 +103,4 @@ def _weights(alpha: float, n: int) -> tuple[Array]:
 
 
 def _start(table: Tableau, evaluate: Callable[[float, Array], Array]) -> None:
-    """The first value weighs nothing; it stays zero in the sums."""
+    """The first value has weight zero."""

@@ -26,19 +26,19 @@ Array = np.ndarray[Any, Any]
 @final
 @dataclass(frozen=True, slots=True)
 class ImplicitTrapezoid(Method):
-    r"""The right-hand side interpolated by straight lines between the steps.
+    r"""The right-hand side is interpolated linearly between the steps.
 
     .. math:: y_n = T(t_n) + \frac{h^\alpha}{\Gamma(\alpha+2)} \Big[ c_n f_0 + \sum_{j=1}^{n} a_{n-j} f_j \Big],
 
-    solved for :math:`y_n` by Newton's method. Order 2 at a fixed t where f(t, y(t)) is smooth,
-    :math:`\min(2, 1+\alpha)` where it begins like :math:`t^\alpha`. For stiff equations; for alpha = 1 it is the
+    solved for :math:`y_n` by Newton's method. Order 2 at a fixed t if f(t, y(t)) is smooth,
+    :math:`\min(2, 1+\alpha)` if it starts like :math:`t^\alpha`. For stiff equations; for alpha = 1 it is the
     trapezoidal rule.
 
-    PyTorch and JAX: the equations of a step, one of d unknowns for each member of an ensemble, are solved together with
-    batched linear solves. The Jacobian is ``jac(t, y)`` of shape (..., d, d), or comes from the library's own
-    differentiation. Members must not depend on one another. A member that does not converge becomes NaN from there on,
-    and ``success`` False. Derivatives are those of the discrete equations, not of the iteration: the first by autograd,
-    up to the third by ``torch.func``, any in JAX.
+    PyTorch and JAX: the equations of a step, one system of d unknowns for each member of an ensemble, are solved with
+    batched linear solves. The Jacobian is ``jac(t, y)`` of shape (..., d, d), or computed by automatic differentiation.
+    Members must not depend on one another. A member that does not converge becomes NaN from there on, and ``success``
+    is False. Derivatives are those of the discrete equations, not of the iteration: the first by autograd, up to the
+    third by ``torch.func``, any in JAX.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class ImplicitTrapezoid(Method):
         check_adjoint(self.adjoint)
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs a finite start and constant orders."""
+        """Requires a finite start and constant orders."""
         if problem.library != "numpy":
             return refuse_tensors(problem, options, self.name)
         if self.adjoint != "recomputed":
@@ -70,7 +70,7 @@ class ImplicitTrapezoid(Method):
         return refuse_plain(problem, self.name)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """One sum over the past, and one system of equations, for each step."""
+        """One history sum and one system of equations per step."""
         if problem.library != "numpy":
             return solve_tensors(problem, options, TensorRule(self.name, adjoint=self.adjoint))
         return solve_fixed(problem, options, Scheme("implicit", _weights, _start), self.name, "asked for")

@@ -27,21 +27,21 @@ Array = np.ndarray[Any, Any]
 @final
 @dataclass(frozen=True, slots=True)
 class L1(Method):
-    r"""The L1 scheme on the mesh :math:`t_j = t_0 + T (j/N)^r`, implicit, with a memory of exponentials.
+    r"""The L1 scheme on the mesh :math:`t_j = t_0 + T (j/N)^r`, implicit, with the history as a sum of exponentials.
 
     .. math:: \frac{1}{\Gamma(1-\alpha)} \sum_{j=1}^{n} \frac{y_j - y_{j-1}}{t_j - t_{j-1}} \int_{t_{j-1}}^{t_j}
         (t_n - s)^{-\alpha} ds = f(t_n, y_n)
 
-    Order :math:`\min(2-\alpha, r\alpha)` in the largest error over the mesh for solutions that begin like
-    :math:`t^\alpha`; a uniform mesh (r = 1) has order alpha there. Robust: monotone, for stiff equations too.
-    ``step`` is the mean step. O(N log N) time. For PyTorch and JAX, on their own device, with derivatives of the
-    discrete equations with respect to ``y0``, the order, and whatever ``fun`` depends on.
+    Order :math:`\min(2-\alpha, r\alpha)` in the maximum error over the mesh for solutions that start like
+    :math:`t^\alpha`; a uniform mesh (r = 1) has order alpha there. Monotone, and suitable for stiff equations. ``step``
+    is the mean step. O(N log N) time. For PyTorch and JAX, on the device of ``y0``, with derivatives of the discrete
+    equations with respect to ``y0``, the order, and everything that ``fun`` depends on.
 
     Parameters
     ----------
     grading : float, optional
-        r, from 1 on; by default :math:`(2-\alpha)/\alpha` for the smallest order, at most 10; 4 where the
-        order is traced by JAX.
+        r, at least 1; by default :math:`(2-\alpha)/\alpha` for the smallest order, at most 10; 4 if the order is traced
+        by JAX.
 
     References
     ----------
@@ -61,13 +61,13 @@ class L1(Method):
             raise InvalidInputError(f"grading={self.grading!r} has to be 1 (a uniform mesh) or more")
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs orders below 1."""
+        """Requires orders below 1."""
         if problem.library != "numpy":
             return refuse_graded_tensors(problem, options, self.name)
         return refuse_graded(problem, options, self.name)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """One implicit equation a step."""
+        """One implicit equation per step."""
         grading = self.grading
         if grading is None and problem.orders.known is not None:
             least = float(problem.orders.known.min())

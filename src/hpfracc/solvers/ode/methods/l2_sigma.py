@@ -27,18 +27,18 @@ Array = np.ndarray[Any, Any]
 @final
 @dataclass(frozen=True, slots=True)
 class L2Sigma(Method):
-    r"""Alikhanov's L2-1sigma scheme on the mesh :math:`t_j = t_0 + T (j/N)^r`, with a memory of exponentials.
+    r"""Alikhanov's L2-1sigma scheme on the mesh :math:`t_j = t_0 + T (j/N)^r`, with a sum of exponentials.
 
-    The equation is held at :math:`t_{n-\alpha/2}`, where the derivative of a line is one order better than elsewhere: y
-    is quadratic on each past interval and linear on the newest. Order :math:`\min(2, r\alpha)` in the largest error
-    over the mesh for solutions that begin like :math:`t^\alpha`. Implicit; ``step`` is the mean step, and one order
-    for all components is needed. O(N log N) time. Like the trapezoid rule it rings where a stiff transient is not
-    resolved: L1 does not. For PyTorch and JAX as :class:`L1`.
+    The equation is collocated at :math:`t_{n-\alpha/2}`, where linear interpolation gains one order: y is quadratic on
+    each past interval and linear on the newest. Order :math:`\min(2, r\alpha)` in the maximum error over the mesh for
+    solutions that start like :math:`t^\alpha`. Implicit; ``step`` is the mean step, and all components must have the
+    same order. O(N log N) time. Like the trapezoidal rule it oscillates if a stiff transient is not resolved; L1 does
+    not. PyTorch and JAX as for :class:`L1`.
 
     Parameters
     ----------
     grading : float, optional
-        r, from 1 on; by default :math:`2/\alpha`, at most 10; 4 where the order is traced by JAX.
+        r, at least 1; by default :math:`2/\alpha`, at most 10; 4 if the order is traced by JAX.
 
     References
     ----------
@@ -59,7 +59,7 @@ class L2Sigma(Method):
             raise InvalidInputError(f"grading={self.grading!r} has to be 1 (a uniform mesh) or more")
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs one order below 1."""
+        """Requires one order below 1."""
         if problem.library != "numpy":
             return refuse_graded_tensors(problem, options, self.name)
         refusal = refuse_graded(problem, options, self.name)
@@ -68,7 +68,7 @@ class L2Sigma(Method):
         return refusal
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """One implicit equation a step."""
+        """One implicit equation per step."""
         grading = self.grading
         if grading is None and problem.orders.single is not None:
             grading = min(2.0 / problem.orders.single, 10.0)

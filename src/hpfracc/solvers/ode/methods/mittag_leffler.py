@@ -25,11 +25,11 @@ __all__ = ["MittagLeffler"]
 
 Array = np.ndarray[Any, Any]
 
-#: From this many steps on the kernel is smooth over two: quadrature keeps the digits that second differences lose.
+#: Number of steps after which the kernel is smooth over two steps, and quadrature is more accurate than differences.
 _FAR = 16
 _POINTS, _WEIGHTS = special.roots_legendre(6)
 _POINTS, _WEIGHTS = 0.5 * (_POINTS + 1.0), 0.5 * _WEIGHTS
-#: Eigenvectors are used up to this condition number; beyond it the Schur-Parlett method, matrix by matrix.
+#: Eigenvectors are used up to this condition number; above it the Schur-Parlett method, matrix by matrix.
 _MOST_CONDITION = 1e6
 
 
@@ -37,22 +37,21 @@ _MOST_CONDITION = 1e6
 @final
 @dataclass(frozen=True, eq=False)
 class MittagLeffler(Method):
-    r"""The linear part exactly, what is left by a predictor and a corrector.
+    r"""The linear part exactly, the rest by a predictor and a corrector.
 
     With :math:`f(t, y) = A y + g(t, y)`,
 
     .. math:: y(t) = \sum_k t^k E_{\alpha,k+1}(A t^\alpha) y^{(k)}_0
         + \int_0^t (t-s)^{\alpha-1} E_{\alpha,\alpha}(A (t-s)^\alpha) \, g(s, y(s)) \, ds
 
-    so a linear equation with constant coefficients is solved exactly at any step, however stiff, and the stiffness of
-    A costs nothing. g is taken as constant between steps to predict and as linear to correct: order
-    :math:`\min(2, 1+\alpha)` where :math:`g(t, y(t))` is smooth, and 1 + alpha, at a fixed t, where it begins like
-    :math:`t^\alpha`. O(N^2 d^2) time.
+    so a linear equation with constant coefficients is solved exactly with any step, and stiffness of A does not matter.
+    The predictor takes g as constant between steps, the corrector as linear: order :math:`\min(2, 1+\alpha)` if
+    :math:`g(t, y(t))` is smooth, and 1 + alpha, at a fixed t, if it starts like :math:`t^\alpha`. O(N^2 d^2) time.
 
     Parameters
     ----------
     linear : array_like, shape (d, d), optional
-        A. By default the Jacobian at t0, given or by differences.
+        The matrix A; by default the Jacobian at t0, given or by differences.
 
     References
     ----------
@@ -76,7 +75,7 @@ class MittagLeffler(Method):
     implicit: ClassVar[bool] = True
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs one order and Caputo's derivative."""
+        """Requires one order and the Caputo derivative."""
         if problem.terms or problem.delays:
             return f"method={self.name!r} takes one derivative and no delays"
         if problem.derivative != "caputo":
@@ -86,7 +85,7 @@ class MittagLeffler(Method):
         return refuse_compiled(options, self.name)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """Predict and correct on the grid of ``step``."""
+        """Predict and correct on a uniform grid."""
         assert options.step is not None and problem.orders.single is not None
         steps = make_grid(problem.t0, problem.t1, options.step).steps
         system = FlatSystem(problem)
@@ -119,7 +118,7 @@ class MittagLeffler(Method):
 
 
 class _Beginning:
-    """The solution with g as it is at t0: what begins like a broken power of t, up to twice the order."""
+    """The solution with g frozen at t0: the non-smooth part of the start, up to twice the order."""
 
     def __init__(self, system: FlatSystem) -> None:
         self.system = system
@@ -185,7 +184,7 @@ class _MatrixKernel:
             self.values, self.left, self.right = values.astype(complex), vectors, np.linalg.inv(vectors)
 
     def __call__(self, u: Array, beta: float) -> Array:
-        """Shape (len(u), d, d)."""
+        """The kernel at times u, shape (len(u), d, d)."""
         u = np.asarray(u, dtype=float)
         power = (u ** (beta - 1.0))[:, np.newaxis, np.newaxis]
         if self.values is None:
@@ -200,12 +199,12 @@ class _MatrixKernel:
         return np.asarray(power * (made.real if self.real else made))
 
     def rectangle(self, step: float, count: int) -> Array:
-        """Weights of the product rectangle, the k-th that of a value k + 1 steps back; shape (count, d, d)."""
+        """Weights of the product rectangle; the k-th is for a value k + 1 steps back. Shape (count, d, d)."""
         integrals = self(step * np.arange(count + 1.0)[1:], self.alpha + 1.0)
         return np.concatenate([integrals[:1], np.diff(integrals, axis=0)])
 
     def trapezoid(self, step: float, count: int) -> tuple[Array, Array]:
-        """Those of the product trapezoid for k = 0 .. count steps back, and of the first value after k steps."""
+        """Weights of the product trapezoid for k = 0 .. count steps back, and of the first value after k steps."""
         k = np.arange(count + 2.0)
         once = np.zeros((count + 2, *self.matrix.shape), self.matrix.dtype)
         twice = np.zeros_like(once)
@@ -213,7 +212,7 @@ class _MatrixKernel:
         weights = np.empty((count + 1, *self.matrix.shape), self.matrix.dtype)
         weights[0] = twice[1] / step
         weights[1:] = (twice[2:] - 2.0 * twice[1:-1] + twice[:-2]) / step
-        # The first value: half a hat, by what is left of the whole integral; far out by quadrature too.
+        # The first value has half a hat function: the rest of the whole integral, or by quadrature at long distances.
         first = once[:-1] - (twice[:-1] - np.concatenate([np.zeros_like(twice[:1]), twice[:-2]])) / step
         if count >= _FAR:
             far = k[_FAR : count + 1]

@@ -21,7 +21,7 @@ __all__ = ["MultistepTrapezoid"]
 
 Array = np.ndarray[Any, Any]
 
-#: Weights up to here come from the recurrence, those beyond from the expansion at both singularities.
+#: Weights up to this one come from the recurrence, later ones from the expansion at both singularities.
 _RECURRED = 512
 _TERMS = 10
 
@@ -35,8 +35,8 @@ class MultistepTrapezoid(Method):
     .. math:: y_n = T(t_n) + h^\alpha \Big[ \sum_{j=0}^{s} w_{n,j} f_j + \sum_{j=0}^{n} \omega_{n-j} f_j \Big], \quad
         \sum_k \omega_k \zeta^k = \Big( \tfrac12 \frac{1+\zeta}{1-\zeta} \Big)^\alpha
 
-    Order 2 at a fixed t, for smooth solutions and for those that begin with powers of :math:`t^\alpha`; the smallest
-    error constant of the three multistep methods. Stable wherever the equation is, with no damping of its own. Not to
+    Order 2 at a fixed t, for smooth solutions and for those that start with powers of :math:`t^\alpha`; the smallest
+    error constant of the three multistep methods. Stable whenever the equation is, without numerical damping. Not to
     be confused with the product trapezoid (``"implicit_trapezoid"``). Orders of 0.2 or more.
 
     References
@@ -50,15 +50,15 @@ class MultistepTrapezoid(Method):
     implicit: ClassVar[bool] = True
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs constant orders of 0.2 or more, and few enough powers of t."""
+        """Requires constant orders of 0.2 or more, and few enough powers of t."""
         return refuse_multistep(self, problem, options)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """The first steps together, the others one by one."""
+        """Solve the first steps together and the others one by one."""
         return solve_multistep(self, problem, options)
 
     def weights(self, alpha: float, n: int) -> Array:
-        """From ``(1 - z^2) a' = 2 alpha a``; far away from both ends of the unit interval, in alternating parts."""
+        """By ``(1 - z^2) a' = 2 alpha a``; for large indices by the expansions at both singularities."""
         twice = 2.0 * alpha
         head = [1.0, twice]
         for k in range(1, min(n, _RECURRED) - 1):

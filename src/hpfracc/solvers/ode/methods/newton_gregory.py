@@ -25,14 +25,14 @@ Array = np.ndarray[Any, Any]
 @final
 @dataclass(frozen=True, slots=True)
 class NewtonGregory(Method):
-    r"""Grünwald's sum with its first correction, with starting weights.
+    r"""The Grünwald sum with its first correction and starting weights.
 
     .. math:: y_n = T(t_n) + h^\alpha \Big[ \sum_{j=0}^{s} w_{n,j} f_j + \sum_{j=0}^{n} \omega_{n-j} f_j \Big], \quad
         \sum_k \omega_k \zeta^k = (1-\zeta)^{-\alpha} \Big( 1 - \tfrac{\alpha}{2} (1-\zeta) \Big)
 
-    Order 2 at a fixed t, for smooth solutions and for those that begin with powers of :math:`t^\alpha`. For stiff
-    equations; at alpha = 1 it is the trapezoidal rule. Orders from 0.2 to below 2, at which its own weight for the
-    newest value would vanish.
+    Order 2 at a fixed t, for smooth solutions and for those that start with powers of :math:`t^\alpha`. For stiff
+    equations; at alpha = 1 it is the trapezoidal rule. Orders from 0.2 to below 2, where the weight of the newest value
+    vanishes.
 
     References
     ----------
@@ -45,7 +45,7 @@ class NewtonGregory(Method):
     implicit: ClassVar[bool] = True
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs constant orders from 0.2 to below 2, and few enough powers of t."""
+        """Requires constant orders from 0.2 to below 2, and few enough powers of t."""
         known = problem.orders.known
         if known is not None and float(known.max()) >= 2.0:
             highest = float(known.max())
@@ -53,7 +53,7 @@ class NewtonGregory(Method):
         return refuse_multistep(self, problem, options)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """The first steps together, the others one by one."""
+        """Solve the first steps together and the others one by one."""
         return solve_multistep(self, problem, options)
 
     def weights(self, alpha: float, n: int) -> Array:
@@ -68,5 +68,5 @@ class NewtonGregory(Method):
         return np.convolve(series_power(rise[1:], -alpha), correction)[:count]
 
     def at_minus_one(self, alpha: float, count: int) -> Array | None:
-        """Smooth there."""
+        """Smooth at -1."""
         return None

@@ -34,25 +34,25 @@ class PECE(Method):
         y_n &= T(t_n) + \frac{h^\alpha}{\Gamma(\alpha+2)} \Big[ c_n f_0 + \sum_{j=1}^{n-1} a_{n-j} f_j + f(t_n, y_n^P)
         \Big]
 
-    Order :math:`\min(2, 1+\alpha)` at a fixed t with one correction, where f(t, y(t)) is smooth or begins like
-    :math:`t^\alpha`; each further correction adds alpha, up to 2. 1 + ``corrections`` evaluations a step. Not for
+    Order :math:`\min(2, 1+\alpha)` at a fixed t with one correction, if f(t, y(t)) is smooth or starts like
+    :math:`t^\alpha`; each further correction adds alpha, up to 2. 1 + ``corrections`` evaluations per step. Not for
     stiff equations.
 
     PyTorch and JAX: ``fun(t, y)`` takes and returns tensors of shape (..., d), so an ensemble is one call. The order
-    may be a tensor that broadcasts to the state, one for each member. What a block of steps adds to later ones is one
-    product with a Toeplitz matrix, or transforms. Derivatives with respect to ``y0``, ``dy0``, the order, and whatever
-    ``fun`` depends on are those of the discrete solution; blocks are run again in the backward pass, so that memory
-    stays O(N d). For JAX the solve is one compiled program, kept for a function as long as the values around it stay
-    the same. Where those include an object or a dictionary, the function is compiled at each call, unless the caller's
-    own ``jax.jit`` goes around it. Parameters given as ``args`` cost no compilation.
+    may be a tensor that broadcasts to the state, one for each member. The contribution of a block of steps to later
+    ones is one product with a Toeplitz matrix, or an FFT. Derivatives with respect to ``y0``, ``dy0``, the order, and
+    everything that ``fun`` depends on are those of the discrete solution. Blocks are recomputed in the backward pass,
+    so memory stays O(N d). For JAX the solve is one compiled program, cached for a function while the values that it
+    captures stay the same. If these include an object or a dictionary, the function is compiled at each call, unless
+    the caller wraps it in ``jax.jit``. Parameters passed as ``args`` need no recompilation.
 
     Parameters
     ----------
     corrections : int, default 1
-        How often the corrector is applied.
+        Number of corrector iterations.
     adjoint : {"recomputed", "stored", "direct"}
-        How gradients of tensors and JAX arrays are found: by running blocks of steps again, by the transpose of the
-        steps from stored states, or by the library alone. All are gradients of the discrete solution.
+        How gradients of tensors and JAX arrays are computed: by recomputing blocks of steps, by the transposed steps
+        from stored states, or by the library's automatic differentiation. All are gradients of the discrete solution.
 
     References
     ----------
@@ -73,7 +73,7 @@ class PECE(Method):
         check_adjoint(self.adjoint)
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs a finite start and constant orders."""
+        """Requires a finite start and constant orders."""
         if problem.library != "numpy":
             return refuse_tensors(problem, options, self.name)
         if self.adjoint != "recomputed":
@@ -83,7 +83,7 @@ class PECE(Method):
     def solve(
         self, problem: Problem, options: Options, *, guard: Guard | None = None, reason: str = "asked for"
     ) -> FODEResult:
-        """Two sums over the past for each step, which share the transforms of ``f``."""
+        """Two history sums per step, which share the transforms of ``f``."""
         if problem.library != "numpy":
             return solve_tensors(problem, options, TensorRule(self.name, self.corrections, self.adjoint))
         scheme = Scheme("corrected", _weights, _start, self.corrections)

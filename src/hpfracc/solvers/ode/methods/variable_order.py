@@ -33,16 +33,16 @@ Array = np.ndarray[Any, Any]
 @final
 @dataclass(frozen=True, slots=True)
 class VariableOrder(Method):
-    r"""Caputo's derivative with an order that is a function of the present time, by the L1 rule.
+    r"""The Caputo derivative with an order that is a function of the current time, by the L1 rule.
 
     .. math:: D^{\alpha(t)} y(t) = \frac{1}{\Gamma(1-\alpha(t))} \int_{t_0}^{t} \frac{y'(s)}{(t-s)^{\alpha(t)}} ds
         \approx \frac{h^{-\alpha}}{\Gamma(2-\alpha)} \sum_{k=0}^{n-1} [(k+1)^{1-\alpha} - k^{1-\alpha}]
         (y_{n-k} - y_{n-k-1}), \quad \alpha = \alpha(t_n)
 
     with :math:`0 < \alpha(t) \le 1`, solved for :math:`y_n` by Newton's method. Order :math:`2 - \max\alpha` for
-    smooth solutions, 1 for those that begin like :math:`t^\alpha`. The weights change at every step, so a solve costs
-    O(N^2); the step is implicit and takes stiff equations. ``alpha(t)`` gives one order, or one for each component.
-    To a tolerance :class:`VariableOrderGraded` takes far fewer steps.
+    smooth solutions, 1 for those that start like :math:`t^\alpha`. The weights change at every step, so a solve costs
+    O(N^2). Implicit, and suitable for stiff equations. ``alpha(t)`` returns one order, or one for each component.
+    :class:`VariableOrderGraded` reaches a tolerance with far fewer steps.
 
     References
     ----------
@@ -57,17 +57,17 @@ class VariableOrder(Method):
     search_limit: ClassVar[int] = 16384
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs Caputo's derivative, orders up to 1, and nothing else that is special."""
+        """Requires a single equation in the Caputo derivative, with orders up to 1."""
         if problem.terms or problem.delays:
             return f"method={self.name!r} takes one derivative and no delays"
         if problem.derivative != "caputo":
             return f"method={self.name!r} takes Caputo's derivative, and not derivative={problem.derivative!r}"
         if problem.orders.ceiling > 1:
-            return f"method={self.name!r} takes orders up to 1, and alpha goes beyond"
+            return f"method={self.name!r} takes orders up to 1, and alpha exceeds 1"
         return refuse_compiled(options, self.name)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """The weights anew for each step."""
+        """Solve with new weights at each step."""
         started = time.perf_counter()
         assert options.step is not None
         grid = make_grid(problem.t0, problem.t1, options.step, options.max_steps)
@@ -82,7 +82,7 @@ class VariableOrder(Method):
 
 
 class _Steps:
-    """Steps with weights of their own."""
+    """The steps, each with its own weights."""
 
     compiled = False
     compile_seconds = 0.0

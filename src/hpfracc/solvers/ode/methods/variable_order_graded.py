@@ -31,17 +31,17 @@ _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(5)
 @final
 @dataclass(frozen=True, slots=True)
 class VariableOrderGraded(Method):
-    r"""Caputo's derivative with an order :math:`\alpha(t)` of the present time, by L2-1sigma on a graded mesh.
+    r"""The Caputo derivative with an order :math:`\alpha(t)` of the current time, by L2-1sigma on a graded mesh.
 
-    As :class:`L2Sigma`, with the order, and with it the point :math:`t_{n-\alpha/2}` at which the equation is held,
-    found anew for each step. Order 2 in the largest error over the mesh where :math:`\alpha(t)` is smooth, for
-    solutions that begin like :math:`t^\alpha` too. ``alpha(t)`` gives one order for all components,
+    As :class:`L2Sigma`, with a new order and collocation point :math:`t_{n-\alpha/2}` at each step. Order 2 in the
+    maximum error over the mesh if :math:`\alpha(t)` is smooth, also for solutions that start like :math:`t^\alpha`.
+    ``alpha(t)`` returns one order for all components,
     :math:`0 < \alpha(t) \le 1`. The weights change at every step, so a solve costs O(N^2). ``step`` is the mean step.
 
     Parameters
     ----------
     grading : float, optional
-        r of the mesh :math:`t_j = t_0 + T (j/N)^r`, from 1 on; by default :math:`2/\alpha(t_0)`, at most 10.
+        r of the mesh :math:`t_j = t_0 + T (j/N)^r`, at least 1; by default :math:`2/\alpha(t_0)`, at most 10.
 
     References
     ----------
@@ -62,13 +62,13 @@ class VariableOrderGraded(Method):
             raise InvalidInputError(f"grading={self.grading!r} has to be 1 (a uniform mesh) or more")
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Needs Caputo's derivative, and one order up to 1 for all components."""
+        """Requires the Caputo derivative, and one order up to 1 for all components."""
         if problem.terms or problem.delays:
             return f"method={self.name!r} takes one derivative and no delays"
         if problem.derivative != "caputo":
             return f"method={self.name!r} takes Caputo's derivative, and not derivative={problem.derivative!r}"
         if problem.orders.ceiling > 1:
-            return f"method={self.name!r} takes orders up to 1, and alpha goes beyond"
+            return f"method={self.name!r} takes orders up to 1, and alpha exceeds 1"
         if problem.orders.function is None and problem.orders.single is None:
             return f"method={self.name!r} takes one order for all components; use method='variable_order'"
         if problem.orders.function is not None and np.size(problem.orders.function(problem.t0)) != 1:
@@ -76,7 +76,7 @@ class VariableOrderGraded(Method):
         return refuse_compiled(options, self.name)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """One implicit equation a step."""
+        """One implicit equation per step."""
         assert options.step is not None
         steps = make_grid(problem.t0, problem.t1, options.step).steps
         grading = min(2.0 / _order(problem, problem.t0), 10.0) if self.grading is None else self.grading
@@ -145,7 +145,7 @@ def _steps(problem: Problem, newton: Newton, mesh: Array) -> Iterator[Array]:
 
 def _moments(power: float, near: Array, width: Array) -> tuple[Array, Array]:
     """Integrals of ``power u^(power-1)`` and of that times ``middle - u`` from ``near`` to ``near + width``."""
-    # Far away by quadrature, which keeps the digits that differences of powers lose.
+    # At long distances by quadrature, because differences of powers lose digits.
     half = 0.5 * width
     u = (near + half)[:, None] + half[:, None] * _POINTS
     kernel = power * half[:, None] * _WEIGHTS * u ** (power - 1.0)

@@ -1,4 +1,4 @@
-"""Fractional initial-value problems whose solutions are known, for tests, documentation and comparisons."""
+"""Fractional initial-value problems with known solutions, for tests, documentation and comparisons."""
 
 from __future__ import annotations
 

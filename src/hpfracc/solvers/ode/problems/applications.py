@@ -23,12 +23,12 @@ def pharmacokinetics(
     dose: float = 100.0,
     t_end: float = 20.0,
 ) -> TestEquation:
-    r"""Two compartments and what has left them, of one common order, so that the mass is conserved.
+    r"""Pharmacokinetics with two compartments and excretion, all of one order, so that mass is conserved.
 
     .. math:: D^\alpha b = -(k_t + k_e) b + k_b s, \quad D^\alpha s = k_t b - k_b s, \quad D^\alpha e = k_e b
 
-    with the blood b, the tissue s, the excreted e, and :math:`b + s + e` equal to the dose at all times. (Different
-    orders in different equations would make or lose mass.)
+    with the amounts b in the blood, s in the tissue and e excreted; :math:`b + s + e` equals the dose at all times.
+    (Different orders in the three equations would not conserve mass.)
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def pharmacokinetics(
     to_tissue, to_blood, excreted : float
         The rates :math:`k_t, k_b, k_e`.
     dose : float
-        What is in the blood at 0.
+        The amount in the blood at 0.
     t_end : float
         The end of the interval.
 
@@ -91,7 +91,7 @@ def viscoelastic_oscillator(
     Parameters
     ----------
     beta : float
-        ``0 < beta < 1``: the nearer to 1, the more the damper is a fluid.
+        ``0 < beta < 1``; the closer to 1, the more viscous (and the less elastic) the damper.
     mass, damping, stiffness : float
         m, c, k.
     t_end : float

@@ -1,4 +1,4 @@
-"""What a problem of the library is: an equation, its data, and what its solution is known to be."""
+"""Base classes of the test problems: an equation, its data, and its known solution."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Values of a solution that were computed once, to more digits than any tolerance of ours asks for.
+    """Stored values of a solution, more accurate than any tolerance.
 
     Attributes
     ----------
@@ -42,11 +42,11 @@ class TestEquation:
     Attributes
     ----------
     name : str
-        What it is called.
+        Name of the problem.
     fun : callable
         ``fun(t, y)``, for ``y`` of shape (..., d).
     t_span : tuple of float
-        Where it is usually solved.
+        The usual interval.
     y0 : numpy.ndarray, shape (d,)
         Initial values.
     alpha : float or tuple of float
@@ -56,13 +56,13 @@ class TestEquation:
     jac : callable or None
         ``jac(t, y)``, of shape (d, d).
     solution : callable or None
-        ``solution(t)`` of shape (d, n) for ``t`` of shape (n,), where it is known in closed form.
+        ``solution(t)`` of shape (d, n) for ``t`` of shape (n,), if it is known in closed form.
     reference : Reference or None
-        Stored values, where it is not.
+        Stored values, if it is not.
     chaotic : bool
-        Whether errors grow exponentially: no solver then follows the solution for long.
+        Whether errors grow exponentially, so that no solver follows the solution for long.
     source : str
-        Where the problem is from.
+        Literature reference.
     """
 
     __test__ = False  # its name begins with "Test", and pytest would collect it
@@ -81,12 +81,12 @@ class TestEquation:
     parameters: dict[str, float] = field(default_factory=dict)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """One of the library's is made again by its function: its own functions are closures, which do not travel."""
+        """Pickle by the function that creates the problem, because its closures cannot be pickled."""
         made_by = self.__dict__.get("_made_by")
         return super().__reduce_ex__(protocol) if made_by is None else (_rebuild_equation, made_by)
 
     def known(self) -> tuple[Array, Array]:
-        """Times after the start, and the solution there: of the closed form, or the stored ones."""
+        """Times after the start, and the solution there: in closed form, or stored."""
         if self.solution is not None:
             start, stop = self.t_span
             t = start + (stop - start) * np.array([1e-3, 1e-2, 0.05, 0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])
@@ -100,7 +100,7 @@ Maker = TypeVar("Maker", bound=Callable[..., TestEquation])
 
 
 def equation(make: Maker) -> Maker:
-    """Decorate a function that makes a test equation: what it makes can be pickled and copied."""
+    """Decorator for functions that create a test equation, so that it can be pickled and copied."""
 
     @functools.wraps(make)
     def made(*args: Any, **params: Any) -> TestEquation:
@@ -125,7 +125,7 @@ def _table() -> dict[str, Any]:
 def stored_reference(name: str, alpha: float | tuple[float, ...]) -> Reference | None:
     """The stored solution of a problem with its usual parameters and this order, if there is one.
 
-    Made by ``benchmarks/make_ode_references.py``: collocation of the Volterra equation by piecewise polynomials of
+    Computed by ``benchmarks/make_ode_references.py``: collocation of the Volterra equation by piecewise polynomials of
     high degree on a geometric mesh, in two resolutions.
     """
     orders = alpha if isinstance(alpha, tuple) else (alpha,)

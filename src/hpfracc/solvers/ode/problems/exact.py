@@ -26,7 +26,7 @@ def relaxation(
     alpha : float
         ``0 < alpha <= 2``.
     rate : float
-        lambda; a large one makes the equation stiff.
+        The rate lambda; a large one makes the equation stiff.
     y0, v0 : float
         The value and, for ``alpha > 1``, the derivative at 0.
     t_end : float
@@ -76,8 +76,8 @@ def diethelm(alpha: float = 0.5) -> TestEquation:
     Returns
     -------
     TestEquation
-        Starting at 0 (and, for ``alpha > 1``, with derivative 0). Its right-hand side has no bounded second
-        derivative where y vanishes, so high orders do not show on it.
+        Starting at 0 (and, for ``alpha > 1``, with derivative 0). The second derivative of its right-hand side is
+        unbounded where y vanishes, so methods of high order do not reach their order.
     """
     first = 40320.0 / math.gamma(9.0 - alpha)
     second = 3.0 * math.gamma(5.0 + alpha / 2) / math.gamma(5.0 - alpha / 2)

@@ -25,7 +25,7 @@ def brusselator(
     Parameters
     ----------
     alpha : float or pair of float
-        The order of both, or of each.
+        One order for both components, or one for each.
     a, mu : float
         Concentrations.
     t_end : float
@@ -64,14 +64,14 @@ def brusselator(
 def lotka_volterra(
     alpha: float = 0.8, growth: float = 2.0, hunt: float = 1.0, death: float = 1.5, feed: float = 1.0
 ) -> TestEquation:
-    r"""Lotka and Volterra's prey x and predators y on [0, 15].
+    r"""The Lotka-Volterra equations for prey x and predators y on [0, 15].
 
     .. math:: D^\alpha x = x (g - h y), \qquad D^\alpha y = y (f x - d)
 
     Parameters
     ----------
     alpha : float
-        ``0 < alpha <= 1``; below 1 the cycles wind down to the equilibrium ``(d/f, g/h)``.
+        ``0 < alpha <= 1``; below 1 the solution spirals into the equilibrium ``(d/f, g/h)``.
     growth, hunt, death, feed : float
         g, h, d, f.
 
@@ -114,14 +114,14 @@ def lorenz(alpha: float = 0.995, t_end: float = 4.0) -> TestEquation:
     Parameters
     ----------
     alpha : float
-        Chaotic from about 0.993 on; below, the solution settles at one of the two equilibria.
+        Chaotic above about 0.993; below, the solution converges to one of the two equilibria.
     t_end : float
         The end of the interval.
 
     Returns
     -------
     TestEquation
-        With stored values for some orders up to ``t_end = 4``, as far as a solution can be followed at all.
+        With stored values for some orders up to ``t_end = 4``, beyond which errors grow too large.
     """
     sigma, rho, beta = 10.0, 28.0, 8.0 / 3.0
 

@@ -1,1 +1,1 @@
-"""Fixed-step solves on tensors and JAX arrays: batched, on their own device, with derivatives."""
+"""Solves on tensors and JAX arrays: batched, on the device of the arrays, with derivatives."""

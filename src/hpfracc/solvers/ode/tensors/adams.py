@@ -1,7 +1,7 @@
 """One adaptive step for arrays of any library: the right-hand side as a polynomial through its newest values.
 
 The formulae are those of :mod:`hpfracc.solvers.ode.adaptive`, written so that steps and degrees may be traced: all
-arrays have a fixed size, and what is not there yet is masked. ``xp`` is ``jax.numpy``, or NumPy for the small arrays of
+arrays have a fixed size, and missing entries are masked. ``xp`` is ``jax.numpy``, or NumPy for the small arrays of
 a step and ``torch`` for the state.
 """
 
@@ -32,12 +32,12 @@ __all__ = [
     "terms_of",
 ]
 
-#: Highest degree of the polynomials, and the points that a step knows: its end, and those before.
+#: Highest degree of the polynomials, and number of points of a step: its end and those before.
 HIGHEST = 5
 NODES = HIGHEST + 2
-#: Evaluations with which the equation of a step is solved.
+#: Number of evaluations to solve the equation of a step.
 CORRECTIONS = 2
-#: A step is refused where the last of them changes it by more than this part of the tolerance.
+#: A step is rejected if the last evaluation changes it by more than this fraction of the tolerance.
 _SETTLED = 0.1
 _SAFETY, _MOST_GROWTH, _LEAST = 0.85, 2.0, 0.1
 
@@ -45,16 +45,16 @@ Function = Callable[[Any, Any], Any]
 
 
 class Past(NamedTuple):
-    """What a step needs of the steps before.
+    """What a step needs from the previous steps.
 
     Attributes
     ----------
     y : array, shape (..., d)
         The newest state.
     values : array, shape (NODES - 1, ..., d)
-        Of the right-hand side, the newest first; zeros where there are fewer.
+        Values of the right-hand side, the newest first; padded with zeros.
     states : array, shape (m + 1, E, ..., d)
-        Of the exponentials.
+        States of the exponentials.
     """
 
     y: Any
@@ -68,17 +68,17 @@ class StepArrays(NamedTuple):
     Attributes
     ----------
     weights : array, shape (NODES, ...)
-        Of the values in the integral over the step, that at its end first; the order's shape behind.
+        Weights of the values in the integral over the step, that at its end first; followed by the shape of the order.
     ahead : array, shape (NODES - 1,)
         The weights of the past values in an extrapolation to the end.
     coefficients : array, shape (NODES, NODES)
-        From values to the coefficients of their polynomial.
+        Matrix from values to the coefficients of their polynomial.
     differences : array, shape (NODES, NODES)
-        From values to divided differences.
+        Matrix from values to divided differences.
     integrals : array, shape (NODES, ...)
-        What each divided difference weighs in the integral.
+        Weight of each divided difference in the integral.
     defect : array, shape (NODES,)
-        Coefficients of the polynomial that belongs to the first difference which is left out, and which row it is.
+        Coefficients of the polynomial of the first omitted difference, and its row.
     """
 
     weights: Any
@@ -96,13 +96,13 @@ def make_rule(xp: Any, order: Any, rgamma: Any, lengths: Any, step: Any, count: 
     Parameters
     ----------
     order, rgamma : array
-        alpha, and ``1/Gamma(alpha)``.
+        The order alpha, and ``1/Gamma(alpha)``.
     lengths : array, shape (NODES - 2,)
-        Of the steps before, the newest first.
+        Lengths of the previous steps, the newest first.
     count : int
-        Values that are known.
+        Number of known values.
     degree : int
-        At most ``count``.
+        Degree of the polynomial, at most ``count``.
     """
     index = xp.arange(NODES)
     lengths = xp.where(index[: NODES - 2] < count - 1, lengths, step)
@@ -135,7 +135,7 @@ def _tensordot(matrix: Any, columns: Any) -> Any:
 def correct(
     xp: Any, fun: Function, memory: Memory, past: Past, rule: StepArrays, step: Any, end: Any, start: Any
 ) -> Any:
-    """The state at the end of a step, f there, and the change that the last correction made.
+    """The state at the end of a step, f there, and the change by the last correction.
 
     ``start`` is the polynomial of the initial values at ``end``.
     """
@@ -151,7 +151,7 @@ def correct(
 def push(
     xp: Any, memory: Memory, past: Past, rule: StepArrays, step: Any, y: Any, f: Any, integrals: Any = None
 ) -> Past:
-    """The past after the step."""
+    """The :class:`Past` after the step."""
     values = xp.concatenate([f[None], past.values])
     coefficients = product(xp, rule.coefficients[: HIGHEST + 1], values)
     integrals = moments(xp, memory, step) if integrals is None else integrals
@@ -159,20 +159,20 @@ def push(
 
 
 class Error(NamedTuple):
-    """The estimated global error: the states of its memory, and the response of f to it at the newest step."""
+    """The estimated global error: the states of its history, and the response of f to it at the newest step."""
 
     states: Any
     moved: Any
 
 
 def sizes(xp: Any, changes: Any, scale: Any) -> Any:
-    """Of each of some changes in units of ``scale``: root mean square over a member, the largest over the batch."""
+    """Norms of changes in units of ``scale``: root mean square over a member, maximum over the batch."""
     ratios = abs(changes) / scale
     return xp.amax(xp.sqrt(xp.mean(ratios * ratios, -1)).reshape(changes.shape[0], -1), 1)
 
 
 def terms_of(xp: Any, rule: StepArrays, past: Past, f: Any) -> tuple[Any, Any]:
-    """The divided differences of the values, and what each adds to the integral over the step."""
+    """The divided differences of the values, and their contributions to the integral over the step."""
     differences = product(xp, rule.differences, xp.concatenate([f[None], past.values]))
     missing = differences.ndim - rule.integrals.ndim
     factor = rule.integrals.reshape(NODES, *(1,) * missing, *rule.integrals.shape[1:])
@@ -183,7 +183,7 @@ def propagate(
     xp: Any, fun: Function, memory: Memory, error: Error, rule: StepArrays, step: Any, end: Any, y: Any, f: Any,
     difference: Any, term: Any, integrals: Any,
 ) -> tuple[Any, Error]:  # fmt: skip
-    """The estimated global error after a step, from its defect, the past's errors, and f's response to them."""
+    """The estimated global error after a step, from its defect, the earlier errors, and the response of f to them."""
     newest, before = rule.integrals[0] - rule.integrals[1], rule.integrals[1]
     known = remembered(xp, memory, error.states, step) + term + before * error.moved
     moved = fun(end, y + known + newest * error.moved) - f
@@ -195,7 +195,7 @@ def propagate(
 
 
 class Judged(NamedTuple):
-    """Whether a step is taken, how much longer the next may be, its degree, and what the controller keeps."""
+    """Whether a step is accepted, the growth and degree of the next one, and the state of the controller."""
 
     accept: Any
     factor: Any
@@ -209,9 +209,9 @@ def judge(xp: Any, errors: Any, change: Any, degree: Any, count: Any, previous: 
     Parameters
     ----------
     errors : array, shape (NODES,)
-        Size of what each divided difference adds, in units of the tolerance.
+        Size of the contribution of each divided difference, in units of the tolerance.
     change : number
-        That of the last correction.
+        Size of the last correction.
     order : number
         The smallest order: the error of degree k behaves like ``step^(k + order)``.
     """
@@ -228,7 +228,7 @@ def judge(xp: Any, errors: Any, change: Any, degree: Any, count: Any, previous: 
     highest = xp.minimum(count, HIGHEST)
     best = xp.minimum(degree, highest)
     possible = growth(best)
-    # A little in favour of what is: degrees that jump about disturb the estimates.
+    # Prefer the current degree slightly, because frequent changes disturb the estimates.
     down = (best > 1) & (growth(xp.maximum(best - 1, 1)) > 1.1 * possible)
     new = xp.where(down, best - 1, best)
     possible = xp.where(down, growth(xp.maximum(best - 1, 1)), possible)
@@ -254,7 +254,7 @@ def initial_polynomial(tau: Any, initial: Any) -> Any:
 
 
 def shortest_step(length: float, rtol: float, order: float | None, wide: bool) -> float:
-    """A step no adaptive solve goes below: the first is so short that ``step^(2 alpha)`` is about the tolerance."""
+    """The shortest step of an adaptive solve. For the first one ``step^(2 alpha)`` is about the tolerance."""
     least = 1e-80 if wide else 1e-24
     if order is None:  # traced
         return length * max(1e-30, least)

@@ -17,17 +17,17 @@ __all__ = ["states_at"]
 
 Array = np.ndarray[Any, Any]
 
-#: A time this near to a step, in steps, is that step.
+#: Times closer to a step than this, in steps, count as that step.
 _ON_STEP = 1e-6
 
 
 def states_at(times: Array, grid: UniformGrid, states: Any, alpha: Any, further: tuple[Any, ...]) -> tuple[Array, Any]:
     r"""The times that were reached, and the states there, shape (len(times), ..., d).
 
-    A solution begins with powers of :math:`\tau^\alpha`, on which a polynomial in :math:`\tau = t - t_0` is wrong by
-    a part of the first step's whole change. So it is interpolated by the cubic in :math:`\tau^\alpha` through the four
-    nearest steps, after the polynomial of the ``further`` initial values, which is one in :math:`\tau`, is taken off;
-    far from the start that is as good as a cubic in :math:`\tau`. The order may be traced: no list of powers is made.
+    A solution starts with powers of :math:`\tau^\alpha`, which a polynomial in :math:`\tau = t - t_0` interpolates
+    badly in the first steps. Therefore the polynomial of the ``further`` initial values is subtracted, and the rest is
+    interpolated by the cubic in :math:`\tau^\alpha` through the four nearest steps. Far from the start this is as
+    accurate as a cubic in :math:`\tau`. The order may be traced, because no list of powers is needed.
     """
     known = states.shape[0]
     place = (times - grid.t0) / grid.step
@@ -73,7 +73,7 @@ def _factors(place: Array, first: Array, width: int, alpha: Any, like: Any) -> l
 
 
 def _further(tau: Array, further: tuple[Any, ...], like: Any) -> Any:
-    """The polynomial of the further initial values at these times; None where there are none."""
+    """The polynomial of the further initial values at these times; None if there are none."""
     total: Any = None
     for number, value in enumerate(further, start=1):
         part = value * _column(tau**number / math.factorial(number), like)

@@ -1,4 +1,4 @@
-"""Steps of L1 and L2-1sigma on a given mesh, for arrays of any library: the memory is one of y'."""
+"""Steps of L1 and L2-1sigma on a given mesh, for arrays of any library; the history is that of y'."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ __all__ = ["DifferenceTables", "make_tables", "step_l1", "step_l2_sigma"]
 
 Array = np.ndarray[Any, Any]
 
-#: ``solve(t, known, weight, guess)`` gives y with ``y = known + weight f(t, y)``.
+#: ``solve(t, known, weight, guess)`` returns y with ``y = known + weight f(t, y)``.
 Solve = Callable[[Any, Any, Any, Any], Any]
 
 
 class DifferenceTables(NamedTuple):
-    """What each step takes from the mesh and the order, each of shape (N, ...).
+    """Quantities of each step that depend on the mesh and the order, each of shape (N, ...).
 
     Attributes
     ----------
     at : array
-        Times after t0 at which the equation is held.
+        Times after t0 at which the equation is collocated.
     step, width : arrays
-        Lengths of the interval and of the one before it, 0 at first.
+        Lengths of the interval and of the previous one (0 for the first).
     distance : array
-        From the end of what is remembered to ``at``.
+        Distance from the end of the history to ``at``.
     weight : array
-        L1: of f; L2-1sigma: of the newest difference of y.
+        Weight of f (L1) or of the newest difference of y (L2-1sigma).
     level, bend : array or None
-        L2-1sigma: what the interval before adds, its mean slope and its change.
+        L2-1sigma: contributions of the mean slope and of its change on the previous interval.
     sigma : array or None
-        L2-1sigma: where in the interval the equation is held.
+        L2-1sigma: relative position of the collocation point in the interval.
     """
 
     at: Any
@@ -49,7 +49,7 @@ class DifferenceTables(NamedTuple):
 
 
 def make_tables(name: str, order: Any, mesh: Array, like: Any) -> DifferenceTables:
-    """The tables of ``"l1"`` or ``"l2_1sigma"``, made in float64, then of the dtype and on the device of ``like``."""
+    """The tables of ``"l1"`` or ``"l2_1sigma"``, computed in float64 and converted to ``like``."""
     xp = namespace_of(order)
     step = np.diff(mesh)
     width = np.concatenate([[0.0], step[:-1]])
@@ -93,7 +93,7 @@ def step_l2_sigma(
 ) -> tuple[Any, ...]:
     """One step of L2-1sigma: y is quadratic on past intervals and linear on the newest.
 
-    The slope over the interval before is carried, and enters the memory when the next one is known.
+    The slope over the previous interval is stored, and added to the history when the next one is known.
     """
     y, rise, states = carried
     past = remembered(xp, memory, states, row.distance) + rise * (row.level - row.bend)

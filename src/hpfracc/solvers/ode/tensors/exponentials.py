@@ -1,7 +1,7 @@
 """A power of the distance as a sum of exponentials whose rates do not depend on the order.
 
-The weights are smooth functions of the order, through integer orders too, so that it can be traced and carry a
-derivative. Unlike :mod:`hpfracc.solvers.ode.adaptive.kernel` the range of distances is fixed in advance.
+The weights are smooth functions of the order, also across integers, so the order can be traced and differentiated.
+Unlike in :mod:`hpfracc.solvers.ode.adaptive.kernel`, the range of distances is fixed in advance.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 #: The spacing of the trapezoid rule is this over ``log(1/eps) + 2``, as in ``adaptive.kernel``.
 _SPACING = 8.0
-#: Below this Gauss-Legendre, above it the closed form does not lose digits.
+#: Gauss-Legendre quadrature below this, the closed form above, where it loses no digits.
 _SWITCH = 12.0
 _POINTS, _WEIGHTS = special.roots_legendre(20)
 _POINTS, _WEIGHTS = 0.5 * (_POINTS + 1.0), 0.5 * _WEIGHTS
@@ -36,10 +36,10 @@ class Memory(NamedTuple):
     rates : array, shape (E,)
         :math:`s_j`, the first of them 0.
     weights : array, shape (E, ...)
-        :math:`w_j`, the order's shape behind.
+        :math:`w_j`, followed by the shape of the order.
     points, quadrature, powers, factorials : arrays
-        For the moments of the exponentials over a step: nodes, weights times powers of the nodes, 0, 1, ... and the
-        logarithms of their factorials.
+        For the moments of the exponentials over a step: nodes, weights times powers of the nodes, exponents 0, 1, ...
+        and the logarithms of their factorials.
     """
 
     rates: Any
@@ -51,14 +51,14 @@ class Memory(NamedTuple):
 
 
 def make_memory(order: Any, power: int, shortest: float, longest: float, eps: float, like: Any, count: int) -> Memory:
-    r"""The memory of a fractional integral of this order, for distances from ``shortest`` to ``longest``.
+    r"""The kernel of a fractional integral of this order, for distances from ``shortest`` to ``longest``.
 
     Parameters
     ----------
     order : array
         Above ``power``, at most ``power + 1``.
     count : int
-        Of moments that are asked for.
+        Number of moments.
 
     Notes
     -----
@@ -111,7 +111,7 @@ def moments(xp: Any, memory: Memory, step: Any) -> Any:
 
 
 def remembered(xp: Any, memory: Memory, states: Any, distance: Any) -> Any:
-    """The past's part of the fractional integral at this distance beyond it; ``states`` of shape (m + 1, E, ...)."""
+    """Contribution of the history to the integral at this distance after it; ``states`` is (m + 1, E, ...)."""
     power = states.shape[0] - 1
     row = decay(xp, memory, distance)
     row = row.reshape(row.shape[0], *(1,) * (memory.weights.ndim - 1)) * memory.weights
@@ -123,7 +123,7 @@ def remembered(xp: Any, memory: Memory, states: Any, distance: Any) -> Any:
 def remember(xp: Any, memory: Memory, states: Any, step: Any, integrals: Any, coefficients: Any) -> Any:
     """The states after an interval on which the function is a polynomial in (right end - t)/step.
 
-    ``coefficients[q]`` is that of the q-th power, ``integrals`` are the moments.
+    ``coefficients[q]`` belongs to the q-th power, ``integrals`` are the moments.
     """
     power, count = states.shape[0] - 1, coefficients.shape[0]
     faded = decay(xp, memory, step)
@@ -137,7 +137,7 @@ def remember(xp: Any, memory: Memory, states: Any, step: Any, integrals: Any, co
 
 
 def decay(xp: Any, memory: Memory, distance: Any) -> Any:
-    """``exp(-s u)`` of each rate."""
+    """``exp(-s u)`` for each rate."""
     return xp.exp(-memory.rates * distance)
 
 
@@ -150,7 +150,7 @@ def product(xp: Any, matrix: Any, values: Any) -> Any:
 
 
 def combined(xp: Any, row: Any, values: Any) -> Any:
-    """``sum_j row[j] values[j]``, where a row may have the shape of the orders behind."""
+    """``sum_j row[j] values[j]``, where a row may also have the shape of the orders."""
     if row.ndim == 1:
         return product(xp, row[None], values)[0]
     return (row.reshape(row.shape[0], *(1,) * (values.ndim - row.ndim), *row.shape[1:]) * values).sum(0)

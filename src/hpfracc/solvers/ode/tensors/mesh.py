@@ -1,4 +1,4 @@
-"""Solves of tensors and JAX arrays on meshes that are not uniform: graded, or chosen by a tolerance."""
+"""Solves of tensors and JAX arrays on non-uniform meshes: graded, or adapted to a tolerance."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-#: Steps that a traced program has room for beside two for each time that is asked for.
+#: Capacity of a traced program in steps, in addition to two for each requested time.
 _TRACED_STEPS = 2048
-#: Error estimates are rough: up to this multiple of the tolerance a solve counts as successful.
+#: Multiple of the tolerance that counts as success, because error estimates are rough.
 _TOLERATED = 10.0
 #: The grading of a mesh whose order is traced.
 _TRACED_GRADING = 4.0
 
 
 def _is_wide(like: Any) -> bool:
-    """Whether an array is of double precision."""
+    """Whether an array has double precision."""
     return str(like.dtype).rpartition(".")[2] in ("float64", "complex128")
 
 
 def refuse_graded_tensors(problem: Problem, options: Options, name: str) -> str | None:
-    """Needs one plain equation of Caputo's derivative, with orders below 1."""
+    """Requires a single equation in the Caputo derivative, with orders below 1."""
     refusal = refuse_tensors(problem, options, name)
     if refusal is not None:
         return refusal
@@ -74,7 +74,7 @@ def refuse_graded_tensors(problem: Problem, options: Options, name: str) -> str 
 def solve_graded_tensors(problem: Problem, options: Options, name: str, grading: float | None) -> FODEResult:
     """L1 or L2-1sigma on the mesh ``t_j = t0 + T (j/N)^r``, with derivatives.
 
-    Where ``grading`` is None and the order is traced, r is 4.
+    If ``grading`` is None and the order is traced, r is 4.
     """
     started = time.perf_counter()
     assert options.step is not None
@@ -86,7 +86,7 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
     if grading is None:
         grading = _TRACED_GRADING
         notes.append(f"the order is traced: the mesh is graded by {grading:g}; give grading= for another")
-    # In single precision the first step has to be a number too.
+    # The first step must not underflow in single precision.
     grading = grading if wide else min(grading, 28.0 / max(math.log10(steps), 1.0))
     notes.insert(0, f"steps grow like those of t_j = T (j/{steps})^{grading:.4g}")
     decision = SolveDecision(name, "asked for", "exponentials", problem.library == "jax", tuple(notes))
@@ -129,7 +129,7 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
         success = False
         message = (
             f"The solution is not finite at t = {problem.t0 + mesh[bad]:g}, or Newton's method did not converge there: "
-            "take a smaller step, or look whether the solution ends there."
+            "take a smaller step, or check whether the solution ends there."
         )
     times_out = problem.t0 + mesh[: known + 1]
     if known == steps:
@@ -149,7 +149,7 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
 
 
 def _interpolated(states: Any, place: Array) -> Any:
-    """The cubic in the number of the step through the four nearest, at these places."""
+    """The cubic in the step index through the four nearest steps, at these positions."""
     known = states.shape[0]
     width = min(4, known)
     first = np.clip(np.floor(place).astype(np.int64) - 1, 0, known - width)
@@ -163,24 +163,24 @@ def _interpolated(states: Any, place: Array) -> Any:
 
 
 def refuse_adaptive_tensors(problem: Problem, options: Options, name: str) -> str | None:
-    """Needs constant orders and Caputo's derivative, and times to answer at where it is traced."""
+    """Requires constant orders and the Caputo derivative, and output times if traced."""
     refusal = refuse_tensors(problem, options, name)
     if refusal is not None:
         return refusal
     if options.step is not None:
-        return f"method={name!r} chooses its steps, and step={options.step:g} was given; leave step out"
+        return f"method={name!r} chooses its steps, and step={options.step:g} was given; omit step"
     if np.any(np.asarray(options.atol) <= 0.0):
         return f"method={name!r} needs atol above 0: a solution that vanishes has no relative error"
     if problem.jac is not None:
-        return f"method={name!r} takes no jac for arrays of {problem.library}; leave it out, or use method='l1'"
+        return f"method={name!r} takes no jac for arrays of {problem.library}; omit it, or use method='l1'"
     return None
 
 
 def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason: str, *, globally: bool) -> FODEResult:
-    """Choose steps without derivatives, then take the same steps with them.
+    """Choose steps without derivatives, then repeat the same steps with derivatives.
 
-    The derivatives are those of the discrete solution on the mesh that was chosen, as if that did not depend on what is
-    differentiated: they differ from those of the solution by as much as the solution is wrong.
+    The derivatives are those of the discrete solution on a fixed mesh: the dependence of the mesh on the inputs is
+    ignored. Their error is of the size of the error of the solution.
     """
     started = time.perf_counter()
     length, y0 = problem.t1 - problem.t0, problem.y0
@@ -214,10 +214,10 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         success = False
         message = (
             f"The end was reached, but the error may be {found.ratio:.2g} times the tolerance: the equation amplifies "
-            f"errors, or rtol={options.rtol:g} is below reach. Loosen it, shorten the interval, or, for a chaotic "
+            f"errors, or rtol={options.rtol:g} is too small. Loosen it, shorten the interval, or, for a chaotic "
             "solution that no method can follow, use method='adaptive_local'."
         )
-    notes = [] if rtol == options.rtol else [f"rtol={options.rtol:g} is below single precision: {rtol:.2g} was taken"]
+    notes = [] if rtol == options.rtol else [f"rtol={options.rtol:g} is below single precision: {rtol:.2g} was used"]
     return FODEResult(
         t=times,
         y=time_last(states),
@@ -231,14 +231,14 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
 
 
 def _places(landed: Any, which: Array) -> Any:
-    """The step at which each stop was reached; 0 for t0 itself, which is -1."""
+    """Index of the step at which each stop was reached; 0 for t0, which is stored as -1."""
     if library_of(landed) == "jax":
         return sys.modules["jax"].numpy.where(which < 0, 0, landed[np.maximum(which, 0)])
     return np.where(which < 0, 0, np.append(landed, 0)[which])
 
 
 class _Found(NamedTuple):
-    """The solution on a mesh that was chosen; ``landed`` is the step at which each of the stops was reached."""
+    """The solution on the chosen mesh; ``landed`` is the step at which each stop was reached."""
 
     taus: Any
     states: Any
@@ -265,7 +265,7 @@ def _adapt_torch(
         for each in seen:
             each.detach().reshape(-1)[0].tolist()
         numbers = np.asarray(order.detach().tolist() if library_of(order) == "torch" else order)
-    except RuntimeError:  # under vmap there is no one value
+    except RuntimeError:  # no single value under vmap
         raise InvalidInputError(
             "adaptive steps cannot be chosen under torch.func.vmap: give y0 a leading axis instead, or a step with "
             "method='l1', 'l2_1sigma' or 'pece'"
@@ -289,7 +289,7 @@ def _adapt_torch(
 
 
 def _rule_weights(order: Any, chosen: Chosen, like: Any) -> Any:
-    """The weights of the values in each step, shape (N, NODES, ...), with the derivative of the order."""
+    """The weights of the values in each step, shape (N, NODES, ...), differentiable in the order."""
     xp = namespace_of(order)
     with xp.scope():
         alpha = xp.array(order)
@@ -319,7 +319,7 @@ def _adapt_jax(
     seen = (initial, order, problem.args, problem.fun(problem.t0, problem.y0, *problem.args))
     traced = any(map(is_tracer, sys.modules["jax"].tree_util.tree_leaves(seen)))
     if traced and options.t_eval is None:
-        raise InvalidInputError("traced adaptive steps have no shape: give t_eval, the times to answer at")
+        raise InvalidInputError("traced adaptive steps have no fixed shape: give t_eval, the output times")
     most = min(options.max_steps, _TRACED_STEPS + 2 * len(stops))
     while True:
         mesh = choose_mesh(
@@ -333,7 +333,7 @@ def _adapt_jax(
     if is_tracer(mesh.count):
         states = replay(problem.fun, problem.t0, initial, orders, rgamma, memory, mesh, problem.args)
         landed = mesh.landed
-        if tolerance.globally:  # nobody can be told but by NaN
+        if tolerance.globally:  # failure can only be reported as NaN
             landed = jnp.where(mesh.ratio <= _TOLERATED, landed, most + 1)
         return _Found(None, states, landed, len(stops), 0.0, mesh.error, None, None, stats)
     count, reached = int(mesh.count), int(mesh.stop)
@@ -350,13 +350,13 @@ def _adapt_jax(
         states = jnp.concatenate([problem.y0[None].astype(mesh.answers.dtype), mesh.answers])
         landed = np.arange(1, len(stops) + 1)
         return _Found(None, states, landed, reached, float(mesh.ratio), float(mesh.error), message, None, stats)
-    # As long as need be, in a few lengths: each is a program of its own.
+    # Rounded up to a few lengths, because each length is a separate program.
     room = min(most, 1 << max(6, (count - 1).bit_length()))
     kept = mesh._replace(lengths=mesh.lengths[:room], degrees=mesh.degrees[:room], taus=mesh.taus[: room + 1])
     states = replay(problem.fun, problem.t0, initial, orders, rgamma, memory, kept, problem.args)
     taus = np.array(mesh.taus[: count + 1], dtype=np.float64)
     if message is None:
-        taus[np.asarray(mesh.landed)] = stops  # in single precision they were rounded
+        taus[np.asarray(mesh.landed)] = stops  # they were rounded to single precision
     return _Found(
         taus, states[: count + 1], np.asarray(mesh.landed), reached, float(mesh.ratio), float(mesh.error), message,
         None, stats,

@@ -1,6 +1,6 @@
-"""Fixed-step methods for PyTorch and JAX in their common form, and their weights.
+"""The common form of fixed-step methods for PyTorch and JAX, and their weights.
 
-Weights are made in the library of the order, so that it can carry a derivative.
+Weights are computed in the library of the order, so that it can be differentiated.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from hpfracc.operators.core.sequences import power_difference, second_difference
 __all__ = ["ADJOINTS", "Sums", "TensorRule", "Weights", "check_adjoint", "convert", "make_weights"]
 
 
-#: ``"recomputed"``: blocks are run again in the backward pass. ``"stored"``: the steps are transposed, from stored
-#: states. ``"direct"``: autograd keeps everything.
+#: ``"recomputed"``: blocks are recomputed in the backward pass. ``"stored"``: the steps are transposed, from stored
+#: states. ``"direct"``: autograd stores everything.
 ADJOINTS = ("recomputed", "stored", "direct")
 
 
 def check_adjoint(adjoint: str) -> None:
-    """Refuse an unknown way to find the gradient."""
+    """Raise an error for an unknown adjoint."""
     if adjoint not in ADJOINTS:
         raise InvalidInputError(f"adjoint={adjoint!r} is not known; use one of {', '.join(ADJOINTS)}")
 
 
 class Weights(NamedTuple):
-    """For k = 0 .. N steps between a value and its use, each of shape (N + 1, ...), the order's shape behind.
+    """Weights for k = 0 .. N steps between a value and its use, each (N + 1, ...) with the shape of the order.
 
     Attributes
     ----------
     predictor : array
-        Of the product rectangle, 0 at k = 0: the newest value is not known.
+        Product rectangle; 0 at k = 0, because the newest value is not known.
     corrector : array
-        Of the product trapezoid; at k = 0 that of the newest value.
+        Product trapezoid; at k = 0 the weight of the newest value.
     first : array
-        What the value at t0 weighs in the corrector besides, after n steps.
+        Additional weight of the value at t0 in the corrector, after n steps.
     """
 
     predictor: Any
@@ -50,16 +50,16 @@ class Weights(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """The weights that a rule sums the past with, as flat data that a program can take.
+    """The weights of a rule's history sums, as flat data that can be passed to a program.
 
     Attributes
     ----------
     sequences : tuple of arrays
-        Each ``w[0 .. N]`` of shape (N + 1, ...): ``sum_j w[n - j] f_j`` is known of the past before step n.
+        Each ``w[0 .. N]`` of shape (N + 1, ...): ``sum_j w[n - j] f_j`` is known before step n.
     first : array or None
-        What the value at t0 weighs besides, in the last of the sums, shape (N + 1, ...).
+        Additional weight of the value at t0 in the last sum, shape (N + 1, ...).
     newest : array or None
-        The weight of the value at step n itself, in the last of the sums.
+        Weight of the value at step n in the last sum.
     """
 
     sequences: tuple[Any, ...]
@@ -69,16 +69,16 @@ class Sums(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TensorRule:
-    """How a method steps.
+    """Description of a fixed-step method.
 
     Attributes
     ----------
     name : str
         ``"explicit_rectangle"``, ``"pece"``, ``"implicit_rectangle"`` or ``"implicit_trapezoid"``.
     corrections : int
-        Of PECE.
+        Corrections of PECE.
     adjoint : str
-        How the gradient is found: one of ``ADJOINTS``.
+        How the gradient is computed: one of ``ADJOINTS``.
     """
 
     name: str
@@ -105,14 +105,14 @@ class TensorRule:
         return Sums(sequences, weights.first, weights.corrector[0])
 
     def evaluations(self, steps: int) -> int | None:
-        """Evaluations of the right-hand side in ``steps`` steps; None where they depend on Newton's method."""
+        """Evaluations of the right-hand side in ``steps`` steps; None if they depend on Newton's method."""
         if self.implicit:
             return None
         return 1 + (1 + self.corrections if self.name == "pece" else 1) * steps
 
 
 def _earlier(predictor: Any) -> Any:
-    """``(k+1)^alpha - k^alpha`` from ``k^alpha - (k-1)^alpha``; the last belongs to the value at t0, which has none."""
+    """``(k+1)^alpha - k^alpha`` from ``k^alpha - (k-1)^alpha``; the last one, for t0, is 0."""
     library = library_of(predictor)
     rest, nothing = predictor[1:], 0.0 * predictor[:1]
     if library == "torch":
@@ -139,7 +139,7 @@ def _write(xp: Namespace, alpha: Any, steps: int, step: float) -> tuple[Any, Any
     if steps > 1:
         bends.append(second_difference(xp, alpha + 1.0, k[1:][column]))
     corrector = xp.concatenate(bends)
-    # On a constant the rule is exact: together the weights are (alpha + 1) n^alpha.
+    # The rule is exact on constants: the weights sum to (alpha + 1) n^alpha.
     whole = xp.concatenate([0.0 * ones, (alpha + 1.0) * xp.power(k[column], alpha)])
     first = whole - _cumulated(xp, corrector)
     first = xp.concatenate([0.0 * ones, first[1:]])
@@ -154,7 +154,7 @@ def _cumulated(xp: Namespace, values: Any) -> Any:
 
 
 def convert(values: Any, like: Any) -> Any:
-    """Real numbers in the library, on the device and of the width of ``like``."""
+    """Convert real numbers to the library, device and precision of ``like``."""
     library = library_of(like)
     if library == "torch":
         torch = sys.modules["torch"]

@@ -35,7 +35,7 @@ REACHED = "The end of the interval was reached."
 
 
 def refuse_tensors(problem: Problem, options: Options, name: str) -> str | None:
-    """Why a method cannot take these arrays, as a sentence."""
+    """Reason why a method does not support these arrays, as a sentence; None if it does."""
     arrays = f"arrays of {problem.library}"
     if problem.terms or problem.delays:
         return f"method={name!r} takes one derivative and no delays for {arrays}"
@@ -44,18 +44,18 @@ def refuse_tensors(problem: Problem, options: Options, name: str) -> str | None:
     if problem.derivative != "caputo":
         return f"method={name!r} takes Caputo's derivative for {arrays}, and not derivative={problem.derivative!r}"
     if options.events:
-        return f"method={name!r} takes no events for {arrays}: look at the solution, or convert y0 to NumPy"
+        return f"method={name!r} takes no events for {arrays}: search the solution, or convert y0 to NumPy"
     if options.dense_output:
         return f"method={name!r} has no dense_output for {arrays}: give t_eval"
     wish = options.backend
     if wish == "auto":
         wish = current_backend() or get_settings().force or "auto"
     if wish not in ("auto", problem.library):
-        return f"backend {wish!r} was asked for, and y0 is of {problem.library}, which stays there"
+        return f"backend {wish!r} was requested, and y0 is of {problem.library}: omit it, or convert y0"
     if options.progress and problem.library == "jax":
-        return f"progress is not told of for {arrays}: the solve is one program; leave it out"
+        return f"progress is not reported for {arrays}, because the solve is one program; omit it"
     if options.compile is True:
-        return f"compile=True is for NumPy problems; {arrays} have compilers of their own"
+        return f"compile=True is for NumPy problems, not for {arrays}; omit it"
     if str(problem.dtype).rpartition(".")[2] not in ("float32", "float64", "complex64", "complex128"):
         return f"y0 has dtype {problem.dtype}; give float32, float64 or their complex kinds"
     return None
@@ -87,8 +87,8 @@ def solve_tensors(problem: Problem, options: Options, rule: TensorRule) -> FODER
         success = False
         solved = ", or Newton's method did not converge there" if rule.implicit else ""
         message = (
-            f"The solution is not finite at t = {problem.t0 + bad * grid.step:g}{solved}: take a smaller step, or look "
-            "whether the solution ends there."
+            f"The solution is not finite at t = {problem.t0 + bad * grid.step:g}{solved}: take a smaller step, or "
+            "check whether the solution ends there."
         )
     times = grid.times()[: states.shape[0]]
     if options.t_eval is not None:
@@ -110,7 +110,7 @@ def solve_tensors(problem: Problem, options: Options, rule: TensorRule) -> FODER
 
 
 def order_of(problem: Problem) -> Any:
-    """As given, with numbers as numbers: one that all share lets sums over the past be matrix products."""
+    """The order as given, a single known order as a number: then history sums are matrix products."""
     value = problem.orders.value
     if library_of(value) in ("torch", "jax"):
         return value.reshape(()) if value.ndim and int(np.prod(value.shape)) == 1 else value
@@ -118,7 +118,7 @@ def order_of(problem: Problem) -> Any:
 
 
 def _run(problem: Problem, grid: UniformGrid, sums: Sums, rule: TensorRule, report: Report, calls: list[int]) -> Any:
-    """All states; ``calls`` counts evaluations where they can be seen."""
+    """All states; ``calls`` counts evaluations if that is possible."""
     initial = [problem.y0, *problem.dy0]
     if problem.library == "torch":
         from hpfracc.solvers.ode.tensors.on_torch.blocks import solve_blocks as on_torch
@@ -144,7 +144,7 @@ def _tensors_in(values: Any) -> list[Any]:
 def torch_functions(
     problem: Problem, calls: list[int]
 ) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any] | None]:
-    """``fun(t, y)`` and ``jac(t, y)``, with what they return checked, and calls of the first counted."""
+    """``fun(t, y)`` and ``jac(t, y)`` with checked results; calls of the first are counted."""
     own, args, shape, kind = problem.fun, problem.args, tuple(problem.shape), type(problem.y0)
 
     def fun(t: Any, y: Any) -> Any:
@@ -154,7 +154,7 @@ def torch_functions(
         if type(value) is not kind or value.shape != shape:
             value = _checked(value, problem)
         if _version(y) != before:
-            raise InvalidInputError("fun(t, y) changes y in place, which is the solution itself; work on y.clone()")
+            raise InvalidInputError("fun(t, y) changes y in place, and y is part of the solution; work on y.clone()")
         return value
 
     def jacobian(t: Any, y: Any) -> Any:
@@ -165,7 +165,7 @@ def torch_functions(
 
 
 def check_jax_functions(problem: Problem) -> None:
-    """Look at the shapes that ``fun`` and ``jac`` return."""
+    """Check the shapes that ``fun`` and ``jac`` return."""
     _checked(_shape_of(problem, problem.fun), problem)
     if problem.jac is not None:
         _checked(_shape_of(problem, problem.jac), problem, "jac")
@@ -179,12 +179,12 @@ def _shape_of(problem: Problem, fun: Callable[..., Any]) -> Any:
 
 
 def _version(y: Any) -> int:
-    """How often a tensor was changed in place; 0 in inference mode, where that is not counted."""
+    """Number of in-place changes of a tensor; 0 in inference mode, where they are not counted."""
     return 0 if y.is_inference() else int(y._version)
 
 
 def _checked(value: Any, problem: Problem, name: str = "fun") -> Any:
-    """What ``fun`` or ``jac`` returned, which has to be an array of the right shape."""
+    """The result of ``fun`` or ``jac``; raises an error unless it is an array of the right shape."""
     wanted = problem.shape if name == "fun" else (*problem.shape, problem.shape[-1])
     shape = getattr(value, "shape", None)
     foreign = problem.library == "torch" and library_of(value) != "torch"
@@ -196,7 +196,7 @@ def _checked(value: Any, problem: Problem, name: str = "fun") -> Any:
 
 
 def first_bad(states: Any) -> int | None:
-    """The first step that is not finite; None, also where it cannot be known because the values are traced."""
+    """The first non-finite step; None if there is none, or if the values are traced."""
     library = library_of(states)
     if library == "torch":
         import sys

@@ -1,4 +1,4 @@
-"""The tolerance that adaptive steps follow, and the mesh that was chosen."""
+"""The tolerance of adaptive steps, and the chosen mesh."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ __all__ = ["MOST_PASSES", "Chosen", "Tolerance", "next_share"]
 
 Array = np.ndarray[Any, Any]
 
-#: Passes that may be tried to bring the global error below the tolerance.
+#: Maximum number of passes to bring the global error below the tolerance.
 MOST_PASSES = 6
 
 
 class Chosen(NamedTuple):
-    """A mesh that was chosen.
+    """A chosen mesh.
 
     Attributes
     ----------
     taus : array, shape (N + 1,)
         Times after t0.
     degrees : array of int, shape (N,)
-        Of the polynomials of each step.
+        Degree of the polynomial of each step.
     ratio, error : float
-        The estimated global error over the tolerance, and itself.
+        The estimated global error, relative to the tolerance and absolute.
     passes, rejected : int
-        Passes over the interval, and steps that were too long in the last of them.
+        Number of passes over the interval, and of rejected steps in the last pass.
     message : str or None
         Why the end was not reached.
     hopeless : bool
-        Whether the pass was broken off because its error was too large.
+        Whether the pass was stopped because its error was too large.
     rules : tuple
-        The rule of each step, where they are kept.
+        The rule of each step, if they are stored.
     interrupted : bool
-        Whether the user broke it off.
+        Whether the user interrupted it.
     """
 
     taus: Array
@@ -52,7 +52,7 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tolerance:
-    """What steps are chosen by."""
+    """The tolerance and limits of adaptive steps."""
 
     rtol: float
     atol: Any
@@ -65,23 +65,23 @@ class Tolerance:
     share: float = 1.0
 
     def too_short(self, t: float, step: float, stiff: bool) -> str:
-        """The message where steps became too short."""
+        """The message if steps became too short."""
         return (
             f"The tolerance cannot be reached beyond t = {t:.6g}: steps of {step:.1e} would be needed there. "
-            f"Loosen rtol={self.rtol:g} or atol, or look whether the solution ends there{_STIFF if stiff else '.'}"
+            f"Loosen rtol={self.rtol:g} or atol, or check whether the solution ends there{_STIFF if stiff else '.'}"
         )
 
     def too_many(self, t: float, stiff: bool) -> str:
-        """The message where there were too many steps."""
+        """The message if there were too many steps."""
         return (
             f"max_steps={self.max_steps} steps reach t = {t:g}: raise max_steps, or loosen rtol={self.rtol:g}"
             f"{_STIFF if stiff else '.'}"
         )
 
 
-_STIFF = "; the equation seems stiff, for which method='l1', 'l2_1sigma' or 'implicit_trapezoid' with a step is made."
+_STIFF = "; the equation seems stiff: use method='l1', 'l2_1sigma' or 'implicit_trapezoid' with a step."
 
 
 def next_share(share: float, ratio: float) -> float:
-    """The part of the tolerance that a step may spend after a pass whose error was ``ratio`` times the tolerance."""
+    """Fraction of the tolerance for a step, after a pass whose error was ``ratio`` times the tolerance."""
     return share * min(max(0.5 / ratio, 0.02), 0.7)

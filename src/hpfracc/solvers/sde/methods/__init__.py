@@ -1,4 +1,4 @@
-"""Steps of stochastic equations, one method a file."""
+"""Methods for stochastic equations, one per file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpfracc.solvers.sde.problem import Traits
 
 __all__ = ["ALIASES", "CAPUTO_METHODS", "METHODS", "PathMethod", "methods_for"]
 
-#: For equations of order 1, for Caputo's of an order below with white noise, and with other noise.
+#: Methods for equations of order 1, for Caputo equations of lower order with white noise, and with other noise.
 METHODS: dict[str, PathMethod] = {
     method.name: method for method in (Euler(), SecondOrder(), DossSussmann(), ImplicitEuler())
 }
@@ -24,7 +24,7 @@ CAPUTO_METHODS: dict[str, PathMethod] = {
 _ADDITIVE_CAPUTO_METHODS: dict[str, PathMethod] = {
     method.name: method for method in (AdditiveCaputoEuler(), AdditiveCaputoImplicitEuler())
 }
-#: Other names, for equations of order 1.
+#: Aliases, for equations of order 1.
 ALIASES = {"milstein": "second_order"}
 
 

@@ -1,20 +1,21 @@
-r"""Euler's methods for the Caputo equation with additive noise that is not white.
+r"""Euler methods for the Caputo equation with additive noise that is not white.
 
 .. math:: X_t = X_0 + \frac{1}{\Gamma(\alpha)} \int_0^t (t-s)^{\alpha-1} \left(f\,ds + g\,dZ_s\right),
 
-where Z is fractional Brownian motion or a Levy process, and g is constant. The integral of the noise is one of a known
-function. For fractional Brownian motion it exists where :math:`\alpha + H > 1`, with the variance [1]
+where Z is fractional Brownian motion or a Levy process, and g is constant. The integrand of the noise is a
+known function. For fractional Brownian motion the integral exists if :math:`\alpha + H > 1`, with variance [1]
 
 .. math:: \frac{g^2\,H\,\Gamma(2H)\,t^{2(\alpha+H-1)}}{(\alpha+H-1)\,\Gamma(\alpha)\,\Gamma(\alpha+2H-1)};
 
-for noise with jumps of stable index p where the kernel to the power p is integrable, :math:`\alpha > 1 - 1/p` [2].
+for noise with jumps of stable index p it exists if the kernel to the power p is integrable,
+:math:`\alpha > 1 - 1/p` [2].
 
-Over each step the kernel is replaced by its mean. What that leaves out of fractional Brownian motion is drawn from its
-law given all increments, up to 256 steps, so that noise and solution have exactly their joint law where there is no
-drift. With more steps it is drawn as an independent number at each step, of the size that it has after some steps:
-what is left out comes nearly all from the newest one. The law at a time is then right to some 1e-3 of the part left
-out, and correlations of neighbouring times to 0.01 (0.02 at the first steps). So it is for stable motion with p > 1, at
-any number of steps; for other noise it is left out. Strong order :math:`\alpha + H - 1`, with 1/p in place of H for
+On each step the kernel is replaced by its mean. Up to 256 steps, the remainder for fractional Brownian motion is drawn
+from its law given all increments, so noise and solution have exactly their joint law if there is no drift. With more
+steps it is drawn as an independent number at each step, with its asymptotic variance, because nearly all of it comes
+from the newest step. The law at a fixed time is then accurate to about 1e-3 of the remainder, and correlations of
+neighbouring times to 0.01 (0.02 at the first steps). The same holds for stable motion with p > 1 and any number of
+steps; for other noise the remainder is neglected. Strong order :math:`\alpha + H - 1`, with 1/p in place of H for
 jumps.
 
 References
@@ -46,16 +47,16 @@ from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 __all__ = ["AdditiveCaputoEuler", "AdditiveCaputoImplicitEuler"]
 
 _EXPLICIT, _IMPLICIT = CaputoEuler(), CaputoImplicitEuler()
-#: Steps after which what the means leave out is taken as that of any later time; it is so to 1e-4.
+#: Number of steps after which the remainder counts as stationary; the error is 1e-4.
 _STEPS = 128
 _LAGS = np.abs(np.arange(_STEPS)[:, None] - np.arange(_STEPS))
 
 
 class AdditiveCaputoMethod(CaputoMethod):
-    """What both share: means of the kernel over all steps, and what they leave out."""
+    """Common part of both methods: means of the kernel over all steps, and the remainder."""
 
     def refuses(self, traits: Traits) -> str | None:
-        """Noise whose strength depends on the state."""
+        """Does not support noise whose strength depends on the state."""
         if traits.additive:
             return None
         kind = "noise with jumps" if traits.jumps else "fractional Brownian motion"
@@ -66,13 +67,13 @@ class AdditiveCaputoMethod(CaputoMethod):
         )
 
     def sets(self, traits: Traits) -> int:
-        """A second one, for what the means leave out, where its law is known."""
+        """A second set for the remainder, if its law is known."""
         return 1 if traits.jumps and math.isnan(traits.index) else 2
 
     def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
-        """Those of the exponentials, and what the newest integrals have of the increments, and of other numbers.
+        """Weights of the exponentials, and factors of the increments and of other numbers in the newest integrals.
 
-        The last two are numbers, for those of the same step, or matrices, for those of all.
+        The last two are numbers, for the same step, or matrices, for all steps.
         """
         decay, kernel, drift, cross, _ = kernel_weights(alpha, steps, h)
         if traits.jumps:
@@ -85,7 +86,7 @@ class AdditiveCaputoMethod(CaputoMethod):
         return decay, kernel, drift, cross, size
 
     def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:
-        """The increments and, beside them, their integrals against the kernel over their own step."""
+        """The increments, and their integrals against the kernel over their own step."""
         _, _, _, cross, size = weights
         noises = problem.traits.noises
         dw = dz[..., :noises]
@@ -123,7 +124,7 @@ class AdditiveCaputoImplicitEuler(AdditiveCaputoMethod):
 
 
 def _products(xp: Namespace, matrix: Any, numbers: Any) -> Any:
-    """Of a matrix with the first axis; on the host row by row, in one order for any number of paths."""
+    """Products of a matrix with the first axis. On the host row by row, in the same order for any number of paths."""
     if xp.library != "numpy":
         return xp.matmul(matrix, numbers.reshape(numbers.shape[0], -1)).reshape(numbers.shape)
     numbers = np.ascontiguousarray(numbers)
@@ -149,7 +150,7 @@ def _by_joint_law(alpha: Any, hurst: Any, steps: int, h: float) -> tuple[Any, An
 
 
 def _left_out_by_fractional(alpha: Any, hurst: Any, h: float) -> Any:
-    """Standard deviation of what the means leave out, with normal numbers; 0 where they leave out nothing."""
+    """Standard deviation of the remainder, for normal numbers; 0 if there is none."""
     xp = namespace_of(hurst)
     xp = namespace_of(alpha) if xp.library == "numpy" else xp
     if xp.library == "numpy":
@@ -175,7 +176,7 @@ def _fractional(xp: Namespace, alpha: Any, hurst: Any, h: float) -> Any:
 
 
 def _left_out_by_jumps(alpha: Any, index: float, h: float) -> Any:
-    """The factor of an independent copy of the increments that has the law of what the means leave out."""
+    """Factor by which an independent copy of the increments has the law of the remainder."""
     xp = namespace_of(alpha)
     if xp.library == "numpy":
         return _kept_jumps(float(alpha), index, h)

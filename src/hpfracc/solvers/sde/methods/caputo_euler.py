@@ -1,11 +1,11 @@
-r"""Euler and Maruyama's method for the Caputo equation, with fast memory.
+r"""The Euler-Maruyama method for the Caputo equation, with fast memory.
 
 .. math:: D^\alpha X = f(t, X) + g(t, X)\,\dot W, \qquad X_t = X_0 + \frac{1}{\Gamma(\alpha)} \int_0^t (t-s)^{\alpha-1}
     \left(f\,ds + g\,dW_s\right), \qquad \tfrac12 < \alpha < 1,
 
-in Ito's sense. Over older steps the kernel is replaced by its mean, a sum of exponentials to 8 digits, so that a step
-costs the same however long the past is; over the newest step the integral of the noise is drawn exactly, together with
-the increment. Strong order :math:`\alpha - 1/2` [1].
+in the Ito sense. On older steps the kernel is replaced by its mean, a sum of exponentials with 8 digits, so the cost of
+a step does not depend on the length of the history. On the newest step the integral of the noise is drawn exactly,
+jointly with the increment. Strong order :math:`\alpha - 1/2` [1].
 
 References
 ----------
@@ -26,26 +26,26 @@ __all__ = ["CaputoEuler", "CaputoMethod"]
 
 
 class CaputoMethod(PathMethod):
-    """What methods for Caputo's equation share: the memory, and the integral of the noise over the newest step."""
+    """Common part of methods for the Caputo equation: the history, and the noise integral over the newest step."""
 
     remembers = True
 
     def refuses(self, traits: Traits) -> str | None:
-        """Other integrals than Ito's."""
+        """Supports the Ito integral only."""
         if traits.interpretation not in (None, "ito"):
-            return "equations of order below 1 are taken in Ito's sense; give interpretation='ito'"
+            return "equations of order below 1 are in the Ito sense; give interpretation='ito'"
         return None
 
     def sets(self, traits: Traits) -> int:
-        """The increments, and what the integrals over the newest step have besides."""
+        """The increments, and the independent part of the integrals over the newest step."""
         return 2
 
     def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
-        """Those of the exponentials."""
+        """Weights of the exponentials."""
         return kernel_weights(alpha, steps, h)
 
     def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:
-        """The increments and, beside them, the integrals against the kernel over their own step."""
+        """The increments, and the integrals against the kernel over their own step."""
         _, _, _, cross, spread = weights
         noises = problem.traits.noises
         dw, other = dz[..., :noises], dz[..., noises:]
@@ -53,7 +53,7 @@ class CaputoMethod(PathMethod):
         return problem.xp.concatenate([dw, newest], -1)
 
     def begin(self, problem: NoisyProblem, weights: Weights, y: Any) -> Carry:
-        """The state, its first value, and nothing remembered."""
+        """The state, its first value, and an empty history."""
         rates = weights[0].shape[0]
         return y, y, problem.xp.zeros((rates, *y.shape), problem.traits.dtype, like=y)
 

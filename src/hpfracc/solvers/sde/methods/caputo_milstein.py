@@ -1,14 +1,14 @@
 r"""Milstein's method for the Caputo equation, with fast memory.
 
-Within a step the diffusion is followed to first order along the path itself,
+Within a step the diffusion is expanded to first order along the path,
 
 .. math:: g(X_s) \approx g(X_{t_n}) + g'(X_{t_n})\,(X_s - X_{t_n}), \qquad t_n \le s < t_{n+1},
 
-instead of being held. What the kernel makes of that are iterated integrals of the noise and of the past, which have no
-closed form below order 1; they are summed over as many parts of each step as there are steps. The strong order is
-:math:`2\alpha - 1` [1], twice Euler's. Drift, diffusion and its derivative are evaluated once a step: the accuracy is
-that of Euler's method with the square of the step, for a like number of random numbers, and far fewer evaluations.
-Noises need not commute.
+instead of being constant. Its integrals against the kernel are iterated integrals of the noise and of the history,
+which have no closed form below order 1; they are sums over substeps, as many per step as there are steps. The strong
+order is :math:`2\alpha - 1` [1], twice that of Euler. Drift, diffusion and its derivative are evaluated once per step:
+the accuracy is that of Euler's method with the square of the step, with a similar number of random numbers and far
+fewer evaluations. Noises need not commute.
 
 References
 ----------
@@ -39,11 +39,11 @@ class CaputoMilstein(CaputoMethod):
     order = "2 alpha - 1"
 
     def parts(self, traits: Traits, steps: int) -> int:
-        """As many as there are steps; one where the diffusion has no derivative."""
+        """Substeps: as many as there are steps, or one if the diffusion is constant."""
         return 1 if traits.additive else steps
 
     def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
-        """Those of the parts."""
+        """Weights of the substeps."""
         parts = self.parts(traits, steps)
         return kernel_weights(alpha, steps * parts, h / parts)
 
@@ -55,7 +55,7 @@ class CaputoMilstein(CaputoMethod):
         return super().increments(problem, weights, h / parts, dz).reshape(steps, parts, *dz.shape[1:])
 
     def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
-        """One step, in its parts."""
+        """One step, over its substeps."""
         y, first, states = carry
         decay, kernel, newest_drift, _, _ = weights
         noises, xp = problem.traits.noises, problem.xp
@@ -75,7 +75,7 @@ class CaputoMilstein(CaputoMethod):
 
 
 def _linear(problem: NoisyProblem, t: Any, y: Any) -> Any:
-    """The change of the diffusion with that of the state, to first order; None where there is none."""
+    """The change of the diffusion with that of the state, to first order; None if it is constant."""
     traits, xp = problem.traits, problem.xp
     if traits.additive:
         return None
@@ -83,7 +83,7 @@ def _linear(problem: NoisyProblem, t: Any, y: Any) -> Any:
     def diffusion(y: Any) -> Any:
         return problem.diffusion(t, y)
 
-    if not traits.general:  # each component's strength depends on that component alone
+    if not traits.general:  # the strength of each component depends on that component only
         slope = derivative_along(xp, diffusion, y, xp.ones_like(y))
         return lambda change: slope * change
     slopes = columns(xp, diffusion, y)

@@ -1,10 +1,10 @@
-r"""Any method of Euler's kind with a control: the Brownian motion that drives the paths gets the drift u.
+r"""Euler methods with a control: the driving Brownian motion gets the drift u.
 
 .. math:: dW \to dW + u(t, X)\,dt.
 
 By Girsanov's theorem the relative entropy of the controlled paths to those without is
 :math:`\tfrac12 E \int |u|^2 dt`; for a control that is constant over each step, as here, its integral is a sum over
-the steps. That sum is kept beside the state, as its last component.
+the steps. That sum is stored as the last component of the state.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["Controlled"]
 @final
 @dataclass(frozen=True)
 class Controlled(PathMethod):
-    """Steps of another method along a noise with a drift.
+    """Applies another method to a noise with a drift.
 
     Attributes
     ----------
     method : PathMethod
-        Euler's, or that of Caputo's equation or of Markov factors.
+        Euler's method, or that of the Caputo equation or of Markov factors.
     control : callable
-        ``control(t, y, *args)`` with y of shape ``(paths, d)`` gives the drift of each noise, ``(paths, m)``; for
+        ``control(t, y, *args)`` with y of shape ``(paths, d)`` returns the drift of each noise, ``(paths, m)``; for
         Markov factors ``control(t, y, factors, *args)``, where they have the shape ``(paths, m, factors)``.
     """
 
@@ -43,11 +43,11 @@ class Controlled(PathMethod):
     order = "that of the method"
 
     def refuses(self, traits: Traits) -> str | None:
-        """What the method refuses."""
+        """The reason of the method."""
         return self.method.refuses(traits)
 
     def sets(self, traits: Traits) -> int:
-        """As many as the method draws."""
+        """Those of the method."""
         return self.method.sets(traits)
 
     def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
@@ -59,7 +59,7 @@ class Controlled(PathMethod):
         return self.method.increments(problem, weights, h, dz)
 
     def begin(self, problem: NoisyProblem, weights: Weights, y: Any) -> Carry:
-        """``y`` has one component more than the problem: the integral."""
+        """``y`` has an additional component: the integral."""
         return y, *self.method.begin(problem, weights, y[:, :-1])[1:]
 
     def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
@@ -70,7 +70,7 @@ class Controlled(PathMethod):
         control = self.control(t, y, *seen, *problem.args)
         if tuple(control.shape) != (y.shape[0], noises):
             raise ShapeError(
-                f"control gave shape {tuple(control.shape)}; give one number for each path and noise, "
+                f"control returned shape {tuple(control.shape)}; return one number for each path and noise, "
                 f"{(y.shape[0], noises)}"
             )
         moved = self.method.advance(problem, weights, t, h, (y, *rest), self._shifted(problem, weights, h, dz, control))

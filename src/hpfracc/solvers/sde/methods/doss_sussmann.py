@@ -1,12 +1,12 @@
-r"""Doss and Sussmann's method: the flow of the noise, and between its steps the flow of the drift.
+r"""The Doss-Sussmann method: alternates the flows of the noise and of the drift.
 
-With one noise the solution is a function of the noise's value now and of an ordinary equation [1]: it exists for every
-H. A step follows :math:`y' = f(t, y)` for half a step, :math:`dy/dz = g(t, y)` along the increment, and the drift
-again. The flow of the noise is followed to 11 digits, by extrapolation of the midpoint rule [2]: rough increments are
-large, and what a fixed rule loses in each adds up to infinity below H = 1/6. Where f and g commute nothing else is lost
-but the fourth order of Runge-Kutta's method along the drift.
+With one noise the solution is a function of the current value of the noise and of an ordinary equation [1], so it
+exists for every H. A step integrates :math:`y' = f(t, y)` over half a step, :math:`dy/dz = g(t, y)` along the
+increment, and the drift again. The flow of the noise is computed to 11 digits, by extrapolation of the midpoint rule
+[2]: rough increments are large, and the errors of a fixed rule add up to infinity below H = 1/6. If f and g commute,
+the only other error is that of the fourth-order Runge-Kutta method along the drift.
 
-JAX follows each increment in four parts; a path that has not settled then is nan.
+JAX integrates each increment in four parts; a path that has not converged then is nan.
 
 References
 ----------
@@ -28,7 +28,7 @@ from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
 __all__ = ["DossSussmann"]
 
-#: Relative error of the flow along one increment, rows of the extrapolation, and how often an increment is halved.
+#: Relative error of the flow along one increment, rows of the extrapolation, and maximum number of halvings.
 _TOLERANCES = {"float64": 1e-11, "float32": 1e-5}
 _MOST_ROWS, _MOST_HALVINGS = 8, 8
 #: Parts of an increment in JAX, where their number cannot depend on values.
@@ -39,22 +39,21 @@ Change = Callable[[Any], Any]
 
 @final
 class DossSussmann(PathMethod):
-    """For one noise a component, or one for all."""
+    """For one noise per component, or one for all."""
 
     name = "doss_sussmann"
     order = "that of the drift's splitting, for every H; exact in the noise"
 
     def refuses(self, traits: Traits) -> str | None:
-        """Jumps, several shared noises, Ito's equation."""
+        """Does not support jumps, several shared noises, or Ito equations."""
         if traits.jumps:
-            return "Doss and Sussmann's method follows continuous noise; with jumps use method='euler'"
+            return "the Doss-Sussmann method needs continuous noise; with jumps use method='euler'"
         if not traits.scalar:
             return (
-                "Doss and Sussmann's method takes one noise for each component, or one for all; use "
-                "method='second_order'"
+                "the Doss-Sussmann method takes one noise for each component, or one for all; use method='second_order'"
             )
         if traits.interpretation == "ito" and not traits.additive:
-            return "Doss and Sussmann's method gives Stratonovich's solution; for Ito's use method='second_order'"
+            return "the Doss-Sussmann method gives the Stratonovich solution; for Ito use method='second_order'"
         return None
 
     def advance(self, problem: NoisyProblem, weights: Weights, t: Any, h: Any, carry: Carry, dz: Any) -> Carry:
@@ -85,7 +84,7 @@ def _flow(xp: Namespace, change: Change, y: Any) -> Any:
 
 
 def _halved(xp: Namespace, change: Change, y: Any, depth: int) -> Any:
-    """The flow for a time of 1, in halves for paths where it is not found at once."""
+    """The flow for a time of 1, in halves for paths that do not converge at once."""
     value, found = _extrapolated(xp, change, y)
     if depth >= _MOST_HALVINGS or bool(found.all()):
         return value
@@ -98,10 +97,9 @@ def _halved(xp: Namespace, change: Change, y: Any, depth: int) -> Any:
 
 
 def _extrapolated(xp: Namespace, change: Change, y: Any) -> tuple[Any, Any]:
-    """The flow for a time of 1, by the midpoint rule in 2, 4, 6, ... parts, extrapolated; which paths have settled.
+    """The flow for a time of 1, by the midpoint rule in 2, 4, 6, ... parts, extrapolated; and whether paths converged.
 
-    A path keeps the value at which it has settled, so that it does not depend on the others. One that is not finite has
-    settled too.
+    A path keeps its converged value, so that it does not depend on the others. Non-finite paths count as converged.
     """
     tolerance = _TOLERANCES[str(y.dtype).rpartition(".")[2]]
     first = change(y)
@@ -137,7 +135,7 @@ def _extrapolated(xp: Namespace, change: Change, y: Any) -> tuple[Any, Any]:
 
 
 def _runge_kutta(change: Change, y: Any) -> Any:
-    """Runge-Kutta's step of length 1."""
+    """A Runge-Kutta step of length 1."""
     first = change(y)
     second = change(y + 0.5 * first)
     third = change(y + 0.5 * second)

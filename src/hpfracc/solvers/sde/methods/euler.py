@@ -22,7 +22,7 @@ class Euler(PathMethod):
     order = "1/2 for Ito's equation and 2H - 1 for H > 1/2; additive noise 1, or H + 1/2 below H = 1/2"
 
     def refuses(self, traits: Traits) -> str | None:
-        """Rough multiplicative noise, and Stratonovich's equation."""
+        """Does not support rough multiplicative noise, nor Stratonovich equations."""
         return refuse_as_euler(traits)
 
     def lowest_hurst(self, traits: Traits) -> float:
@@ -36,14 +36,14 @@ class Euler(PathMethod):
 
 
 def refuse_as_euler(traits: Traits) -> str | None:
-    """Why a method without a second term in the noise cannot take an equation."""
+    """Reason why a method without a second term in the noise does not support an equation, or None."""
     if traits.additive:
         return None
     if traits.hurst is not None and traits.hurst < 0.5:
         return (
             f"Euler's method with multiplicative noise does not converge for H={traits.hurst}: the squares of the "
-            "increments, which it leaves out, add up to infinity; use method='second_order' or 'doss_sussmann'"
+            "increments, which it neglects, add up to infinity; use method='second_order' or 'doss_sussmann'"
         )
     if traits.interpretation == "stratonovich" and traits.hurst == 0.5:
-        return "Euler's method converges to Ito's solution; for Stratonovich's use method='second_order'"
+        return "Euler's method converges to the Ito solution; for Stratonovich use method='second_order'"
     return None

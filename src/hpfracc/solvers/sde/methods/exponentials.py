@@ -1,11 +1,11 @@
-r"""The kernel of Caputo's equation as a sum of exponentials, and the integrals of its newest step.
+r"""The kernel of the Caputo equation as a sum of exponentials, and the integrals over the newest step.
 
 .. math:: \frac{1}{h} \int_{jh}^{(j+1)h} \frac{s^{\alpha-1}}{\Gamma(\alpha)}\,ds = \sum_l w_l\,d_l^{\,j-1},
     \qquad j \ge 1,
 
 to 8 digits: the trapezoidal rule for :math:`s^{\alpha-1} = \int_0^\infty x^{-\alpha} e^{-xs} dx / \Gamma(1-\alpha)` in
 the logarithm of x. The rates do not depend on the order, the weights are smooth in it up to :math:`\alpha = 1`. The
-past of a path is a sum over some 60 decaying states, so that a step costs the same however long it is.
+history of a path is a sum over about 60 decaying states, so the cost of a step does not depend on its length.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _logarithms(steps: int) -> np.ndarray:
 
 
 def count_rates(steps: int) -> int:
-    """How many decaying states a component has."""
+    """Number of decaying states of a component."""
     return _logarithms(steps).size + 1
 
 
@@ -66,7 +66,7 @@ def _kept_weights(alpha: float, steps: int, h: float) -> tuple[Any, ...]:
 
 
 def _weights(xp: Namespace, alpha: Any, steps: int, h: float) -> tuple[Any, ...]:
-    """Without a difference or quotient that loses digits near order 1."""
+    """Weights, without differences or quotients that lose digits near order 1."""
     power = 1.0 - alpha
     logs = _logarithms(steps)
     rates = np.exp(logs)
@@ -75,7 +75,7 @@ def _weights(xp: Namespace, alpha: Any, steps: int, h: float) -> tuple[Any, ...]
     scale = _SPACING * power * xp.rgamma(xp.array(1.0 + power)) * gamma
     means = xp.array(np.exp(-rates) * -np.expm1(-rates) / rates)
     fast = scale * xp.power(rates, power) * means
-    # Slower ones do not decay at all: their sum is that of a geometric series, x / (1 - exp(-x)) of what is small.
+    # Slower ones do not decay: their sum is a geometric series, with the factor x / (1 - exp(-x)).
     x = power * _SPACING
     small = x < 1e-4
     safe = xp.where(small, 1.0, x)
@@ -93,8 +93,8 @@ def _weights(xp: Namespace, alpha: Any, steps: int, h: float) -> tuple[Any, ...]
 def past(xp: Namespace, weights: Any, states: Any) -> Any:
     """``sum(weights * states)`` over the rates, for states of shape ``(rates, paths, d)``.
 
-    On the host in the same order for any number of paths: with two columns or more each row is added to the sums before
-    it, in one pass. A product of matrices by BLAS depends on the number of columns.
+    On the host in the same order for any number of paths: with two or more columns the rows are accumulated in one
+    pass. The result of a BLAS matrix product would depend on the number of columns.
     """
     rows = states.reshape(states.shape[0], -1)
     if xp.library != "numpy":
@@ -105,7 +105,7 @@ def past(xp: Namespace, weights: Any, states: Any) -> Any:
 
 
 def decayed(xp: Namespace, decay: Any, states: Any, change: Any) -> Any:
-    """``decay * states + change``; NumPy's in place, and PyTorch's in one pass."""
+    """``decay * states + change``, in place in NumPy and in one pass in PyTorch."""
     if xp.library == "torch":
         return xp.module.addcmul(change, decay[:, None, None], states)
     if xp.library != "numpy":

@@ -1,13 +1,13 @@
-r"""The joint law of fractional noise and its integrals against the kernel of Caputo's equation.
+r"""The joint law of fractional noise and its integrals against the kernel of the Caputo equation.
 
 For :math:`S_t = \frac{1}{\Gamma(\alpha)} \int_0^t (t-s)^{\alpha-1} dB_s`, with :math:`p = \alpha + 2H - 1`, a shift of
-both times changes the covariance by what enters at time 0 alone:
+both times changes the covariance only by a term at time 0:
 
 .. math:: (\partial_s + \partial_t)\,E\,S_s S_t = \frac{H\,\Gamma(2H)}{\Gamma(\alpha)\,\Gamma(p)}
     \left(s^{\alpha-1} t^{p-1} + t^{\alpha-1} s^{p-1}\right),
 
 so that covariances at times of a uniform grid are sums of integrals over steps, of
-:math:`x^{a-1} (x+j)^{b-1}` with whole numbers j. For those of S and B, alpha is 1 in one of both factors.
+:math:`x^{a-1} (x+j)^{b-1}` with integers j. For covariances of S and B, alpha is 1 in one of the factors.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance
 
 __all__ = ["MOST_STEPS", "joint_weights", "kept_joint_weights"]
 
-#: Steps up to which the law is exact: a path takes twice their square of multiplications.
+#: Maximum number of steps with the exact law; a path takes twice its square of multiplications.
 MOST_STEPS = 256
-#: Gauss's points in a step. The nearest singularity is a step away, which costs a factor of 5.8^2 for each of them.
+#: Gauss points per step. The nearest singularity is a step away, so each point reduces the error by 5.8^2.
 _NODES = 16
-#: Added to the variances that are left, of those of the integrals: their rounding.
+#: Rounding error of the remaining variances, relative to those of the integrals.
 _ROUNDING = 1e-12
 
 _POINTS, _GAUSS = special.roots_sh_legendre(_NODES)
@@ -38,21 +38,21 @@ _PROJECT = _GAUSS[:, None] * (2 * _DEGREES + 1) * special.eval_sh_legendre(_DEGR
 
 @lru_cache(maxsize=8)
 def kept_joint_weights(alpha: float, hurst: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """:func:`joint_weights` of numbers."""
+    """Cached :func:`joint_weights` for plain numbers."""
     own, other = joint_weights(NUMPY, alpha, hurst, steps)
     own.flags.writeable = other.flags.writeable = False
     return own, other
 
 
 def joint_weights(xp: Namespace, alpha: Any, hurst: Any, steps: int) -> tuple[Any, Any]:
-    """What the integrals have besides the means of the kernel over older steps, with steps of length 1.
+    """The integrals without the means of the kernel over older steps, for steps of length 1.
 
     Returns
     -------
     own : array, shape (steps, steps)
-        To be multiplied with the increments of the noise, later ones too: they tell of earlier ones.
+        Factors of the increments of the noise, including later ones, which are correlated with earlier ones.
     other : array, shape (steps, steps)
-        To be multiplied with independent normal numbers; lower triangular.
+        Factors of independent normal numbers; lower triangular.
     """
     linalg = xp.module.linalg
     place = np.arange(steps)

@@ -1,11 +1,11 @@
-r"""Euler's method, implicit in the drift, for equations whose drift decays fast.
+r"""Euler's method, implicit in the drift, for equations with a stiff drift.
 
 .. math:: X_{n+1} = X_n + f(t_{n+1}, X_{n+1})\,h + g(t_n, X_n)\,\Delta Z,
 
-and for Caputo's equation the same with its memory: the newest value of the drift is that at the end of the step. The
-strong orders are those of the explicit method [1]; a drift that decays, however fast, asks for no small step. Each step
-is solved by Newton's method, with the Jacobian of the drift by differences (JAX: its own derivatives). Derivatives of
-the solution go through its last iterations, which give those of the implicit function.
+and the same for the Caputo equation, with its history: the newest value of the drift is at the end of the step. The
+strong orders are those of the explicit method [1], but a fast decaying drift does not require small steps. Each step
+is solved by Newton's method, with the Jacobian of the drift by finite differences (automatic in JAX).
+Derivatives of the solution pass through the last iterations, which give those of the implicit function.
 
 References
 ----------
@@ -28,9 +28,9 @@ from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
 __all__ = ["CaputoImplicitEuler", "ImplicitEuler"]
 
-#: Newton's iterations: at most; in JAX, where their number cannot depend on values; after the solution was found.
+#: Newton iterations: maximum; in JAX, where the number is fixed; and after convergence, for derivatives.
 _MOST_ITERATIONS, _FIXED_ITERATIONS, _LAST_ITERATIONS = 50, 10, 2
-#: The change of an iteration, relative to the state, at which it has settled.
+#: Relative change of an iteration at which it has converged.
 _TOLERANCES = {"float64": 1e-12, "float32": 2e-6}
 
 
@@ -42,7 +42,7 @@ class ImplicitEuler(PathMethod):
     order = "that of Euler's method; for stiff drifts"
 
     def refuses(self, traits: Traits) -> str | None:
-        """What the explicit method refuses."""
+        """The reason of the explicit method."""
         return refuse_as_euler(traits)
 
     def lowest_hurst(self, traits: Traits) -> float:
@@ -58,7 +58,7 @@ class ImplicitEuler(PathMethod):
 
 @final
 class CaputoImplicitEuler(CaputoMethod):
-    """Implicit in the drift, explicit in the noise, with the memory of Caputo's equation."""
+    """Implicit in the drift, explicit in the noise, with the history of the Caputo equation."""
 
     name = "implicit_euler"
     order = "alpha - 1/2; for stiff drifts"
@@ -71,7 +71,7 @@ class CaputoImplicitEuler(CaputoMethod):
         strength = problem.diffusion(t, y)
         known = first + past(xp, kernel, states) + problem.apply(strength, dz[..., noises:])
         y = _solve(problem, t + h, newest_drift, known, y)
-        slope = (y - known) / newest_drift  # the drift at y, as far as Newton's method found it
+        slope = (y - known) / newest_drift  # the drift at y, to the accuracy of Newton's method
         states = decayed(xp, decay, states, h * slope + problem.apply(strength, dz[..., :noises]))
         return y, first, states
 
@@ -93,7 +93,7 @@ def _solve(problem: NoisyProblem, t: Any, scale: Any, known: Any, guess: Any) ->
         return xp.module.linalg.solve(matrix, residual[..., None])[..., 0]
 
     def settled(y: Any, step: Any) -> Any:
-        """Relative to what the step is made of, for each path."""
+        """Whether each path has converged, relative to the terms of the step."""
         return (xp.abs(step) <= tolerance * (1.0 + xp.abs(y) + xp.abs(known))).all(-1) | ~xp.isfinite(y).all(-1)
 
     if xp.library == "jax":
@@ -107,7 +107,7 @@ def _solve(problem: NoisyProblem, t: Any, scale: Any, known: Any, guess: Any) ->
 
 
 def _iterate(xp: Any, change: Any, settled: Any, guess: Any, t: Any) -> Any:
-    """Newton's iterations without a derivative; a path that has settled stays, whatever the others do."""
+    """Newton iterations without derivatives. A converged path no longer changes."""
     quiet = xp.module.no_grad() if xp.library == "torch" else xp.scope()
     with quiet:
         y = xp.stop_gradient(guess)

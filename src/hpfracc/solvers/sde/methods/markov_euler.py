@@ -2,13 +2,13 @@ r"""Euler's method along a Markov approximation of fractional Brownian motion: a
 
 .. math:: B_t = \sqrt{2H} \int_0^t (t-s)^{H-1/2}\,dW_s, \qquad E B_t^2 = t^{2H},
 
-is Riemann and Liouville's process. Over the newest step its integral is drawn exactly, together with the increment of
-W; over older steps the kernel is replaced by its mean [1], and the means by a sum of exponentials,
+is the Riemann-Liouville process. On the newest step its integral is drawn exactly, jointly with the increment of W; on
+older steps the kernel is replaced by its mean [1], and the means by a sum of exponentials,
 
 .. math:: \frac{\sqrt{2H}}{h} \int_{jh}^{(j+1)h} s^{H-1/2}\,ds \approx \sum_k w_k\,d_k^{\,j-1}, \qquad j \ge 1,
 
-so that the past is a sum over a few factors, :math:`S_k \leftarrow d_k S_k + \Delta W`. Their decays do not depend on
-H; the weights, found by least squares, are smooth in it, and exact at :math:`H = 1/2`, where B is W. With 8 factors the
+so the history is a sum over a few factors, :math:`S_k \leftarrow d_k S_k + \Delta W`. Their decays do not depend on
+H; the weights, from least squares, are smooth in it, and exact at :math:`H = 1/2`, where B is W. With 8 factors the
 root mean square error of the sum over 100, 1,000 and 10,000 steps is 4e-5, 8e-4 and 4e-3 of the process at H = 0.1, and
 less above.
 
@@ -35,19 +35,19 @@ __all__ = ["MarkovEuler"]
 
 #: Rates of the factors: the slowest times the interval, and the fastest times the step.
 _SLOWEST, _FASTEST = 0.5, 2.0
-#: Directions of the least squares below this share of the largest are left out.
+#: Singular values of the least squares below this fraction of the largest are dropped.
 _CUTOFF = 1e-11
 
 
 @final
 @dataclass(frozen=True)
 class MarkovEuler(PathMethod):
-    """Explicit in drift and noise; H is what other methods take as their order.
+    """Explicit in drift and noise; the argument ``alpha`` is H.
 
     Attributes
     ----------
     factors : int
-        How many exponentials, 2 or more; the first is constant.
+        Number of exponentials, at least 2; the first is constant.
     """
 
     factors: int = 8
@@ -56,15 +56,15 @@ class MarkovEuler(PathMethod):
     order = "2H - 1 for H > 1/2 and multiplicative noise; additive noise 1, or H + 1/2 below H = 1/2"
 
     def refuses(self, traits: Traits) -> str | None:
-        """Noise other than the Brownian motion that drives the factors."""
-        return None if traits.hurst == 0.5 else "the factors are driven by noise.Brownian()"
+        """Supports only the Brownian motion that drives the factors."""
+        return None if traits.hurst == 0.5 else "the factors are driven by noise.Brownian(); use that"
 
     def sets(self, traits: Traits) -> int:
-        """W, and what its integral over the newest step has besides."""
+        """W, and the independent part of its integral over the newest step."""
         return 2
 
     def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
-        """Decays and weights of the factors, and of the newest step: its part along dW, and the rest."""
+        """Decays and weights of the factors; for the newest step the part along dW, and the rest."""
         decay, project = _projection(steps, self.factors)
         xp = namespace_of(alpha)
         with xp.scope():
@@ -72,14 +72,14 @@ class MarkovEuler(PathMethod):
             return (xp.array(decay), *made)
 
     def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:
-        """The increments of W and, beside them, the integrals over their own step."""
+        """The increments of W, and the integrals over their own step."""
         _, _, cross, spread = weights
         noises = problem.traits.noises
         dw, other = dz[..., :noises], dz[..., noises:]
         return problem.xp.concatenate([dw, cross * dw + spread * other], -1)
 
     def begin(self, problem: NoisyProblem, weights: Weights, y: Any) -> Carry:
-        """The state, the factors of shape ``(paths, noises, factors)``, and the noise so far; nothing remembered."""
+        """The state, the factors of shape ``(paths, noises, factors)``, and the noise so far, all zero."""
         shape, dtype = (y.shape[0], problem.traits.noises), problem.traits.dtype
         return y, problem.xp.zeros((*shape, self.factors), dtype, like=y), problem.xp.zeros(shape, dtype, like=y)
 
@@ -93,7 +93,7 @@ class MarkovEuler(PathMethod):
         return y, decay * factors + dz[..., :noises, None], moved
 
     def shifted(self, problem: NoisyProblem, weights: Weights, h: Any, dz: Any, control: Any) -> Any:
-        """``dz`` where W has the drift ``control``, constant over the step."""
+        """``dz`` if W has the drift ``control``, constant over the step."""
         cross = weights[2]
         return dz + problem.xp.concatenate([h * control, h * cross * control], -1)
 
@@ -102,7 +102,7 @@ class MarkovEuler(PathMethod):
 def _projection(steps: int, factors: int) -> tuple[np.ndarray, np.ndarray]:
     """Decays over a step, and the matrix of the least squares from means over older steps to weights.
 
-    An error of the kernel at an early time acts for longer, and counts as often.
+    Errors of the kernel at short times affect more steps, and are weighted accordingly.
     """
     rates = np.append(0.0, np.geomspace(_SLOWEST / steps, _FASTEST, factors - 1))
     lags = np.arange(1.0, steps)
@@ -118,9 +118,9 @@ def _weights(xp: Namespace, hurst: Any, steps: int, h: float, project: np.ndarra
     power = hurst + 0.5
     scale = xp.sqrt(2.0 * hurst) * xp.exp((hurst - 0.5) * math.log(h)) / power
     ages = np.arange(2.0, steps + 1.0)
-    # ages^power - (ages - 1)^power, written to keep its digits.
+    # ages^power - (ages - 1)^power, without cancellation.
     means = -xp.expm1(power * xp.array(np.log1p(-1.0 / ages))) * xp.power(ages, power)
-    # The difference from the kernel of W, which the constant factor has exactly.
+    # The difference from the kernel of W, which the constant factor represents exactly.
     first = np.zeros(project.shape[0])
     first[0] = 1.0
     kernel = xp.array(first) + xp.matmul(xp.array(project), scale * means - 1.0)

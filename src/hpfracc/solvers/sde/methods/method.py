@@ -1,4 +1,4 @@
-"""What a method of stochastic equations is: one class a method, whatever the array library."""
+"""The base class of methods for stochastic equations: one class per method, for all array libraries."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
 __all__ = ["Carry", "PathMethod", "Weights"]
 
-#: What a step hands to the next: the state, shape ``(paths, d)``, and what else the method remembers.
+#: State passed from step to step: the paths, shape ``(paths, d)``, and further arrays of the method.
 Carry = tuple[Any, ...]
-#: Numbers and arrays that are made once, before the first step.
+#: Numbers and arrays that are computed once, before the first step.
 Weights = tuple[Any, ...]
 
 
 class PathMethod(ABC):
-    """Steps of one size along given noise.
+    """Equal steps along given noise.
 
     Attributes
     ----------
     name : str
-        What a user writes as ``method=``.
+        Name of the method, for ``method=``.
     order : str
         The strong order and where it holds, in words.
     remembers : bool
-        Whether it carries a memory of decaying states along.
+        Whether it has a history of decaying states.
     """
 
     name: ClassVar[str]
@@ -34,30 +34,30 @@ class PathMethod(ABC):
 
     @abstractmethod
     def refuses(self, traits: Traits) -> str | None:
-        """Why it cannot take the equation, and what to do instead; None if it can."""
+        """Reason why it does not support the equation, with a remedy; None if it does."""
 
     def lowest_hurst(self, traits: Traits) -> float:
-        """The H above which it converges."""
+        """It converges for H above this value."""
         return 0.0
 
     def parts(self, traits: Traits, steps: int) -> int:
-        """Parts of a step in each of which noise is drawn."""
+        """Number of substeps in which noise is drawn."""
         return 1
 
     def sets(self, traits: Traits) -> int:
-        """Independent processes that are drawn for each noise."""
+        """Number of independent processes for each noise."""
         return 1
 
     def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
-        """Made once, in double precision; ``hurst`` is H where it is a tensor."""
+        """Computed once, in double precision; ``hurst`` is H if it is a tensor."""
         return ()
 
     def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:
-        """What :meth:`advance` takes for each step, from increments of shape ``(steps, paths, sets * m)``."""
+        """The input of :meth:`advance` for each step, from increments of shape ``(steps, paths, sets * m)``."""
         return dz
 
     def begin(self, problem: NoisyProblem, weights: Weights, y: Any) -> Carry:
-        """Before the first step."""
+        """The carry before the first step."""
         return (y,)
 
     @abstractmethod

@@ -1,9 +1,9 @@
-r"""Euler's method with the second term of Taylor's expansion in the noise.
+r"""Euler's method with the second term of the Taylor expansion in the noise.
 
 .. math:: X_{n+1} = X_n + f h + g\,\Delta Z + \tfrac12 (g \cdot \nabla) g\,\Delta Z^2,
 
-less :math:`h` in place of the square's mean for Ito's equation (Milstein's method). Strong order :math:`2H - 1/2` up to
-:math:`H = 3/4`, then 1 [1]. The derivative of g along itself is a central difference, or JAX's own.
+with :math:`\Delta Z^2 - h` in place of the square for Ito equations (Milstein's method). Strong order :math:`2H - 1/2`
+up to :math:`H = 3/4`, then 1 [1]. The derivative of g along itself is a central difference, or automatic in JAX.
 
 References
 ----------
@@ -24,25 +24,25 @@ __all__ = ["SecondOrder"]
 
 @final
 class SecondOrder(PathMethod):
-    """Milstein's method for Ito's equation."""
+    """Milstein's method for Ito equations."""
 
     name = "second_order"
     order = "1 for Brownian motion; 2H - 1/2 for H > 1/4, at most 1"
 
     def refuses(self, traits: Traits) -> str | None:
-        """Very rough noise, and several noises of Ito's equation."""
+        """Does not support very rough noise, nor several noises of an Ito equation."""
         if traits.additive:
             return None
         if traits.jumps:
-            return "the second term belongs to continuous noise; with jumps use method='euler'"
+            return "the second-order method needs continuous noise; with jumps use method='euler'"
         if traits.roughness_up_to(0.25):
             return (
                 f"the second-order method converges for H > 1/4, not for H={traits.hurst}; use method='doss_sussmann'"
             )
         if not traits.scalar and traits.roughness_up_to(1.0 / 3.0):
-            return f"several noises that do not commute take H > 1/3 here, not H={traits.hurst}; use one noise"
+            return f"several noises that do not commute need H > 1/3 here, not H={traits.hurst}; use one noise"
         if not traits.scalar and traits.interpretation == "ito":
-            return "several noises of Ito's equation take their Levy areas in this method; use method='euler'"
+            return "several noises of an Ito equation need Levy areas in this method; use method='euler'"
         return None
 
     def lowest_hurst(self, traits: Traits) -> float:
@@ -71,6 +71,6 @@ class SecondOrder(PathMethod):
             if traits.general:
                 change = change[:, :, 0]
             return (result + 0.5 * change * (single**2 - h),)
-        # 1/2 D(g dZ) (g dZ): the derivative of the diffusion along the move itself.
+        # 1/2 D(g dZ) (g dZ): the derivative of the diffusion along the increment.
         change = derivative_along(problem.xp, diffusion, y, moved)
         return (result + 0.5 * problem.apply(change, dz),)

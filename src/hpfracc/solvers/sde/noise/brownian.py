@@ -42,7 +42,7 @@ class Brownian(GaussianNoise, LevyNoise):
         return LevyNoise._sample(self, source, grid, count)
 
     def _refine(self, source: RandomSource, rows: np.ndarray, grid: TimeGrid, fine: TimeGrid, parts: int) -> np.ndarray:
-        """A bridge within each step, on its own."""
+        """An independent bridge within each step."""
         steps = np.diff(fine.times, prepend=0.0)
         drawn: np.ndarray = self._increments(source, steps, 0, rows.shape[0], stream_of(fine)).cumsum(-1)
         error = rows - drawn[:, ::parts]

@@ -1,8 +1,8 @@
-"""Stationary Gaussian sequences by circulant embedding, and what comes of the same transforms.
+"""Stationary Gaussian sequences by circulant embedding, and Toeplitz products by the same transforms.
 
-The covariance matrix of n steps of a stationary sequence is a corner of a circulant matrix of size 2 m, m >= n, whose
-eigenvalues are the transform of its first row: the autocovariance to lag m, and back. Where none is negative the
-sequence is drawn exactly, by one transform of independent normal numbers [1].
+The covariance matrix of n steps of a stationary sequence is a block of a circulant matrix of size 2 m, m >= n. Its
+eigenvalues are the Fourier transform of its first row: the autocovariance up to lag m, mirrored. If none is negative,
+the sequence is drawn exactly, by one FFT of independent normal numbers [1].
 
 References
 ----------
@@ -25,15 +25,15 @@ from hpfracc.solvers.sde.noise.source import RandomSource
 
 __all__ = ["eigenvalues", "multiply", "refuse_negative", "sample", "solve", "to_weights", "transform"]
 
-#: Steps of the conjugate gradients below which the residual must have settled; with the preconditioner 10 to 30 do.
+#: Maximum number of conjugate gradient iterations; with the preconditioner 10 to 30 are enough.
 _MOST_STEPS = 200
 _FLOAT32, _COMPLEX64, _COMPLEX128 = np.dtype(np.float32), np.dtype(np.complex64), np.dtype(np.complex128)
-#: Points of a row that one program of a GPU sums.
+#: Points of a row that one GPU program sums.
 _LONGEST_ROW = 8192
 
 
 def eigenvalues(covariance: Any) -> Any:
-    """The m + 1 different eigenvalues of the circulant matrix that lags 0 to m of ``covariance`` begin."""
+    """The m + 1 distinct eigenvalues of the circulant matrix with lags 0 to m of ``covariance``."""
     library = library_of(covariance)
     if library == "torch":
         torch = sys.modules["torch"]
@@ -46,7 +46,7 @@ def eigenvalues(covariance: Any) -> Any:
 
 
 def refuse_negative(values: Any, words: str) -> None:
-    """Raise where an eigenvalue is negative: the sequence has no such embedding. Nothing is clipped."""
+    """Raise an error if an eigenvalue is negative, so that there is no embedding. Nothing is clipped."""
     if is_tracer(values):
         return
     least = float(values.detach().min() if library_of(values) == "torch" else values.min())
@@ -58,7 +58,7 @@ def refuse_negative(values: Any, words: str) -> None:
 
 
 def to_weights(values: Any) -> Any:
-    """Standard deviations of the real and imaginary parts, side by side, of the transform of a real sequence.
+    """Standard deviations of the interleaved real and imaginary parts of the transform of a real sequence.
 
     The first and the last frequency are real.
     """
@@ -80,7 +80,7 @@ def to_weights(values: Any) -> Any:
 def sample(source: RandomSource, weights: Any, n: int, count: int, *, stream: int = 0, sums: bool = False) -> Any:
     """``n`` steps for each of ``count`` paths, or their sums from 0 on (``n + 1`` points).
 
-    ``weights`` are those of :func:`to_weights`, in double precision; of PyTorch or JAX they may carry a gradient.
+    ``weights`` are those of :func:`to_weights`, in double precision; tensors and JAX arrays may have a gradient.
     """
     if source.library == "numpy":
         return _sample_numpy(source, np.asarray(weights), n, count, stream, sums)
@@ -90,7 +90,7 @@ def sample(source: RandomSource, weights: Any, n: int, count: int, *, stream: in
         own = own.to(xp.float64 if source.dtype == "float64" else xp.float32)
     elif source.library == "jax":
         own = own.astype(source.dtype)
-    # Here once, not as another pass over the sequences.
+    # Applied to the weights, which saves a pass over the sequences.
     own = own / (weights.shape[0] - 2)
     if source.library == "torch" and not tracks_gradient(own):
         return _sample_torch(source, own, n, count, stream, sums)
@@ -106,7 +106,7 @@ def sample(source: RandomSource, weights: Any, n: int, count: int, *, stream: in
 
 
 def _sample_torch(source: RandomSource, weights: Any, n: int, count: int, stream: int, sums: bool) -> Any:
-    """Without a derivative: in place, and into one result; in single precision on a GPU by fused kernels."""
+    """Without derivatives: in place, into one result; by fused kernels in single precision on a GPU."""
     torch = sys.modules["torch"]
     size = weights.shape[0]
     kernels = _fused_kernels() if weights.is_cuda and source.dtype == "float32" else None
@@ -165,11 +165,11 @@ def _sample_numpy(source: RandomSource, weights: np.ndarray, n: int, count: int,
 
 
 def transform(normals: np.ndarray, weights: np.ndarray, n: int, sums: bool, out: np.ndarray) -> None:
-    """One or several rows of normal numbers into ``n`` steps each, or their sums from 0 on; overwrites the numbers."""
+    """One or several rows of normal numbers into ``n`` steps each, or their sums from 0 on; overwrites its input."""
     normals *= weights
-    # As long as the weights less 2, without saying so: to give the length takes 3 us more.
+    # The default length is right; passing it explicitly takes 3 us.
     steps = fft.irfft(normals.view(_COMPLEX64 if normals.dtype == _FLOAT32 else _COMPLEX128), overwrite_x=True)
-    if out.ndim == 1:  # one path: each index with an ellipsis takes longer
+    if out.ndim == 1:  # one path: indexing with an ellipsis takes longer
         if sums:
             out[0] = 0.0
             np.add.accumulate(steps[:n], 0, None, out[1:])
@@ -183,7 +183,7 @@ def transform(normals: np.ndarray, weights: np.ndarray, n: int, sums: bool, out:
 
 
 def multiply(values: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The Toeplitz matrix whose embedding has these eigenvalues, times the rows of ``x``."""
+    """Multiply the rows of ``x`` by the Toeplitz matrix whose embedding has these eigenvalues."""
     n = x.shape[-1]
     size = 2 * (values.size - 1)
     product: np.ndarray = fft.irfft(fft.rfft(x, size, axis=-1) * values, size, axis=-1)[..., :n]
@@ -191,10 +191,10 @@ def multiply(values: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def solve(covariance: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The rows of ``x`` by the inverse of the symmetric Toeplitz matrix with this first row.
+    """Solve for the rows of ``x`` with the symmetric Toeplitz matrix that has this first row.
 
-    Conjugate gradients, preconditioned by the nearest circulant matrix (T. Chan, 1988), which is positive definite with
-    the Toeplitz matrix.
+    Conjugate gradients, preconditioned by the nearest circulant matrix (T. Chan, 1988), which is positive definite if
+    the Toeplitz matrix is.
     """
     n = covariance.size
     lags = np.arange(n)

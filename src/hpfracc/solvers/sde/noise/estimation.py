@@ -19,7 +19,7 @@ _LEAST_POINTS = 32
 _BOUNDS = (1e-3, 1.0 - 1e-3)
 #: Steps over which second differences are taken.
 _DILATIONS = (1, 2, 3, 4)
-#: Lags after which squared correlations of second differences, which fall like k^(4H-8), add nothing.
+#: Lags after which squared correlations of second differences, which decay like k^(4H-8), are negligible.
 _LAGS = 300
 
 
@@ -63,18 +63,18 @@ def hurst(
         Values of the process, time along the last axis; at least 32.
     method : {"whittle", "variations"}
         ``"whittle"`` maximises Whittle's likelihood of the increments, with the spectral density of fractional
-        Gaussian noise [1]: the most accurate where the path is fractional Brownian motion. ``"variations"`` compares
-        mean squares of second differences over 1 to 4 steps [2], which a smooth trend or a slowly varying
-        volatility leaves alone.
+        Gaussian noise [1]: the most accurate if the path is fractional Brownian motion. ``"variations"`` compares
+        mean squares of second differences over 1 to 4 steps [2], which is insensitive to a smooth trend or a slowly
+        varying volatility.
     confidence : float
         Probability of the interval.
     increments : bool
-        Whether ``path`` holds increments (fractional Gaussian noise) already.
+        Whether ``path`` contains increments (fractional Gaussian noise).
 
     Returns
     -------
     HurstEstimate
-        ``.H``, ``.standard_error``, ``.interval``; arrays where there are several paths.
+        ``.H``, ``.standard_error``, ``.interval``; arrays if there are several paths.
 
     Notes
     -----
@@ -99,9 +99,9 @@ def hurst(
     refuse_chunked(path, "path")
     values = np.asarray(path, dtype=np.float64)
     if values.ndim < 1 or values.shape[-1] < _LEAST_POINTS:
-        raise ShapeError(f"path has shape {values.shape}; an estimate takes {_LEAST_POINTS} values or more")
+        raise ShapeError(f"path has shape {values.shape}; an estimate needs at least {_LEAST_POINTS} values")
     if not np.all(np.isfinite(values)):
-        raise InvalidInputError("path has values that are not finite; leave them out, or fill them in")
+        raise InvalidInputError("path has values that are not finite; drop them, or fill them in")
     if not 0.0 < confidence < 1.0:
         raise InvalidInputError(f"confidence={confidence!r}: use a probability such as 0.95")
     if method not in ("whittle", "variations"):
@@ -129,7 +129,7 @@ def _refuse_constant(steps: np.ndarray) -> None:
 
 
 def _log_density(index: float, waves: np.ndarray) -> np.ndarray:
-    """Logarithm of the spectral density of fractional Gaussian noise, but for a constant that may depend on H."""
+    """Logarithm of the spectral density of fractional Gaussian noise, up to a constant that may depend on H."""
     power = 2.0 * index + 1.0
     turns = waves / (2.0 * math.pi)
     total = special.zeta(power, turns) + special.zeta(power, 1.0 - turns)

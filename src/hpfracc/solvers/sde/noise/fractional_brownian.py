@@ -1,4 +1,4 @@
-"""Fractional Brownian motion: Mandelbrot and van Ness's, and the Riemann-Liouville (Volterra) process."""
+"""Fractional Brownian motion of Mandelbrot and van Ness, and the Riemann-Liouville (Volterra) process."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from hpfracc.solvers.sde.noise.volterra import sample_hybrid
 
 __all__ = ["FractionalBrownian", "fbm", "fgn"]
 
-#: Numbers that are held for each step besides the paths: eigenvalues, normal numbers and their transform.
+#: Numbers stored per step in addition to the paths: eigenvalues, normal numbers and their transform.
 _NUMBERS_A_STEP = 12
-#: Steps from which memory is asked about.
+#: Number of steps above which free memory is checked.
 _LONG = 1 << 20
 
 _METHODS = ("auto", "circulant", "cholesky")
@@ -58,16 +58,16 @@ class FractionalBrownian(GaussianNoise):
     Parameters
     ----------
     H : float, or a scalar of PyTorch or JAX
-        Between 0 and 1. A tensor makes paths of its library, with their derivative in H (``kind="fbm"`` on uniform
-        grids).
+        Between 0 and 1. With a tensor or JAX array the paths are of its library and differentiable in H (for
+        ``kind="fbm"`` on uniform grids).
     kind : {"fbm", "volterra"}
-        Which of the two.
+        The process.
 
     Notes
     -----
     On uniform grids from 0 on ``"fbm"`` is drawn exactly by circulant embedding, in O(n log n). On other grids, and for
-    ``"volterra"``, the covariance matrix is factorised, exactly, up to 4,096 points. Longer Volterra paths on uniform
-    grids are drawn by the hybrid scheme [2], whose variance is off by at most 8e-4.
+    ``"volterra"``, the covariance matrix is factorised, which is exact, up to 4,096 points. Longer Volterra paths on
+    uniform grids are drawn by the hybrid scheme [2], whose variance has an error of at most 8e-4.
 
     References
     ----------
@@ -121,12 +121,12 @@ class FractionalBrownian(GaussianNoise):
         step : float
             Time between values.
         size, rng, first_path
-            As in :meth:`sample`; other numbers are drawn than by :meth:`sample` with the same seed.
+            As in :meth:`sample`. The random numbers differ from those of :meth:`sample` with the same seed.
 
         Returns
         -------
         HoskingStream
-            ``.draw(count)`` gives the next values, at O(n) each.
+            ``.draw(count)`` returns the next values, at O(n) each.
 
         Examples
         --------
@@ -145,7 +145,7 @@ class FractionalBrownian(GaussianNoise):
         if grid.step is None or (self.kind == "volterra" and grid.steps <= MOST_POINTS):
             if library_of(self.H) != "python" and _tracks(self.H):
                 raise InvalidInputError(
-                    "paths have a derivative in H for kind='fbm' on uniform grids from 0 on; give H as a number here"
+                    "paths are differentiable in H for kind='fbm' on uniform grids from 0 on; give H as a number here"
                 )
             return self._by_cholesky(source, grid, count)
         if self.kind == "volterra":
@@ -166,7 +166,7 @@ class FractionalBrownian(GaussianNoise):
         drawn += circulant.multiply(circulant.eigenvalues(autocovariance(hurst, n)), gain)
         result = np.zeros((rows.shape[0], n + 1))
         np.cumsum(drawn * fine.step**hurst, -1, out=result[:, 1:])
-        # Rounding of the sums and of the solution, spread over each step.
+        # Rounding errors of the sums and of the solution, spread over each step.
         off = rows - result[:, ::parts]
         between = off[:, :-1, None] + np.diff(off)[:, :, None] * (np.arange(parts) / parts)
         result[:, :-1] += between.reshape(rows.shape[0], -1)
@@ -211,7 +211,7 @@ def fgn(
     n : int
         Number of increments.
     H : float, or a scalar of PyTorch or JAX
-        Hurst index, between 0 and 1; 1/2 is white noise. A tensor makes paths with their derivative in H.
+        Hurst index, between 0 and 1; 1/2 is white noise. With a tensor or JAX array the paths are differentiable in H.
     step : float
         The step h; 1 gives variance 1.
     size, rng, key, first_path, dtype
@@ -266,7 +266,8 @@ def fbm(
     n : int
         Number of steps; the path has ``n + 1`` points, the first of which is 0.
     H : float, or a scalar of PyTorch or JAX
-        Hurst index, between 0 and 1; 1/2 is Brownian motion. A tensor makes paths with their derivative in H.
+        Hurst index, between 0 and 1; 1/2 is Brownian motion. With a tensor or JAX array the paths are differentiable in
+        H.
     T : float
         End of the interval.
     size, rng, key, first_path, dtype
@@ -281,7 +282,7 @@ def fbm(
     See Also
     --------
     hpfracc.noise.FractionalBrownian : the process as an object: any grid, refinement, the Volterra kind.
-    hurst : the index from a path.
+    hurst : estimates the index from a path.
 
     Examples
     --------
@@ -306,7 +307,7 @@ def fbm(
 def _is_plain(
     n: Any, hurst: Any, length: Any, size: Any, rng: Any, key: Any, first_path: Any, dtype: Any, method: Any
 ) -> bool:
-    """Whether this is the commonest call, one path of NumPy's, with nothing wrong: it takes the shortest way."""
+    """Whether this is the most common call, one valid NumPy path, which has a fast path."""
     return (
         (type(rng) is np.random.Generator or rng is None or type(rng) is int)
         and type(n) is int
@@ -332,7 +333,7 @@ def _read(
     except TypeError:
         steps = 0
     if steps < 1:
-        raise InvalidInputError(f"n={n!r}: use a whole number of steps, 1 or more")
+        raise InvalidInputError(f"n={n!r}: use an integer number of steps, 1 or more")
     if method not in _METHODS:
         raise InvalidInputError(f"method={method!r}: use {', '.join(map(repr, _METHODS))}")
     if library_of(length) == "python":

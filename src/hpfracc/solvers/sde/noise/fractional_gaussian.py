@@ -1,4 +1,4 @@
-"""Autocovariance of fractional Gaussian noise, to rounding at every lag and smooth in H."""
+"""Autocovariance of fractional Gaussian noise, accurate to rounding at every lag and smooth in H."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpfracc.solvers.sde.noise.circulant import eigenvalues, refuse_negative, to
 __all__ = ["autocovariance", "kept_weights", "noise_weights"]
 
 #: From this lag on the series in 1/k^2 is used. The difference of powers loses digits like k^2: at n = 1e6 and H = 0.99
-#: it gives 140,636 negative eigenvalues.
+#: it would give 140,636 negative eigenvalues.
 _FIRST = 4
 _TERMS = 14
 
@@ -24,10 +24,10 @@ def autocovariance(hurst: Any, n: int, xp: Namespace = NUMPY) -> Any:
     .. math:: \gamma(k) = \tfrac12 \left(|k+1|^{2H} - 2 |k|^{2H} + |k-1|^{2H}\right)
         = k^{2H} \sum_{j \ge 1} \binom{2H}{2j} k^{-2j}.
 
-    The relative error is 6e-14 at most.
+    The relative error is at most 6e-14.
     """
     twice = 2.0 * hurst
-    # In powers less 1, whose sums vanish with H = 1/2 and keep their digits near it.
+    # In terms of powers minus 1, whose sums vanish at H = 1/2 without cancellation.
     two, three, four = (xp.expm1((twice - 1.0) * xp.array(np.log(base))) for base in (2.0, 3.0, 4.0))
     head = [1.0 + 0.0 * twice, two, 1.5 * three - 2.0 * two, 2.0 * four - 3.0 * three + two]
     head = [xp.array(value) if xp.library == "numpy" else value for value in head]
@@ -59,9 +59,9 @@ def kept_weights(hurst: float, n: int, step: float) -> np.ndarray:
 
 
 def noise_weights(hurst: Any, n: int, xp: Namespace = NUMPY, step: float = 1.0) -> Any:
-    """Weights of :func:`~hpfracc.solvers.sde.noise.circulant.sample` for ``n`` steps; kept for plain numbers.
+    """Weights of :func:`~hpfracc.solvers.sde.noise.circulant.sample` for ``n`` steps; cached for plain numbers.
 
-    Steps other than 1 are for plain numbers.
+    Steps other than 1 are supported for plain numbers only.
     """
     if xp.library == "numpy":
         return kept_weights(float(hurst), n, step)

@@ -27,9 +27,9 @@ __all__ = ["FractionalOU"]
 #: From this lag (in units of 1/theta) on the asymptotic series is used: its 12th term is below 1e-16 there.
 _FAR = 30.0
 _TERMS = 12
-#: Points for which a matrix costs less than an embedding of more points than that.
+#: Number of points up to which a covariance matrix is cheaper than a larger embedding.
 _FEW = 512
-#: Points beyond which an embedding is not enlarged.
+#: Maximum number of points of an embedding.
 _MOST_EMBEDDED = 1 << 23
 
 
@@ -41,21 +41,21 @@ class FractionalOU(GaussianNoise):
     .. math:: E\,X_s X_{s+u} = \frac{\sigma^2 H}{2 \theta^{2H}} \left[ v^{2H-1} \left({}_1F_1(1; 2H; -v) - 1\right)
         + e^{v}\,\Gamma(2H, v) + e^{-v}\,\Gamma(2H) \right], \qquad v = \theta u,
 
-    which falls like :math:`v^{2H-2}` [1]: the process remembers its noise.
+    which decays like :math:`v^{2H-2}` [1]: the process has long memory for H > 1/2.
 
     Parameters
     ----------
     H : float
         Hurst index, between 0 and 1.
     theta : float
-        Rate of return to 0.
+        Rate of mean reversion.
     sigma : float
         Size of the noise.
 
     Notes
     -----
-    On uniform grids from 0 on it is drawn exactly, by a circulant embedding of its covariance that is continued and
-    enlarged [2] until no eigenvalue is negative; on others by a factor of the covariance matrix.
+    On uniform grids from 0 on it is drawn exactly, by a circulant embedding of its covariance that is extended
+    [2] until no eigenvalue is negative; on other grids by a factor of the covariance matrix.
 
     References
     ----------
@@ -145,8 +145,8 @@ def _embedding_weights(hurst: float, step: float, points: int) -> np.ndarray | N
 def _rows(hurst: float, step: float, size: int) -> Iterator[np.ndarray]:
     """First halves of circulant matrices with the covariance up to lag ``size``.
 
-    The covariance mirrored at its end has a corner there, which costs positive eigenvalues where the paths are smooth.
-    A parabola that continues it, with its slope and its curvature, has none.
+    The mirrored covariance has a kink at its end, which causes negative eigenvalues if the paths are smooth. A parabola
+    that extends it with its slope and curvature avoids the kink.
     """
     lags = step * np.arange(size + 1.0)
     row = _unit_covariance(hurst, lags)

@@ -1,4 +1,4 @@
-"""Fractional Brownian motion that goes on: the next values given all earlier ones, without an end known beforehand."""
+"""Fractional Brownian motion as a stream: the next values given all earlier ones, without a known end."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ _STREAM, _BLOCK = 1 << 56, 64
 class HoskingStream:
     r"""Paths of fractional Brownian motion that can be continued at any time, exactly (Hosking's method [1]).
 
-    Made by :meth:`~hpfracc.noise.FractionalBrownian.stream`. The n-th step is normal with the mean and the variance
-    that the earlier steps leave it,
+    Created by :meth:`~hpfracc.noise.FractionalBrownian.stream`. Given the earlier steps, the n-th step is normal,
 
     .. math:: x_n = \sum_{j=1}^{n} \varphi_{n,j}\,x_{n-j} + \sqrt{v_n}\,z_n,
 
-    with the coefficients of Durbin and Levinson's recursion. That costs O(n) a step: where the number of steps is
-    known, :func:`hpfracc.fbm` is much faster.
+    with the coefficients of the Durbin-Levinson recursion. The cost is O(n) per step: if the number of steps is known,
+    :func:`hpfracc.fbm` is much faster.
 
     Attributes
     ----------
     time : float
-        Time of the last value drawn, 0 at first.
+        Time of the last value drawn, initially 0.
     steps : int
         Number of steps drawn.
 
@@ -60,13 +59,13 @@ class HoskingStream:
         return self.steps * self._step
 
     def draw(self, count: int = 1) -> np.ndarray:
-        r"""The next ``count`` values, shape ``(\*size, count)``; the value at time 0, which is 0, is not among them."""
+        r"""The next ``count`` values, shape ``(\*size, count)``; without the value at time 0, which is 0."""
         try:
             number = operator.index(count)
         except TypeError:
             number = -1
         if number < 0:
-            raise InvalidInputError(f"count={count!r}: use a whole number of values, 0 or more")
+            raise InvalidInputError(f"count={count!r}: use an integer number of values, 0 or more")
         result = np.empty((self._count, number))
         for column in range(number):
             self._last = self._last + self._step**self._hurst * self._next(self._normal())
@@ -90,7 +89,7 @@ class HoskingStream:
             ahead = (self._lags[n] - known @ self._lags[n - 1 : 0 : -1]) / self._variance
             self._coefficients = np.append(known - ahead * known[::-1], ahead)
             self._variance *= (1.0 - ahead) * (1.0 + ahead)
-        # The newest step is the first of the past; a product and a sum for each path, in the same order for any batch.
+        # The newest step comes first; a product and a sum for each path, in the same order for any batch.
         mean = np.sum(self._past[:, :n] * self._coefficients[::-1], axis=1)
         step = mean + math.sqrt(self._variance) * normal
         self._past[:, n] = step

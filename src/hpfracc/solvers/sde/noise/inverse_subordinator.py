@@ -19,7 +19,7 @@ __all__ = ["InverseSubordinator", "increment_moment", "ordered_times"]
 _ATTEMPTS = 12
 #: Streams of passages, apart from those of the processes that the clock drives.
 _STREAM = 1 << 40
-#: Paths that are carried along together.
+#: Paths that are simulated together.
 _TOGETHER = 1 << 13
 
 
@@ -38,9 +38,9 @@ class InverseSubordinator(Noise):
 
     Notes
     -----
-    Paths are exact at all times together. Given where the subordinator stands, the place before it passes the next time
-    has a generalised arcsine law, the passage time given that place is a power of a tilted stable number [1], and the
-    jump across has a Pareto law; after it the subordinator begins anew.
+    The joint law at all times is exact. Given the current value of the subordinator, its value before it passes the
+    next time has a generalised arcsine law, the passage time given that value is a power of a tilted stable number [1],
+    and the jump has a Pareto law; then the subordinator starts anew.
 
     References
     ----------
@@ -58,7 +58,7 @@ class InverseSubordinator(Noise):
     True
     """
 
-    _no_bridge: ClassVar[str] = "its path does not tell where the subordinator stands"
+    _no_bridge: ClassVar[str] = "its path does not determine the value of the subordinator"
 
     alpha: float
 
@@ -98,7 +98,7 @@ class InverseSubordinator(Noise):
         return source.array(result)
 
     def _pass(self, host: RandomSource, paths: np.ndarray, distance: np.ndarray, stream: int) -> tuple[Any, Any]:
-        """Time until each path passes its distance, and how far it is then."""
+        """Time until each path passes its distance, and its value then."""
         alpha = self.alpha
         uniform = host.numbers_of(paths, 3 + 2 * _ATTEMPTS, kind="uniform", stream=stream)
         before = distance * special.betaincinv(alpha, 1.0 - alpha, uniform[:, 0])
@@ -130,7 +130,7 @@ class InverseSubordinator(Noise):
 
 
 def ordered_times(s: Any, t: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The earlier and the later time, and their ratio, 0 where both are 0."""
+    """The earlier and the later time, and their ratio (0 if both are 0)."""
     one, two = read_times_of_covariance(s, t)
     low, high = np.minimum(one, two), np.maximum(one, two)
     return low, high, np.divide(low, high, out=np.zeros_like(high), where=high > 0.0)
@@ -139,14 +139,14 @@ def ordered_times(s: Any, t: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def increment_moment(alpha: float, power: float, s: Any, t: Any) -> np.ndarray:
     r"""``E |E_t - E_s|^power`` of the inverse subordinator, for arrays that broadcast.
 
-    After the time s the subordinator stands at :math:`s + x` with the density :math:`\frac{\sin \pi\alpha}{\pi}
-    \frac{s^\alpha}{x^\alpha (s+x)}` (Dynkin, Lamperti) and begins anew, so that the moment is an integral of those of
+    After passing s the subordinator is at :math:`s + x` with the density :math:`\frac{\sin \pi\alpha}{\pi}
+    \frac{s^\alpha}{x^\alpha (s+x)}` (Dynkin, Lamperti) and starts anew, so the moment is an integral of those of
     :math:`E_{t-s-x}`, which is a hypergeometric function of :math:`1 - s/t`.
     """
     _, high, ratio = ordered_times(s, t)
     gap, order = 1.0 - ratio, 1.0 - alpha + power * alpha
     moment = special.gamma(1.0 + power) * special.rgamma(1.0 + power * alpha)
     factor = np.sin(np.pi * alpha) / np.pi * special.beta(1.0 - alpha, 1.0 + power * alpha)
-    # 2F1(order, 1 - alpha; order + 1; gap) is finite at gap = 1, where the factor alone is 1 over it.
+    # 2F1(order, 1 - alpha; order + 1; gap) is finite at gap = 1, where the factor is its inverse.
     found = factor * gap**order * special.hyp2f1(order, 1.0 - alpha, order + 1.0, gap)
     return np.asarray(moment * high ** (power * alpha) * found)

@@ -1,4 +1,4 @@
-"""What a random process can be asked for, and the ways that all Gaussian ones share."""
+"""Base classes of random processes, and common methods of Gaussian ones."""
 
 from __future__ import annotations
 
@@ -31,16 +31,15 @@ __all__ = [
     "to_host",
 ]
 
-#: Points up to which covariance matrices are factorised: 4,096 take 130 MiB and a second.
+#: Maximum size of covariance matrices that are factorised: 4,096 points take 130 MiB and a second.
 MOST_POINTS = 4096
-#: Paths whose products with a matrix are made together, at fixed places, so that sums run in the same order for any
-#: batch.
+#: Paths that are multiplied by a matrix together, at fixed positions, so that sums run in the same order for any batch.
 _TOGETHER = 32
 
 
 @dataclass(frozen=True, slots=True)
 class TimeGrid:
-    """Times, on the host; ``step`` is that of a uniform grid from 0 on, else None."""
+    """Times on the host; ``step`` is that of a uniform grid from 0 on, otherwise None."""
 
     times: np.ndarray
     step: float | None
@@ -52,9 +51,9 @@ class TimeGrid:
 
 
 def read_grid(t: Any) -> TimeGrid:
-    """Check times: one axis, finite, increasing, from 0 on or later."""
+    """Check times: one axis, finite, increasing, not before 0."""
     if is_tracer(t):
-        raise InvalidInputError("t is being traced; the times must be known: make them outside the traced function")
+        raise InvalidInputError("t is traced, and the times must be known; create them outside the traced function")
     try:
         times = np.array(to_host(t), dtype=np.float64)
     except (TypeError, ValueError):
@@ -62,11 +61,11 @@ def read_grid(t: Any) -> TimeGrid:
     if times.ndim != 1 or not times.size:
         raise ShapeError(f"t has shape {times.shape}; give the times along one axis, at least one")
     if not np.all(np.isfinite(times)) or times[0] < 0 or np.any(np.diff(times) <= 0):
-        raise InvalidInputError("t must be finite, increasing, and not begin before 0")
+        raise InvalidInputError("t must be finite, increasing, and not start before 0")
     step = None
     if times.size > 1 and times[0] == 0:
         guess = float(times[-1]) / (times.size - 1)
-        # To the rounding of the times themselves, or of times written with decimals.
+        # Up to rounding of the times, or of decimal times.
         if np.allclose(times, guess * np.arange(times.size), rtol=1e-12, atol=1e-9 * guess):
             step = guess
     return TimeGrid(times, step)
@@ -80,7 +79,7 @@ def to_host(values: Any) -> Any:
 
 
 def read_hurst(hurst: Any) -> Any:
-    """Check 0 < H < 1; an array of PyTorch or JAX with no axes may carry a gradient."""
+    """Check 0 < H < 1; a scalar array of PyTorch or JAX may have a gradient."""
     if library_of(hurst) in ("torch", "jax"):
         if tuple(hurst.shape) != ():
             raise ShapeError(f"H has shape {tuple(hurst.shape)}; give one number, and call once for each")
@@ -100,7 +99,7 @@ def read_hurst(hurst: Any) -> Any:
 def plain_hurst(hurst: Any) -> float:
     """H as a number."""
     if is_tracer(hurst):
-        raise InvalidInputError("H is being traced, and this needs its value; call it outside the traced function")
+        raise InvalidInputError("H is traced, and its value is needed here; call this outside the traced function")
     return float(hurst.detach()) if library_of(hurst) == "torch" else float(hurst)
 
 
@@ -133,14 +132,15 @@ class Noise(ABC):
         Parameters
         ----------
         t : array_like, shape (n,)
-            Increasing times from 0 on. An array of PyTorch, JAX or CuPy makes paths of that library on its device.
+            Increasing times from 0 on. With an array of PyTorch, JAX or CuPy the paths are of that library, on its
+            device.
         size : int or tuple of int
-            How many paths.
+            Shape of the batch of paths.
         rng : int, numpy.random.Generator, numpy.random.SeedSequence or torch.Generator, optional
-            A seed gives the same paths each time, whatever ``size`` is; a generator gives new ones. A
-            ``torch.Generator`` makes tensors on its device.
+            A seed gives the same paths each time, for any ``size``; a generator gives new ones. With a
+            ``torch.Generator`` the paths are tensors on its device.
         key : jax key, optional
-            Makes JAX arrays; may be traced.
+            JAX key; the paths are JAX arrays. May be traced.
         first_path : int
             Number of the first path: with the same seed, ``size=10, first_path=10`` continues ``size=10``.
         dtype : str, optional
@@ -162,17 +162,17 @@ class Noise(ABC):
         """``count`` paths at the times of the grid, shape ``(count, n)``."""
 
     def _parameters(self) -> tuple[Any, ...]:
-        """Parameters that may be arrays, and so say whose arrays the paths are."""
+        """Parameters that may be arrays, which determine the library of the paths."""
         return ()
 
     def covariance(self, s: Any, t: Any) -> np.ndarray:
-        """Covariance of ``X_s`` and ``X_t``, for arrays that broadcast; refused where it is infinite or not known."""
-        raise InvalidInputError(f"the covariance of {self!r} is not known in closed form; take that of a sample")
+        """Covariance of ``X_s`` and ``X_t``, for arrays that broadcast; an error if it is infinite or unknown."""
+        raise InvalidInputError(f"the covariance of {self!r} is not known in closed form; estimate it from a sample")
 
     def refine(self, path: Any, t: Any, factor: int = 2, rng: Any = None, *, first_path: int = 0) -> Any:
         """Points between those of a path, from the law of the process given the path."""
         raise InvalidInputError(
-            f"there is no bridge for {self!r}: {self._no_bridge}; sample it on the fine grid and thin that"
+            f"there is no bridge for {self!r}: {self._no_bridge}; sample it on the fine grid and take a subset"
         )
 
     #: Why there is no bridge.
@@ -190,7 +190,7 @@ class LevyNoise(Noise):
         return np.asarray(moments[1] * np.minimum(*read_times_of_covariance(s, t)))
 
     def _moments(self) -> tuple[float, float] | None:
-        """Mean and variance at time 1; None where the variance is infinite."""
+        """Mean and variance at time 1; None if the variance is infinite."""
         return None
 
     @abstractmethod
@@ -209,7 +209,7 @@ class LevyNoise(Noise):
 
 
 class GaussianNoise(Noise):
-    """A Gaussian process with mean 0: its covariance says everything."""
+    """A Gaussian process with mean 0, determined by its covariance."""
 
     @abstractmethod
     def covariance(self, s: Any, t: Any) -> np.ndarray:
@@ -221,10 +221,10 @@ class GaussianNoise(Noise):
     def _by_cholesky(self, source: RandomSource, grid: TimeGrid, count: int, stream: int = 0) -> Any:
         """Exact on any grid, by the factor of the covariance matrix."""
         times = grid.times
-        random = self.covariance(times, times) > 0  # not the start of a process that begins at 0
+        random = self.covariance(times, times) > 0  # without the start of a process that is 0 there
         if np.count_nonzero(random) > MOST_POINTS:
             raise InvalidInputError(
-                f"{times.size:,} times that are not uniform from 0 on need a matrix of as many rows; use at most "
+                f"{times.size:,} times that are not uniform from 0 on need a matrix of that size; use at most "
                 f"{MOST_POINTS:,}, or a uniform grid"
             )
         factor = np.zeros((times.size, int(np.count_nonzero(random))))
@@ -247,8 +247,8 @@ class GaussianNoise(Noise):
     def refine(self, path: Any, t: Any, factor: int = 2, rng: Any = None, *, first_path: int = 0) -> Any:
         """Points between those of a path, from the law of the process given the path.
 
-        A path is drawn on the fine grid and corrected by kriging on the given one, so that fine and coarse path
-        together have exactly the law of the process.
+        A path is drawn on the fine grid and corrected by kriging on the given one, so the fine and the coarse path have
+        exactly the joint law of the process.
 
         Parameters
         ----------
@@ -257,15 +257,15 @@ class GaussianNoise(Noise):
         t : array_like, shape (n,)
             Increasing times.
         factor : int
-            Steps that each step is divided into.
+            Number of parts of each step.
         rng, first_path
-            As in :meth:`sample`; other numbers are drawn than by :meth:`sample` with the same seed.
+            As in :meth:`sample`. The random numbers differ from those of :meth:`sample` with the same seed.
 
         Returns
         -------
         times : ndarray, shape (factor * (n - 1) + 1,)
         path : array, shape (..., factor * (n - 1) + 1)
-            Of the library and the device of the given path, and equal to it at every ``factor``-th point.
+            In the library and on the device of the given path, and equal to it at every ``factor``-th point.
         """
         return refined(self._refine, path, t, factor, rng, first_path)
 
@@ -286,10 +286,10 @@ def refined(
     rng: Any,
     first_path: int,
 ) -> tuple[np.ndarray, Any]:
-    """Read what ``refine`` takes, draw the finer rows, and keep the given points as they are."""
+    """Read the arguments of ``refine``, draw the finer rows, and keep the given points unchanged."""
     grid = read_grid(t)
     if tracks_gradient(path):
-        raise InvalidInputError("points between those of a path have no derivative; give it without, as path.detach()")
+        raise InvalidInputError("refined paths are not differentiable; give path.detach()")
     coarse = np.asarray(to_host(path), dtype=np.float64)
     if coarse.ndim < 1 or coarse.shape[-1] != grid.times.size:
         raise ShapeError(f"path has shape {coarse.shape} for {grid.times.size:,} times; time is the last axis")
@@ -298,7 +298,7 @@ def refined(
     except TypeError:
         parts = 0
     if parts < 1:
-        raise InvalidInputError(f"factor={factor!r}: use a whole number of parts, 2 or more")
+        raise InvalidInputError(f"factor={factor!r}: use an integer number of parts, 2 or more")
     fine = read_grid(_divided(grid.times, parts))
     rows = coarse.reshape(-1, grid.times.size)
     source = make_source(rng, None, path, first_path=first_path, count=rows.shape[0])
@@ -308,27 +308,27 @@ def refined(
 
 
 def read_times_of_covariance(s: Any, t: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Both as arrays of one shape; times of a process that begins at 0 are not negative."""
+    """Both as arrays of one shape; raises an error for negative times."""
     one, two = np.broadcast_arrays(np.asarray(s, float), np.asarray(t, float))
     if not (np.all(one >= 0.0) and np.all(two >= 0.0)):
-        raise InvalidInputError("covariances are those at times from 0 on; a time is negative or nan")
+        raise InvalidInputError("a time of the covariance is negative or nan; use times from 0 on")
     return one, two
 
 
 def stream_of(fine: TimeGrid) -> int:
-    """The stream of refinements to this number of points: levels of refinement with one seed are independent."""
+    """The stream of refinements to this number of points, so that levels of refinement are independent."""
     return 2**32 + int(fine.times.size)
 
 
 def _divided(times: np.ndarray, parts: int) -> np.ndarray:
-    """Each step divided evenly; the given times themselves stay as they are."""
+    """Divide each step evenly; the given times are unchanged."""
     shares = np.arange(parts) / parts
     between = times[:-1, None] + np.diff(times)[:, None] * shares
     return np.asarray(np.append(between.ravel(), times[-1]))
 
 
 def _products(source: RandomSource, factor: np.ndarray, count: int, stream: int) -> np.ndarray:
-    """``factor @ normals`` for each path; a path has the same place in the same product whatever the batch."""
+    """``factor @ normals`` for each path, at the same position of the same product for any batch."""
     result = np.empty((count, factor.shape[0]), source.dtype)
     begin = source.first - source.first % _TOGETHER
     whole = RandomSource("numpy", "cpu", "float64", source.key, begin)

@@ -1,6 +1,6 @@
-"""Where random numbers come from: a key, the first path, and the library, device and precision of the result.
+"""Sources of random numbers: a key, the first path, and the library, device and precision of the result.
 
-A number depends on the key, the stream, its path and its place alone. So paths 0 to 999 are the same in one call, in
+A number depends only on the key, the stream, its path and its position. So paths 0 to 999 are the same in one call, in
 ten calls of 100 with ``first_path=``, in chunks of any size, and on several machines.
 """
 
@@ -27,22 +27,22 @@ __all__ = ["RandomSource", "first_normals", "make_source", "read_size"]
 
 _random = get_operation("random")
 
-#: Numbers made at a time: on the host they stay in the cache, on a GPU they fill it.
+#: Numbers drawn at a time: few enough for the cache of the host, enough to fill a GPU.
 _CHUNK_ON_HOST, _CHUNK_ON_GPU = 1 << 17, 1 << 28
 
 
-#: Below this nothing is asked about free memory.
+#: Free memory is not checked below this.
 _NEGLIGIBLE_BYTES = 1 << 26
 
 _WORD = np.dtype(np.uint32)
 _FIRST_PATH = np.zeros(1, np.int64)
-#: Plans of the engine's calls for one path, by its numbers and the settings: finding one takes as long as 300 numbers.
+#: Plans of the engine's calls for one path, by its length and the settings. Finding one takes as long as 300 numbers.
 _plans_of_one: dict[Any, tuple[Plan, dict[str, int]]] = {}
 _MOST_PLANS = 64
 
 
 def first_normals(rng: Any, n: int) -> np.ndarray:
-    """The ``n`` normal numbers of the first path of the key that ``rng`` gives; shape ``(n,)``."""
+    """The ``n`` normal numbers of the first path of the key from ``rng``; shape ``(n,)``."""
     operands = (_FIRST_PATH, _new_key(rng) if type(rng) is np.random.Generator else _read_key(rng, None))
     where = n, current_context()
     kept = _plans_of_one.get(where)
@@ -71,7 +71,7 @@ class RandomSource:
     Attributes
     ----------
     library, device, dtype : str
-        Of the numbers.
+        Library, device and dtype of the numbers.
     key : array of four 32-bit words
         A NumPy array, or a JAX array that may be traced.
     first : int
@@ -90,11 +90,11 @@ class RandomSource:
         if self.library == "numpy":
             paths = np.arange(low, high)
             if kind == "normal" and not stream and self.dtype == "float64":
-                return _random(paths, self.key, n=n)  # the commonest call: defaults take time to look up
+                return _random(paths, self.key, n=n)  # the most common call: defaults take time to look up
             return _random(paths, self.key, n=n, kind=kind, stream=stream, dtype=self.dtype)
         if self.library == "torch":
             torch = sys.modules["torch"]
-            if self.device == "cpu":  # the same memory: any arm of the host makes them, Numba's ten times as fast
+            if self.device == "cpu":  # same memory: any arm of the host can run it, and Numba's is ten times as fast
                 found = _random(np.arange(low, high), self.key, n=n, kind=kind, stream=stream, dtype=self.dtype)
                 return torch.from_numpy(np.require(found, requirements="W"))
             paths = torch.arange(low, high, device=self.device)
@@ -115,7 +115,7 @@ class RandomSource:
         return torch.tensor([*signed, stream], dtype=torch.int64, device=self.device)
 
     def numbers_of(self, paths: np.ndarray, n: int, *, kind: str = "normal", stream: int = 0) -> np.ndarray:
-        """``n`` numbers for each of some paths, counted from the first; on the host."""
+        """``n`` numbers for each of the given paths, counted from the first; on the host."""
         found: np.ndarray = _random(self.first + paths, self.key, n=n, kind=kind, stream=stream, dtype=self.dtype)
         return found
 
@@ -131,26 +131,26 @@ class RandomSource:
         return host
 
     def chunks(self, count: int, n: int) -> Iterator[tuple[int, int]]:
-        """Ranges of paths that are made together, each with ``n`` numbers a path."""
+        """Ranges of paths that are drawn together, each with ``n`` numbers per path."""
         most = _CHUNK_ON_HOST if self.device == "cpu" else _CHUNK_ON_GPU
         rows = count if self.library == "jax" else max(1, most // max(1, n))
         for low in range(0, count, max(1, rows)):
             yield low, min(count, low + rows)
 
     def join(self, parts: list[Any]) -> Any:
-        """Parts of the paths, one after the other."""
+        """Concatenate parts of the paths."""
         if self.library == "torch":
             return sys.modules["torch"].cat(parts)
         numpy = sys.modules["jax"].numpy if self.library == "jax" else sys.modules[self.library]
         return numpy.concatenate(parts)
 
     def check_room(self, what: str, count: int, n: int, *, more: int = 0) -> None:
-        """Refuse ``count`` paths of ``n`` numbers, and ``more`` numbers besides, that do not fit into memory.
+        """Raise an error if ``count`` paths of ``n`` numbers and ``more`` numbers do not fit into memory.
 
         Raises
         ------
         OutOfMemoryError
-            With what is needed, what is free, and what to do.
+            With the required memory, the free memory, and a remedy.
         """
         need = (count * n + more) * (4 if self.dtype == "float32" else 8)
         if need < _NEGLIGIBLE_BYTES or is_tracer(self.key):
@@ -170,7 +170,7 @@ class RandomSource:
         """The same numbers on the host, in double precision."""
         if is_tracer(self.key):
             raise InvalidInputError(
-                "this process is drawn on the host, where a traced key has no value; call it outside"
+                "this process is drawn on the host, where a traced key has no value; call it outside jax.jit"
             )
         return RandomSource("numpy", "cpu", "float64", np.asarray(self.key), self.first)
 
@@ -180,14 +180,14 @@ def read_size(size: Any) -> tuple[int, ...]:
     try:
         shape = (operator.index(size),) if not isinstance(size, tuple | list) else tuple(map(operator.index, size))
     except TypeError:
-        raise InvalidInputError(f"size={size!r}: use a whole number of paths, or a tuple of them") from None
+        raise InvalidInputError(f"size={size!r}: use an integer number of paths, or a tuple of them") from None
     if any(side < 0 for side in shape):
         raise InvalidInputError(f"size={size!r}: a number of paths is not negative")
     return shape
 
 
 def make_source(rng: Any, key: Any, *like: Any, dtype: Any = None, first_path: int = 0, count: int = 1) -> RandomSource:
-    """The source that ``rng`` or ``key`` names, for results like the arrays among ``like``."""
+    """The source of ``rng`` or ``key``, for results like the arrays among ``like``."""
     if rng is not None and key is not None:
         raise InvalidInputError("both rng= and key= were given; use key= for JAX and rng= for everything else")
     library, device, inherited = _placement(rng, key, like)
@@ -196,14 +196,14 @@ def make_source(rng: Any, key: Any, *like: Any, dtype: Any = None, first_path: i
     except TypeError:
         first = -1
     if first < 0 or first + count >= 2**63:
-        raise InvalidInputError(f"first_path={first_path!r}: use a whole number from 0 to 2**63 - 1 less the paths")
+        raise InvalidInputError(f"first_path={first_path!r}: use an integer from 0 to 2**63 - 1 minus the paths")
     if library == "jax" and first + count >= 2**31 and not sys.modules["jax"].config.jax_enable_x64:
         raise InvalidInputError(f"path {first + count:,} needs 64-bit integers; set jax_enable_x64")
     return RandomSource(library, device, _read_dtype(dtype, inherited, library), _read_key(rng, key), first)
 
 
 def _placement(rng: Any, key: Any, like: tuple[Any, ...]) -> tuple[str, str, str | None]:
-    """Library, device and precision of the result, from the key, the generator or the arrays beside them."""
+    """Library, device and precision of the result, from the key, the generator or the other arrays."""
     library, device, dtype = "numpy", "cpu", None
     for value in like:
         found = library_of(value)
@@ -247,7 +247,7 @@ def _read_key(rng: Any, key: Any) -> Any:
     """Four 32-bit words."""
     if key is not None:
         return _jax_key(key)
-    if rng is None:  # what a SeedSequence begins with, in a tenth of its time
+    if rng is None:  # the start of a SeedSequence, in a tenth of its time
         return np.frombuffer(bytearray(os.urandom(16)), _WORD)
     if _is_torch_generator(rng):
         torch = sys.modules["torch"]
@@ -268,7 +268,7 @@ def _read_key(rng: Any, key: Any) -> Any:
 
 @lru_cache(maxsize=64)
 def _key_of_seed(seed: int) -> np.ndarray:
-    """Kept: mixing a seed takes as long as 300 numbers."""
+    """Cached, because mixing a seed takes as long as 300 numbers."""
     return np.random.SeedSequence(seed).generate_state(4)
 
 

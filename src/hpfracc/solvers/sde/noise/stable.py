@@ -83,9 +83,9 @@ class StableLevy(LevyNoise):
     def refine(self, path: Any, t: Any, factor: int = 2, rng: Any = None, *, first_path: int = 0) -> Any:
         """Points between those of a path, from the law of the process given the path.
 
-        For the symmetric motion with an index from 0.3 on. Increments are divided by rejection from the products of
-        stable densities, which are known to some 1e-8 of their value. A jump stays a jump: it falls into one of the
-        parts.
+        For symmetric motion with an index of at least 0.3. Increments are divided by rejection sampling from products
+        of stable densities, which are computed to a relative accuracy of about 1e-8. A jump remains a jump: it falls
+        into one of the parts.
 
         Parameters
         ----------
@@ -94,20 +94,20 @@ class StableLevy(LevyNoise):
         t : array_like, shape (n,)
             Increasing times.
         factor : int
-            Steps that each step is divided into.
+            Number of parts of each step.
         rng, first_path
-            As in :meth:`sample`; other numbers are drawn than by :meth:`sample` with the same seed.
+            As in :meth:`sample`. The random numbers differ from those of :meth:`sample` with the same seed.
 
         Returns
         -------
         times : ndarray, shape (factor * (n - 1) + 1,)
         path : array, shape (..., factor * (n - 1) + 1)
-            Of the library and the device of the given path, and equal to it at every ``factor``-th point.
+            In the library and on the device of the given path, and equal to it at every ``factor``-th point.
         """
         if self.beta:
             raise InvalidInputError(
                 f"there is a bridge for symmetric stable motion only, and beta={self.beta:g}: the densities of skewed "
-                "laws are not tabulated here; sample on the fine grid and thin that"
+                "laws are not tabulated here; sample on the fine grid and take a subset"
             )
         if self.alpha < LEAST_INDEX:
             raise InvalidInputError(
@@ -120,7 +120,7 @@ class StableLevy(LevyNoise):
         steps = np.diff(grid.times)
         divided = bridge(source, self.alpha, self.scale, np.diff(rows), steps, parts, fine.times.size)
         result = np.empty((rows.shape[0], fine.times.size))
-        # From each given point on, so that rounding does not gather.
+        # Relative to each given point, so that rounding errors do not accumulate.
         inside = rows[:, :-1, None] + np.cumsum(divided, -1)
         result[:, 0] = rows[:, 0]
         result[:, 1:] = inside.reshape(rows.shape[0], -1)
@@ -134,9 +134,9 @@ def _module(source: RandomSource) -> Any:
 
 
 def standard_stable(xp: Any, alpha: float, beta: float, uniform: Any, wait: Any) -> Any:
-    """S1 with scale 1, from uniform numbers inside (0, 1) and exponential ones."""
+    """S1 with scale 1, from uniform numbers in (0, 1) and exponential ones."""
     v = math.pi * (uniform - 0.5)
-    # cos v = sin(pi u), with its digits at both ends.
+    # cos v = sin(pi u), accurate at both ends.
     cosine = xp.sin(math.pi * xp.where(uniform < 0.5, uniform, 1.0 - uniform))
     if alpha == 1.0:
         if beta == 0.0:

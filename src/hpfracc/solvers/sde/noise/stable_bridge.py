@@ -1,11 +1,11 @@
 r"""Symmetric stable motion between two known values.
 
-Over a step that is divided, the first part y of an increment r has a density proportional to :math:`f_a(y) f_b(r-y)`,
-with the stable densities of both parts. It is drawn by rejection: y or r - y is proposed from its own law, and kept
-with the probability :math:`f_a f_b / (M (f_a + f_b))`, where M is the largest value that the smaller of the two
-densities takes. That falls with r like the density of r itself, so that a few attempts are enough for any r.
+If a step is divided, the first part y of an increment r has a density proportional to :math:`f_a(y) f_b(r-y)`,
+with the stable densities of both parts. It is drawn by rejection: y or r - y is proposed from its own law, and accepted
+with probability :math:`f_a f_b / (M (f_a + f_b))`, where M is the maximum of the smaller of the two densities. It
+decays with r like the density of r itself, so a few attempts are enough for any r.
 
-The density of the standard law is tabulated to some 1e-10 of its value: by its Fourier integral
+The density of the standard law is tabulated to a relative accuracy of about 1e-10: by its Fourier integral
 :math:`\pi f(x) = \int_0^\infty \cos(xu)\,e^{-u^\alpha} du` above index 1, by the same integral on the imaginary axis
 below, and by its series at infinity.
 """
@@ -23,9 +23,9 @@ from hpfracc.solvers.sde.noise.source import RandomSource
 
 __all__ = ["LEAST_INDEX", "bridge", "standard_density"]
 
-#: Below, the density spans more magnitudes than the table holds.
+#: Below this index the density spans more magnitudes than the table covers.
 LEAST_INDEX = 0.3
-#: The table reaches from 0 to here, beyond it the series does; and has this number of nodes.
+#: End of the table, which starts at 0 (the series is used beyond), and its number of nodes.
 _FAR, _NODES = 60.0, 3000
 _TERMS = 20
 #: Streams: one for each number of points, part of a step, and attempt.
@@ -47,7 +47,7 @@ def standard_density(alpha: float, x: np.ndarray) -> np.ndarray:
 
 
 def _width(alpha: float) -> float:
-    """From the second derivative at 0."""
+    """The width at 0, from the second derivative."""
     return math.exp(0.5 * (math.lgamma(1.0 / alpha) - math.lgamma(3.0 / alpha)))
 
 
@@ -62,7 +62,7 @@ def _table(alpha: float) -> interpolate.CubicSpline:
 
 
 def _series(alpha: float, x: np.ndarray) -> np.ndarray:
-    """At infinity; terms are added as long as they fall."""
+    """The series at infinity; terms are added while they decrease."""
     total, least = np.zeros(x.shape), math.inf
     for k in range(1, _TERMS):
         size = math.exp(math.lgamma(alpha * k + 1.0) - math.lgamma(k + 1.0) - (alpha * k) * math.log(_FAR))
@@ -75,7 +75,7 @@ def _series(alpha: float, x: np.ndarray) -> np.ndarray:
 
 
 def _by_decay(alpha: float, x: np.ndarray) -> np.ndarray:
-    """Below index 1: on the imaginary axis, where the integrand decays; the trapezoidal rule in the logarithm."""
+    """For index below 1: on the imaginary axis, by the trapezoidal rule in the logarithm."""
     logs = np.linspace(-45.0 / alpha, 5.0 / alpha + 5.0, 4001)
     t = np.exp(logs)
     power = t**alpha
@@ -85,7 +85,7 @@ def _by_decay(alpha: float, x: np.ndarray) -> np.ndarray:
 
 
 def _by_waves(alpha: float, x: np.ndarray) -> np.ndarray:
-    """Above index 1: Gauss's rule on short pieces, shorter towards 0, where the integrand is not smooth."""
+    """For index above 1: Gauss quadrature on pieces that get shorter towards 0, where the integrand is not smooth."""
     end = 42.0 ** (1.0 / alpha)
     edges = np.concatenate([[0.0], np.geomspace(1e-12, 0.5, 41), np.linspace(0.5, end, int(_FAR * end / 8.0))[1:]])
     node, weight = special.roots_legendre(16)
@@ -132,7 +132,7 @@ def _divide(
         a, b, whole = first[rows], rest[rows], total[rows]
         y = np.where(uniform[:, 2 * n : 3 * n] < 0.5, a * drawn, whole - b * drawn)
         one, two = standard_density(alpha, y / a) / a, standard_density(alpha, (whole - y) / b) / b
-        with np.errstate(invalid="ignore"):  # both vanish for a number beyond all magnitudes, which is not kept
+        with np.errstate(invalid="ignore"):  # both vanish for extreme numbers, which are rejected
             kept = uniform[:, 3 * n :] * bound[rows] * (one + two) < one * two
         take = waiting[rows] & kept
         found[rows] = np.where(take, y, found[rows])
@@ -149,7 +149,7 @@ def _standard(alpha: float, uniform: np.ndarray, other: np.ndarray) -> np.ndarra
 
 
 def _largest_smaller(alpha: float, total: np.ndarray, first: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    """The largest value of the smaller of two densities, one about 0 and one about ``total``: where they cross."""
+    """The maximum of the smaller of two densities, centred at 0 and at ``total``: where they cross."""
     low, high = np.zeros(total.shape), total.copy()
     for _ in range(60):
         middle = 0.5 * (low + high)

@@ -1,4 +1,4 @@
-"""A process run by the clock of an inverse stable subordinator: subdiffusion."""
+"""A process subordinated to an inverse stable subordinator: subdiffusion."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Subordinated(Noise):
     Parameters
     ----------
     process : Noise
-        A Levy process, or a Gaussian one (which takes a matrix for each path).
+        A Levy process, or a Gaussian one (which needs a matrix for each path).
     alpha : float
         Index of the clock, between 0 and 1.
 
@@ -70,7 +70,7 @@ class Subordinated(Noise):
                 )
             mean, variance = moments
             earlier = increment_moment(self.alpha, 1.0, 0.0, ordered_times(s, t)[0])
-            # Not 0 times what may overflow.
+            # Avoids 0 times a value that may overflow.
             driven = mean**2 * InverseSubordinator(self.alpha).covariance(s, t) if mean else 0.0
             return np.asarray(variance * earlier + driven)
         if isinstance(self.process, FractionalBrownian) and self.process.kind == "fbm":
@@ -80,10 +80,10 @@ class Subordinated(Noise):
         return super().covariance(s, t)
 
     def refine(self, path: Any, t: Any, factor: int = 2, rng: Any = None, *, first_path: int = 0) -> Any:
-        """Refused: the path does not tell where its clock stood."""
+        """Not available, because the path does not determine its clock."""
         raise InvalidInputError(
-            f"there is no bridge for {self!r}: its clock cannot be told from the path, and without it the points "
-            "between do not depend on their neighbours alone; sample on the fine grid and thin that"
+            f"there is no bridge for {self!r}: its clock cannot be inferred from the path, and without it "
+            "intermediate points depend on more than their neighbours; sample on the fine grid and take a subset"
         )
 
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
@@ -101,12 +101,12 @@ class Subordinated(Noise):
 
 
 def _gaussian(process: GaussianNoise, source: RandomSource, clock: np.ndarray) -> np.ndarray:
-    """Values at each path's own times; a time that stands still keeps its value."""
+    """Values at each path's own times; equal times have equal values."""
     normals = source.numbers(0, clock.shape[0], clock.shape[1])
     result = np.zeros(clock.shape)
     if clock.shape[1] > MOST_POINTS:
         raise InvalidInputError(
-            f"{clock.shape[1]:,} times: {process!r} needs a matrix of as many rows for each path; use at most "
+            f"{clock.shape[1]:,} times: {process!r} needs a matrix of that size for each path; use at most "
             f"{MOST_POINTS:,}"
         )
     for row, times, numbers in zip(result, clock, normals, strict=True):

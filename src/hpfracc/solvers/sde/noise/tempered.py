@@ -1,4 +1,4 @@
-"""Tempered stable motion: stable jumps whose large ones are exponentially rare."""
+"""Tempered stable motion: stable jumps, of which large ones are exponentially rare."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hpfracc.solvers.sde.noise.stable import one_sided, standard_stable
 
 __all__ = ["TemperedStable"]
 
-#: Tempering of a piece, ``rate * scale * step^(1/alpha)``, above alpha = 1 or not: it is accepted with probability 1/e
-#: or more below alpha = 1, and with a third or so above.
+#: Maximum tempering of a piece, ``rate * scale * step^(1/alpha)``, for alpha below and above 1. The acceptance
+#: probability is at least 1/e below alpha = 1, and about a third above.
 _MOST_TEMPERED = {False: 1.0, True: 0.15}
-#: Pieces of all steps of a path.
+#: Maximum number of pieces of all steps of a path.
 _MOST_PIECES = 1 << 22
-#: Logarithm of the probability that is left out above alpha = 1.
+#: Logarithm of the neglected probability for alpha > 1.
 _LEFT_OUT = 38.0
 
 
@@ -29,7 +29,7 @@ _LEFT_OUT = 38.0
 class TemperedStable(LevyNoise):
     r"""Tempered stable motion with positive jumps of density :math:`\propto x^{-1-\alpha} e^{-\lambda x}`.
 
-    Below :math:`\alpha = 1` it only rises; above, it is compensated to mean 0:
+    Below :math:`\alpha = 1` it is increasing; above, it is compensated to mean 0:
 
     .. math:: E\,e^{-s X_t} = e^{-t \sigma^\alpha ((s+\lambda)^\alpha - \lambda^\alpha)} \;(\alpha < 1), \qquad
         E\,e^{-s X_t} = e^{t \sigma^\alpha ((s+\lambda)^\alpha - \lambda^\alpha - s \alpha \lambda^{\alpha-1})}
@@ -49,9 +49,9 @@ class TemperedStable(LevyNoise):
     The variance is :math:`t\,\sigma^\alpha \alpha\,|\alpha - 1|\,\lambda^{\alpha-2}`, the mean below
     :math:`\alpha = 1` is :math:`t\,\sigma^\alpha \alpha\,\lambda^{\alpha-1}`.
 
-    Below 1, stable increments are kept with probability :math:`e^{-\lambda x}`, which is exact. Above 1 increments may
-    be negative; they are kept with probability :math:`e^{-\lambda (x + b)}` [1], with b so large that a probability of
-    less than 1e-16 lies below -b. Steps with much tempering are made of several pieces.
+    Below 1, stable increments are accepted with probability :math:`e^{-\lambda x}`, which is exact. Above 1 increments
+    may be negative; they are accepted with probability :math:`e^{-\lambda (x + b)}` [1], where b is so large that
+    values below -b have a probability of less than 1e-16. Steps with strong tempering are split into several pieces.
 
     References
     ----------
@@ -89,9 +89,9 @@ class TemperedStable(LevyNoise):
     def increments_of(
         self, host: RandomSource, steps: np.ndarray, paths: np.ndarray, stream: int, stride: int = 1
     ) -> np.ndarray:
-        """Increments of some paths over steps of shape ``(n,)``, or one row for each path.
+        """Increments of the given paths over steps of shape ``(n,)``, or one row for each path.
 
-        Attempts that are rejected are followed by others in the streams ``stream + stride``, ``stream + 2 stride``, ...
+        Rejected attempts are repeated in the streams ``stream + stride``, ``stream + 2 stride``, ...
         """
         above = self.alpha > 1.0
         tempering = float(np.max(steps, initial=0.0)) * (self.scale * self.rate) ** self.alpha

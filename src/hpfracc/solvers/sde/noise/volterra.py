@@ -1,7 +1,7 @@
 """The Riemann-Liouville process on a uniform grid, together with the Brownian motion that drives it.
 
 The hybrid scheme with one exact cell [1]: the integral over the newest step is drawn jointly with the increment of
-the Brownian motion; over older steps the kernel is replaced by its mean.
+the Brownian motion; on older steps the kernel is replaced by its mean.
 
 References
 ----------
@@ -30,13 +30,13 @@ def sample_hybrid(source: RandomSource, hurst: float, n: int, step: float, count
 def sample_hybrid_pair(source: RandomSource, hurst: float, n: int, step: float, count: int) -> tuple[Any, Any]:
     """The process at ``n + 1`` points, and the ``n`` increments of its Brownian motion.
 
-    The numbers are drawn in float64 on the host and handed over in the source's own precision and library.
+    The numbers are drawn in float64 on the host and converted to the precision and library of the source.
     """
     power = hurst - 0.5
     # Cov of (dW, int_0^1 (1-s)^power dW) for a step of 1.
     cross, variance = 1.0 / (power + 1.0), 1.0 / (2.0 * power + 1.0)
     rest = math.sqrt(max(0.0, variance - cross * cross))
-    # Means of the kernel over older steps; written to keep their digits.
+    # Means of the kernel over older steps, without cancellation.
     lags = np.arange(2.0, n + 1.0)
     means = -np.expm1((power + 1.0) * np.log1p(-1.0 / lags)) * lags ** (power + 1.0) / (power + 1.0)
     kernel = np.concatenate([[0.0], means])

@@ -29,12 +29,12 @@ from hpfracc.solvers.sde.rough.smile import (
 
 __all__ = ["Bergomi"]
 
-#: Level of the timer option, as a multiple of the expected variance; paths beyond it are stopped there.
+#: Level of the timer option, as a multiple of the expected variance; paths that exceed it are stopped there.
 _TIMER_LEVEL = 6.0
-#: Fewest paths of a price.
+#: Minimum number of paths of a price.
 _LEAST_PATHS = 16
-#: Steps up to which the convolution of a price is a product with three blocks of a triangular matrix: at 312 steps that
-#: takes half the time of transforms, at 600 as much (OpenBLAS, one thread, AVX-512).
+#: Maximum number of steps for which the convolution of a price is a product with three blocks of a triangular matrix:
+#: at 312 steps that takes half the time of FFTs, at 600 the same time (OpenBLAS, one thread, AVX-512).
 _MOST_STEPS_BY_MATRIX, _BLOCKS = 512, 3
 #: Streams of random numbers: the Brownian motion of the variance, the first cells, the other Brownian motion.
 _VARIANCE, _CELLS, _PRICE = 0, 1, 2
@@ -75,7 +75,7 @@ class Bergomi(VolatilityModel):
     ``W``, with three controls: a timer option [2], the conditional spot and the integrated variance.
 
     Implied volatilities depend on the number of steps at small ``H``: at ``H = 0.07`` and three months one at
-    log-moneyness 0.1 falls from 0.162 to 0.155 between 64 and 2,048 steps. The standard error does not contain that.
+    log-moneyness 0.1 falls from 0.162 to 0.155 between 64 and 2,048 steps. The standard error does not include that.
 
     References
     ----------
@@ -134,17 +134,18 @@ class Bergomi(VolatilityModel):
         steps : int
             Steps to each maturity.
         rng : None, int, numpy.random.Generator, SeedSequence or torch.Generator, optional
-            Seed of the random numbers; the same paths serve all strikes. With a ``torch.Generator`` of a GPU the paths
-            are made there.
+            Seed of the random numbers; all strikes use the same paths. With a ``torch.Generator`` of a GPU the paths
+            are drawn there.
         progress : bool or callable
-            A bar for each maturity with the paths done, the price so far of its first strike, out of the money and not
-            discounted, with its standard error, and the time left; or ``progress(done, paths, mean, standard_error)``.
+            Whether to show a progress bar for each maturity with the finished paths, the undiscounted out-of-the-money
+            price of its first strike so far, with its standard error, and the remaining time; or ``progress(done,
+            paths, mean, standard_error)``.
 
         Returns
         -------
         Valuation
             ``value`` and ``error``, one standard error, in the broadcast shape. After Ctrl-C they are those of the
-            paths that were finished, with a warning, and nan for maturities without any.
+            finished paths, with a warning, and nan for maturities without any.
         """
         strikes, maturities = read_strikes(K, T)
         found = self._out_of_money(strikes, maturities, paths, steps, rng, progress)
@@ -207,7 +208,7 @@ class Bergomi(VolatilityModel):
         """Undiscounted prices of puts below the forward and of calls above it."""
         for name, number, least in (("paths", paths, _LEAST_PATHS), ("steps", steps, 1)):
             if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
-                raise InvalidInputError(f"{name}={number!r}: use a whole number of at least {least}")
+                raise InvalidInputError(f"{name}={number!r}: use an integer of at least {least}")
         read_progress(progress)
         source = make_source(rng, None, count=int(paths))
         value, error = np.full(strikes.shape, np.nan), np.full(strikes.shape, np.nan)
@@ -245,7 +246,7 @@ class Bergomi(VolatilityModel):
         paths: int,
         progress: bool | Callable[..., Any],
     ) -> bool:
-        """Add all paths to the estimate; False after Ctrl-C, with those that were finished."""
+        """Add all paths to the estimate; returns False after Ctrl-C, with the finished paths."""
         shown = 0
         with progress_bar(progress, paths, f"T = {scheme.T:g}") as report:
             try:
@@ -268,7 +269,7 @@ class _Scheme:
         self.model, self.T, self.steps, self.h = model, T, steps, h
         scale = math.sqrt(2.0 * H)
         k = np.arange(1, steps, dtype=float)
-        # Cell means of sqrt(2H) s^(H-1/2) on [k h, (k+1) h], for increments of variance h; the first cell is apart.
+        # Cell means of sqrt(2H) s^(H-1/2) on [k h, (k+1) h], for increments of variance h; the first cell is separate.
         self.kernel = np.zeros(steps)
         difference = k ** (H + 0.5) * np.expm1((H + 0.5) * np.log1p(1.0 / k))
         self.kernel[1:] = scale * h**H * difference / (H + 0.5)
@@ -289,7 +290,7 @@ class _Scheme:
         self._matrix: list[tuple[slice, np.ndarray[Any, Any]]] | None = None
 
     def roots(self, source: RandomSource, start: int, count: int) -> tuple[Any, Any]:
-        """Normal increments of W, and the square root of V at the beginning of each step but the first."""
+        """Normal increments of W, and the square root of V at the start of each step but the first."""
         n = self.steps
         normals = source.numbers(start, count, n, stream=_VARIANCE)
         if source.library == "numpy":
@@ -299,12 +300,12 @@ class _Scheme:
         volterra = library.irfft(transform, self.length)[:, :n]
         if self.across:
             volterra = volterra + self.across * source.numbers(start, count, n, stream=_CELLS)
-        # Y at the end of a step is that at the beginning of the next.
+        # Y at the end of a step is Y at the start of the next.
         exponent = 0.5 * self.model.eta * volterra[:, :-1] + source.array(0.5 * self.shift[1:])
         return normals, _functions(source).exp(exponent)
 
     def _roots_by_matrix(self, source: RandomSource, normals: np.ndarray[Any, Any], start: int) -> np.ndarray[Any, Any]:
-        """The same on the host to rounding, which depends on the number of paths made together: for means over them."""
+        """The same on the host up to rounding, which depends on the batch of paths; for means over them."""
         n, half = self.steps, 0.5 * self.model.eta
         if self._matrix is None:
             lags = np.arange(n) - np.arange(n - 1)[:, None]
@@ -326,7 +327,7 @@ class _Scheme:
 
     def _roots_in_place(self, source: RandomSource, normals: np.ndarray[Any, Any], start: int) -> np.ndarray[Any, Any]:
         """The same on the host, in few passes over memory."""
-        # By one algorithm for any number of paths: an engine call would choose by it, and change the last digits.
+        # One algorithm for any number of paths: an engine call would select by it, and change the last digits.
         transform = fft.rfft(normals, self.length)
         transform *= self._transform(source)
         volterra: np.ndarray[Any, Any] = fft.irfft(transform, self.length, overwrite_x=True)[:, : self.steps]
@@ -342,7 +343,7 @@ class _Scheme:
         return root
 
     def _transform(self, source: RandomSource) -> Any:
-        """The transform of the kernel, with the part of the first cell along W, beside the source's numbers."""
+        """The transform of the kernel, with the part of the first cell along W, on the source's device."""
         transform = self.transform
         if source.library == "numpy":
             return transform if source.dtype == "float64" else transform.astype(np.complex64)
@@ -350,7 +351,7 @@ class _Scheme:
         return parts[0] + 1j * parts[1]
 
     def terminal(self, source: RandomSource, start: int, count: int) -> Terminal:
-        """The values at maturity of some paths."""
+        """The values at maturity of the given paths."""
         rho, h, first = self.model.rho, self.h, float(self.forward_variance[0])
         if source.library == "numpy":
             normals = source.numbers(start, count, self.steps, stream=_VARIANCE)
@@ -365,7 +366,7 @@ class _Scheme:
         driven = math.sqrt(h) * (math.sqrt(first) * _host(normals[:, 0]) + products)
         stopped_integral, stopped = integral.copy(), driven.copy()
         beyond = np.flatnonzero(integral > self.level)
-        if beyond.size:  # few: they are stopped before the step that would pass the level
+        if beyond.size:  # few: they are stopped before the step that would exceed the level
             z, v = _host(normals[beyond]), np.full((beyond.size, self.steps), first)
             v[:, 1:] = _host(root[beyond]) ** 2
             inside = np.cumsum(h * v, axis=-1) <= self.level
@@ -381,7 +382,7 @@ class _Scheme:
     def paths(self, source: RandomSource, start: int, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Price and variance at all times, each of shape ``(count, steps + 1)``."""
         model, h = self.model, self.h
-        longer = _Scheme(model, self.T + h, self.steps + 1)  # V at T is that at the beginning of one more step
+        longer = _Scheme(model, self.T + h, self.steps + 1)  # V at T is V at the start of one more step
         normals, root = longer.roots(source, start, count)
         variance = np.full((count, self.steps + 1), self.forward_variance[0])
         variance[:, 1:] = root * root

@@ -45,9 +45,9 @@ def black_price(forward: Any, strike: Any, maturity: Any, volatility: Any, kind:
 def implied_volatility(price: Any, forward: Any, strike: Any, maturity: Any, kind: str = "call") -> Any:
     """The volatility for which Black's formula gives ``price`` (undiscounted).
 
-    Newton's method on the logarithm of the price of the option that is out of the money, kept between bounds by
-    bisection. To rounding where the price has digits: a price that equals the intrinsic value gives 0, one outside the
-    bounds of arbitrage gives nan.
+    Newton's method on the logarithm of the price of the out-of-the-money option, safeguarded by bisection. Accurate to
+    rounding as far as the price has digits: a price equal to the intrinsic value gives 0, one outside the arbitrage
+    bounds gives nan.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ def _price(x: Any, total: Any) -> Any:
     r"""Price out of the money, per unit of the smaller of forward and strike; ``x = |ln(K/F)|``.
 
     :math:`\Phi(-a) - e^x \Phi(-b)` with :math:`a, b = x/s \mp s/2`. For positive a that is :math:`\tfrac12 e^{-a^2/2}
-    (\mathrm{erfcx}(a/\sqrt2) - \mathrm{erfcx}(b/\sqrt2))`, which has digits at any distance; for negative ones
-    :math:`\Phi(b) - \Phi(a) - (e^x - 1) \Phi(-b)`, which has them for small s.
+    (\mathrm{erfcx}(a/\sqrt2) - \mathrm{erfcx}(b/\sqrt2))`, which is accurate at any distance; for negative ones
+    :math:`\Phi(b) - \Phi(a) - (e^x - 1) \Phi(-b)`, which is accurate for small s.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
         ratio = x / total
@@ -124,6 +124,6 @@ def _invert(target: np.ndarray[Any, Any], x: np.ndarray[Any, Any]) -> np.ndarray
 
 
 def check_kind(kind: str) -> None:
-    """Raise :class:`InvalidInputError` unless ``kind`` is an option that there is."""
+    """Raise :class:`InvalidInputError` unless ``kind`` is ``"call"`` or ``"put"``."""
     if kind not in ("call", "put"):
         raise InvalidInputError(f"kind={kind!r} is not known; use 'call' or 'put'")

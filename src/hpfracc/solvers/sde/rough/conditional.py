@@ -13,14 +13,14 @@ from hpfracc.solvers.sde.rough.black import black_price
 
 __all__ = ["ConditionalEstimate", "Terminal"]
 
-#: Fewest paths that must carry the integrated variance, and most standard errors by which its mean may be off.
+#: Minimum effective number of paths of the integrated variance, and maximum deviation of its mean in standard errors.
 _FEWEST_PATHS, _MOST_ERRORS = 30.0, 6.0
-#: Paths whose prices are evaluated together: for a hundred of them the calls take longer than the numbers.
+#: Paths whose prices are evaluated together; with only a hundred, call overhead would dominate.
 _TOGETHER = 2048
 
 
 class Terminal(NamedTuple):
-    """What the price of a European option needs of each path, on the host."""
+    """Values of each path that determine the price of a European option, on the host."""
 
     spot: np.ndarray[Any, Any]  # the part of S_T / F that the Brownian motion of the variance drives
     variance: np.ndarray[Any, Any]  # integral of V
@@ -29,7 +29,7 @@ class Terminal(NamedTuple):
 
 
 class ConditionalEstimate:
-    """Sums over paths from which prices at one maturity are made.
+    """Sums over paths from which prices at one maturity are computed.
 
     Parameters
     ----------
@@ -55,27 +55,27 @@ class ConditionalEstimate:
             float(_black(1.0, strike / forward, rho**2 * level, kind))
             for strike, kind in zip(strikes, self._kinds, strict=True)
         ]
-        # Sums of (1, payoff, controls) times their transpose, for each strike, the paths in them, and paths that are
-        # not in them yet. The controls have mean 0. One tuple, so that an interrupt leaves whole chunks.
+        # Sums of (1, payoff, controls) times their transpose, for each strike, the number of paths in them, and pending
+        # paths. The controls have mean 0. One tuple, so that an interrupt leaves complete chunks.
         self._state: tuple[np.ndarray[Any, Any], int, tuple[Terminal, ...]] = np.zeros((strikes.size, 5, 5)), 0, ()
 
     @property
     def paths(self) -> int:
-        """How many were added."""
+        """Number of paths added."""
         return self._state[1] + self._waiting()
 
     def _waiting(self) -> int:
         return sum(part.spot.size for part in self._state[2])
 
     def add(self, found: Terminal) -> None:
-        """Some paths."""
+        """Add paths."""
         sums, paths, parts = self._state
         self._state = sums, paths, (*parts, found)
         if self._waiting() >= _TOGETHER:
             self._settle()
 
     def _settle(self) -> None:
-        """Evaluate the paths that wait."""
+        """Evaluate the pending paths."""
         sums, paths, parts = self._state
         if not parts:
             return
@@ -109,9 +109,9 @@ class ConditionalEstimate:
         return np.clip(self._forward * value, 0.0, np.minimum(self._forward, K)), self._forward * error
 
     def warn_of_few_paths(self, where: str) -> None:
-        """Warn where a few paths carry the integrated variance, whose mean is known: then no sample sees its own error.
+        """Warn if a few paths dominate the integrated variance, so that standard errors are unreliable.
 
-        The second control is that variance over its mean, less 1.
+        The second control is that variance divided by its mean, minus 1.
         """
         self._settle()
         sums, paths, _ = self._state
@@ -123,7 +123,7 @@ class ConditionalEstimate:
         if effective < min(_FEWEST_PATHS, 0.25 * paths) or abs(off) > _MOST_ERRORS * spread:
             warnings.warn(
                 f"{where}: the integrated variance of {paths:,} paths has "
-                f"{total / paths:.3g} times its known mean, carried by some {effective:.3g} of them; prices and their "
+                f"{total / paths:.3g} times its known mean, from about {effective:.3g} of them; prices and their "
                 "standard errors are unreliable; use more paths, a smaller eta, or a shorter maturity",
                 AccuracyWarning,
                 stacklevel=4,

@@ -1,9 +1,9 @@
 r"""Markov factors: the kernel :math:`t^{a-1}/\Gamma(a)` as a sum of a few exponentials, and sampling by them.
 
 The nodes minimise the :math:`L^2` error on ``[0, T]`` under a bound on the largest one, as Bayer and Breneis propose
-[1]. Without the bound the nodes chase the singularity at 0 and prices converge slowly. The bound is chosen such that
-the slowest factor decays on the scale ``T``: then implied volatilities at ``H = 0.1`` are off by 1e-3, 8e-5 and 4e-6
-(relative) with 2, 3 and 4 factors, beside 3e-3, 3e-3 and 2e-3 without it.
+[1]. Without the bound the nodes follow the singularity at 0 and prices converge slowly. The bound is chosen such that
+the slowest factor decays on the scale ``T``. Then the relative errors of implied volatilities at ``H = 0.1`` are 1e-3,
+8e-5 and 4e-6 with 2, 3 and 4 factors, compared with 3e-3, 3e-3 and 2e-3 without it.
 
 References
 ----------
@@ -27,7 +27,7 @@ __all__ = ["MAX_FACTORS", "MarkovScheme", "exponential_sum", "next_variance"]
 MAX_FACTORS = 4
 #: Smallest node times T, as a multiple of 1/2 - H. At H = 0.1 the error of the smile is least for 0.7 to 1.5.
 _SLOWEST = 1.0
-#: Least distance of the nodes' logarithms: closer ones are one node, with large weights of opposite signs.
+#: Minimum distance of the logarithms of the nodes. Closer nodes act as one, with large weights of opposite signs.
 _LEAST_GAP = 0.7
 
 
@@ -35,9 +35,9 @@ class MarkovScheme:
     r"""The rough Heston model with a sum of exponentials as its kernel, on steps no longer than ``step``.
 
     With :math:`V = v_0 + \sum_i w_i U_i`, each step solves the linear drift
-    :math:`U_i' = -x_i U_i + \kappa(\theta - V)` over half a step, then the diffusion, which moves all
-    :math:`U_i` by the same amount, then the drift again. For positive weights and nodes the drift keeps ``V`` from
-    becoming negative. ``model`` is a :class:`~hpfracc.solvers.sde.rough.heston.Heston`.
+    :math:`U_i' = -x_i U_i + \kappa(\theta - V)` over half a step, then the diffusion, which changes all
+    :math:`U_i` by the same amount, then the drift again. For positive weights and nodes the drift keeps ``V``
+    non-negative. ``model`` is a :class:`~hpfracc.solvers.sde.rough.heston.Heston`.
     """
 
     def __init__(self, model: Any, times: np.ndarray[Any, Any], step: float, factors: int) -> None:
@@ -84,7 +84,7 @@ class MarkovScheme:
 
 
 def _combine(weights: np.ndarray[Any, Any], factors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Weighted sum of the factors, term by term: a product of matrices sums in an order that depends on their size."""
+    """Weighted sum of the factors, term by term: the order of summation in a matrix product depends on its size."""
     total: np.ndarray[Any, Any] = weights[0] * factors[0]
     for weight, factor in zip(weights[1:], factors[1:], strict=True):
         total = total + weight * factor
@@ -114,7 +114,7 @@ def _on_unit_interval(H: float, factors: int) -> tuple[np.ndarray[Any, Any], np.
     if factors == 1:  # the mean of the kernel over the interval
         node = np.exp(slowest)
         return np.array([node]), np.array([node / -np.expm1(-node) / special.gamma(a + 1.0)])
-    # The bound on the largest node is lowered until the smallest one reaches its place; each solution starts the next.
+    # The bound on the largest node is lowered until the smallest one reaches its target; each solution starts the next.
     bound = 3.0 * factors + 3.0
     above = below = _best_nodes(np.linspace(0.0, bound, factors), bound, a)
     while below[0] > slowest:
@@ -151,7 +151,7 @@ def _distance(logs: np.ndarray[Any, Any], a: float) -> tuple[float, np.ndarray[A
 
 
 def next_variance(y: np.ndarray[Any, Any], tau: float, uniform: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    r"""One value for each ``y`` from a law on three points with the first five moments of :math:`dZ = c\sqrt Z\,dW`.
+    r"""Draw a value for each ``y`` from a three-point law with the first five moments of :math:`dZ = c\sqrt Z\,dW`.
 
     Gauss quadrature of the exact law: its nodes are never negative. ``tau`` is :math:`c^2` times the step.
     """

@@ -26,9 +26,9 @@ from hpfracc.solvers.sde.rough.smile import (
 
 __all__ = ["Heston"]
 
-#: Where |phi| is below exp(-_NEGLIGIBLE), its part of a price is rounding.
+#: If |phi| is below exp(-_NEGLIGIBLE), its contribution to a price is below rounding.
 _NEGLIGIBLE = 36.0
-#: Nodes of the Fourier integral: doubled until the two last sums agree.
+#: Nodes of the Fourier integral, doubled until the last two sums agree.
 _NODES = (40, 80, 160, 320, 640, 1280)
 
 
@@ -46,8 +46,8 @@ class Heston(VolatilityModel):
         V_t &= v_0 + \frac{1}{\Gamma(a)} \int_0^t (t-s)^{a-1}
                \left(\kappa(\theta - V_s)\,ds + \sigma\sqrt{V_s}\,dW_s\right), \qquad a = H + \tfrac12.
 
-    With ``H = 1/2`` it is Heston's model. The kernel is :math:`t^{a-1}/\Gamma(a)`; papers that write
-    :math:`\sqrt{2H}\,t^{a-1}` have another ``sigma`` and ``kappa``.
+    With ``H = 1/2`` it is Heston's model. The kernel is :math:`t^{a-1}/\Gamma(a)`; with
+    :math:`\sqrt{2H}\,t^{a-1}`, as in some papers, ``sigma`` and ``kappa`` have other values.
 
     Parameters
     ----------
@@ -117,7 +117,8 @@ class Heston(VolatilityModel):
         Parameters
         ----------
         u : array_like
-            Frequencies, real or complex with an imaginary part from -1 to 0: there it exists for all parameters.
+            Frequencies, real or complex with an imaginary part from -1 to 0, where the transform exists for all
+            parameters.
         T : float
             Maturity.
         tol : float
@@ -146,7 +147,7 @@ class Heston(VolatilityModel):
         kind : {"call", "put"}
             The option.
         tol : float
-            Error to aim at, relative to ``S0``.
+            Target error, relative to ``S0``.
 
         Returns
         -------
@@ -188,8 +189,8 @@ class Heston(VolatilityModel):
         step : float, optional
             Largest step; by default the last time over 256.
         factors : int
-            Exponentials, 1 to 4. Those of the kernel alone change implied volatilities by about 1e-3, 1e-4 and 5e-5
-            (relative) with 2, 3 and 4 of them.
+            Number of exponentials, 1 to 4. The relative error of implied volatilities from the kernel alone is about
+            1e-3, 1e-4 and 5e-5 with 2, 3 and 4 of them.
         first_path : int
             Number of the first path: paths are the same in one call and in several.
 
@@ -209,7 +210,7 @@ class Heston(VolatilityModel):
         if step is None:
             step = float(times[-1]) / 256.0
         elif isinstance(step, bool) or not isinstance(step, int | float | np.number) or not 0.0 < step < math.inf:
-            raise InvalidInputError(f"step={step!r} is no step; use a number above 0")
+            raise InvalidInputError(f"step={step!r} is not a step; use a number above 0")
         shape = read_size(size)
         count = math.prod(shape)
         source = make_source(rng, None, first_path=first_path, count=count)
@@ -243,7 +244,7 @@ class Heston(VolatilityModel):
     def _out_of_money(self, strikes: np.ndarray[Any, Any], maturities: np.ndarray[Any, Any], tol: float) -> Valuation:
         """Undiscounted prices of puts below the forward and of calls above it."""
         if not 1e-14 <= tol < 1.0:
-            raise InvalidInputError(f"tol={tol!r} is out of reach; use a number from 1e-14 up to 1, such as 1e-8")
+            raise InvalidInputError(f"tol={tol!r} is out of range; use a number from 1e-14 to 1, such as 1e-8")
         value, error = np.empty(strikes.shape), np.empty(strikes.shape)
         for maturity in np.unique(maturities):
             here = maturities == maturity
@@ -283,15 +284,15 @@ class Heston(VolatilityModel):
             sums.append(step * total)
             if level:
                 change = np.abs(sums[-1] - sums[-2])
-                # Halving the step squares an error that falls exponentially; the power 3/2 leaves room for strikes
-                # at which the integrand oscillates, where it falls more slowly at first.
+                # Halving the step squares an exponentially decreasing error. The power 3/2 is a safety margin for
+                # strikes at which the integrand oscillates and the error decreases more slowly at first.
                 quadrature = np.minimum(change, 30.0 * change**1.5)
                 size = np.sqrt(forward * K) / math.pi
                 error_of_price = size * (quadrature + step * inside + last) + 1e-15 * forward
                 if np.all(error_of_price <= target):
                     break
         smaller = np.minimum(forward, K)
-        # Bounds of arbitrage hold for the price; rounding may leave them by a little.
+        # Prices satisfy the arbitrage bounds; rounding may violate them slightly.
         return np.clip(smaller - np.sqrt(forward * K) / math.pi * sums[-1], 0.0, smaller), error_of_price
 
     def _cutoff(self, T: float) -> float:
@@ -309,5 +310,5 @@ class Heston(VolatilityModel):
 
 def _read_maturity(T: Any) -> float:
     if not isinstance(T, int | float | np.number) or isinstance(T, bool) or not 0.0 < T < math.inf:
-        raise InvalidInputError(f"T={T!r} is no maturity; use a number above 0")
+        raise InvalidInputError(f"T={T!r} is not a maturity; use a number above 0")
     return float(T)

@@ -28,11 +28,11 @@ class RoughPaths(NamedTuple):
 
 
 def read_times(t: Any, *, uniform: bool) -> np.ndarray[Any, Any]:
-    """Increasing times from 0 on as float64, equidistant if asked for."""
+    """Increasing times from 0 on as float64; equidistant if required."""
     try:
         times = np.asarray(t, dtype=float)
     except (TypeError, ValueError):
-        raise InvalidInputError(f"t={t!r} is not made of numbers") from None
+        raise InvalidInputError(f"t={t!r} is not numeric; give numbers") from None
     if times.ndim != 1 or times.size < 2 or times[0] != 0.0 or not (np.diff(times) > 0.0).all():
         raise InvalidInputError(
             "t has to be a list of at least two increasing times from 0 on, such as linspace(0, 1, 253)"
@@ -47,7 +47,7 @@ def read_times(t: Any, *, uniform: bool) -> np.ndarray[Any, Any]:
 def join_chunks(
     t: np.ndarray[Any, Any], shape: tuple[int, ...], chunks: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]
 ) -> RoughPaths:
-    """Chunks of paths as one array of the shape that was asked for."""
+    """Join chunks of paths into one array of the requested shape."""
     if not chunks:
         empty = np.empty((*shape, t.size))
         return RoughPaths(t, empty, empty.copy())

@@ -2,10 +2,10 @@ r"""The fractional Riccati equation :math:`D^a h = c + b h + g h^2`, :math:`h(0)
 
 Chebyshev collocation in the variable :math:`z = t^a`. The solution is a power series in ``z``, so it is smooth there
 although it is not in ``t``, and 24 to 60 points give 8 to 12 digits. The Riemann-Liouville integral of a polynomial in
-``z`` becomes one matrix, which depends on ``a`` and the number of points alone and is cached. Each Newton iteration
+``z`` becomes one matrix, which depends only on ``a`` and the number of points and is cached. Each Newton iteration
 solves one small dense system per coefficient.
 
-Do not use it for equations whose solution blows up within the interval: collocation then converges to no solution.
+Not for equations whose solution blows up within the interval: collocation does not converge then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hpfracc.errors import SolveError
 
 __all__ = ["RiccatiSolution", "solve_riccati"]
 
-#: Points of the successive solutions. The distance of two of them is the error estimate of the first.
+#: Points of the successive solutions. The difference of two solutions is the error estimate of the first.
 _POINTS = (24, 36, 54, 81, 122)
 _MAX_ITERATIONS = 40
 

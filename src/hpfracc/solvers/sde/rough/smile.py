@@ -1,4 +1,4 @@
-"""What the models share: strikes and maturities, prices and volatilities from one another, pictures of the smile."""
+"""Common parts of the models: strikes and maturities, conversion of prices and volatilities, plots of the smile."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class VolatilityModel(ABC):
         """Black-Scholes volatility of a strike and a maturity."""
 
     def plot(self, T: Any, *, K: Any = None, ax: Any = None, **style: Any) -> Any:
-        """Draw the smile: implied volatility over log-moneyness, a line for each maturity.
+        """Plot the smile: implied volatility over log-moneyness, a line for each maturity.
 
-        A band of two errors is drawn where it can be seen.
+        A band of two errors is drawn if it is visible.
 
         Parameters
         ----------
@@ -62,9 +62,9 @@ class VolatilityModel(ABC):
         K : array_like, optional
             Strikes; by default 41 of them within three standard deviations.
         ax : matplotlib.axes.Axes, optional
-            Where to draw.
+            Axes for the plot; new ones by default.
         **style
-            Of the lines, for ``Axes.plot``.
+            Style of the lines, for ``Axes.plot``.
 
         Returns
         -------
@@ -80,7 +80,7 @@ def read_strikes(K: Any, T: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, 
         try:
             array = np.asarray(given, dtype=float)
         except (TypeError, ValueError):
-            raise InvalidInputError(f"{name}={given!r} is not made of numbers") from None
+            raise InvalidInputError(f"{name}={given!r} is not numeric; give numbers") from None
         if not (np.isfinite(array) & (array > 0.0)).all():
             raise InvalidInputError(f"{name} has values that are not finite and positive: {given!r}")
         arrays.append(array)
@@ -96,15 +96,15 @@ def check_parameters(model: Any, *, finite: tuple[str, ...], positive: tuple[str
     for name in (*finite, *positive):
         value = getattr(model, name)
         if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not np.isfinite(value):
-            raise InvalidInputError(f"{name}={value!r} is not a finite number")
+            raise InvalidInputError(f"{name}={value!r} is not a finite number; give one")
         if name in positive and not value > 0.0:
-            raise InvalidInputError(f"{name}={value!r} is not positive")
+            raise InvalidInputError(f"{name}={value!r} is not positive; use a number above 0")
     if not -1.0 <= model.rho <= 1.0:
-        raise InvalidInputError(f"rho={model.rho!r} is no correlation; use a number from -1 to 1")
+        raise InvalidInputError(f"rho={model.rho!r} is not a correlation; use a number from -1 to 1")
 
 
 def price_of(model: VolatilityModel, kind: str, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
-    """Discounted prices of calls or puts, from undiscounted ones of the options out of the money."""
+    """Discounted prices of calls or puts, from undiscounted prices of out-of-the-money options."""
     check_kind(kind)
     forward = model.forward(maturities)
     inside = np.maximum(forward - strikes, 0.0) if kind == "call" else np.maximum(strikes - forward, 0.0)
@@ -113,7 +113,7 @@ def price_of(model: VolatilityModel, kind: str, strikes: Any, maturities: Any, o
 
 
 def volatility_of(model: VolatilityModel, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:
-    """Implied volatilities of undiscounted prices of the options out of the money, with their errors."""
+    """Implied volatilities of undiscounted prices of out-of-the-money options, with their errors."""
     forward = model.forward(maturities)
     # By symmetry, Black's put at strike K has the price of the call with forward and strike exchanged.
     low, high = np.minimum(forward, strikes), np.maximum(forward, strikes)
@@ -126,7 +126,7 @@ def volatility_of(model: VolatilityModel, strikes: Any, maturities: Any, out_of_
 
 
 def _plot_smile(model: VolatilityModel, T: Any, K: Any, ax: Any, style: dict[str, Any]) -> Any:
-    """Draw implied volatilities over log-moneyness, with a band of two errors where it can be seen."""
+    """Plot implied volatilities over log-moneyness, with a band of two errors if it is visible."""
     pyplot = import_optional("matplotlib.pyplot")
     if ax is None:
         _, ax = pyplot.subplots()

@@ -15,11 +15,11 @@ from hpfracc.solvers.sde.noise.process import read_grid, to_host
 
 __all__ = ["MeanSquaredDisplacement", "msd"]
 
-#: Lags at which time averages are taken, and most of those that a straight line is laid through.
+#: Number of lags of time averages, and maximum number of lags in the fit.
 _LAGS = 40
-#: Time averages reach to this share of the path: beyond, few independent pieces are left.
+#: Largest lag of time averages as a fraction of the path; beyond it few independent pieces remain.
 _SHARE = 0.1
-#: Squared displacements that are held at a time.
+#: Maximum number of squared displacements in memory.
 _MOST_VALUES = 1 << 20
 
 
@@ -70,16 +70,16 @@ class MeanSquaredDisplacement:
     paths: int
 
     def plot(self, *, ax: Any = None, most: int = 30, **style: Any) -> Any:
-        """Draw the mean squared displacement on logarithmic axes, with error bars and the fitted power law.
+        """Plot the mean squared displacement on logarithmic axes, with error bars and the fitted power law.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; new axes by default.
+            Axes for the plot; new ones by default.
         most : int
-            Single time averages that are drawn at most.
+            Maximum number of single time averages in the plot.
         **style
-            Of the points, for ``Axes.errorbar``.
+            Style of the points, for ``Axes.errorbar``.
 
         Returns
         -------
@@ -89,7 +89,7 @@ class MeanSquaredDisplacement:
             ax = import_optional("matplotlib.pyplot").subplots()[1]
         if self.single is not None and self.paths > 1:
             ax.plot(self.lags, self.single[:most].T, color="0.75", linewidth=0.6, zorder=1)
-        # Of many points some, evenly spread on the axis.
+        # A subset of many points, evenly spaced on the axis.
         shown = _spread(self.lags, 25) if self.lags.size > _LAGS else np.arange(self.lags.size)
         errors = 2.0 * np.nan_to_num(self.standard_error[shown])
         bars = ax.errorbar(
@@ -138,12 +138,12 @@ def msd(
     ----------
     paths : array_like, shape (..., n) or (paths, d, n)
         Positions at the times ``t``. Three axes are paths, components and time, as of :func:`hpfracc.solve_fsde`.
-        Tensors are copied to the host; the result is of NumPy.
+        Tensors are copied to the host; the result is in NumPy.
     t : array_like, shape (n,)
         Increasing times; equally spaced for time averages.
     kind : {"ensemble", "time"}
-        Averages over the paths of displacements since the first time, or of each path over its own time. Time averages
-        are taken at some 40 lags, up to a tenth of the path.
+        Average over the paths of displacements since the first time, or over time for each path. Time averages are
+        computed at about 40 lags, up to a tenth of the path.
     fit : tuple of float, optional
         First and last lag of the fit; by default all of them.
     confidence : float
@@ -156,12 +156,12 @@ def msd(
 
     Notes
     -----
-    The exponent is the slope of a straight line through the logarithms at up to 40 lags, spread evenly over the
-    logarithm of time. Values at different lags come from the same paths and are far from independent, so the
-    interval is not that of the regression: it is taken from the slopes without one path each (jackknife [1]) and
-    Student's t. It covers the slope of the mean squared displacement itself over the fitted lags; where that is a power
-    law only at late times, choose ``fit=``. The mean squared displacement of Levy flights is infinite, and no sample
-    shows that. Time averages of subdiffusive walks grow linearly and stay random for paths of any length [2].
+    The exponent is the slope of a line fitted to the logarithms at up to 40 lags, evenly spaced in the logarithm of
+    time. Values at different lags come from the same paths and are far from independent, so the interval is not that of
+    the regression: it comes from the slopes without one path each (jackknife [1]) and Student's t. It covers the slope
+    of the mean squared displacement over the fitted lags; if that is a power law only at late times, choose ``fit=``.
+    The mean squared displacement of Levy flights is infinite, which no sample can show. Time averages of subdiffusive
+    walks grow linearly and stay random for paths of any length [2].
 
     References
     ----------
@@ -186,7 +186,7 @@ def msd(
     if grid.times.size < 3:
         raise ShapeError(f"{grid.times.size} times are too few for an exponent; give 3 or more")
     if not np.all(np.isfinite(rows)):
-        raise InvalidInputError("paths has values that are not finite; leave those paths out")
+        raise InvalidInputError("paths has values that are not finite; drop those paths")
     if not 0.0 < confidence < 1.0:
         raise InvalidInputError(f"confidence={confidence!r}: use a probability such as 0.95")
     if kind not in ("ensemble", "time"):
@@ -223,13 +223,13 @@ def msd(
 
 
 def _spread(lags: np.ndarray, count: int) -> np.ndarray:
-    """Indices of some lags, spread over their logarithm."""
+    """Indices of lags, evenly spaced in their logarithm."""
     goals = np.geomspace(lags[0], lags[-1], count)
     return np.unique(np.clip(np.searchsorted(lags, goals * (1.0 - 1e-9)), 0, lags.size - 1))
 
 
 def _chosen(lags: np.ndarray, value: np.ndarray, fit: tuple[float, float] | None) -> np.ndarray:
-    """Indices of the lags that the straight line is laid through."""
+    """Indices of the lags in the fit."""
     inside = np.arange(lags.size)
     if fit is not None:
         try:
@@ -239,21 +239,21 @@ def _chosen(lags: np.ndarray, value: np.ndarray, fit: tuple[float, float] | None
         inside = np.flatnonzero((lags >= low * (1.0 - 1e-12)) & (lags <= high * (1.0 + 1e-12)))
         if inside.size < 2:
             raise InvalidInputError(
-                f"fit={fit!r} holds {inside.size} of the lags, which reach from {lags[0]:g} to {lags[-1]:g}; a slope "
-                "takes two or more"
+                f"fit={fit!r} contains {inside.size} of the lags from {lags[0]:g} to {lags[-1]:g}; a slope "
+                "needs two or more"
             )
     chosen = inside[_spread(lags[inside], _LAGS)]
     still = np.flatnonzero(value[chosen] <= 0.0)
     if still.size:
         raise InvalidInputError(
-            f"no path has moved at the lag {lags[chosen[still[-1]]]:g}, so that there is no power law; begin the fit "
+            f"no path has moved at the lag {lags[chosen[still[-1]]]:g}, so there is no power law; start the fit "
             "later with fit="
         )
     return np.asarray(chosen)
 
 
 def _squares(rows: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Squared displacements since the first time, shape ``(paths, places)``."""
+    """Squared displacements since the first time, shape ``(paths, times)``."""
     moved = rows[:, :, places] - rows[:, :, :1]
     return np.asarray(np.einsum("pdk,pdk->pk", moved, moved))
 

@@ -1,4 +1,4 @@
-"""Intervals and half-lines, and what their ends do to a jump that would cross them."""
+"""Intervals and half-lines, and the effect of their ends on a jump that would cross them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Domain(NamedTuple):
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     def outside(self, place: np.ndarray) -> np.ndarray:
-        """Where places are not inside; the ends are outside."""
+        """Whether positions are outside; the ends count as outside."""
         return np.asarray((place <= self.low) | (place >= self.high))
 
 
@@ -40,12 +40,12 @@ def read_domain(domain: Any) -> Domain:
     if not low < high:
         raise InvalidInputError(f"domain={domain!r}: the first end must lie below the second")
     if math.isinf(low) and math.isinf(high):
-        raise InvalidInputError(f"domain={domain!r} has no end that could be crossed; one of them must be finite")
+        raise InvalidInputError(f"domain={domain!r} has no finite end; give at least one")
     return Domain(low, high)
 
 
 def read_start(start: Any, domain: Domain | None) -> float:
-    """A finite place inside the domain."""
+    """Read a finite position inside the domain."""
     try:
         place = float(start)
     except (TypeError, ValueError):
@@ -57,7 +57,7 @@ def read_start(start: Any, domain: Domain | None) -> float:
 
 
 def land(domain: Domain, boundary: Boundary, place: np.ndarray, jump: np.ndarray) -> np.ndarray:
-    """Where a jump ends with ends of the domain that reflect."""
+    """End of a jump in a domain with reflecting ends."""
     target = place + jump
     if boundary == "stop":
         return np.asarray(np.clip(target, domain.low, domain.high))

@@ -2,9 +2,9 @@ r"""How Brownian and symmetric stable motion leave an interval or a half-line, w
 
 From the middle of an interval of half-width r Brownian motion leaves through either end with equal probability after
 :math:`r^2 T`, where T has the law whose Laplace transform is :math:`1/\cosh\sqrt{2s}`; a symmetric stable motion lands
-at a distance :math:`r / \sqrt{B}` on either side, B of the law Beta(alpha/2, 1 - alpha/2), after a mean time of
-:math:`r^\alpha / \Gamma(1+\alpha)` [1]. In each round the motion leaves the largest such interval around its place; the
-domain is left for good with a probability of at least 1/2 in each round [2].
+at a distance :math:`r / \sqrt{B}` on either side, where B has the law Beta(alpha/2, 1 - alpha/2), after a mean time of
+:math:`r^\alpha / \Gamma(1+\alpha)` [1]. In each round the motion leaves the largest such interval around its position.
+It leaves the domain with a probability of at least 1/2 in each round [2].
 
 References
 ----------
@@ -32,12 +32,12 @@ __all__ = ["brownian_exits", "exit_quantile", "stable_exits"]
 _STREAM = 1 << 52
 #: Rounds whose numbers are drawn together; a path needs two on average, or fewer.
 _ROUNDS = 4
-#: Paths that are carried along together.
+#: Paths that are simulated together.
 _TOGETHER = 1 << 14
 #: Terms of the series for the law of the exit time. At the median the next one is below 1e-40.
 _TERMS = 5
 
-#: One round: place and two uniform numbers; time spent, new place, and whether it is outside.
+#: One round: from the position and two uniform numbers to the time spent, the new position, and whether it is outside.
 _Round = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
@@ -66,7 +66,7 @@ def brownian_exits(host: RandomSource, domain: Domain, start: float, count: int)
 def stable_exits(
     host: RandomSource, alpha: float, domain: Domain, start: float, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean times given the intervals left, and the places where a symmetric stable motion of scale 1 lands; exact."""
+    """Mean times given the intervals left, and landing positions of symmetric stable motion of scale 1; exact."""
     half = 0.5 * alpha
 
     def leave(place: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -23,7 +23,7 @@ class Jumps(ABC):
 
     @abstractmethod
     def _draw(self, source: RandomSource, paths: np.ndarray, count: int, stream: int) -> np.ndarray:
-        """``count`` jumps for each of some paths, shape ``(paths.size, count)``."""
+        """``count`` jumps for each of the given paths, shape ``(paths.size, count)``."""
 
     @property
     @abstractmethod
@@ -32,7 +32,7 @@ class Jumps(ABC):
 
     @property
     def mean(self) -> float:
-        """Mean of a jump; nan where it has none."""
+        """Mean of a jump; nan if it has none."""
         return 0.0
 
     @property
@@ -146,7 +146,7 @@ class TemperedJumps(Jumps):
         return TemperedStable(self.alpha, self.rate, self.scale)
 
     def _draw(self, source: RandomSource, paths: np.ndarray, count: int, stream: int) -> np.ndarray:
-        # Blocks of jumps have streams one after the other: further attempts have theirs far from them.
+        # Blocks of jumps use consecutive streams; further attempts use distant ones.
         return self._law.increments_of(source, np.ones(count), paths, stream, 1 << 32)
 
     @property
@@ -169,7 +169,7 @@ class TemperedJumps(Jumps):
 
 
 def check_law(name: str, law: object, kind: type) -> None:
-    """Raise unless ``law`` is a law of that kind."""
+    """Raise an error unless ``law`` is a law of that kind."""
     if not isinstance(law, kind):
         raise InvalidInputError(f"{name}={law!r}: give a law of hpfracc.transport, such as {name}={_EXAMPLES[name]}")
 

@@ -30,12 +30,12 @@ __all__ = ["FirstPassage", "PassageEstimate", "first_passage"]
 
 #: Stream of the clock of subordinated motion.
 _CLOCK = 1 << 53
-#: Paths that are followed between two reports.
+#: Paths that are simulated between two progress reports.
 _TOGETHER = 1 << 14
-#: Points of a drawn curve.
+#: Points of a plotted curve.
 _POINTS = 200
 
-#: Times and places of a number of paths, from those of a source on.
+#: Function that returns times and positions of a number of paths of a source.
 _Follow = Callable[[RandomSource, int], tuple[np.ndarray, np.ndarray]]
 
 
@@ -54,21 +54,21 @@ class FirstPassage:
     ----------
     times : ndarray, shape (paths,)
         First passage times; inf for paths that were still inside at the end. With ``method="spheres"`` the mean time
-        given the intervals that a path went through, from which only means can be taken.
+        given the intervals that a path went through, which is valid for means only.
     places : ndarray, shape (paths,)
         Where the paths landed: an end of the domain, or beyond it; nan for paths that were still inside.
     domain : tuple of float
         The ends.
     until : float
-        When the paths were last looked at; inf if all were followed to their end.
+        The time limit; inf if all paths were simulated until they left.
     method : str
         ``"exact"``, ``"walk"``, ``"steps"`` or ``"spheres"``.
     infinite_mean : bool
         Whether the mean first passage time is known to be infinite.
     success : bool
-        Whether all paths were followed; after Ctrl-C there are those that were.
+        Whether all paths were simulated; after Ctrl-C the result has the finished ones.
     message : str
-        How it ended.
+        How the simulation ended.
     """
 
     times: np.ndarray
@@ -86,11 +86,11 @@ class FirstPassage:
         return int(self.times.size)
 
     def survival(self, t: Any) -> PassageEstimate:
-        """Probability to be still inside after the time t, for any shape of t."""
+        """Probability of being inside after the time t, for any shape of t."""
         self._need_times("a survival probability")
         t = np.asarray(t, float)
         if np.any(np.isnan(t)) or np.any(t > self.until * ROUNDING):
-            raise InvalidInputError(f"the paths were followed until {self.until:g}; t={t.max():g} is not known")
+            raise InvalidInputError(f"the paths end at until={self.until:g}, before t={t.max():g}; use a larger until=")
         alive = self.paths - np.searchsorted(np.sort(self.times), t * ROUNDING, side="right")
         return _share(alive, self.paths)
 
@@ -99,24 +99,22 @@ class FirstPassage:
         self._need_paths()
         inside = int(np.count_nonzero(np.isnan(self.places)))
         if self.infinite_mean:
-            raise InvalidInputError(
-                "the mean first passage time is infinite here, whatever the sample says; use survival() or quantile()"
-            )
+            raise InvalidInputError("the mean first passage time is infinite here; use survival() or quantile()")
         if inside:
             raise InvalidInputError(
-                f"{inside:,} of {self.paths:,} paths were still inside at until={self.until:g}, so that the mean is "
+                f"{inside:,} of {self.paths:,} paths were still inside at until={self.until:g}, so the mean is "
                 "not known; use a larger until=, survival() or quantile()"
             )
         error = self.times.std(ddof=1) / math.sqrt(self.paths) if self.paths > 1 else math.nan
         return PassageEstimate(float(self.times.mean()), float(error))
 
     def quantile(self, q: Any) -> np.ndarray:
-        """Times by which a share q of the paths has left; inf where that is after the end."""
+        """Times by which a fraction q of the paths has left; inf if that is after the end."""
         self._need_times("a quantile")
         return np.asarray(np.quantile(self.times, q, method="inverted_cdf"))
 
     def exit_probability(self, side: Literal["left", "right"] = "right") -> PassageEstimate:
-        """Probability to leave through the lower (``"left"``) or the upper end, before ``until``."""
+        """Probability of leaving through the lower (``"left"``) or the upper end before ``until``."""
         if side not in ("left", "right"):
             raise InvalidInputError(f"side={side!r}: use 'left' or 'right'")
         self._need_paths()
@@ -125,15 +123,15 @@ class FirstPassage:
         return _share(np.count_nonzero(gone), self.paths)
 
     def tail_exponent(self, after: float) -> PassageEstimate:
-        r"""The exponent :math:`\theta` of a survival probability that falls like :math:`t^{-\theta}` after some time.
+        r"""The exponent :math:`\theta` of a survival probability that decays like :math:`t^{-\theta}`.
 
-        The maximum likelihood estimate for a Pareto tail [1], with paths still inside counted as such. A symmetric walk
-        on a half-line has :math:`\theta = 1/2`, whatever its jumps (Sparre Andersen).
+        The maximum likelihood estimate for a Pareto tail [1]; paths that are still inside count as censored. A
+        symmetric walk on a half-line has :math:`\theta = 1/2` for any jumps (Sparre Andersen).
 
         Parameters
         ----------
         after : float
-            Where the tail begins.
+            Start of the tail.
 
         References
         ----------
@@ -145,21 +143,21 @@ class FirstPassage:
         late = self.times[self.times > after]
         gone = int(np.count_nonzero(np.isfinite(late)))
         if gone < 2:
-            raise InvalidInputError(f"{gone} paths left after {after:g}; an exponent takes more: use a smaller after=")
+            raise InvalidInputError(f"{gone} paths left after {after:g}; an exponent needs more: use a smaller after=")
         value = gone / float(np.sum(np.log(np.minimum(late, self.until) / after)))
         return PassageEstimate(value, value / math.sqrt(gone))
 
     def plot(self, *, ax: Any = None, log: bool = True, **style: Any) -> Any:
-        """Draw the survival probability over time, with a band of two standard errors.
+        """Plot the survival probability over time, with a band of two standard errors.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; new axes by default.
+            Axes for the plot; new ones by default.
         log : bool
             Whether both axes are logarithmic, in which power laws are straight lines.
         **style
-            Of the line, for ``Axes.plot``.
+            Style of the line, for ``Axes.plot``.
 
         Returns
         -------
@@ -188,13 +186,13 @@ class FirstPassage:
 
     def _need_paths(self) -> None:
         if not self.paths:
-            raise InvalidInputError("no path was followed to its end before the interrupt; begin again")
+            raise InvalidInputError("no path was finished before the interrupt; start again")
 
     def _need_times(self, what: str) -> None:
         self._need_paths()
         if self.method == "spheres":
             raise InvalidInputError(
-                f"{what} takes the law of the times, which walks on spheres do not give; use step= for stable motion"
+                f"{what} needs the law of the times, which walks on spheres do not provide; use step= for stable motion"
             )
 
     def __repr__(self) -> str:
@@ -207,7 +205,7 @@ class FirstPassage:
 
 
 def _share(hits: Any, paths: int) -> PassageEstimate:
-    """A share of the paths. Its error is that of one more of each kind, so that it is not 0 for none and all."""
+    """A fraction of the paths. Its error assumes one more path of each kind, so it is not 0 for none or all."""
     smoothed = (np.asarray(hits) + 1.0) / (paths + 2.0)
     return PassageEstimate((hits / paths)[()], np.sqrt(smoothed * (1.0 - smoothed) / paths)[()])
 
@@ -225,7 +223,7 @@ def first_passage(
     first_path: int = 0,
     progress: bool | Callable[..., Any] = False,
 ) -> FirstPassage:
-    r"""When and where a process leaves an interval or a half-line, the ends of which absorb it.
+    r"""First passage: when and where a process leaves an interval or a half-line with absorbing ends.
 
     Parameters
     ----------
@@ -236,39 +234,39 @@ def first_passage(
     domain : tuple of float
         The ends ``(low, high)``, one of which may be infinite. A path has left when it is at an end or beyond.
     start : float, optional
-        Where paths begin, inside the domain; by default 0, or where the walk begins.
+        Start of the paths, inside the domain; by default 0, or the start of the walk.
     paths : int
         Number of paths.
     until : float
-        Paths that are inside after this time are not followed any further.
+        Time limit of the simulation of each path.
     step : float, optional
-        For stable motion with an index below 2, and needed for tempered motion: it is looked at in steps of this length
-        (of the parent's time, if subordinated). Passages between are missed, so that times are too long, by a power of
-        the step.
+        For stable motion with an index below 2; required for tempered motion. The motion is observed in steps of this
+        length (of the parent's time, if subordinated). Passages between the steps are missed, so times are too long, by
+        a power of the step.
     rng, key, first_path
-        As in :meth:`hpfracc.noise.Noise.sample`. Paths are followed on the host, in double precision, whatever library
-        the generator or key is of: each ends after a number of jumps of its own.
+        As in :meth:`hpfracc.noise.Noise.sample`. Paths are simulated on the host in double precision, for a generator
+        or key of any library, because each has a different number of jumps.
     progress : bool or callable
-        A bar with the paths done, the time left, and a mean with its standard error: the share of paths inside at
-        ``until``, or without one the mean time (nan where that is infinite). Or
+        Whether to show a progress bar with the finished paths, the remaining time, and a mean with its standard error:
+        the fraction of paths inside at ``until``, or without ``until`` the mean time (nan if that is infinite). Or
         ``progress(done, paths, mean, standard_error)``.
 
     Returns
     -------
     FirstPassage
         ``.survival(t)``, ``.mean()``, ``.exit_probability(side)``, ``.quantile(q)``, ``.tail_exponent(after)``, each
-        with its standard error; ``.times``, ``.places``, ``.plot()``. After Ctrl-C it has the paths that were followed,
-        and ``success=False``.
+        with its standard error; ``.times``, ``.places``, ``.plot()``. After Ctrl-C it has the finished paths, and
+        ``success=False``.
 
     Notes
     -----
-    What is exact:
+    The following are exact:
 
     - random walks: every jump is drawn (``"walk"``);
     - Brownian motion, subordinated or not: times and ends are drawn from their laws (``"exact"``). With the first
       passage time :math:`\tau` of the parent, that of the subordinated motion is :math:`\tau^{1/\alpha} S`, S one-sided
       stable;
-    - symmetric stable motion without ``step``: where it lands, and the mean time, by walks on spheres [1]
+    - symmetric stable motion without ``step``: the landing position and the mean time, by walks on spheres [1]
       (``"spheres"``), but not the law of the time.
 
     Stable and tempered motion in steps (``"steps"``) is a walk, exact as such. Stable motion leaves an interval by a
@@ -294,7 +292,7 @@ def first_passage(
     except TypeError:
         count = 0
     if count < 1:
-        raise InvalidInputError(f"paths={paths!r}: use a whole number of paths, 1 or more")
+        raise InvalidInputError(f"paths={paths!r}: use an integer number of paths, 1 or more")
     if until != math.inf:
         until = read_positive("until", until)
     read_progress(progress)
@@ -315,23 +313,23 @@ def first_passage(
                 done = high
         except KeyboardInterrupt:
             success = False
-    message = f"Interrupted after {done:,} of {count:,} paths: here is when and where they left."
+    message = f"Interrupted after {done:,} of {count:,} paths: the result has these."
     outcome = (True, "All paths were followed.") if success else (False, message)
     return FirstPassage(times[:done], places[:done], (ends.low, ends.high), until, method, infinite, *outcome)
 
 
 def _progress_values(times: np.ndarray, until: float, infinite: bool) -> np.ndarray:
-    """Numbers whose mean is shown while paths are followed."""
+    """Numbers whose mean is shown during the simulation."""
     if until != math.inf:
         return np.asarray(np.isinf(times), dtype=np.float64)
     return np.full(times.size, np.nan) if infinite else times
 
 
 def _read_process(process: Any, ends: Domain, start: Any, until: float, step: Any) -> tuple[_Follow, str, bool]:
-    """How paths are followed, the name of that, and whether the mean time is infinite."""
+    """The simulation function, its name, and whether the mean time is infinite."""
     if isinstance(process, ContinuousTimeRandomWalk):
         if step is not None:
-            raise InvalidInputError(f"step={step!r}: a random walk has its own waiting times; leave step out")
+            raise InvalidInputError(f"step={step!r}: a random walk has its own waiting times; omit step")
         walk = process if start is None else replace(process, start=start)
         return _by_walk(walk, ends, until, "walk")
     parent, clock = (process.process, process.alpha) if isinstance(process, Subordinated) else (process, None)
@@ -340,7 +338,7 @@ def _read_process(process: Any, ends: Domain, start: Any, until: float, step: An
     if isinstance(parent, Brownian) or (isinstance(parent, StableLevy) and parent.alpha == 2.0):
         scale = math.sqrt(2.0) * parent.scale if isinstance(parent, StableLevy) else 1.0
         if step is not None:
-            raise InvalidInputError(f"step={step!r}: Brownian motion is followed without steps; leave step out")
+            raise InvalidInputError(f"step={step!r}: Brownian motion is simulated without steps; omit step")
 
         def exactly(source: RandomSource, count: int) -> tuple[np.ndarray, np.ndarray]:
             times, places = brownian_exits(source, ends, place, count)
@@ -354,18 +352,18 @@ def _read_process(process: Any, ends: Domain, start: Any, until: float, step: An
         return exactly, "exact", infinite
     if not isinstance(parent, StableLevy | TemperedStable):
         raise InvalidInputError(
-            f"process={process!r}: first passages are here for ContinuousTimeRandomWalk, Brownian, StableLevy, "
+            f"process={process!r}: first passages are available for ContinuousTimeRandomWalk, Brownian, StableLevy, "
             "TemperedStable, and Subordinated(one of the last three, alpha)"
         )
     if step is not None:
         return _by_walk(_stepped(parent, clock, read_positive("step", step), place), ends, until, "steps")
     if isinstance(parent, TemperedStable):
-        raise InvalidInputError(f"{parent!r} is followed in steps: give step=")
+        raise InvalidInputError(f"{parent!r} is simulated in steps: give step=")
     if parent.beta:
-        raise InvalidInputError(f"{parent!r} is not symmetric, and is followed in steps: give step=")
+        raise InvalidInputError(f"{parent!r} is not symmetric, and is simulated in steps: give step=")
     if until != math.inf:
         raise InvalidInputError(
-            f"until={until:g}: without step= only places and mean times of stable motion are found; give step= too"
+            f"until={until:g}: stable motion without step= gives only positions and mean times; give step= too"
         )
     speed = parent.scale**parent.alpha
 
@@ -380,12 +378,10 @@ def _by_walk(walk: ContinuousTimeRandomWalk, ends: Domain, until: float, method:
     read_start(walk.start, ends)
     low, high = walk.domain or (-math.inf, math.inf)
     inside = Domain(max(low, ends.low), min(high, ends.high))
-    # Jumps with a positive mean, all of them upwards, pass any upper end.
+    # Upward jumps with a positive mean pass any upper end.
     sure = inside.bounded or (walk.jumps.mean > 0.0 and math.isfinite(inside.high))
     if until == math.inf and not sure:
-        raise InvalidInputError(
-            "on a half-line some paths take longer than any computer; give until=, the time to follow them for"
-        )
+        raise InvalidInputError("on a half-line some paths never end in practice; give until=, the time limit")
     if walk.boundary == "absorb":
         raise InvalidInputError("the walk has absorbing ends of its own; give them as the domain of first_passage only")
     centred = walk.jumps.symmetric or walk.jumps.mean == 0.0
@@ -396,7 +392,7 @@ def _by_walk(walk: ContinuousTimeRandomWalk, ends: Domain, until: float, method:
 def _stepped(
     parent: StableLevy | TemperedStable, clock: float | None, step: float, start: float
 ) -> ContinuousTimeRandomWalk:
-    """The motion at multiples of a step of its own time."""
+    """The motion at multiples of a step."""
     waiting = FixedWaiting(step) if clock is None else StableWaiting(clock, step ** (1.0 / clock))
     scale = parent.scale * step ** (1.0 / parent.alpha)
     jumps: Jumps
@@ -408,7 +404,7 @@ def _stepped(
 
 
 def _clocked(source: RandomSource, times: np.ndarray, alpha: float) -> np.ndarray:
-    """Values of a stable subordinator at times of its own, one for each path."""
+    """Values of a stable subordinator at one time for each path."""
     result = np.empty(times.size)
     for low, high in source.chunks(times.size, 2):
         uniform = source.numbers(low, high - low, 2, kind="uniform", stream=_CLOCK)

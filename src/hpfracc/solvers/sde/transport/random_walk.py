@@ -18,44 +18,44 @@ __all__ = ["ROUNDING", "ContinuousTimeRandomWalk", "walk_until"]
 
 #: Streams of waiting times and of jumps; a block of jumps has its own.
 _WAITING, _JUMPS = 1 << 50, 1 << 51
-#: Jumps that are drawn together for each path: few at first, for walks that end soon. They do not depend on anything
-#: else, so that a path does not either.
+#: Jumps that are drawn together for each path: few at first, for short walks. The block sizes are fixed, so that a path
+#: does not depend on anything else.
 _FIRST_BLOCK, _BLOCK = 8, 64
-#: Paths that are carried along together, and values of them that are kept in one array.
+#: Paths that are simulated together, and maximum number of their values in one array.
 _TOGETHER, _MOST_VALUES = 1 << 11, 1 << 20
-#: A jump at a multiple of a step counts at that time, whichever way both were rounded.
+#: Tolerance for a jump at a multiple of a step, which counts at that time in spite of rounding.
 ROUNDING = 1.0 + 1e-12
 
 
 @final
 @dataclass(frozen=True)
 class ContinuousTimeRandomWalk(Noise):
-    r"""A walker that waits, jumps, and waits again.
+    r"""A random walk in continuous time: the walker waits, then jumps.
 
     Waiting times and jumps are independent. With waiting times of infinite mean it is subdiffusive, with jumps of
-    infinite variance it is a Levy flight; in the long run it follows the fractional diffusion equation
+    infinite variance it is a Levy flight; in the long-time limit it satisfies the fractional diffusion equation
     :math:`D_t^\alpha p = -K (-\Delta)^{\mu/2} p` [1].
 
     Parameters
     ----------
     waiting : WaitingTimes
-        Law of the waiting times, the first of which begins at time 0.
+        Law of the waiting times; the first one starts at time 0.
     jumps : Jumps
         Law of the jumps.
     start : float
-        Where the walk begins.
+        Initial position.
     domain : tuple of float, optional
         Ends of the interval in which the walk stays; one of them may be infinite.
     boundary : {"absorb", "mirror", "stop", "reject"}
-        What happens to a jump that would leave the domain. ``"absorb"``: the walk is over, and its values are nan from
-        then on. ``"mirror"``: the end of the jump is mirrored at the walls, as often as it takes. ``"stop"``: the jump
-        ends at the wall it hits. ``"reject"``: it is not made, and the walker waits again. For jumps of infinite
-        variance they lead to different laws, also in the limit of small jumps [2].
+        What happens to a jump that would leave the domain. ``"absorb"``: the walk ends, and its values are nan from
+        then on. ``"mirror"``: the end of the jump is reflected at the walls, repeatedly if necessary. ``"stop"``: the
+        jump ends at the wall. ``"reject"``: the jump is cancelled, and the walker waits again. For jumps of infinite
+        variance these give different laws, also in the limit of small jumps [2].
 
     Notes
     -----
-    Paths are exact: every jump is drawn. The cost is that of the jumps until the last time. A path depends on the seed
-    and its number, not on the times at which it is looked at.
+    Paths are exact: every jump is drawn. The cost is proportional to the number of jumps until the last time. A path
+    depends on the seed and its number, not on the output times.
 
     With ``MittagLefflerWaiting(alpha, tau)`` and jumps of variance :math:`\sigma^2` the mean squared displacement is
     :math:`\sigma^2 t^\alpha / (\tau^\alpha\,\Gamma(1+\alpha))` at all times.
@@ -97,7 +97,7 @@ class ContinuousTimeRandomWalk(Noise):
         return None if self.domain is None else Domain(*self.domain)
 
     def covariance(self, s: Any, t: Any) -> np.ndarray:
-        """Covariance of the displacements at two times, where waiting times have a known mean number of jumps."""
+        """Covariance of the displacements at two times, if the mean number of jumps is known."""
         if self.domain is not None:
             raise InvalidInputError("the covariance of a walk between walls has no closed form; average over samples")
         if self.jumps.mean > 0.0:
@@ -126,7 +126,7 @@ class ContinuousTimeRandomWalk(Noise):
         block = before = 0
         while going.size:
             arrivals, places = self._events(host, paths[going], block, before, time, place)
-            # The first of the times that a jump comes before; of several jumps between two times the last counts.
+            # The first output time after a jump; of several jumps between two times the last one counts.
             columns = np.searchsorted(times, arrivals)
             seen = columns < n
             seen[:, :-1] &= columns[:, :-1] != columns[:, 1:]
@@ -142,7 +142,7 @@ class ContinuousTimeRandomWalk(Noise):
     def _events(
         self, host: RandomSource, paths: np.ndarray, block: int, before: int, time: np.ndarray, place: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Times of the next jumps, and the places they lead to, each of shape ``(paths, jumps)``."""
+        """Times of the next jumps, and the positions after them, each of shape ``(paths, jumps)``."""
         count = min(_BLOCK, _FIRST_BLOCK << min(block, 16))
         arrivals = self.waiting._arrivals(host, paths, count, _WAITING + block, time, before)
         moves = self.jumps._draw(host, paths, count, _JUMPS + block)
@@ -172,7 +172,7 @@ def walk_until(
         while going.size:
             arrivals, places = walk._events(host, going, block, before, time, place)
             left = domain.outside(places)
-            # The first jump out, or the last one of the block.
+            # The first jump out of the domain, or the last one of the block.
             event = np.where(left.any(-1), left.argmax(-1), arrivals.shape[1] - 1)
             rows = np.arange(going.size)
             time, place = arrivals[rows, event], places[rows, event]

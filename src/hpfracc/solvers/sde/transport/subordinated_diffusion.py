@@ -1,4 +1,4 @@
-"""Diffusion in a force field on the clock of an inverse stable subordinator."""
+"""Diffusion in a force field, subordinated to an inverse stable subordinator."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ __all__ = ["SubordinatedDiffusion"]
 _STREAM, _PER_TIME = 1 << 54, 1 << 24
 #: Steps whose numbers are drawn together.
 _BLOCK = 16
-#: Paths that are carried along together.
+#: Paths that are simulated together.
 _TOGETHER = 1 << 12
 
 
 @final
 @dataclass(frozen=True)
 class SubordinatedDiffusion(Noise):
-    r"""A diffusion :math:`dX_u = f(X_u)\,du + g(X_u)\,dW_u` (Ito) on the clock of subdiffusion: :math:`X_{E_t}`.
+    r"""A diffusion :math:`dX_u = f(X_u)\,du + g(X_u)\,dW_u` (Ito) at the inverse stable time :math:`E_t`.
 
     Its density solves the fractional Fokker-Planck equation [1]
 
     .. math:: D_t^\alpha p = -\partial_x (f p) + \tfrac12 \partial_x^2 (g^2 p)
 
-    with Caputo's derivative. With :math:`f(x) = -V'(x)` it is subdiffusion in the potential V.
+    with the Caputo derivative. With :math:`f(x) = -V'(x)` it is subdiffusion in the potential V.
 
     Parameters
     ----------
     drift : callable
-        ``f(x)`` of an array of places, one for each path; returns an array of that shape, or a number.
+        ``f(x)`` of an array of positions, one for each path; returns an array of that shape, or a number.
     diffusion : float or callable
         ``g(x)``.
     alpha : float
         Index of the clock, between 0 and 1.
     step : float
-        Longest step of Euler and Maruyama's method, in the time u of the clock. The error in law is of its order.
+        Longest step of the Euler-Maruyama method, in the time u of the clock. The weak error is of first order in it.
     start : float
-        Where paths begin.
+        Initial position.
 
     Notes
     -----
-    The clock is exact at all times together. Between two of its values the diffusion takes equal steps, at most
-    ``step`` long, so that it is known at the very values of the clock. For diffusion without a force use
+    The joint law of the clock at all times is exact. Between two of its values the diffusion takes equal steps of at
+    most ``step``, so it is known exactly at the values of the clock. For diffusion without a force use
     :class:`~hpfracc.noise.Subordinated`, which is exact.
 
     References
@@ -76,7 +76,7 @@ class SubordinatedDiffusion(Noise):
 
     def __post_init__(self) -> None:
         if not callable(self.drift):
-            raise InvalidInputError(f"drift={self.drift!r}: give a function of the place, such as lambda x: -x")
+            raise InvalidInputError(f"drift={self.drift!r}: give a function of the position, such as lambda x: -x")
         if not callable(self.diffusion):
             object.__setattr__(self, "diffusion", read_positive("diffusion", self.diffusion))
         object.__setattr__(self, "alpha", InverseSubordinator(self.alpha).alpha)
@@ -102,7 +102,7 @@ class SubordinatedDiffusion(Noise):
         most = int(steps.max(initial=0))
         if most > _BLOCK * _PER_TIME:
             raise InvalidInputError(
-                f"the clock moves by {spans.max():.3g} between two times: {most:,} steps of {self.step:g}; use a "
+                f"the clock advances by {spans.max():.3g} between two times: {most:,} steps of {self.step:g}; use a "
                 "larger step, or more times"
             )
         width = spans / np.maximum(steps, 1)
@@ -120,9 +120,7 @@ class SubordinatedDiffusion(Noise):
                     + (self._value("diffusion", self.diffusion, x) * np.sqrt(h) * normals[on, k])
                 )
         if not np.all(np.isfinite(place)):
-            raise SolveError(
-                f"paths are not finite after the clock's value number {index}; use a smaller step than {self.step:g}"
-            )
+            raise SolveError(f"paths are not finite after time number {index}; use a smaller step than {self.step:g}")
 
     @staticmethod
     def _value(name: str, given: Any, x: np.ndarray) -> np.ndarray:
@@ -130,5 +128,5 @@ class SubordinatedDiffusion(Noise):
             return np.asarray(given)
         value = np.asarray(given(x), dtype=np.float64)
         if value.shape not in ((), x.shape):
-            raise ShapeError(f"{name} returned shape {value.shape} for places of shape {x.shape}")
+            raise ShapeError(f"{name} returned shape {value.shape} for positions of shape {x.shape}; return that shape")
         return value

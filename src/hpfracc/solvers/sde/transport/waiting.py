@@ -30,7 +30,7 @@ class WaitingTimes(ABC):
 
     @abstractmethod
     def _draw(self, source: RandomSource, paths: np.ndarray, count: int, stream: int) -> np.ndarray:
-        """``count`` waiting times for each of some paths, shape ``(paths.size, count)``."""
+        """``count`` waiting times for each of the given paths, shape ``(paths.size, count)``."""
 
     def _arrivals(
         self, source: RandomSource, paths: np.ndarray, count: int, stream: int, time: np.ndarray, before: int
@@ -46,7 +46,7 @@ class WaitingTimes(ABC):
         return False
 
     def mean_jumps(self, t: Any) -> np.ndarray:
-        """Mean number of jumps until the time t, where it has a closed form."""
+        """Mean number of jumps until the time t, if it has a closed form."""
         raise InvalidInputError(
             f"the mean number of jumps with {self!r} has no closed form; use ExponentialWaiting, MittagLefflerWaiting "
             "or FixedWaiting, or average over samples"
@@ -56,7 +56,7 @@ class WaitingTimes(ABC):
 @final
 @dataclass(frozen=True)
 class ExponentialWaiting(WaitingTimes):
-    """Exponential waiting times: jumps of a Poisson process, which make normal diffusion.
+    """Exponential waiting times: jumps of a Poisson process, which give normal diffusion.
 
     Parameters
     ----------
@@ -99,18 +99,18 @@ class FixedWaiting(WaitingTimes):
     def _arrivals(
         self, source: RandomSource, paths: np.ndarray, count: int, stream: int, time: np.ndarray, before: int
     ) -> np.ndarray:
-        # Multiples, not sums, which would gather rounding.
+        # Multiples, not sums, which would accumulate rounding errors.
         return np.tile(self.step * np.arange(before + 1.0, before + count + 1.0), (paths.size, 1))
 
     def mean_jumps(self, t: Any) -> np.ndarray:
-        """Whole steps in t."""
+        """Number of full steps in t."""
         return np.asarray(np.floor(np.asarray(t, float) / self.step * (1.0 + 1e-12)))
 
 
 @final
 @dataclass(frozen=True)
 class ParetoWaiting(WaitingTimes):
-    r"""Pareto's law, :math:`P(T > t) = (t / \tau)^{-\alpha}` for :math:`t \ge \tau`.
+    r"""The Pareto law, :math:`P(T > t) = (t / \tau)^{-\alpha}` for :math:`t \ge \tau`.
 
     With :math:`\alpha < 1` its mean is infinite, and the mean number of jumps grows like
     :math:`t^\alpha / (\tau^\alpha\,\Gamma(1-\alpha)\,\Gamma(1+\alpha))`.
@@ -132,7 +132,7 @@ class ParetoWaiting(WaitingTimes):
 
     def _draw(self, source: RandomSource, paths: np.ndarray, count: int, stream: int) -> np.ndarray:
         uniform = source.numbers_of(paths, count, kind="uniform", stream=stream)
-        with np.errstate(over="ignore"):  # a wait that never ends, within the times of any computer
+        with np.errstate(over="ignore"):  # an effectively infinite waiting time
             return np.asarray(self.scale * uniform ** (-1.0 / self.alpha))
 
     @property
@@ -198,7 +198,7 @@ class StableWaiting(WaitingTimes):
     r"""One-sided stable waiting times, :math:`E\,e^{-s T} = e^{-(\tau s)^\alpha}`.
 
     The sum of n of them has the law of :math:`n^{1/\alpha}` times one: the walk is a process on the clock of an inverse
-    stable subordinator, looked at in steps of :math:`\tau^\alpha` of that clock.
+    stable subordinator, observed in steps of :math:`\tau^\alpha` of that clock.
 
     Parameters
     ----------

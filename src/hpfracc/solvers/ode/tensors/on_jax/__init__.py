@@ -1,1 +1,1 @@
-"""The stepping for JAX; imported only where a JAX array is solved for."""
+"""Stepping for JAX. Imported only for problems in JAX arrays."""

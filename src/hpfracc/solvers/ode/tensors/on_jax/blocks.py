@@ -18,7 +18,7 @@ from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 
 __all__ = ["solve_blocks"]
 
-#: Fewest steps of a block, and most blocks: each is a scan of its own in the program, which takes time to compile.
+#: Minimum steps of a block, and maximum number of blocks. Each block is a separate scan, which takes time to compile.
 FEWEST = 64
 MOST_BLOCKS = 16
 
@@ -85,7 +85,7 @@ def _forward(
     args: tuple[Any, ...],
     keep: bool = False,
 ) -> tuple[Any, tuple[Any, ...]]:
-    """All states; with ``keep`` also the points at which corrections evaluate."""
+    """All states; with ``keep`` also the points at which corrections are evaluated."""
     fun, jacobian = functions
     block = _block_length(steps)
     count = -(-(steps + 1) // block)
@@ -155,12 +155,12 @@ def _block(
         known = [base + at[k] + weighted(row, recent) for k, row in enumerate(rows)]
         if extra is not None:
             known[-1] = known[-1] + extra * f0
-        start = n == 0  # nothing to step from
+        start = n == 0  # no previous step
         y = known[0]
         kept: list[Any] = []
         if rule.implicit:
             slopes = None if jacobian is None else lambda y: jacobian(t0 + tau, y, *args)
-            # At the origin an equation that is solved already, so that no iteration runs there.
+            # At the origin a trivial equation, so that no iteration runs there.
             weight = jnp.where(start, 0.0, sums.newest)
             y = solve_step(lambda y: fun(t0 + tau, y, *args), slopes, y, weight, jnp.where(start, y, last))
         elif sums.newest is not None:
@@ -174,7 +174,7 @@ def _block(
     def group(carried: tuple[Any, Any, Any], inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any, Any], tuple[Any, ...]]:
         past, first, last = carried
         at, extras = inputs
-        # What the groups before add, for every step of this one at once.
+        # Contribution of previous groups to all steps of this one at once.
         added = jnp.stack([past_rows(window, past, first, block) for window in long], axis=1)
         nothing = jnp.zeros((GROUP, *f0.shape), f0.dtype)
         (values, _, last), found = jax.lax.scan(one, (nothing, begin + first, last), (at + added, extras))
@@ -195,5 +195,5 @@ def _block(
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Nothing is run again in the backward pass."""
+    """No recomputation in the backward pass."""
     return function

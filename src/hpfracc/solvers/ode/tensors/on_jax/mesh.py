@@ -1,4 +1,4 @@
-"""Steps over a mesh on JAX arrays, with derivatives, and the choice of such a mesh without them, all traceable."""
+"""Steps over a mesh on JAX arrays, with derivatives, and the choice of a mesh without them, all traceable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["choose_mesh", "replay", "solve_differences"]
 
 Function = Callable[..., Any]
 
-#: Steps that are run again together in the backward pass.
+#: Number of steps that are recomputed together in the backward pass.
 GROUP = 16
 
 
@@ -66,7 +66,7 @@ def _differences(
 
 
 def _scan(step: Callable[..., Any], carried: Any, rows: Any) -> Any:
-    """A scan whose groups of steps are run again in the backward pass."""
+    """A scan whose groups of steps are recomputed in the backward pass."""
     count = jax.tree_util.tree_leaves(rows)[0].shape[0]
     whole = count - count % GROUP
     first = jax.tree_util.tree_map(lambda each: each[:whole].reshape(-1, GROUP, *each.shape[1:]), rows)
@@ -79,9 +79,9 @@ def _scan(step: Callable[..., Any], carried: Any, rows: Any) -> Any:
 
 
 class Mesh(NamedTuple):
-    """A mesh as arrays of a fixed size: the first ``count`` steps count, and the stops lie after ``landed`` of them.
+    """A mesh as arrays of a fixed size: the first ``count`` steps are valid, and stop i is after step ``landed[i]``.
 
-    ``answers`` are the states at the stops, without a derivative.
+    ``answers`` are the states at the stops, without derivatives.
     """
 
     lengths: Any
@@ -100,7 +100,7 @@ class Mesh(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """Where a pass is."""
+    """State of a pass."""
 
     mesh: Mesh
     past: adams.Past
@@ -124,7 +124,7 @@ def choose_mesh(
     most: int,
     args: tuple[Any, ...],
 ) -> Mesh:
-    """Steps that meet the tolerance and end at each of ``stops``, at most ``most``; nothing is differentiated."""
+    """Steps that meet the tolerance and end at each of ``stops``, at most ``most``; not differentiated."""
     static = (
         tolerance.rtol, tolerance.first_step, tolerance.max_step, tolerance.shortest, tolerance.rounding,
         tolerance.globally, most,
@@ -146,8 +146,8 @@ def _choose(
     atol: Any,
     args: tuple[Any, ...],
 ) -> Mesh:
-    # A loop of unknown length has no derivative backwards. None is wanted: what the function closes over is handed in
-    # beside its arguments, and all of it enters without one.
+    # A loop of unknown length has no reverse-mode derivative. None is needed here: captured values are passed as
+    # arguments, and all arguments enter without a derivative.
     real = memory.rates.dtype
     bare, captured = jax.closure_convert(
         lambda t, y, *args: functions[0](t, y, *args), jnp.zeros((), real), initial[0], *args
@@ -256,7 +256,7 @@ def _choose(
                 tau=end,
                 step=jnp.maximum(taken * judged.factor, jnp.where(clipped, step, 0.0)),
                 stop=mesh.stop + whole,
-                answers=mesh.answers.at[mesh.stop].set(y),  # the last to be written is the one at the stop
+                answers=mesh.answers.at[mesh.stop].set(y),  # the last write is the one at the stop
             )
             window = jnp.concatenate([taken[None], search.window[:-1]])
             moved = adams.push(jnp, memory, past, rule, taken, y, f, integrals)
@@ -292,7 +292,7 @@ def _choose(
         _, number, mesh = carried
         return (number == 0) | ((number < MOST_PASSES) & (mesh.ratio > 1.0))
 
-    # From a mesh that is none, so that the pass is one program.
+    # Starts from an empty mesh, so that all passes are one program.
     shapes = jax.eval_shape(pass_over, whole, whole)
     nothing = jax.tree_util.tree_map(lambda each: jnp.zeros(each.shape, each.dtype), shapes)
     found: Mesh = jax.lax.while_loop(too_large, refine, (whole, jnp.zeros((), jnp.int32), nothing))[2]
@@ -309,7 +309,7 @@ def replay(
     mesh: Mesh,
     args: tuple[Any, ...],
 ) -> Any:
-    """The states after each of the steps that count, shape (N + 2, ..., d), with derivatives; NaN after them."""
+    """The states after each valid step, shape (N + 2, ..., d), with derivatives; NaN after them."""
     given = (t0, initial, order, rgamma, memory, mesh.lengths, mesh.degrees, mesh.taus, mesh.count, args)
     return run_program(_replay, (fun, None), (), given)
 
@@ -349,7 +349,7 @@ def _replay(
             last = jnp.where(active, end, 0.0)
 
             def held(tau: Any, y: Any) -> Any:
-                # Under vmap both ways are taken: steps that do not count evaluate at a state that was there.
+                # Under vmap both branches are evaluated: invalid steps use an existing state.
                 return fun(tau, jnp.where(active, y, past.y))
 
             start = adams.initial_polynomial(last, initial)

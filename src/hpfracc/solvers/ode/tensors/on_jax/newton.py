@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 __all__ = ["solve_step", "solve_transposed"]
 
-#: Iterations after which the members that are left are given up.
+#: Maximum number of iterations; members that have not converged become NaN.
 MOST = 25
 
 Function = Callable[[Any], Any]
@@ -30,7 +30,7 @@ def solve_step(fun: Function, jacobian: Function | None, known: Any, weight: Any
         return jnp.eye(y.shape[-1]) - jnp.broadcast_to(weight, y.shape)[..., None] * slopes
 
     def solve(_: Function, start: Any) -> Any:
-        tolerance = float(jnp.finfo(start.dtype).eps) ** 0.7  # the next step would be lost in rounding
+        tolerance = float(jnp.finfo(start.dtype).eps) ** 0.7  # the next correction would be below rounding
 
         def go_on(carried: Any) -> Any:
             _, settled, lost, count = carried
@@ -55,7 +55,7 @@ def solve_step(fun: Function, jacobian: Function | None, known: Any, weight: Any
 
 
 def solve_transposed(fun: Function, slopes: Any, y: Any, weight: Any, value_bar: Any, state_bar: Any) -> Any:
-    """The gradient in ``known`` of ``y = known + weight f(y)``, from those in the value ``f(y)`` and in y."""
+    """The gradient with respect to ``known`` of ``y = known + weight f(y)``, from those of ``f(y)`` and y."""
     if slopes is None:
         slopes = _columns(lambda change: jax.jvp(fun, (y,), (change,))[1], y)
     matrix = jnp.eye(y.shape[-1]) - jnp.broadcast_to(weight, y.shape)[..., None] * slopes
@@ -64,6 +64,6 @@ def solve_transposed(fun: Function, slopes: Any, y: Any, weight: Any, value_bar:
 
 
 def _columns(linear: Function, like: Any) -> Any:
-    """The matrix of each member of a linear function of (..., d): members do not see one another."""
+    """The matrix of each member of a linear function of (..., d). Members are independent."""
     basis = jnp.eye(like.shape[-1], dtype=like.dtype)
     return jax.vmap(lambda column: linear(jnp.broadcast_to(column, like.shape)), out_axes=-1)(basis)

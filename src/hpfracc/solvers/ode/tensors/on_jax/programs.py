@@ -1,4 +1,4 @@
-"""Compiled programs of the user's functions, kept as long as nothing that a function sees has changed."""
+"""Compiled programs of the user's functions, cached while the values that they capture are unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hpfracc.solvers.ode.surroundings import same_surroundings, surroundings
 
 __all__ = ["program_of", "run_program"]
 
-#: Programs that are kept, and those of one piece of code whose surroundings differ.
+#: Maximum number of cached programs, in total and for one piece of code with different captured values.
 MOST_PROGRAMS = 64
 MOST_ALIKE = 4
 
@@ -26,13 +26,13 @@ Functions = tuple[Callable[..., Any], Callable[..., Any] | None]
 
 
 class _Kept:
-    """A program, what its functions saw when it was made, and the newest of the functions that are the same."""
+    """A program, the captured values of its functions when it was compiled, and the newest equal functions."""
 
     def __init__(self, around: tuple[Any, ...], solve: Callable[..., Any], functions: Functions) -> None:
         self.around, self.functions = around, functions
 
         def current(*given: Any) -> Any:
-            # For other shapes it is traced again: then by the newest, for what the first one sees may have changed.
+            # For other shapes it is traced again, with the newest functions, because captured values may have changed.
             return solve(self.functions, *given)
 
         self.program = jax.jit(current, static_argnums=(0,))
@@ -49,9 +49,9 @@ def run_program(
 ) -> Any:
     """``solve(functions, *static, *given)`` as one compiled program.
 
-    Compiled once for functions with what they see around them, the shapes of ``given`` and ``static``. A function that
-    is written anew for every call, such as a lambda, is the same function as long as its code is and what it sees.
-    One that sees what may be changed in place, such as an object or a dictionary, is compiled at each call.
+    Compiled once for each combination of functions and their captured values, shapes of ``given``, and ``static``. A
+    function that is created for every call, such as a lambda, counts as the same if its code and captured values are. A
+    function that captures mutable values, such as an object or a dictionary, is compiled at each call.
     """
     program, fresh = program_of(solve, functions)
     found = program(static, *given)
@@ -61,7 +61,7 @@ def run_program(
 
 
 def program_of(solve: Callable[..., Any], functions: Functions) -> tuple[Callable[..., Any], bool]:
-    """The compiled program, and whether it had to be made."""
+    """The compiled program, and whether it is new."""
 
     def unpacked(functions: Any, static: tuple[Any, ...], *given: Any) -> Any:
         return solve(functions, *static, *given)
@@ -88,12 +88,12 @@ def program_of(solve: Callable[..., Any], functions: Functions) -> tuple[Callabl
 
 
 def _code(fun: Any) -> Any:
-    """What is the same in functions that are written anew at each call; None where a function has no code."""
+    """The code objects, which are the same for functions created at each call; None if a function has no code."""
     return fun.__code__ if isinstance(fun, types.FunctionType) else None
 
 
 def _note(solve: Callable[..., Any], fun: Any) -> None:
-    """Warn once in a process where one piece of code is compiled a third time."""
+    """Warn once per process if one piece of code is compiled a third time."""
     global _warned
     key = (solve, getattr(fun, "__code__", type(fun)))
     with _lock:
@@ -105,8 +105,8 @@ def _note(solve: Callable[..., Any], fun: Any) -> None:
         _warned = True
     name = getattr(fun, "__qualname__", type(fun).__qualname__)
     warnings.warn(
-        f"the right-hand side {name} was compiled three times, because it sees other values each time, or an object "
-        "that may have changed: define it once and give what changes as args=(...), or put jax.jit around the solve.",
+        f"the right-hand side {name} was compiled three times, because it captures changing values or a mutable "
+        "object: define it once and pass what changes as args=(...), or wrap the solve in jax.jit.",
         RecompilationWarning,
         stacklevel=2,
     )

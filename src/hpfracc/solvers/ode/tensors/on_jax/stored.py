@@ -1,7 +1,7 @@
 """The gradient of a fixed-step solve on JAX arrays as the exact transpose of its steps, from stored states.
 
-The formulae are those of :mod:`hpfracc.solvers.ode.tensors.on_torch.stored`: backwards in n, the gradient in the value
-f_n is a sum over the steps after it, the sums of the forward pass on reversed time.
+The formulae are those of :mod:`hpfracc.solvers.ode.tensors.on_torch.stored`: backwards in n, the gradient with respect
+to f_n is a sum over later steps, the sums of the forward pass in reversed time.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 
 __all__ = ["Recorded", "transposed"]
 
-#: Bytes that the transforms of a stretch of columns may take.
+#: Maximum bytes of the transforms of a group of columns.
 WORKSPACE = 1 << 28
 
 
 class Recorded(NamedTuple):
-    """What the backward pass needs of the forward pass.
+    """Data of the forward pass that the backward pass needs.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Recorded(NamedTuple):
     states : array, shape (N + 1, ...)
         The solution.
     points : tuple of arrays, each of the shape of the states
-        Where the corrections of a step evaluate.
+        Points at which the corrections of a step are evaluated.
     """
 
     t0: Any
@@ -58,7 +58,7 @@ def transposed(
     recorded: Recorded,
     grad: Any,
 ) -> tuple[Any, Any, tuple[Any, ...], Sums, tuple[Any, ...]]:
-    """Gradients in t0 and step (none: zeros), the initial values, the weights and the arguments."""
+    """Gradients with respect to t0 and step (zeros), the initial values, the weights and the arguments."""
     t0, step, initial, sums, args, states, points = recorded
     leaves, tree = jax.tree_util.tree_flatten(args)
     smooth = [k for k, leaf in enumerate(leaves) if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)]
@@ -98,7 +98,7 @@ def transposed(
         added = sum(segment_sums(reach * block, (each,), past[:, kind])[0] for kind, each in enumerate(sequences))
         for offset in range(reach):
             pending[done + offset] = pending[done + offset] + added[offset * block : (offset + 1) * block]
-    # By n = 1 .. N.
+    # Indexed by n = 1 .. N.
     bar = jnp.concatenate(bars)[:steps][::-1]
     value = jnp.concatenate(values)[:steps][::-1]
     chosen_bar, newest_bar = carried
@@ -136,7 +136,7 @@ def transposed(
 
 
 def _reversed(missing: int, values: Any) -> Any:
-    """By r = N - n, and the first value repeated beyond the start."""
+    """Reindexed by r = N - n, padded with the first value."""
     turned = values[::-1]
     return jnp.concatenate([turned, jnp.repeat(turned[-1:], missing, axis=0)]) if missing else turned
 
@@ -198,7 +198,7 @@ def _step(
     points: tuple[Any, ...],
     totals: Any,
 ) -> tuple[Any, Any, Any]:
-    """One step backwards: the gradients in its sums, the value at its state, and what arguments and weights gain."""
+    """One backward step: gradients of its sums, the value at its state, and contributions to arguments and weights."""
     live = n >= 1
     t = t0 + jnp.asarray(n, y.real.dtype) * step
     chosen_bar, newest_bar = totals
@@ -232,7 +232,7 @@ def _step(
 
 
 def _to_shape(product: Any, like: Any) -> Any:
-    """Summed over the axes that ``like`` does not have."""
+    """Sum over the axes that ``like`` does not have."""
     extra = product.ndim - like.ndim
     product = product.sum(tuple(range(extra)))
     ones = tuple(k for k, size in enumerate(like.shape) if size == 1 and product.shape[k] != 1)
@@ -240,12 +240,12 @@ def _to_shape(product: Any, like: Any) -> Any:
 
 
 def _summed(product: Any, shape: tuple[int, ...]) -> Any:
-    """Over all axes behind the first that the order does not have."""
+    """Sum over all axes after the first that the order does not have."""
     return jax.vmap(lambda each: _to_shape(each, jnp.zeros(shape)))(product)
 
 
 def _correlation(bar: Any, values: Any, like: Any) -> Any:
-    """``out[l] = sum_n bar[n] f[n - l]``, l >= 1, by transforms; summed to the shape of the order."""
+    """``out[l] = sum_n bar[n] f[n - l]``, l >= 1, by FFT; summed to the shape of the order."""
     count = values.shape[0]
     size = 1 << (2 * count - 1).bit_length()
     if like.ndim == 1:

@@ -1,4 +1,4 @@
-"""Sums over the past on JAX arrays: within a group of steps, within a block, and of whole segments."""
+"""History sums on JAX arrays: within a group of steps, within a block, and of whole segments."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import jax.numpy as jnp
 
 __all__ = ["GROUP", "padded", "past_rows", "segment_sums", "weighted", "window"]
 
-#: Steps of a group within a block. The backward pass keeps the values of a block once for each of its groups.
+#: Steps of a group within a block. The backward pass stores the values of a block once per group.
 GROUP = 16
-#: Segments longer than this are transformed.
+#: Segments longer than this use FFTs.
 LONGEST_PRODUCT = 2048
 
 
 def padded(weights: Any, length: int) -> Any:
-    """Zeros after the end, so that the last block may go beyond it."""
+    """Pad with zeros, so that the last block may exceed the end."""
     missing = max(length - weights.shape[0], 0)
     return jnp.concatenate([weights, jnp.zeros((missing, *weights.shape[1:]), weights.dtype)])
 
@@ -32,14 +32,14 @@ def past_rows(window: Any, past: Any, first: Any, block: int) -> Any:
     if window.ndim == 1:
         place = block - first - jnp.arange(GROUP)[:, None] + jnp.arange(block)[None, :]
         return jnp.tensordot(window[place].astype(past.dtype), past, axes=1, precision="highest")
-    # One step after the other: all weights of a group at once would take GROUP times the memory of the past.
+    # Step by step: all weights of a group at once would take GROUP times the memory of the history.
     return jax.lax.map(
         lambda i: weighted(jax.lax.dynamic_slice_in_dim(window, block - first - i, block), past), jnp.arange(GROUP)
     )
 
 
 def weighted(row: Any, past: Any) -> Any:
-    """``sum_j row[j] past[j]``, where a row may have the shape of the orders behind."""
+    """``sum_j row[j] past[j]``, where a row may also have the shape of the orders."""
     if row.ndim == 1:
         return jnp.tensordot(row.astype(past.dtype), past, axes=1, precision="highest")
     return (row.reshape(row.shape[0], *(1,) * (past.ndim - row.ndim), *row.shape[1:]) * past).sum(0)
@@ -61,7 +61,7 @@ def segment_sums(reach: int, weights: tuple[Any, ...], *segment: Any) -> Any:
 def _transformed(kernel: Any, values: Any, reach: int) -> Any:
     length = values.shape[0]
     kernel = kernel.reshape(kernel.shape[0], *(1,) * (values.ndim - kernel.ndim), *kernel.shape[1:])
-    size = 1 << (length + reach - 2).bit_length()  # what wraps around falls on sums that are not asked for
+    size = 1 << (length + reach - 2).bit_length()  # wrap-around affects only sums that are not needed
     forward, back = (jnp.fft.fft, jnp.fft.ifft) if jnp.iscomplexobj(values) else (jnp.fft.rfft, jnp.fft.irfft)
     product = forward(kernel, size, axis=0) * forward(values, size, axis=0)
     return back(product, size, axis=0)[length - 1 : length - 1 + reach]

@@ -1,1 +1,1 @@
-"""The stepping for PyTorch; imported only where a tensor is solved for."""
+"""Stepping for PyTorch. Imported only for problems in tensors."""

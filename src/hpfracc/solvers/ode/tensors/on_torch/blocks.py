@@ -19,7 +19,7 @@ from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 
 __all__ = ["solve_blocks"]
 
-#: Steps of a block: within it each step sums over the steps before it, once for all between blocks.
+#: Steps of a block. Within a block each step sums over the previous ones; between blocks there is one sum for all.
 BLOCK = 64
 
 
@@ -35,19 +35,18 @@ def solve_blocks(
     report: Report,
     known: Sequence[torch.Tensor] = (),
 ) -> torch.Tensor:
-    """All states, shape (steps + 1, ..., d), or fewer where the user broke it off.
+    """All states, shape (steps + 1, ..., d), or fewer after an interrupt.
 
-    Where autograd records, each block is run again during the backward pass (checkpointing) from what it was given:
-    nothing but states and values of the right-hand side is kept between. ``torch.func`` and forward mode go through
-    the same steps without that. ``rule.adjoint`` ``"stored"`` has the steps transposed instead, ``"direct"`` leaves
-    everything to autograd.
+    If autograd records, each block is recomputed in the backward pass (checkpointing), and only states and values of
+    the right-hand side are stored. ``torch.func`` and forward mode use the same steps without checkpointing. With
+    ``rule.adjoint`` ``"stored"`` the steps are transposed instead; ``"direct"`` leaves everything to autograd.
 
-    ``known`` are tensors that ``fun`` was given by name.
+    ``known`` are tensors passed to ``fun`` explicitly.
     """
     # The function may return the same tensor each time.
     f0 = torch.zeros_like(initial[0]) if rule.starts_blind else fun(t0, initial[0]).clone()
     seen = [f0, *initial, *sums.sequences]
-    if rule.starts_blind:  # what it depends on, which f0 would have shown
+    if rule.starts_blind:  # its dependencies, which f0 would have shown
         seen.append(fun(t0 + step, initial[0]))
     wrapped = any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in seen)
     tracked = torch.is_grad_enabled() and not wrapped and any(each.requires_grad for each in seen)
@@ -72,9 +71,9 @@ def solve_blocks(
 def _with_derivatives(
     block: _Block, segments: SegmentSums, steps: int, f0: torch.Tensor, report: Report, tracked: bool
 ) -> torch.Tensor:
-    """Block after block, each result a tensor of its own; ``tracked``: run again in the backward pass."""
+    """Run block after block, each with new tensors; with ``tracked`` they are recomputed in the backward pass."""
     count = -(-(steps + 1) // BLOCK)
-    pending: list[torch.Tensor | None] = [None] * count  # what earlier blocks add to each, of shape (K, BLOCK, ...)
+    pending: list[torch.Tensor | None] = [None] * count  # history sums of each block, of shape (K, BLOCK, ...)
     states: list[torch.Tensor] = []
     values: list[torch.Tensor] = []
     for number in range(count):
@@ -99,7 +98,8 @@ def _with_derivatives(
         report(block.time(number * BLOCK + length - 1), lambda newest=newest: newest)  # type: ignore[misc]
         if done == count:
             break
-        # The largest power of two that divides the blocks done: as many are summed for as many to come.
+        # The largest power of two that divides the number of finished blocks. That number of blocks is summed for the
+        # same number of later ones.
         width = done & -done
         segment = values[done - width : done]
         reach = min(width * BLOCK, steps + 1 - done * BLOCK)
@@ -116,7 +116,7 @@ def _with_derivatives(
 def _in_place(
     block: _Block, segments: SegmentSums, steps: int, f0: torch.Tensor, report: Report, tracked: bool
 ) -> torch.Tensor:
-    """The same without derivatives: states, values and at most as many sums again, and little besides."""
+    """The same without derivatives. Memory: states, values, and at most the same size of sums."""
     states, values = f0.new_empty((steps + 1, *f0.shape)), f0.new_empty((steps + 1, *f0.shape))
     kinds, count = len(segments.weights), -(-(steps + 1) // BLOCK)
     pending: dict[int, torch.Tensor] = {}
@@ -148,7 +148,7 @@ def _segment_sums(segments: SegmentSums, reach: int, *segment: torch.Tensor) -> 
 
 
 class _Block:
-    """The steps of one block, given what the past adds to each."""
+    """The steps of one block, given the history sums."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class _Block:
         wrapped: bool,
         points: torch.Tensor | None = None,
     ) -> None:
-        self.points = points  # where the predictions are kept, of shape (corrections, N + 1, ...)
+        self.points = points  # storage of the predictions, of shape (corrections, N + 1, ...)
         self.fun, self.jacobian, self.rule, self.t0, self.step = fun, jacobian, rule, t0, step
         self.initial, self.sums, self.apart, self.wrapped = initial, sums, apart, wrapped
         self.rows: list[torch.Tensor] = []
@@ -198,7 +198,7 @@ class _Block:
         states: torch.Tensor,
         values: torch.Tensor,
     ) -> None:
-        """The same, written to ``states`` and ``values``, with few kernels a step."""
+        """The same, written to ``states`` and ``values``, with few kernel launches per step."""
         count = states.shape[0]
         known = self._known(begin, count, given, f0)
         kinds, columns = known.shape[0], f0.numel()
@@ -221,7 +221,7 @@ class _Block:
             kept[index].copy_(self.fun(self.time(n), before))
 
     def _rows(self, index: int, dtype: torch.dtype) -> torch.Tensor:
-        """The weights of the ``index`` values before, shape (K, index); made once for all blocks."""
+        """The weights of the previous ``index`` values, shape (K, index); computed once for all blocks."""
         if not self.rows:
             whole = self.reversed.to(dtype)
             width = whole.shape[1]
@@ -230,7 +230,7 @@ class _Block:
         return self.rows[index]
 
     def _known(self, begin: int, count: int, given: torch.Tensor | None, f0: torch.Tensor) -> torch.Tensor:
-        """What is known of each sum before the block starts, shape (K, count, ...)."""
+        """The known part of each sum before the block, shape (K, count, ...)."""
         kinds = len(self.sums.sequences)
         base = self.initial[0].expand(count, *f0.shape)
         if len(self.initial) > 1:
@@ -253,7 +253,7 @@ class _Block:
         out: torch.Tensor,
         points: list[torch.Tensor],
     ) -> torch.Tensor:
-        """The state at step n, written to ``out``, and the predictions to ``points`` where they are kept."""
+        """The state at step n, written to ``out``, and the predictions to ``points`` if they are stored."""
         t = self.time(n)
         if self.rule.implicit:
             slopes = None if self.jacobian is None else partial(self.jacobian, t)

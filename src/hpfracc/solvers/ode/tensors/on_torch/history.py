@@ -1,4 +1,4 @@
-"""Sums over the past, a segment at a time: a product with a Toeplitz matrix, or transforms where that is long."""
+"""History sums by segments: a product with a Toeplitz matrix, or FFTs for long segments."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import torch
 
 __all__ = ["SegmentSums", "workspace"]
 
-#: Segments longer than this are transformed; up to it a product takes less time on a GPU and on a core alike.
+#: Segments longer than this use FFTs; for shorter ones a matrix product is faster, on a GPU and on a CPU core.
 LONGEST_PRODUCT = 2048
-#: Bytes that the transforms of a stretch of columns may take, where nobody asks for their derivative.
+#: Maximum bytes of the transforms of a group of columns, if no derivative is needed.
 WORKSPACE = 1 << 28
-#: Less is not worth the calls that it takes.
+#: Minimum bytes; smaller groups would be dominated by call overhead.
 _LEAST_WORKSPACE = 1 << 24
 
 
 def workspace(values: torch.Tensor) -> int:
-    """Bytes for transforms of ``values``: no more than these take themselves, where that is enough."""
+    """Bytes for transforms of ``values``: at most the size of ``values``, within the limits."""
     return min(WORKSPACE, max(_LEAST_WORKSPACE, int(values.numel()) * int(values.element_size())))
 
 
 class SegmentSums:
-    """What a segment of L values adds to the values after it: ``out[i] = sum_j w[L + i - j] f[j]``.
+    """Contribution of a segment of L values to later sums: ``out[i] = sum_j w[L + i - j] f[j]``.
 
     Parameters
     ----------
     weights : list of tensors, each of shape (N + 1, ...)
-        The sequences; all sums are taken at once. One of the shape (N + 1,) serves all columns.
+        The sequences; all sums are computed together. A sequence of shape (N + 1,) applies to all columns.
     """
 
     def __init__(self, weights: list[torch.Tensor]) -> None:
@@ -43,8 +43,7 @@ class SegmentSums:
     def add_to(self, pieces: list[torch.Tensor], values: torch.Tensor) -> None:
         """The same, added in place to ``pieces`` of shape (len(weights), length of a piece, ...), one after the other.
 
-        Beside them little memory is taken: a product goes into each piece at once, and transforms go over the columns
-        in stretches.
+        Needs little extra memory: products are added to each piece directly, and FFTs run over groups of columns.
         """
         length, reach = values.shape[0], sum(piece.shape[1] for piece in pieces)
         if self._by_product(length, reach):
@@ -69,11 +68,11 @@ class SegmentSums:
                     first += piece.shape[1]
 
     def _by_product(self, length: int, reach: int) -> bool:
-        """Few sums are a product however long the segment is."""
+        """Whether to use a matrix product: for short segments, and for few sums of any length."""
         return self.shared and min(length, reach) <= LONGEST_PRODUCT and length * reach <= LONGEST_PRODUCT**2
 
     def _kernel(self, weights: torch.Tensor, length: int, reach: int) -> torch.Tensor:
-        """``w[1] .. w[L + reach - 1]``, with zeros beyond what is there: those go to times after the end."""
+        """``w[1] .. w[L + reach - 1]``, padded with zeros, which belong to times after the end."""
         part = weights[1 : length + reach]
         missing = length + reach - 1 - part.shape[0]
         if missing:
@@ -87,7 +86,7 @@ class SegmentSums:
 
 
 def _padded_length(length: int, reach: int) -> int:
-    """What wraps around falls on sums that are not asked for."""
+    """Length of the FFT. Wrap-around affects only sums that are not needed."""
     return 1 << (length + reach - 2).bit_length()
 
 

@@ -1,7 +1,8 @@
 """The tensors that a right-hand side depends on besides the state, found in its graph.
 
-The transposed steps evaluate it again and add up what each evaluation gives to them. So it has to be the same function
-at each call, and nothing that it sees may have been computed outside it: that graph would be gone after the first step.
+The transposed steps evaluate the function again and accumulate gradients with respect to these tensors. So it must
+return the same values at each call, and must not use a tensor that was computed outside it, because that graph would be
+freed after the first step.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ Function = Callable[[Any, torch.Tensor], torch.Tensor]
 
 
 def find_leaves(fun: Function, t0: float, y0: torch.Tensor, known: list[torch.Tensor]) -> list[torch.Tensor]:
-    """What the gradient of ``fun`` reaches besides y: ``known``, and parameters that it sees.
+    """Tensors besides y with a gradient from ``fun``: ``known``, and captured parameters.
 
     Raises
     ------
     InvalidInputError
-        Where it sees a tensor that was computed outside it, or draws random numbers.
+        If it uses a tensor that was computed outside it, or random numbers.
     """
     generator = torch.get_rng_state()
     with torch.enable_grad():
@@ -32,10 +33,10 @@ def find_leaves(fun: Function, t0: float, y0: torch.Tensor, known: list[torch.Te
         values = [fun(t0, place) for _ in range(2)]
     if not torch.equal(generator, torch.get_rng_state()) or not _same(values):
         raise InvalidInputError(
-            "func gives other values when it is called a second time (Dropout?), and adjoint='stored' evaluates it in "
+            "func returns other values when called again (Dropout?), and adjoint='stored' evaluates it in "
             "the backward pass too; use adjoint='recomputed', or func.eval()"
         )
-    ends = [each.grad_fn for each in known if each.grad_fn is not None]  # held, so that their ids stay theirs
+    ends = [each.grad_fn for each in known if each.grad_fn is not None]  # keeps them alive, so that ids stay valid
     stops = {id(each) for each in ends}
     found: list[torch.Tensor] = [each for each in known if each.requires_grad]
     graphs = [_graph(value, stops) for value in values]
@@ -47,7 +48,7 @@ def find_leaves(fun: Function, t0: float, y0: torch.Tensor, known: list[torch.Te
                 found.append(variable)
         elif id(node) in shared and id(node) not in stops:
             raise InvalidInputError(
-                f"func sees a tensor that was computed outside it ({type(node).__name__}); give it through args, or "
+                f"func uses a tensor that was computed outside it ({type(node).__name__}); pass it in args, or "
                 "use adjoint='recomputed'"
             )
     return found
@@ -59,7 +60,7 @@ def _same(values: list[torch.Tensor]) -> bool:
 
 
 def _graph(value: torch.Tensor, stops: set[int]) -> list[Any]:
-    """The nodes of the graph of a value, not beyond ``stops``."""
+    """The nodes of the graph of a value, up to ``stops``."""
     todo, seen, nodes = [value.grad_fn], set[int](), list[Any]()
     while todo:
         node = todo.pop()

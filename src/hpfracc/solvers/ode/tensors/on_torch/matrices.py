@@ -1,13 +1,12 @@
-r"""Transposed products with :math:`f_y` for a block of steps, from matrices that are made for all its points at once.
+r"""Transposed products with :math:`f_y` for a block of steps, from Jacobians computed for all its points at once.
 
-Going backwards, each step needs :math:`f_y^T` times a vector that the step after it gives. By autograd that is an
-evaluation and a backward pass for each point, tens of launches. Where the state has few components it takes less time
-to make the matrices of all points of a block together, one backward pass for each component: then a step is two
+In the backward pass each step needs :math:`f_y^T` times a vector from the next step. With autograd this is an
+evaluation and a backward pass per point, tens of kernel launches. For states with few components it is faster to
+compute the Jacobians of all points of a block together, with one backward pass per component. A step is then two
 products of small matrices.
 
-The matrices are those of each member of a batch by itself, and a function may couple its members. So the products are
-compared with the gradients in the points that autograd gives once all vectors are known, in the same pass as those in
-the parameters.
+The Jacobians assume independent members of a batch, but a function may couple its members. So the products are checked
+against the gradients of autograd once all vectors are known, in the same pass as those of the parameters.
 """
 
 from __future__ import annotations
@@ -18,21 +17,20 @@ import torch
 
 __all__ = ["BlockMatrices", "fit_matrices"]
 
-#: The most components, each of which takes a backward pass over the points of a block.
+#: Maximum number of components; each needs a backward pass over the points of a block.
 _MOST_COMPONENTS = 16
-#: Bytes of the matrices of a block.
+#: Maximum bytes of the Jacobians of a block.
 _MOST_BYTES = 1 << 27
-#: Numbers of a state times parameters of the function, about the products that the matrices of a point take beyond its
-#: evaluation: where they are more, their work counts for more than the launches that are saved. On the host an MLP
-#: 8-64-64-8 takes as long with as without at a batch of 100 (benchmarks/neural_fode.py); a GPU does them 200 times as
-#: fast and more.
+#: Maximum of state size times number of parameters, about the multiplications that the Jacobians of a point need in
+#: addition to an evaluation. Above it their work exceeds the saved launches. On the host an MLP 8-64-64-8 breaks even
+#: at a batch of 100 (benchmarks/neural_fode.py); a GPU is more than 200 times as fast.
 _MOST_WORK_ON_HOST, _MOST_WORK = 2e6, 1e9
-#: Products and gradients that agree to this many units of rounding are the same.
+#: Tolerance of the comparison of products and gradients, in units of rounding.
 _ALIKE = 1e3
 
 
 def fit_matrices(state: torch.Tensor, points: int, parameters: int) -> bool:
-    """Whether it pays to make the matrices of that number of points like ``state``."""
+    """Whether it pays off to compute the Jacobians of that number of points like ``state``."""
     if not state.ndim or not 0 < state.shape[-1] <= _MOST_COMPONENTS or not state.numel():
         return False
     size = points * state.numel() * state.shape[-1] * state.element_size()
@@ -54,9 +52,9 @@ class BlockMatrices:
     Attributes
     ----------
     values : tensor, shape (M, ..., d)
-        Of ``fun``, recorded.
+        Values of ``fun``, recorded by autograd.
     matrices : tensor, shape (M, B, d, d)
-        ``matrices[m, b, i, j]`` is the derivative of component i in component j.
+        ``matrices[m, b, i, j]`` is the derivative of component i with respect to component j.
     """
 
     def __init__(
@@ -78,9 +76,9 @@ class BlockMatrices:
         self.matrices = matrices.view(points.shape[0], -1, d, d).mT.contiguous()
 
     def settle(self, bars: torch.Tensor, leaves: list[torch.Tensor]) -> tuple[list[torch.Tensor | None], torch.Tensor]:
-        """Gradients in the leaves, and how far the products are from the gradients in the points, at most 1 if alike.
+        """Gradients of the leaves, and the deviation of the products from autograd (at most 1 if they agree).
 
-        ``bars`` are the gradients in the values, shape (M, ..., d).
+        ``bars`` are the gradients of the values, shape (M, ..., d).
         """
         if not self.values.requires_grad:
             return [None] * len(leaves), bars.new_zeros(())

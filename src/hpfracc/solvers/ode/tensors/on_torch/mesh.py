@@ -1,4 +1,4 @@
-"""Steps over a mesh on tensors, with derivatives, and the choice of such a mesh without them."""
+"""Steps over a mesh on tensors, with derivatives, and the adaptive choice of a mesh without derivatives."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["choose_mesh", "replay", "solve_differences"]
 Array = np.ndarray[Any, Any]
 Function = Callable[[Any, torch.Tensor], torch.Tensor]
 
-#: Steps that are run again together in the backward pass.
+#: Number of steps that are recomputed together in the backward pass.
 BLOCK = 16
 
 
 class _Derivatives(NamedTuple):
-    """Whether derivatives go through, whether by autograd (then checkpointed), and whether by ``torch.func``."""
+    """Whether derivatives are needed, by autograd (then checkpointed) or by ``torch.func``."""
 
     through: bool
     tracked: bool
@@ -53,9 +53,9 @@ def solve_differences(
     tables: DifferenceTables,
     report: Report,
 ) -> torch.Tensor:
-    """All states of L1 or L2-1sigma, shape (N + 1, ..., d), or fewer where the user broke it off.
+    """All states of L1 or L2-1sigma, shape (N + 1, ..., d), or fewer after an interrupt.
 
-    ``times`` are those of the equations as numbers; None where they depend on an order that carries a derivative.
+    ``times`` are those of the equations as numbers; None if they depend on a differentiable order.
     """
     f0 = fun(t0, y0)
     kind = _derivatives([f0, y0, memory.weights, tables.weight])
@@ -89,7 +89,7 @@ def _walk(
     kind: _Derivatives,
     report: Report,
 ) -> torch.Tensor:
-    """Block after block, each run again in the backward pass from what it was given."""
+    """Run block after block; each is recomputed in the backward pass."""
     found = [start[None]]
     for first, stop in _stretches(count):
         try:
@@ -143,7 +143,7 @@ class _Search:
 
     @property
     def time(self) -> float:
-        """What was reached."""
+        """The time reached."""
         return self.t0 + self.tau
 
     def scale(self, y: torch.Tensor) -> torch.Tensor:
@@ -151,7 +151,7 @@ class _Search:
         return bound * self.share
 
     def first_step(self, length: float) -> float:
-        """A step whose first term is about the tolerance, as ``Stepper`` finds it."""
+        """A step whose first term is about the tolerance, as in ``Stepper``."""
         f, y = self.past.values[0], self.past.y
         scale, most, least = self.scale(y), 1e-3 * length, self.least
         size = float(adams.sizes(torch, f[None], scale)[0])
@@ -171,7 +171,7 @@ class _Search:
         return step
 
     def attempt(self, step: float, end: float) -> tuple[adams.Judged, Callable[[], adams.StepArrays]]:
-        """Try a step; whether it is good, and how it is taken."""
+        """Try a step; returns whether it is accepted, and its rule."""
         rule = adams.make_rule(
             np, self.order, self.rgamma, self.lengths, np.float64(step), self.count, np.int64(self.degree)
         )
@@ -181,7 +181,7 @@ class _Search:
         y, f, change = adams.correct(torch, self.fun, self.memory, self.past, small, step, t, start)
         differences, terms = adams.terms_of(torch, small, self.past, f)
         felt = adams.sizes(torch, torch.cat([terms, change[None]]), self.scale(y))
-        # The one time that the host waits for the device in a step.
+        # The only synchronisation with the device in a step.
         *errors, moved, self.worst_so_far = torch.cat([felt, self.ratio[None]]).tolist()
         factor = (end / step) ** (self.most - 1.0) if self.most > 1.0 else 1.0
         found = adams.judge(
@@ -292,7 +292,7 @@ def replay(
     chosen: Chosen,
     report: Report,
 ) -> torch.Tensor:
-    """The same steps again, with derivatives; ``weights`` of shape (N, NODES, ...) carry that of the order."""
+    """Repeat the same steps with derivatives; ``weights`` of shape (N, NODES, ...) are differentiable in the order."""
     y0 = initial[0]
     f0 = fun(t0, y0)
     kind = _derivatives([f0, *initial, memory.weights, weights])

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 __all__ = ["solve_step", "solve_transposed"]
 
-#: Iterations after which the members that are left are given up.
+#: Maximum number of iterations; members that have not converged become NaN.
 MOST = 25
 
 Function = Callable[[torch.Tensor], torch.Tensor]
@@ -27,13 +27,13 @@ def solve_step(
 ) -> torch.Tensor:
     """``y = known + weight f(y)``, y of shape (..., d), from ``guess``; NaN for members that do not converge.
 
-    ``tracked``: whether a derivative will be asked for; ``wrapped``: whether by ``torch.func``.
+    ``tracked`` is whether a derivative is needed, ``wrapped`` whether by ``torch.func``.
 
-    The solution is found without derivatives. Where they are asked for, they are those of the equation: autograd takes
-    the right-hand side once, at the solution, and the transposed matrix of the last iteration, which gives the first
-    derivative (and an error, if it is differentiated again). Under ``torch.func`` two further steps of Newton's method
-    are taken, Jacobian included: each doubles the terms of the expansion about the solution that are right, so
-    derivatives up to the third are exact.
+    The solution is computed without derivatives. Derivatives are those of the equation: autograd records the right-hand
+    side once, at the solution, and uses the transposed matrix of the last iteration. This gives the first derivative;
+    differentiating it again raises an error. Under ``torch.func`` two further Newton steps are taken, including the
+    Jacobian. Each doubles the number of correct terms of the expansion about the solution, so derivatives up to the
+    third are exact.
     """
     slopes = _slopes_of(fun, jacobian, wrapped)
     with torch.no_grad():
@@ -56,14 +56,14 @@ def solve_transposed(
     value_bar: torch.Tensor,
     state_bar: torch.Tensor,
 ) -> torch.Tensor:
-    """The gradient in ``known`` of ``y = known + weight f(y)``, from those in the value ``f(y)`` and in y."""
+    """The gradient with respect to ``known`` of ``y = known + weight f(y)``, from those of ``f(y)`` and y."""
     slopes = _slopes_of(fun, jacobian, False)(y)
     whole = state_bar + (slopes.mH @ value_bar[..., None])[..., 0]
     return _solved(_matrix(weight, slopes).mH, whole)
 
 
 class _OfTheEquation(torch.autograd.Function):  # type: ignore[misc]
-    """``y`` itself; its derivative is that of ``z`` in ``y = z`` through ``(1 - weight df/dy) dy = dz``."""
+    """Returns ``y``; its derivative is that of ``z``, with ``y = z``, through ``(1 - weight df/dy) dy = dz``."""
 
     @staticmethod
     def forward(ctx: Any, z: torch.Tensor, y: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
@@ -82,13 +82,13 @@ def _iterate(
 ) -> torch.Tensor:
     """Newton's method without derivatives."""
     settled = torch.zeros_like(y[..., 0].real, dtype=torch.bool)
-    tolerance = torch.finfo(y.dtype).eps ** 0.7  # the next step would be lost in rounding
+    tolerance = torch.finfo(y.dtype).eps ** 0.7  # the next correction would be below rounding
     for _ in range(MOST):
         change = _solved(_matrix(weight, slopes(y)), y - known - weight * fun(y))
         y = torch.where(settled[..., None], y, y - change)
         size = change.abs().amax(-1)
         settled = settled | (size <= tolerance * y.abs().amax(-1)) | (size == 0.0)
-        # Under torch.func.vmap nobody can say for all members together.
+        # Under torch.func.vmap there is no value for all members together.
         if not wrapped and bool((settled | ~torch.isfinite(size)).all()):
             break
     return torch.where(settled[..., None], y, torch.nan).detach()
@@ -100,15 +100,15 @@ def _matrix(weight: torch.Tensor, slopes: torch.Tensor) -> torch.Tensor:
 
 
 def _solved(matrix: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """The solution for each member; NaN where the matrix is not finite or has none."""
-    bad = ~torch.isfinite(matrix).all(-1).all(-1)  # LAPACK takes none such
+    """The solution for each member; NaN if the matrix is not finite or is singular."""
+    bad = ~torch.isfinite(matrix).all(-1).all(-1)  # LAPACK does not accept non-finite matrices
     identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     found = torch.linalg.solve_ex(torch.where(bad[..., None, None], identity, matrix), right[..., None])[0][..., 0]
     return torch.where(bad[..., None], torch.nan, found)
 
 
 def _slopes_of(fun: Function, jacobian: Function | None, wrapped: bool) -> Function:
-    """``df/dy`` of each member, of shape (..., d, d): members do not see one another."""
+    """``df/dy`` of each member, of shape (..., d, d): members are independent."""
     if jacobian is not None:
         return jacobian
 
@@ -117,7 +117,7 @@ def _slopes_of(fun: Function, jacobian: Function | None, wrapped: bool) -> Funct
         return torch.stack([back(each)[0].conj() for each in _units(value)], -2)
 
     def under_autograd(y: torch.Tensor) -> torch.Tensor:
-        # Checkpointing would have the whole block run again for the sake of these rows, which nobody differentiates.
+        # Checkpointing would recompute the whole block for these rows, which are not differentiated.
         with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(lambda each: each, lambda each: each):
             point = y.detach().requires_grad_()
             value = fun(point)
@@ -133,6 +133,6 @@ def _slopes_of(fun: Function, jacobian: Function | None, wrapped: bool) -> Funct
 
 
 def _units(value: torch.Tensor) -> list[torch.Tensor]:
-    """1 in one component and 0 in the others, for each of them."""
+    """The unit vectors of all components."""
     places = torch.arange(value.shape[-1], device=value.device)
     return [(places == index).to(value.dtype).expand(value.shape) for index in range(value.shape[-1])]

@@ -1,13 +1,14 @@
 r"""The gradient of a fixed-step solve as the exact transpose of its steps, from stored states.
 
 For PECE the steps are :math:`p_n = T_n + \sum_{j<n} b_{n-j} f_j` and
-:math:`y_n = T_n + c_n f_0 + \sum_{j<n} a_{n-j} f_j + a_0 f(p_n)`. Backwards in n, with g the gradient in the solution,
+:math:`y_n = T_n + c_n f_0 + \sum_{j<n} a_{n-j} f_j + a_0 f(p_n)`. Backwards in n, with g the gradient with respect to
+the solution,
 
 .. math::
     \bar f_n &= \sum_{m>n} (a_{m-n} \bar y_m + b_{m-n} \bar p_m), \\
     \bar y_n &= g_n + f_y(y_n)^T \bar f_n, \quad \bar p_n = a_0 f_y(p_n)^T \bar y_n,
 
-which are sums over the past on reversed time. The other rules are the same with fewer or other terms.
+which are history sums in reversed time. The other rules have fewer or other terms.
 """
 
 from __future__ import annotations
@@ -29,26 +30,27 @@ from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 
 __all__ = ["StoredSolve", "solve_stored"]
 
-#: Numbers of a state up to which the parameters of all points of a block get their gradients together on the host; the
-#: activations of more leave the cache. Of an MLP 8-64-64-8, times the bare evaluations, together and apart: 9.6 and
-#: 10.3 at a batch of 64, 11.8 and 10.5 at 256, 12.4 and 9.3 at 1024 (benchmarks/results/neural_fode.txt).
+#: Largest state for which the gradients of the parameters are computed for all points of a block together on the host.
+#: The activations of larger states do not fit into the cache. Cost for an MLP 8-64-64-8 relative to bare evaluations,
+#: together and separately: 9.6 and 10.3 at a batch of 64, 11.8 and 10.5 at 256, 12.4 and 9.3 at 1024
+#: (benchmarks/results/neural_fode.txt).
 _MOST_TOGETHER = 1024
 
 Function = Callable[[Any, torch.Tensor], torch.Tensor]
-#: ``forward(initial, sums, points)`` gives all states, and fills ``points`` with those of the predictors.
+#: ``forward(initial, sums, points)`` returns all states, and fills ``points`` with the predictions.
 Forward = Callable[[list[torch.Tensor], Sums, torch.Tensor | None], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredSolve:
-    """What the forward and the backward pass share.
+    """Data shared by the forward and the backward pass.
 
     Attributes
     ----------
     fun, jacobian : callables
         ``f(t, y)`` and its derivative in y, or None.
     rule : TensorRule
-        How to step.
+        The rule of the steps.
     t0, step, steps
         The grid.
     block : int
@@ -56,7 +58,7 @@ class StoredSolve:
     forward : callable
         Runs the steps without derivatives.
     leaves : list of tensors
-        What ``fun`` depends on besides y.
+        Tensors that ``fun`` depends on besides y.
     """
 
     fun: Function
@@ -75,12 +77,12 @@ class StoredSolve:
 
     @property
     def predictions(self) -> int:
-        """Points besides y_n at which a step evaluates."""
+        """Number of points besides y_n at which a step evaluates ``fun``."""
         return self.rule.corrections if self.rule.name == "pece" else 0
 
 
 def solve_stored(plan: StoredSolve, initial: list[torch.Tensor], sums: Sums) -> torch.Tensor:
-    """All states, with a gradient in the initial values, the weights and ``plan.leaves``."""
+    """All states, with gradients of the initial values, the weights and ``plan.leaves``."""
     if initial[0].is_complex():
         raise InvalidInputError("adjoint='stored' takes real states; use adjoint='recomputed' for complex ones")
     given = [*initial, *sums.sequences, *(each for each in (sums.first, sums.newest) if each is not None)]
@@ -129,7 +131,7 @@ def _unpacked(plan: StoredSolve, count: int, given: Iterable[torch.Tensor]) -> t
 
 
 class _Transpose:
-    """One backward pass. Time is reversed: place r belongs to step n = N - r."""
+    """One backward pass. Time is reversed: index r belongs to step n = N - r."""
 
     def __init__(
         self,
@@ -150,12 +152,12 @@ class _Transpose:
         mapped = (bool(plan.leaves) or matrices) and self._can_be_mapped()
         self.mapped = bool(plan.leaves) and mapped and (states.is_cuda or states[0].numel() <= _MOST_TOGETHER)
         self.matrices, self.possible = matrices and mapped, mapped or not matrices
-        self.apart = states.new_zeros(())  # how far matrices were from gradients, at most
-        # What is left for one evaluation of a whole block: times, points and gradients in the values there.
+        self.apart = states.new_zeros(())  # maximum deviation of matrices from gradients
+        # Deferred to one evaluation of a whole block: times, points and gradients of the values there.
         self.later: list[tuple[float, torch.Tensor, torch.Tensor]] = []
 
     def run(self, grad: torch.Tensor) -> list[torch.Tensor | None] | None:
-        """Gradients in the initial values, the weights and the leaves; None where matrices do not give them."""
+        """Gradients of the initial values, the weights and the leaves; None if the matrices are not valid."""
         if not self.possible:
             return None
         plan, count, shape = self.plan, self.plan.steps + 1, self.states.shape[1:]
@@ -205,10 +207,10 @@ class _Transpose:
         end: int,
         grad: torch.Tensor,
     ) -> torch.Tensor:
-        """All steps of a block; the last gradient in a value, which is that of f_0 at the end."""
+        """All steps of a block; returns the last gradient of a value, which is that of f_0 at the end."""
         plan, newest, states = self.plan, self.sums.newest, self.states
         low, high = max(plan.steps - end + 1, 1), plan.steps - begin  # steps low .. high, from the last to the first
-        evaluated = min(high, plan.steps - 1)  # the value at the last step has no use
+        evaluated = min(high, plan.steps - 1)  # the value at the last step is not used
         ends = max(evaluated - low + 1, 0)
         place = [states[low : evaluated + 1]]
         times = [plan.time(n) for n in range(low, evaluated + 1)]
@@ -272,7 +274,7 @@ class _Transpose:
         begin: int,
         r: int,
     ) -> torch.Tensor:
-        """The gradient in f_n: what later blocks add, and the steps of this one."""
+        """The gradient of f_n: contributions of later blocks and of the steps of this one."""
         index, shape = r - begin, self.states.shape[1:]
         total = None if given is None else given[0, index]
         if not index:
@@ -300,7 +302,7 @@ class _Transpose:
             self._note(n, value, found)
             return
         bar = grad[n]
-        if n < plan.steps:  # the value at the last step has no use
+        if n < plan.steps:  # the value at the last step is not used
             value, back = self._vjp(t, state, value_bar)
             if self.values is not None:
                 self.values[n] = value
@@ -331,7 +333,7 @@ class _Transpose:
     def _vjp(
         self, t: float, point: torch.Tensor, bar: torch.Tensor, only_leaves: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The value at a point, and the gradient in the point; that in the leaves is added, now or with the block."""
+        """The value and the gradient at a point. Gradients of the leaves are added now or with the block."""
         now = bool(self.plan.leaves) and not self.mapped
         if self.mapped:
             self.later.append((t, point, bar))
@@ -356,7 +358,7 @@ class _Transpose:
                 self.leaves_bar[place] = each if earlier is None else earlier + each
 
     def _settle(self) -> None:
-        """Gradients in the leaves of a whole block, by one evaluation of all its points."""
+        """Gradients of the leaves for a whole block, by one evaluation of all its points."""
         if not self.later:
             return
         times = self.states.new_tensor([each[0] for each in self.later])
@@ -369,7 +371,7 @@ class _Transpose:
             self._add_leaves(torch.autograd.grad(values, self.plan.leaves, bars, allow_unused=True))
 
     def _can_be_mapped(self) -> bool:
-        """Whether ``fun`` of several points at once is what it is of each."""
+        """Whether ``fun`` of several points at once equals its values at each."""
         plan = self.plan
         places = [1, (plan.steps + 1) // 2, plan.steps]
         try:
@@ -378,16 +380,16 @@ class _Transpose:
                 together = torch.func.vmap(plan.fun)(times, self.states[places])
                 apart = torch.stack([plan.fun(plan.time(n), self.states[n]) for n in places])
         except Exception:
-            # Whatever the user's function raises there: step by step it ran before.
+            # Any error of the user's function: it worked step by step.
             return False
         tolerance = 1e3 * torch.finfo(apart.dtype).eps
         return bool(torch.allclose(together, apart, rtol=tolerance, atol=tolerance * float(apart.abs().max())))
 
     def _finish(self, grad: torch.Tensor, value_bar: torch.Tensor, sums_bar: torch.Tensor) -> list[torch.Tensor | None]:
-        """The start: ``value_bar`` is what the convolutions give to f_0."""
+        """Gradients at the start; ``value_bar`` is the contribution of the convolutions to f_0."""
         plan, sums, steps = self.plan, self.sums, self.plan.steps
         shape = self.states.shape[1:]
-        # Of steps N .. 1. Products with matrices, so that nothing as long as the solution is made.
+        # For steps N .. 1. Matrix products, so that no array of the length of the solution is created.
         whole = sums_bar.view(steps + 1, self.kinds, -1)[:steps]
         last = whole[:, -1]
         first_bar = None
@@ -423,19 +425,19 @@ class _Transpose:
 
 
 def _rows(sequences: tuple[torch.Tensor, ...], block: int) -> torch.Tensor:
-    """Weights w_k[d], the largest distance first and the kinds side by side, shape (block * K, ...)."""
+    """Weights w_k[d], the largest distance first, with adjacent kinds; shape (block * K, ...)."""
     stacked = torch.stack([each[1 : block + 1] for each in sequences], 1).flip(0)
     return stacked.reshape(-1, *stacked.shape[2:])
 
 
 def _stretches(rows: torch.Tensor) -> Iterable[slice]:
-    """Rows that are worked on together, so that products with them take little memory."""
+    """Ranges of rows that are processed together, to limit memory."""
     width = max(1, workspace(rows) // (8 * rows.element_size() * max(rows.shape[1], 1)))
     return [slice(begin, begin + width) for begin in range(0, rows.shape[0], width)]
 
 
 def _weighed(weights: torch.Tensor, rows: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """``sum_n weights[n] rows[n]`` for rows (N, columns) and weights of shape (N, ...), that of the order behind."""
+    """``sum_n weights[n] rows[n]`` for rows (N, columns) and weights of shape (N, ...) with the shape of the order."""
     if weights.ndim == 1:
         return (weights @ rows).view(shape)
     weights = weights.reshape(weights.shape[0], *(1,) * (len(shape) + 1 - weights.ndim), *weights.shape[1:])
@@ -446,7 +448,7 @@ def _weighed(weights: torch.Tensor, rows: torch.Tensor, shape: torch.Size) -> to
 
 
 def _multiplied(rows: torch.Tensor, value: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """``rows[n] * value``, summed to ``(N, ...)`` with the order's shape behind."""
+    """``rows[n] * value``, summed to ``(N, ...)`` with the shape of the order."""
     if not len(shape):
         return rows @ value.reshape(-1)
     axes = (*(1,) * (value.ndim - len(shape)), *shape)
@@ -458,7 +460,7 @@ def _multiplied(rows: torch.Tensor, value: torch.Tensor, shape: torch.Size) -> t
 
 
 def _correlation(reversed_bar: torch.Tensor, values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """``out[l] = sum_n bar[n] f[n - l]`` by transforms, over columns in stretches; summed to the shape of the order."""
+    """``out[l] = sum_n bar[n] f[n - l]`` by FFT, in groups of columns; summed to the shape of the order."""
     count = values.shape[0]
     size = 1 << (2 * count - 1).bit_length()
     shape = values.shape[1:]
@@ -468,9 +470,9 @@ def _correlation(reversed_bar: torch.Tensor, values: torch.Tensor, like: torch.T
     total = like.new_zeros((size // 2 + 1, max(like[0].numel(), 1)), dtype=torch.complex(f[0, 0], f[0, 0]).dtype)
     for begin in range(0, f.shape[1], width):
         part = slice(begin, begin + width)
-        # Reversed in time it is a convolution: sum over r of bar[N - n] f[n - l] has place N - l.
+        # A convolution in reversed time: the sum over r of bar[N - n] f[n - l] has index N - l.
         spectrum = torch.fft.rfft(bar[:, part], size, dim=0) * torch.fft.rfft(f[:, part], size, dim=0)
         total.index_add_(1, places[part], spectrum)
     found = torch.fft.irfft(total, size, dim=0)[:count].flip(0)
-    found[0] = 0.0  # the newest value has a weight of its own
+    found[0] = 0.0  # the newest value has a separate weight
     return found.reshape(like.shape)
