@@ -244,7 +244,7 @@ def profile_fields() -> str:
         ("The document", schema),
         ("The breakdown", schema["properties"]["breakdown"]),
         ("A span", defined["span"]),
-        ("A row of the summary, by name", defined["statistics"]),
+        ("A row of the summary", defined["statistics"]),
         ("A bottleneck", schema["properties"]["bottlenecks"]["items"]),
         ("A piece of advice", schema["properties"]["advice"]["items"]),
     ]
@@ -260,9 +260,8 @@ def _fields(part: dict[str, Any], defined: dict[str, Any]) -> str:
         kinds = " or ".join(kind) if isinstance(kind, list) else kind
         values = meant.get("enum") or ([meant["const"]] if "const" in meant else [])
         words = [", ".join(f"`{value}`" for value in values), meant.get("description", "")]
-        there = "always" if name in required else "where there is one"
-        rows.append((f"`{name}`", kinds, there, "; ".join(filter(None, words))))
-    return _table(("field", "type", "there", "meaning"), rows)
+        rows.append((f"`{name}`", kinds, "yes" if name in required else "no", "; ".join(filter(None, words))))
+    return _table(("field", "type", "required", "meaning"), rows)
 
 
 #: The parts that a page can contain.
