@@ -184,7 +184,7 @@ def _option_row(action: argparse.Action) -> tuple[str, str]:
         name = value
     else:
         name = action.option_strings[-1] + ("" if action.nargs == 0 else f" {value}")
-    return f"`{name}`", (action.help or "").replace("|", "\\|")
+    return f"`{name}`".replace("|", "\\|"), (action.help or "").replace("|", "\\|")
 
 
 def functions() -> str:
@@ -256,7 +256,7 @@ def _fields(part: dict[str, Any], defined: dict[str, Any]) -> str:
     rows = []
     for name, field in part["properties"].items():
         meant = {**defined[field["$ref"].rpartition("/")[2]], **field} if "$ref" in field else field
-        kind = meant.get("type", "one of" if "enum" in meant else "exactly")
+        kind = meant.get("type", "one of" if "enum" in meant else "constant")
         kinds = " or ".join(kind) if isinstance(kind, list) else kind
         values = meant.get("enum") or ([meant["const"]] if "const" in meant else [])
         words = [", ".join(f"`{value}`" for value in values), meant.get("description", "")]

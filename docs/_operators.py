@@ -109,7 +109,7 @@ def plot(name: str) -> str:
         label = f"alpha = {name}" if name != "f" else "f"
         parts.append(f'<text x="{_WIDTH - right + 8}" y="{last:.1f}" fill="{colour}">{label}</text>')
     parts.append("</svg>")
-    caption = f"f(t) = {what}, and {kind.definition.replace('_', ' ')} of it"
+    caption = f"f(t) = {what} (dashed) and the {kind.kind} of f for several orders (solid)"
     return f"```{{raw}} html\n<figure>{''.join(parts)}<figcaption>{caption}</figcaption></figure>\n```"
 
 
