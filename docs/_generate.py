@@ -184,7 +184,7 @@ def _option_row(action: argparse.Action) -> tuple[str, str]:
         name = value
     else:
         name = action.option_strings[-1] + ("" if action.nargs == 0 else f" {value}")
-    return f"`{name}`", (action.help or "").replace("|", "\\|")
+    return f"`{name}`".replace("|", "\\|"), (action.help or "").replace("|", "\\|")
 
 
 def functions() -> str:
@@ -244,7 +244,7 @@ def profile_fields() -> str:
         ("The document", schema),
         ("The breakdown", schema["properties"]["breakdown"]),
         ("A span", defined["span"]),
-        ("A row of the summary, by name", defined["statistics"]),
+        ("A row of the summary", defined["statistics"]),
         ("A bottleneck", schema["properties"]["bottlenecks"]["items"]),
         ("A piece of advice", schema["properties"]["advice"]["items"]),
     ]
@@ -256,13 +256,12 @@ def _fields(part: dict[str, Any], defined: dict[str, Any]) -> str:
     rows = []
     for name, field in part["properties"].items():
         meant = {**defined[field["$ref"].rpartition("/")[2]], **field} if "$ref" in field else field
-        kind = meant.get("type", "one of" if "enum" in meant else "exactly")
+        kind = meant.get("type", "one of" if "enum" in meant else "constant")
         kinds = " or ".join(kind) if isinstance(kind, list) else kind
         values = meant.get("enum") or ([meant["const"]] if "const" in meant else [])
         words = [", ".join(f"`{value}`" for value in values), meant.get("description", "")]
-        there = "always" if name in required else "where there is one"
-        rows.append((f"`{name}`", kinds, there, "; ".join(filter(None, words))))
-    return _table(("field", "type", "there", "meaning"), rows)
+        rows.append((f"`{name}`", kinds, "yes" if name in required else "no", "; ".join(filter(None, words))))
+    return _table(("field", "type", "required", "meaning"), rows)
 
 
 #: The parts that a page can contain.

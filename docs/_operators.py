@@ -109,7 +109,7 @@ def plot(name: str) -> str:
         label = f"alpha = {name}" if name != "f" else "f"
         parts.append(f'<text x="{_WIDTH - right + 8}" y="{last:.1f}" fill="{colour}">{label}</text>')
     parts.append("</svg>")
-    caption = f"f(t) = {what}, and {kind.definition.replace('_', ' ')} of it"
+    caption = f"f(t) = {what} (dashed) and the {kind.kind} of f for several orders (solid)"
     return f"```{{raw}} html\n<figure>{''.join(parts)}<figcaption>{caption}</figcaption></figure>\n```"
 
 
@@ -141,6 +141,11 @@ def _words(kind: type[FractionalOperator]) -> str:
     return re.sub(r":math:`([^`]*)`", r"$\1$", text)
 
 
+def _grids(kind: type[FractionalOperator]) -> str:
+    """The grids of an operator: uniform, uniform in a function of t, non-uniform."""
+    return ", ".join("non-uniform" if grid == "any" else grid for grid in kind.grids)
+
+
 def _function(kind: type[FractionalOperator]) -> str:
     """The public function of the operator's file."""
     for name, home in hpfracc._HOMES.items():
@@ -161,15 +166,19 @@ def _section(kind: type[FractionalOperator]) -> Iterator[str]:
     yield "\n".join(
         (
             f"- Names in `hf.{factory}(alpha, definition)`: {names}.",
-            f"- Grids: {', '.join(kind.grids)}. Also callables.",
+            f"- Grids: {_grids(kind)}. Also callables.",
             f"- Uses {', '.join(f'[{op}](operations.md#operation-{op})' for op in operations)}; "
             f"backends: {', '.join(serving)}.",
         )
     )
     served = [name for name, _ in _curves(kind)]
+    others = getattr(kind, "any_grid_rules", {})
     rows = [
         (f"`{name}`", where, _accuracy(rule, served), rule.cost, "yes" if rule.companion is not None else "-")
-        for where, rules in (("uniform", kind.rules), ("any", getattr(kind, "any_grid_rules", {})))
+        for where, rules in (
+            ("uniform" if others or "any" not in kind.grids else "uniform, non-uniform", kind.rules),
+            ("non-uniform", others),
+        )
         for name, rule in rules.items()
     ]
     head = ("method", "grid", "order of accuracy, smooth samples", "cost", "error estimate")
@@ -184,6 +193,6 @@ def operators() -> str:
 
 def operators_overview() -> str:
     """Table of all operators."""
-    rows = [(f"`{kind.definition}`", kind.kind, _words(kind), ", ".join(kind.grids)) for kind in all_operators()]
+    rows = [(f"`{kind.definition}`", kind.kind, _words(kind), _grids(kind)) for kind in all_operators()]
     head = ("definition", "kind", "summary", "grids")
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, tuple("---" for _ in head), *rows))

@@ -1,7 +1,7 @@
-"""Sweep 100,000 relaxations, D^alpha y = -rate y, and draw the surface of their values at t = 1.
+"""Sweep over 100,000 equations D^alpha y = -rate y, and plot their values at t = 1 as a surface.
 
 Run with ``python examples/sweep_relaxations.py``, with ``--workers 4`` on a local Dask cluster, or with ``--scheduler
-tcp://host:8786`` on one that is running. ``--store DIR`` keeps the results, and continues a run that was interrupted.
+tcp://host:8786`` on a running one. ``--store DIR`` stores the results; the same command continues an interrupted run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import hpfracc as hf
 # [start]
 @hf.distributed.stacked
 def relax(alpha, rate):
-    """Values at t = 1 of many relaxations, in one call."""
+    """Values at t = 1 of many equations, in one call."""
     fall, y0 = rate[:, None], np.ones((len(alpha), 1))
     return hf.solve_fode(lambda t, y: -fall * y, (0.0, 1.0), y0, alpha[:, None], step=0.05, estimate=False).y[:, 0, -1]
 
@@ -26,7 +26,7 @@ def relax(alpha, rate):
 
 
 def main() -> None:
-    """Sweep, compare one item with its closed form, and draw."""
+    """Run the sweep, compare one item with its closed form, and plot."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--orders", type=int, default=250, help="number of orders between 0.3 and 1")
     parser.add_argument("--rates", type=int, default=400, help="number of rates between 0.1 and 4")
@@ -49,7 +49,7 @@ def main() -> None:
     print(result)
     alpha, rate = items[len(items) // 2]["alpha"], items[len(items) // 2]["rate"]
     exact = hf.mittag_leffler(-rate, alpha)
-    print(f"alpha={alpha:.3f}, rate={rate:.3f}: {result.values.flat[len(items) // 2]:.6f}, exactly {exact:.6f}")
+    print(f"alpha={alpha:.3f}, rate={rate:.3f}: {result.values.flat[len(items) // 2]:.6f}, exact {exact:.6f}")
     if given.picture:
         result.plot(kind="surface").figure.savefig(given.picture)
 

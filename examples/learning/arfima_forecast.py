@@ -1,9 +1,9 @@
 """One-step forecasts of ARFIMA(0, 0.4, 0), a sequence with long memory: (1 - L)^0.4 x_t = e_t.
 
-Run with ``python examples/learning/arfima_forecast.py [--quick] [--seeds 5]``. Models see 1,500 values, choose their
-learning rate by the next 500, and are tested on 2,000 more; the best forecast has a mean square error of 1, the
-variance of e. Models that are trained by gradients have the same iterations of Adam and the same learning rates to
-choose from.
+Run with ``python examples/learning/arfima_forecast.py [--quick] [--seeds 5]``. Models are trained on 1,500 values,
+select their learning rate on the next 500, and are tested on 2,000 more. The optimal forecast has a mean square error
+of 1, the variance of e. All models trained by gradients use the same number of Adam iterations and the same candidate
+learning rates.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RATES = (0.003, 0.01, 0.03)
 
 
 def generate(seed: int, past: int = 20_000) -> np.ndarray:
-    """The sequence, its first ``past`` values left out."""
+    """The sequence, without its first ``past`` values."""
     n = past + TRAIN + VALID + TEST
     noise = np.random.default_rng(seed).standard_normal(n)
     lags = np.arange(1, n)
@@ -32,14 +32,14 @@ def generate(seed: int, past: int = 20_000) -> np.ndarray:
 
 
 class Filter(torch.nn.Module):
-    """One parameter: the difference of order d is the error of the forecast."""
+    """A model with one parameter: the difference of order d is the forecast error."""
 
     def __init__(self, d: float | None = None) -> None:
         super().__init__()
         self.filter = FractionalFilter(LearnableOrder(0.2, bounds=(0.0, 0.5)) if d is None else d)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Errors of the forecasts."""
+        """Forecast errors."""
         return self.filter(x)
 
 
@@ -51,13 +51,13 @@ class Recurrent(torch.nn.Module):
         self.layer, self.out = layer, torch.nn.Linear(hidden, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Errors of the forecasts; that of the first value is the value."""
+        """Forecast errors; the forecast of the first value is 0."""
         guess = self.out(self.layer(x)[0][:, :-1])
         return torch.cat([x[:, :1], x[:, 1:] - guess], 1)
 
 
 def make(name: str) -> torch.nn.Module:
-    """A model with its first parameters."""
+    """A model with initial parameters."""
     if name == "fractional filter":
         return Filter().double()
     if name == "FractionalRNN":
@@ -132,7 +132,7 @@ def main() -> None:
         for name in ("fractional filter", "FractionalRNN", "LSTM"):
             rows[name].append(trained(name, x, seed, iterations))
     print(f"ARFIMA(0, {ORDER}, 0), one step ahead; {seeds} seeds, {iterations} iterations, 3 learning rates each")
-    print(f"{'model':<20} {'parameters':>10} {'mean square error':>20} {'against the true order':>24} {'d':>18}")
+    print(f"{'model':<20} {'parameters':>10} {'mean square error':>20} {'vs. the true order':>24} {'d':>18}")
     ideal = np.array([row[0] for row in rows["true order"]])
     for name in names:
         found = np.array([row[:2] for row in rows[name]])
@@ -141,7 +141,7 @@ def main() -> None:
         error = f"{found[:, 0].mean():.4f} +- {found[:, 0].std():.4f}"
         against = f"{ratio.mean():+.2%} +- {ratio.std():.2%}"
         print(f"{name:<20} {rows[name][0][2]:>10} {error:>20} {against:>24} {order:>18}")
-    print("Whittle's fit takes no training and is as good: where the law is known, estimate it.")
+    print("Whittle's estimate needs no training and is as accurate. If the model is known, estimate its parameters.")
 
 
 if __name__ == "__main__":

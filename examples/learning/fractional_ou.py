@@ -1,9 +1,9 @@
-"""The Hurst index of a fractional Ornstein-Uhlenbeck process, dX = -theta X dt + sigma dB^H, learned from samples.
+"""Estimate the Hurst index of a fractional Ornstein-Uhlenbeck process, dX = -theta X dt + sigma dB^H, from samples.
 
 Run with ``python examples/learning/fractional_ou.py [--quick] [--seeds 5]``. A ``NeuralFSDE`` with theta, sigma and H
 as its three parameters is trained by the energy score of second differences over 1 to 8 steps and of the path. The data
-are paths from 0 on steps that are 8 times finer. The baselines estimate H from the paths one by one, as if there were
-no drift, and take the mean: Whittle's likelihood of fractional Gaussian noise, and second differences.
+are paths that start at 0, simulated with 8 times finer steps. The baselines ignore the drift, estimate H from each
+path, and take the mean: Whittle's likelihood of fractional Gaussian noise, and second differences.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def generate(hurst: float, paths: int, seed: int) -> np.ndarray:
 
 
 def features(x: torch.Tensor) -> list[torch.Tensor]:
-    """Second differences over several lags, which say how rough a path is, and the path itself, which says how wide."""
+    """Second differences over several lags, which measure roughness, and the path itself, which measures its size."""
     bends = [x[..., 2 * lag :] - 2 * x[..., lag:-lag] + x[..., : -2 * lag] for lag in LAGS]
     return [*bends, x[..., STEPS // 4 :]]
 
 
 def scored(found: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
-    """The energy score of each number, in units of its size in the data; the mean of all features."""
+    """The mean energy score of all features, each relative to its standard deviation in the data."""
     pairs = zip(features(found), features(data), strict=True)
     return torch.stack(
         [energy_score(drawn[..., None], seen[..., None]).mean() / seen.std() for drawn, seen in pairs]
@@ -48,7 +48,7 @@ def scored(found: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
 
 
 class Equation(torch.nn.Module):
-    """Three parameters."""
+    """A model with three parameters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,11 +58,11 @@ class Equation(torch.nn.Module):
         self.paths = NeuralFSDE(self.drift, self.strength, "fbm", hurst=order, noise="additive", step=END / STEPS)
 
     def drift(self, t: object, y: torch.Tensor) -> torch.Tensor:
-        """Back to 0."""
+        """Mean reversion to 0."""
         return -self.rate.exp() * y
 
     def strength(self) -> torch.Tensor:
-        """The size of the noise."""
+        """Amplitude of the noise."""
         return self.size.exp()
 
     def forward(self, series: int, samples: int, rng: int | None = None) -> torch.Tensor:
@@ -72,7 +72,7 @@ class Equation(torch.nn.Module):
 
 
 def learned(data: np.ndarray, iterations: int, samples: int) -> tuple[float, float, float]:
-    """H, theta and sigma. With the same random numbers at each step the score is a smooth function, for L-BFGS."""
+    """H, theta and sigma. With fixed random numbers the score is a smooth function, as L-BFGS requires."""
     x = torch.as_tensor(data)
     model = Equation()
     optimiser = torch.optim.LBFGS(model.parameters(), max_iter=iterations, line_search_fn="strong_wolfe")
@@ -115,7 +115,7 @@ def main() -> None:
             mean, spread = np.mean(values, axis=0), np.std(values, axis=0)
             columns = [f"{m:.4f} +- {s:.4f}" for m, s in zip(mean, spread, strict=True)] + ["-", "-"]
             print(f"{hurst:>4} {name:<28} {columns[0]:>18} {columns[1]:>16} {columns[2]:>18}")
-    print("The baselines win where H alone is wanted: little bias, and less spread. Samples also give the drift.")
+    print("For H alone the baselines are better: little bias, and less spread. The model also estimates the drift.")
 
 
 if __name__ == "__main__":

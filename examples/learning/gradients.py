@@ -1,11 +1,12 @@
-"""The gradient of a fractional solve: its limit for small steps, its time and its memory, beside other packages.
+"""Gradient of a fractional solve: error, time and memory, compared with other packages.
 
-Run with ``python examples/learning/gradients.py [--quick] [--steps 64 1024 65536]``. D^0.6 y = -theta y, y(0) = theta =
-1: dy(1)/dtheta is -0.285170472307. An adjoint equation of Caputo's kind that starts at the gradient in y(1) gives -0.31
-to -0.34. Packages that are installed are shown beside: ``torchfde`` (by autograd, and by its adjoint) and ``FDEint``;
-their work grows like the square of the steps, so they are left out above 1,024 and 4,096 of them (1,024 steps of
-``torchfde`` leave 1 GB of graph). Each row is a process of its own; its memory is what the process needed at most
-beyond what it had before the solve.
+Run with ``python examples/learning/gradients.py [--quick] [--steps 64 1024 65536]``.
+
+For D^0.6 y = -theta y with y(0) = theta = 1, the exact dy(1)/dtheta is -0.285170472307. A Caputo adjoint equation that
+starts at the gradient with respect to y(1) gives -0.31 to -0.34. If ``torchfde`` (by autograd, and by its adjoint) and
+``FDEint`` are installed, they are included. Their work grows with the square of the number of steps, so they are
+skipped above 1,024 and 4,096 steps (the graph of ``torchfde`` takes 1 GB at 1,024 steps). Each row runs in its own
+process; its memory is the peak of the process minus its memory before the solve.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 import torch
 
 EXACT = -0.285170472307
-#: The most steps of a way whose work, or whose graph, grows like their square.
+#: Maximum number of steps for methods whose work or graph grows with its square.
 MOST = {"direct": 256, "torchfde": 1024, "FDEint": 4096}
 
 
@@ -34,7 +35,7 @@ class Decay(torch.nn.Module):
         self.theta = torch.nn.Parameter(torch.tensor(1.0, dtype=torch.float64))
 
     def forward(self, t: Any, y: Any) -> Any:
-        """At any time."""
+        """The right-hand side."""
         return -self.theta * y
 
 
@@ -97,7 +98,7 @@ def slope(way: str, steps: int) -> tuple[float, float, float]:
 
 
 def ways_for(steps: int) -> list[str]:
-    """Those that are installed and that so many steps are within reach of."""
+    """Methods that are installed and feasible for this number of steps."""
     found = []
     for way in WAYS:
         package = way.split(",")[0]
@@ -109,12 +110,12 @@ def ways_for(steps: int) -> list[str]:
 
 
 def main() -> None:
-    """Print the error of each way for smaller and smaller steps."""
+    """Print the error of each method for decreasing steps."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few steps, in this process")
     parser.add_argument("--steps", type=int, nargs="+", default=[64, 256, 1024, 4096])
     options = parser.parse_args()
-    print(f"{'steps':>6} {'adjoint':<18} {'dy(1)/dtheta':>16} {'error':>10} {'seconds':>9} {'MiB':>8}")
+    print(f"{'steps':>6} {'method':<18} {'dy(1)/dtheta':>16} {'error':>10} {'seconds':>9} {'MiB':>8}")
     for steps in [32, 64] if options.quick else options.steps:
         for way in ways_for(steps):
             if options.quick:

@@ -1,8 +1,9 @@
-"""A low-pass filter with memory, D^0.8 y = -y/2, learned from its start and tested far beyond.
+"""A low-pass filter with memory, D^0.8 y = -y/2, learned on [0, 1.5] and tested on [0, 10].
 
-Run with ``python examples/learning/low_pass.py [--quick] [--seeds 5]``. Models see y on [0, 1.5] with 1 % noise
-and are tested on [0, 10] without. All have the same learning rate and steps of Adam. The LSTM has about as many
-parameters as the network; it is trained to tell the next value, and tested on its own from y(0) on.
+Run with ``python examples/learning/low_pass.py [--quick] [--seeds 5]``. The training data are y on [0, 1.5] with 1 %
+noise; the test data have no noise. All models use Adam with the same learning rate and number of steps. The LSTM has
+about as many parameters as the network. It is trained to predict the next value, and tested by iterating its own
+predictions from y(0).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ RATE, ORDER, STEP = 0.5, 0.8, 0.1
 
 
 class Network(torch.nn.Module):
-    """A small MLP: it can be any right-hand side."""
+    """A small MLP as the right-hand side."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +32,7 @@ class Network(torch.nn.Module):
 
 
 class Order(torch.nn.Module):
-    """Between 0 and 1, or fixed at 1."""
+    """A learnable order between 0 and 1, or the fixed order 1."""
 
     def __init__(self, fixed: bool) -> None:
         super().__init__()
@@ -44,7 +45,7 @@ class Order(torch.nn.Module):
 
 
 class Rate(torch.nn.Module):
-    """The constrained one, -k y: with it the order is identified."""
+    """The right-hand side -k y, with which the order is identifiable."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,14 +57,14 @@ class Rate(torch.nn.Module):
 
 
 class Recurrent(torch.nn.Module):
-    """An LSTM that gives the next value."""
+    """An LSTM that predicts the next value."""
 
     def __init__(self) -> None:
         super().__init__()
         self.cell, self.out = torch.nn.LSTMCell(1, 3).double(), torch.nn.Linear(3, 1).double()
 
     def forward(self, y: torch.Tensor, steps: int) -> torch.Tensor:
-        """Values after those of ``y``, shape (n, 1): each from the given one before it, and from its own afterwards."""
+        """Predictions after the values ``y``, shape (n, 1); beyond them each is made from the previous prediction."""
         found: list[torch.Tensor] = []
         state = None
         for step in range(steps):
@@ -74,7 +75,7 @@ class Recurrent(torch.nn.Module):
 
 
 def run_recurrent(data: np.ndarray, far: np.ndarray, iterations: int) -> tuple[float, float]:
-    """The error of the LSTM; it has no order."""
+    """The error of the LSTM, and nan for the order."""
     model = Recurrent()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
     goal = torch.as_tensor(data)[:, None]
@@ -93,7 +94,7 @@ def exact(t: np.ndarray) -> np.ndarray:
 
 
 def run(name: str, seed: int, iterations: int) -> tuple[float, float]:
-    """The error on [0, 10], relative to the largest value, and the order that was found."""
+    """The error on [0, 10], relative to the largest value, and the estimated order."""
     torch.manual_seed(seed)
     t = np.arange(0.0, 1.5 + 1e-9, STEP)
     data = exact(t) + 0.01 * np.random.default_rng(seed).standard_normal(t.size)
@@ -138,7 +139,9 @@ def main() -> None:
         mean, spread = found.mean(0), found.std(0)
         order = f"{mean[1]:>8.3f} +- {spread[1]:.3f}" if np.isfinite(mean[1]) else f"{'-':>8}"
         print(f"{name:<28} {mean[0]:>12.4f} +- {spread[0]:<8.4f} {order}")
-    print("Where the law is known, the two-parameter fit is as good; a free network finds no exact order.")
+    print(
+        "If the form of the equation is known, the two-parameter fit is as good. A network does not recover the order."
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The order of subdiffusion from snapshots at one point: u_t^alpha = u_xx on [0, pi], learned by ``fit_fode``.
+"""Estimate the order of subdiffusion, D_t^alpha u = u_xx on [0, pi], from snapshots at two points by ``fit_fode``.
 
-Run with ``python examples/learning/subdiffusion_order.py [--quick] [--seeds 5]``. The data are the closed form
-sum_k c_k E_alpha(-k^2 t^alpha) sin(k x) with 1 % noise; the model is a method of lines whose order and diffusivity
-are free. The baseline fits the same two parameters to the leading Mittag-Leffler function alone.
+Run with ``python examples/learning/subdiffusion_order.py [--quick] [--seeds 5]``. The data are the closed form sum_k
+c_k E_alpha(-k^2 t^alpha) sin(k x) with 1 % noise. The model is a method of lines with unknown order and diffusivity.
+The baseline fits the same two parameters to the leading mode alone.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def main() -> None:
     for name, found in rows.items():
         mean, spread = np.mean(found, axis=0), np.std(found, axis=0)
         print(f"{name:<20} {mean[0]:>9.4f} +- {spread[0]:.4f} {mean[1]:>9.4f} +- {spread[1]:.4f}")
-    print("One mode is a two-parameter fit with a bias; where only the leading mode is left, it would win.")
+    print(
+        "The fit of the leading mode is biased by the other mode. It would be accurate if only that mode were present."
+    )
 
 
 if __name__ == "__main__":

@@ -101,8 +101,8 @@ def _reproduce(command: str) -> str:
     )
     return (
         '<section id="again"><h2>Reproduce it</h2><p>Times are the 25th percentile of repeated calls in one process, '
-        "after a warm-up. Operands come from a formula, so every run computes the same. Other programs that run at the "
-        f"same time affect the times.</p>{Code(lines).to_html()}</section>"
+        "after a warm-up. Data and random seeds are fixed, so every run computes the same results. Other programs that "
+        f"run at the same time affect the times.</p>{Code(lines).to_html()}</section>"
     )
 
 

@@ -53,7 +53,7 @@ def build(context: DemoContext) -> Chapter:
         ),
         _first_calls(found),
     ]
-    return Chapter("convolution", "One sum, many algorithms", blocks, _data(found))
+    return Chapter("convolution", "Causal convolution: choosing an algorithm", blocks, _data(found))
 
 
 def _operands(size: int) -> tuple[np.ndarray[Any, Any], ...]:
@@ -71,8 +71,8 @@ def _introduction(found: Survey) -> Sequence[str]:
         "`y[n] = w[0] x[n] + w[1] x[n-1] + ... + w[n] x[0]`. The sum can be computed directly or by fast Fourier "
         f"transforms, on one core or several, with {_listed(names)}. Which is fastest depends on the number of points "
         "and on the machine.",
-        "All of them were timed here. Then `hpfracc.causal_convolution(weights, signal)` was called and chose by "
-        "itself. The thick line shows its times.",
+        "All of them were timed here. Then the engine chose in calls of "
+        "`hpfracc.causal_convolution(weights, signal)`. The thick line shows the times of these calls.",
     )
 
 
@@ -98,15 +98,15 @@ def _figures(found: Survey) -> Sequence[tuple[str, str]]:
     return (
         (
             f"{_factor(worst_arm[0])}",
-            f"the time of the engine's choice is the worst case: `{worst_arm[1]}` at {worst_arm[2]:,} points",
+            f"the time of the engine's choice: the worst arm, `{worst_arm[1]}` at {worst_arm[2]:,} points",
         ),
         (
             f"{_factor(worst_backend[0])}",
-            f"its time is the worst case of {_NAMES[worst_backend[1]]} alone, with its best algorithm at every size",
+            f"the time of the engine's choice: {_NAMES[worst_backend[1]]} with its best algorithm, at its worst size",
         ),
         (
             f"{_factor(ratios[len(ratios) // 2])}",
-            f"the time of the fastest arm is what the engine's choice took, in the median of {len(rows)} sizes",
+            f"the time of the fastest arm: the engine's choice, median of {len(rows)} sizes",
         ),
         (f"{len(chosen)}", f"different {'arms were' if len(chosen) > 1 else 'arm was'} chosen over all sizes"),
     )
@@ -259,7 +259,7 @@ def _explained(found: Survey) -> list[Block]:
     assert row.decision is not None
     return [
         Heading(
-            "A decision, explained",
+            "Explanation of a decision",
             "The output of `hpfracc explain --op causal_convolution` at the first size where the choice changes. "
             "It does not run the operation.",
         ),

@@ -50,9 +50,8 @@ def build(context: DemoContext) -> Chapter:
     blocks: list[Block] = [
         Words(
             (
-                "Applying the half-derivative twice differentiates once. The signal here is a damped oscillation, such "
-                "as the strain of a struck beam. Its half-derivative is known exactly, through a Mittag-Leffler "
-                "function of a complex argument, so the errors below are true errors and not estimates.",
+                "Two half-derivatives make one derivative. The signal is a damped oscillation. Its half-derivative is "
+                "a Mittag-Leffler function of a complex argument, so the errors below are exact, not estimates.",
                 f"`hf.caputo(samples, t, {_ALPHA})` takes and returns samples, in the time of a few fast Fourier "
                 "transforms.",
             )
@@ -61,14 +60,13 @@ def build(context: DemoContext) -> Chapter:
             (
                 (
                     f"{finest['Caputo L1-2']['error']:.0e}",
-                    f"is the largest error of the default method at {finest['points']:,} samples, relative to the "
-                    "largest value",
+                    f"largest error of the default method at {finest['points']:,} samples, relative to the maximum",
                 ),
                 (
                     format_seconds(finest["Caputo L1-2"]["seconds"]),
-                    f"is the time for all {finest['points']:,} values",
+                    f"for all {finest['points']:,} values",
                 ),
-                (f"{callable_error:.0e}", f"is the error for a callable instead of samples: {evaluations}"),
+                (f"{callable_error:.0e}", f"error for a callable instead of samples: {evaluations}"),
             )
         ),
         Heading("A signal and its half-derivative"),
@@ -92,7 +90,8 @@ def build(context: DemoContext) -> Chapter:
         ),
         Heading(
             "Intermediate orders",
-            "The same signal, differentiated 0, 1/4, 1/2, ..., 2 times: the curves change continuously.",
+            "Caputo derivatives of orders 0, 1/4, ..., 2. As the order decreases to 1, the derivative tends to "
+            "f'(t) - f'(0), not to f'(t), so the curve of order 1.25 is far from that of order 1.",
         ),
         _family(),
         Code("for alpha in np.linspace(0, 2, 9):\n    plt.plot(t, hf.caputo(signal, t, alpha))"),

@@ -46,27 +46,27 @@ def build(context: DemoContext) -> Chapter:
     blocks: list[Block] = [
         Words(
             (
-                "A cooling body obeys y' = -y: its rate depends on the present only. With a derivative of order alpha "
-                "below 1 it depends on the whole past. The solution of D^alpha y = -y, y(0) = 1, is a Mittag-Leffler "
-                "function, and the errors below are measured against it.",
+                "In y' = -y the rate of change depends only on the present value. In D^alpha y = -y, with an order "
+                "alpha below 1, it depends on the whole past. With y(0) = 1 the exact solution is a Mittag-Leffler "
+                "function, and the errors below are differences from it.",
             )
         ),
         Figures(
             (
-                (f"{middle['error']:.0e}", f"is the largest error at rtol = {middle['rtol']:g}"),
-                (f"{middle['estimate']:.0e}", "is the solver's own error estimate"),
-                (format_seconds(longest["seconds"]), f"is the time of {longest['steps']:,} steps with full memory"),
+                (f"{middle['error']:.0e}", f"largest error at rtol = {middle['rtol']:g}"),
+                (f"{middle['estimate']:.0e}", "error estimate of the solver"),
+                (format_seconds(longest["seconds"]), f"for {longest['steps']:,} steps with full memory"),
             )
         ),
         Code(
             f"solution = hf.solve_fode(lambda t, y: -y, (0, {_END:g}), [1.0], alpha={_ALPHA:g})\n"
             f"exact = hf.mittag_leffler(-(solution.t**{_ALPHA:g}), {_ALPHA:g})"
         ),
-        Heading("Relaxation with memory", "Fast at first, then slow: the smaller the order, the longer the tail."),
+        Heading("Relaxation", "Fast at first, then slow: the lower the order, the slower the decay at late times."),
         relaxation_chart(),
         TableBlock(
             f"D^{_ALPHA:g} y = -y on [0, {_END:g}]: error and tolerance",
-            (">rtol", ">largest error", ">solver's estimate", ">steps", ">evaluations", ">time"),
+            (">rtol", ">largest error", ">estimate", ">steps", ">evaluations", ">time"),
             [
                 [
                     Cell(f"{row['rtol']:.0e}"),
@@ -80,11 +80,11 @@ def build(context: DemoContext) -> Chapter:
             ],
         ),
         Heading(
-            "A chemical clock",
-            "The Brusselator. It oscillates only at orders above 2/3; at lower orders it comes to rest.",
+            "The Brusselator",
+            "A chemical oscillator. It oscillates at orders above 2/3 and approaches equilibrium at lower orders.",
         ),
         _clock(cycles),
-        Heading("Many steps", "Each step depends on all earlier ones. Sums by FFT make n steps cost O(n log² n)."),
+        Heading("Many steps", "Each step depends on all earlier ones. With sums by FFT, n steps cost O(n log² n)."),
         TableBlock(
             "The Brusselator of order 0.8 by the predictor-corrector method, including compilation",
             (">steps", ">time", ">per step"),
@@ -99,7 +99,7 @@ def build(context: DemoContext) -> Chapter:
         ),
     ]
     data = {"alpha": _ALPHA, "tolerances": tolerances, "steps": steps, "orders_of_the_clock": list(_CYCLES)}
-    return Chapter("equations", "Equations with memory", blocks, data)
+    return Chapter("equations", "Fractional differential equations", blocks, data)
 
 
 def _decay(t: float, y: Array) -> Array:
@@ -180,7 +180,7 @@ def _clock(cycles: dict[float, Array]) -> Chart:
     ]
     return Chart(
         title="The Brusselator at orders 0.6, 0.8 and 1",
-        description="Order 1 oscillates most, order 0.8 less; order 0.6 comes to rest.",
+        description="Order 1 has the largest amplitude, order 0.8 a smaller one; order 0.6 approaches equilibrium.",
         x_name="t",
         y_name="first concentration, labelled by alpha",
         lines=lines,

@@ -1,4 +1,4 @@
-"""An equation from data: order, rates and dose of a fractional model, with their uncertainty."""
+"""Fitting an equation to data: order, rates and dose of a fractional model, with their uncertainty."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def build(context: DemoContext) -> Chapter:
         step=_QUICK_STEP if context.quick else _STEP, halve=False,
     )  # fmt: skip
     seconds = time.perf_counter() - begin
-    context.report(0.8, "fitting: the same with whole order")
+    context.report(0.8, "fitting: order 1, for comparison")
     whole = fit_fode(
         _absorption, t, data, parameters={"ka": 1.0, "ke": 0.5}, alpha=1.0, y0=["free", 0.0], sigma=size,
         step=_QUICK_STEP if context.quick else _STEP, halve=False,
@@ -46,14 +46,17 @@ def build(context: DemoContext) -> Chapter:
     blocks: list[Block] = [
         Words(
             (
-                "A dose passes from the gut into the blood and is eliminated, with memory. From 31 measurements with "
-                "an error of 1 %, the order, both rates and the dose are estimated together.",
+                "A model of drug absorption: a dose passes from the gut into the blood and is eliminated. The order, "
+                "both rates and the dose are estimated together from 31 simulated measurements with 1 % noise.",
             )
         ),
         Figures(
             (
-                (f"{fit.alpha:.3f}", f"is the order, ± {fit.standard_errors[order]:.3f}; the data have {_TRUTH[2]:g}"),
-                (f"{fit.spread:.2f}", f"of the noise is left in the residuals; {whole.spread:.1f} with order 1"),
+                (
+                    f"{fit.alpha:.3f}",
+                    f"estimated order, ± {fit.standard_errors[order]:.3f}; the true order is {_TRUTH[2]:g}",
+                ),
+                (f"{fit.spread:.2f}", f"residuals in units of the noise; {whole.spread:.1f} with order 1"),
                 (format_seconds(seconds), f"for {fit.evaluations} evaluations with derivatives"),
             )
         ),
@@ -61,7 +64,7 @@ def build(context: DemoContext) -> Chapter:
             'fit = hf.fit_fode(absorption, t, data, parameters={"ka": 1.0, "ke": 0.5},\n'
             '                  alpha="free", y0=["free", 0.0], sigma=size)\nprint(fit)\nfit.plot()'
         ),
-        Heading("Data and fit", "Amounts in gut and blood; the lines are the fitted equation."),
+        Heading("Data and fit", "Amounts in gut and blood. Dots are data, lines are the fitted equation."),
         _chart(fit),
         TableBlock(
             "Estimates",
@@ -78,7 +81,7 @@ def build(context: DemoContext) -> Chapter:
         "spread_of_order_one": whole.spread,
         "seconds": seconds,
     }
-    return Chapter("fitting", "An equation from data", blocks, data_out)
+    return Chapter("fitting", "Fitting an equation to data", blocks, data_out)
 
 
 def _absorption(t: float, y: Array, ka: float, ke: float) -> Array:
@@ -112,7 +115,10 @@ def _chart(fit: FODEFit) -> Chart:
         )
         points = [(x, y, f"{name}: {y:.3f} at t = {x:g}") for x, y in measured]
         curve = [(x, y, f"{name}, fit: {y:.3f} at t = {x:g}") for x, y in fitted]
-        lines += [ChartLine(f"{name}, data", "order0", points), ChartLine(f"{name}, fit", kind, curve)]
+        lines += [
+            ChartLine(f"{name}, data", f"{kind} points", points),
+            ChartLine(f"{name}, fit", f"{kind} curve", curve),
+        ]
     return Chart(
         title="Data and fit",
         description="The measured amounts in gut and blood lie on the lines of the fitted equation.",

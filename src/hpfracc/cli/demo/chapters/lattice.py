@@ -45,11 +45,11 @@ def build(context: DemoContext) -> Chapter:
         ),
         Figures(
             [
-                (format_seconds(closed["path"]), "one shortest path across 10 x 10 x 10 x 10 points"),
-                (format_seconds(closed["pairs"]), f"shortest paths of {pairs:,} pairs of points"),
+                (format_seconds(closed["path"]), "for one shortest path across 10 x 10 x 10 x 10 points"),
+                (format_seconds(closed["pairs"]), f"for shortest paths of {pairs:,} pairs of points"),
                 (
                     format_seconds(closed["analysis"]),
-                    "edges, diameter, mean distance and clustering of 1,000,000,000 points",
+                    "for edges, diameter, mean distance and clustering of 1,000,000,000 points",
                 ),
             ]
         ),
@@ -64,7 +64,9 @@ def build(context: DemoContext) -> Chapter:
         ),
         _flights(),
     ]
-    return Chapter("lattice", "Grids, mazes and Lévy flights", blocks, {"closed_forms": closed, "maze": maze})
+    return Chapter(
+        "lattice", "Lattices: shortest paths and Lévy flights", blocks, {"closed_forms": closed, "maze": maze}
+    )
 
 
 def _timed(run: Callable[[], Any], repeats: int = 5) -> float:
@@ -97,7 +99,7 @@ def _maze(side: int) -> dict[str, float]:
     lattice, _ = _make_maze(side)
     matrix = lattice.to_csr()
     found: dict[str, float] = {
-        "SciPy's Dijkstra, matrix built before": _timed(lambda: csgraph.dijkstra(matrix, indices=0), 2)
+        "SciPy's Dijkstra, with a matrix that exists": _timed(lambda: csgraph.dijkstra(matrix, indices=0), 2)
     }
     found["SciPy's Dijkstra and building its matrix"] = _timed(lambda: csgraph.dijkstra(lattice.to_csr(), indices=0), 2)
     lattice.distance_map(0)
@@ -118,7 +120,11 @@ def _drawn_maze() -> Picture:
     lattice, closed = _make_maze(_DRAWN)
     path = lattice.shortest_path((0, 0), (_DRAWN - 1, _DRAWN - 1))
     image = coloured(np.asarray(lattice.distance_map((0, 0))), closed, path)
-    return Picture(png(image, 4), "Distance from the upper left corner, dark to light, and the cheapest path in red.")
+    return Picture(
+        png(image, 4),
+        "Distance from the upper left corner, from dark to light. Obstacles are grey, unreachable points are white, "
+        "the cheapest path is red.",
+    )
 
 
 def _flights() -> Picture:

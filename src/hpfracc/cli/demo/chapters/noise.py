@@ -56,30 +56,33 @@ def build(context: DemoContext) -> Chapter:
     blocks: list[Block] = [
         Words(
             (
-                "The steps of fractional Brownian motion depend on all earlier ones. Paths are drawn exactly, by one "
-                "Fourier transform. A path depends on the seed and its number alone, whatever the batch, the backend "
-                "or the machine.",
+                "The increments of fractional Brownian motion are correlated over all times. Paths are sampled from "
+                "the exact distribution with Fourier transforms. A path depends only on the seed and its number, not "
+                "on the batch size, the threads or the machine.",
             )
         ),
         Figures(
             (
-                (format_seconds(motion["seconds"]), f"is the time of one path of {points:,} points"),
-                (f"{motion['H']:.4f}", f"is H = 0.3 found again, between {low:.4f} and {high:.4f} with 95 %"),
-                (f"{worst:.1f}", f"standard errors at most from the closed forms below, of {paths:,} paths each"),
+                (format_seconds(motion["seconds"]), f"for one path of {points:,} points"),
+                (f"{motion['H']:.4f}", f"estimate of H = 0.3; 95 % interval {low:.4f} to {high:.4f}"),
+                (
+                    f"{worst:.1f}",
+                    f"standard errors: largest deviation from the closed forms below, with {paths:,} paths each",
+                ),
             )
         ),
         Code(f"path = hf.fbm({points}, 0.3, rng=1)\nhf.hurst(path[:4097]).interval"),
-        Heading("Rough and smooth", "Below H = 1/2 a step up tends to be followed by one down, above by one up."),
+        Heading("Hurst index", "Increments are negatively correlated below H = 1/2 and positively correlated above."),
         _paths_chart(),
         Heading(
-            "Walks that wait",
-            "Waiting times of infinite mean make a walk spread more slowly. With Mittag-Leffler waiting times the mean "
-            "squared displacement is 2 t^alpha / Gamma(1 + alpha).",
+            "Continuous-time random walks",
+            "Waiting times with infinite mean make a walk spread more slowly. With Mittag-Leffler waiting times the "
+            "mean squared displacement is 2 t^alpha / Gamma(1 + alpha).",
         ),
         _spread_chart(walks),
         TableBlock(
             "Exponents of the mean squared displacement",
-            (">alpha", ">found", ">95 % interval", ">largest error of the mean"),
+            (">alpha", ">estimate", ">95 % interval", ">largest error of the displacement"),
             [
                 [
                     Cell(f"{order:g}"),
@@ -90,11 +93,11 @@ def build(context: DemoContext) -> Chapter:
                 for order, found in walks
             ],
         ),
-        Heading("First passage", "Brownian motion from 1 to 0, on a plain clock and on one that stands still."),
+        Heading("First passage", "Probability that a path from 1 has not reached 0: Brownian motion and subdiffusion."),
         _survival_chart(paths),
         TableBlock(
             "Simulated and exact",
-            ("what", ">simulated", ">standard error", ">exact", ">errors off"),
+            ("quantity", ">simulated", ">standard error", ">exact", ">deviation / error"),
             [
                 [
                     Cell(row["what"]),
@@ -108,7 +111,7 @@ def build(context: DemoContext) -> Chapter:
         ),
     ]
     data = {"motion": motion, "checks": checks, "exponents": {str(each[0]): each[1].exponent for each in walks}}
-    return Chapter("noise", "Noise that remembers, walks that wait", blocks, data)
+    return Chapter("noise", "Fractional Brownian motion and random walks", blocks, data)
 
 
 def _motion(points: int) -> dict[str, Any]:
@@ -221,17 +224,17 @@ def _survival_chart(paths: int) -> Chart:
     times = np.geomspace(0.1, 1e4, 60)
     lines = []
     for name, kind, process in (
-        ("plain clock", "order0", StableLevy(2.0)),
+        ("Brownian", "order0", StableLevy(2.0)),
         ("alpha = 0.7", "order4", Subordinated(StableLevy(2.0), 0.7)),
         ("alpha = 0.4", "order8", Subordinated(StableLevy(2.0), 0.4)),
     ):
         found = first_passage(process, (0.0, math.inf), start=1.0, paths=paths, rng=5)
         lines.append(_line(name, kind, times, np.asarray(found.survival(times).value)))
     return Chart(
-        title="Probability not to have reached the boundary",
-        description="Power laws: t^(-1/2) on a plain clock, t^(-alpha/2) on one that stands still.",
+        title="Probability of not having reached the boundary",
+        description="Power laws: t^(-1/2) for Brownian motion, t^(-alpha/2) for subdiffusion.",
         x_name="t",
-        y_name="survival probability; tails like t^(-alpha/2)",
+        y_name="survival probability",
         lines=lines,
         x_ticks=_powers(-1, 4),
         y_ticks=_powers(-3, 0),

@@ -1,4 +1,4 @@
-"""Partial equations II: patterns of reactions with jumps of all lengths."""
+"""Partial equations II: patterns of reaction-diffusion equations of fractional order in space."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SIZE, _QUICK_SIZE = (96, 3000.0, 600.0), (48, 600.0, 120.0)
 
 
 def build(context: DemoContext) -> Chapter:
-    """Grow patterns of two orders, a spiral wave, and a wave packet that keeps its norm."""
+    """Solve reaction-diffusion equations of two orders, a spiral wave, and a wave packet of constant norm."""
     points, end, wave_end = _QUICK_SIZE if context.quick else _SIZE
     runs = []
     for number, order in enumerate(_ORDERS):
@@ -38,28 +38,32 @@ def build(context: DemoContext) -> Chapter:
     blocks: list[Block] = [
         Words(
             (
-                "Two chemicals that react and spread form stripes and spots. Where they spread by jumps of any length, "
-                "the Laplacian has a fractional power, and the patterns change. Each frame is one call of `solve_fpde` "
-                "with exponential time differencing: the diffusion is exact, the reaction of order 4 in time.",
+                "Solutions of reaction-diffusion equations form stripes and spots. A fractional Laplacian models "
+                "diffusion with long jumps and changes the patterns. Each picture is one call of `solve_fpde` "
+                "with exponential time differencing, which is exact for the diffusion and of order 4 in time for the "
+                "reaction.",
             )
         ),
         Figures(
             (
-                (format_seconds(runs[0]["seconds"] / runs[0]["steps"]), f"is the time of a step on {points}² points"),
-                (f"{packet['norm']:.0e}", "is the change of the norm of a wave packet over 1,000 steps"),
+                (format_seconds(runs[0]["seconds"] / runs[0]["steps"]), f"for a step on {points}² points"),
+                (
+                    f"{packet['norm']:.0e}",
+                    "relative change of the norm of a wave packet (Schrödinger equation) over 1,000 steps",
+                ),
             )
         ),
         Code(
-            "from hpfracc.solvers.pde import problems\n"
+            "from hpfracc.pde import problems\n"
             "result = problems.gray_scott(order=1.5, points=96).solve(step=3.0, save='last')"
         ),
-        Heading("Gray and Scott's reaction", "Order 2 in space on the left, 1.5 on the right."),
-        _frames([run["frame"][1] for run in runs], "The second chemical, of order 2 and 1.5.", points),
-        Heading("A spiral wave", "FitzHugh and Nagumo's excitable tissue with diffusion of order 1.7."),
-        _frames([spiral["frame"][0]], "The voltage of the tissue.", points),
+        Heading("Gray-Scott model", "Order 2 in space (left) and 1.5 (right)."),
+        _frames([run["frame"][1] for run in runs], "Concentration of the second chemical.", points),
+        Heading("A spiral wave", "FitzHugh-Nagumo model of excitable tissue, with diffusion of order 1.7."),
+        _frames([spiral["frame"][0]], "Membrane voltage.", points),
         TableBlock(
             "Time of each run",
-            ("equation", ">points", ">steps", ">time", ">a step"),
+            ("equation", ">points", ">steps", ">time", ">per step"),
             [
                 [
                     Cell(run["name"]),
@@ -76,15 +80,15 @@ def build(context: DemoContext) -> Chapter:
         "runs": [{key: run[key] for key in ("name", "steps", "seconds")} for run in (*runs, spiral)],
         "norm": packet["norm"],
     }
-    return Chapter("patterns", "Patterns of reactions that jump", blocks, data)
+    return Chapter("patterns", "Partial differential equations: patterns", blocks, data)
 
 
 def _run(equation: ModelEquation, step: float) -> dict[str, Any]:
     begin = time.perf_counter()
     with warnings.catch_warnings():
-        # Frames for the eye, on a coarse grid.
+        # A coarse grid is enough for a picture, and the time of a step excludes the runs of an error estimate.
         warnings.simplefilter("ignore", AccuracyWarning)
-        result = equation.solve(step=step, save="last")
+        result = equation.solve(step=step, save="last", estimate=False)
     seconds = time.perf_counter() - begin
     order = equation.parameters["order"]
     return {

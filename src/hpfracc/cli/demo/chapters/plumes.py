@@ -1,4 +1,4 @@
-"""Partial equations I: plumes that wait and plumes that jump, against exact solutions."""
+"""Partial equations I: transport with jumps and with waiting times, compared with exact solutions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SIZE, _QUICK_SIZE = (1601, 1000), (401, 200)
 
 
 def build(context: DemoContext) -> Chapter:
-    """Solve a column with jumps and a line with waiting, and compare with what is known."""
+    """Solve a space-fractional and a time-fractional equation, and compare with exact solutions."""
     points, steps = _QUICK_SIZE if context.quick else _SIZE
     context.report(0.1, "plumes: a column")
     found = _column(points, steps)
@@ -37,16 +37,16 @@ def build(context: DemoContext) -> Chapter:
     blocks: list[Block] = [
         Words(
             (
-                "A tracer in a river or in sediment does not spread like ink in still water. Some particles are swept "
-                "far ahead: a derivative of order 1.6 in space, which sums over everything upstream. Others are held "
-                "back: a derivative of order 0.5 in time, which sums over the whole past. Both are one call.",
+                "A tracer in a river or in sediment does not spread by ordinary diffusion. Particles that are carried "
+                "far ahead lead to a fractional derivative in space, here of order 1.6. Particles that are held back "
+                "lead to a fractional derivative in time, here of order 0.5. `solve_fpde` solves both.",
             )
         ),
         Figures(
             (
-                (f"{found['error']:.0e}", f"is the largest error of the column on {points:,} points"),
-                (f"{waiting['error']:.0e}", "is the largest error of the line, which is solved by its waves"),
-                (format_seconds(found["seconds"]), f"is the time of {steps:,} steps with all jumps"),
+                (f"{found['error']:.0e}", f"largest error of the column on {points:,} points"),
+                (f"{waiting['error']:.0e}", "largest error of ordinary diffusion, solved by exact modes"),
+                (format_seconds(found["seconds"]), f"for {steps:,} steps of the column"),
             )
         ),
         Code(
@@ -54,21 +54,26 @@ def build(context: DemoContext) -> Chapter:
             f"space = OneSided({_ORDER:g}, 'left', {_DISPERSION:g}) + Advection({_VELOCITY:g})\n"
             "result = hf.solve_fpde(None, (0, 10), pulse, x=x, space=space, boundary='dirichlet', step=0.01)"
         ),
-        Heading("Particles that jump", "The plume has a long leading edge, which falls like a power."),
+        Heading("Fractional order in space", "The leading edge of the plume decays like a power of the distance."),
         _profiles(found),
         Heading(
-            "Breakthrough", f"What a detector at x = {_DETECTOR:g} sees: with jumps the first particles are early."
+            "Breakthrough curve",
+            f"Concentration at a detector at x = {_DETECTOR:g}. At order 1.6 the first particles arrive earlier.",
         ),
         _curves(found),
         Heading(
-            "Particles that wait",
-            "Time runs down; the pulse spreads like a cloud of ink on the left, and hardly "
-            "leaves its place on the right.",
+            "Fractional order in time",
+            "Time increases downwards. At order 1 (left) the pulse widens; at order 0.5 (right) its peak stays narrow.",
         ),
         waiting["picture"],
     ]
     data = {key: found[key] for key in ("error", "seconds", "points", "steps")}
-    return Chapter("plumes", "Plumes that remember", blocks, {"column": data, "waiting": {"error": waiting["error"]}})
+    return Chapter(
+        "plumes",
+        "Partial differential equations: anomalous transport",
+        blocks,
+        {"column": data, "waiting": {"error": waiting["error"]}},
+    )
 
 
 def _column(points: int, steps: int) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def build(context: DemoContext) -> Chapter:
     ]
     data = {"breakdown": document.breakdown.to_dict(), "summary": document.summary, "advice": document.advice}
     profiler.reset()
-    return Chapter("profiling", "Where the time goes", blocks, data)
+    return Chapter("profiling", "Profiling", blocks, data)
 
 
 def _work(profiler: Profiler, steps: int, context: DemoContext) -> float:
@@ -67,7 +67,7 @@ def _introduction(document: Document) -> tuple[str, ...]:
     calls = sum(row["count"] for row in document.summary.values() if row["kind"] == "call")
     return (
         f"The profiler recorded {calls:,} engine calls of a small pipeline, each as a span with its decision. "
-        "While the profiler is off, it costs a call one check of a flag.",
+        "While the profiler is off, a call only checks a flag.",
     )
 
 
@@ -76,8 +76,8 @@ def _figures(document: Document, seconds: float) -> tuple[tuple[str, str], ...]:
     slowest = next(iter(document.bottlenecks(1)), None)
     found = [
         (f"{len(document.analysis.spans):,}", f"spans in {format_seconds(seconds)}; {document.dropped:,} dropped"),
-        (format_share(whole.overhead / whole.wall if whole.wall else 0.0), "of the run was overhead of the profiler"),
-        (format_seconds(whole.compile / 1e9), "were spent on compilation in first calls"),
+        (format_share(whole.overhead / whole.wall if whole.wall else 0.0), "overhead of the profiler"),
+        (format_seconds(whole.compile / 1e9), "compilation in first calls"),
     ]
     if slowest is not None:
         found.append((format_share(slowest["share"]), f"of the time was spent in `{slowest['name']}` itself"))
@@ -96,7 +96,7 @@ def _table(document: Document) -> TableBlock:
     ]
     columns = ("span", ">calls", ">total", ">self", ">p50", ">p95", ">device")
     more = len(document.summary) - len(rows)
-    notes = (f"and {more:,} more names",) if more > 0 else ()
+    notes = (f"and {more:,} more {'name' if more == 1 else 'names'}",) if more > 0 else ()
     return TableBlock("Spans by name, largest self time first", columns, rows, (), notes)
 
 
