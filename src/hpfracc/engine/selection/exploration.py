@@ -10,6 +10,7 @@ from hpfracc.engine.selection.costs import Scored
 from hpfracc.engine.selection.samples import KEPT
 
 __all__ = [
+    "LONG_CALL_SECONDS",
     "MAX_REVIEW_INTERVAL",
     "MAX_WARMUP_CALLS",
     "Exploration",
@@ -25,9 +26,9 @@ _SETTLED_SAMPLES = 8
 _MAX_LEARNING_CALLS = 32
 #: Calls from one review of a settled bucket to the next, at first and at most (selection.md) ...
 _REVIEW_INTERVAL, MAX_REVIEW_INTERVAL = 16, 256
-#: ... but far enough apart that a review, some 50 us with the choice, takes less than half a percent of the calls it
-#: stands for. Every call that takes longer than this is reviewed.
-_REVIEW_WORTH = 50e-6 / 0.005
+#: ... but far enough apart that timing a call, some 50 us, takes less than half a percent of the calls it stands for.
+#: Every call that takes longer than this is timed.
+LONG_CALL_SECONDS = 50e-6 / 0.005
 #: An alternative that was ruled out is retried after this many calls, and then after twice as many each time, if it is
 #: predicted within this factor of the incumbent or was the incumbent itself: times change (workload "drift" of
 #: benchmarks/selection.py).
@@ -150,7 +151,7 @@ class Incumbent:
     def review_after(self, best: Scored) -> int:
         """How many further calls the incumbent serves before the next review."""
         found = best.estimate
-        if best.compile > 0.0 or best.total >= _REVIEW_WORTH:
+        if best.compile > 0.0 or best.total >= LONG_CALL_SECONDS:
             return 0
         learns = self.watched or found.samples < _SETTLED_SAMPLES or (found.erratic and found.samples < KEPT)
         if learns or (self.doubtful and self.calls < _MAX_LEARNING_CALLS):
@@ -159,7 +160,7 @@ class Incumbent:
         self._unreported += 1
         if self._unreported > _REVIEW_INTERVAL:
             return 0
-        interval = min(self._interval, max(int(_REVIEW_WORTH / best.total), _REVIEW_INTERVAL), MAX_REVIEW_INTERVAL)
+        interval = min(self._interval, max(int(LONG_CALL_SECONDS / best.total), _REVIEW_INTERVAL), MAX_REVIEW_INTERVAL)
         if found.samples >= KEPT:
             self._interval = 2 * interval
         return interval - 1

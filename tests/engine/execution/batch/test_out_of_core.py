@@ -203,7 +203,8 @@ def test_room_that_shrinks_gives_smaller_blocks_and_no_slower_sum(
     monkeypatch.setattr(Job, "run", watched)
     out = x.copy() if backwards else np.empty_like(x)
     try:
-        batch.causal_convolution(w, out if backwards else x, out=out, budget="3MiB", progress=shrink)
+        with hf.config(enable_learning=False):  # times of a busy machine could make any arm the fastest
+            batch.causal_convolution(w, out if backwards else x, out=out, budget="3MiB", progress=shrink)
     finally:
         get_budget().cap("cpu", None)
     assert arms and not any("direct" in arm for arm in arms), arms

@@ -169,7 +169,7 @@ def run(
     with progress_of(progress, len(calls), getattr(func, "__name__", "batch")) as advance:
         if isinstance(func, Operation) or batched:
             return job.run_grouped(advance)
-        return _map_items(job.call, range(len(calls)), workers, processes, advance)
+        return job.run_each(workers, processes, advance)
 
 
 class _Piece:
@@ -292,6 +292,45 @@ class _Batch:
         except Exception as error:
             raise item_error(index, len(self.calls), error) from error
 
+    def run_each(self, workers: int, processes: bool, advance: Callable[[int], None]) -> list[Any]:
+        """Call item by item, on several threads or processes.
+
+        A call that runs out of memory beside others is made again alone, once they are done.
+        """
+        count = len(self.calls)
+        results: list[Any] = [None] * count
+        short: list[int] = []
+
+        def keep(done: list[tuple[int, Any]], missing: list[int]) -> None:
+            for index, result in done:
+                results[index] = result
+            short.extend(missing)
+
+        alone = count if workers <= 1 else min(1, count)
+        begin = time.perf_counter()
+        for index in range(alone):
+            results[index] = self._alone(index)
+            advance(1)
+        seconds, rest = time.perf_counter() - begin, range(alone, count)
+        try:
+            if processes and rest:
+                size = calls_together(seconds, len(rest), workers)
+                tasks = [rest[begin : begin + size] for begin in range(0, len(rest), size)]
+                joblib = import_optional("joblib")
+                parallel = joblib.Parallel(n_jobs=workers, backend="loky", return_as="generator")
+                for done, missing in parallel(joblib.delayed(_several)(self.call, task) for task in tasks):
+                    keep(done, missing)
+                    advance(len(done) + len(missing))
+            elif rest:
+                run_items(
+                    lambda index: keep(*_several(self.call, (index,))), rest, workers, advance=advance, until_error=True
+                )
+        except _ItemFailedError as failed:
+            raise item_error(failed.index, count, failed.error) from failed.error
+        for index in short:
+            results[index] = self._alone(index)
+        return results
+
     def _chunk(
         self,
         stacked: StackedOperation | StackedFunction,
@@ -324,42 +363,6 @@ def calls_together(seconds: float, left: int, workers: int) -> int:
     return max(1, min(fair, int(_TASK_SECONDS / seconds) or 1))
 
 
-def _map_items(
-    call: Callable[[int], Any], indices: Sequence[int], workers: int, processes: bool, advance: Callable[[int], None]
-) -> list[Any]:
-    """``[call(i) for i in indices]`` on several threads or processes; an error names its item.
-
-    A call that runs out of memory beside others is made again alone, once they are done.
-    """
-    if not indices:
-        return []
-    begin = time.perf_counter()
-    results: dict[int, Any] = {indices[0]: _one(call, indices[0], len(indices))}
-    advance(1)
-    seconds = time.perf_counter() - begin
-    rest = list(indices[1:])
-    if workers <= 1 or not rest:
-        for index in rest:
-            results[index] = _one(call, index, len(indices))
-            advance(1)
-        return [results[index] for index in indices]
-    if processes:
-        short = _by_processes(call, rest, workers, seconds, results, advance, len(indices))
-    else:
-        short = _by_threads(call, rest, workers, results, advance, len(indices))
-    for index in short:
-        results[index] = _one(call, index, len(indices))
-        advance(1)
-    return [results[index] for index in indices]
-
-
-def _one(call: Callable[[int], Any], index: int, count: int) -> Any:
-    try:
-        return call(index)
-    except Exception as error:
-        raise item_error(index, count, error) from error
-
-
 def _several(call: Callable[[int], Any], task: Sequence[int]) -> tuple[list[tuple[int, Any]], list[int]]:
     """Results, and items whose memory ran out; the first other error ends the task."""
     done: list[tuple[int, Any]] = []
@@ -381,49 +384,3 @@ class _ItemFailedError(Exception):
         super().__init__(index, error)
         self.index = index
         self.error = error
-
-
-def _by_threads(
-    call: Callable[[int], Any],
-    rest: list[int],
-    workers: int,
-    results: dict[int, Any],
-    advance: Callable[[int], None],
-    count: int,
-) -> list[int]:
-    short: list[int] = []
-
-    def one(index: int) -> None:
-        done, missing = _several(call, (index,))
-        results.update(done)
-        short.extend(missing)
-
-    try:
-        run_items(one, rest, workers, advance=advance, until_error=True)
-    except _ItemFailedError as failed:
-        raise item_error(failed.index, count, failed.error) from failed.error
-    return short
-
-
-def _by_processes(
-    call: Callable[[int], Any],
-    rest: list[int],
-    workers: int,
-    seconds: float,
-    results: dict[int, Any],
-    advance: Callable[[int], None],
-    count: int,
-) -> list[int]:
-    joblib = import_optional("joblib")
-    size = calls_together(seconds, len(rest), workers)
-    tasks = [rest[begin : begin + size] for begin in range(0, len(rest), size)]
-    short: list[int] = []
-    try:
-        parallel = joblib.Parallel(n_jobs=workers, backend="loky", return_as="generator")
-        for done, missing in parallel(joblib.delayed(_several)(call, task) for task in tasks):
-            results.update(done)
-            short += missing
-            advance(len(done))
-    except _ItemFailedError as failed:
-        raise item_error(failed.index, count, failed.error) from failed.error
-    return short

@@ -10,12 +10,12 @@ import numpy as np
 
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau, evaluate_first, rectangle_weights
 from hpfracc.solvers.ode.fixed.solve import solve_fixed
-from hpfracc.solvers.ode.method import Method, refuse_plain, register_method
+from hpfracc.solvers.ode.method import Method, register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.tensors.rule import TensorRule, check_adjoint
-from hpfracc.solvers.ode.tensors.solve import refuse_tensors, solve_tensors
+from hpfracc.solvers.ode.tensors.solve import refuse_arrays, solve_tensors
 
 __all__ = ["ExplicitRectangle"]
 
@@ -56,11 +56,7 @@ class ExplicitRectangle(Method):
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Requires a finite start and constant orders."""
-        if problem.library != "numpy":
-            return refuse_tensors(problem, options, self.name)
-        if self.adjoint != "recomputed":
-            return f"adjoint={self.adjoint!r} is for PyTorch and JAX, and y0 is of NumPy; leave it out"
-        return refuse_plain(problem, self.name)
+        return refuse_arrays(problem, options, self.name, self.adjoint)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One history sum per step."""

@@ -11,12 +11,12 @@ import numpy as np
 from hpfracc.solvers.ode.fixed.multistep import refuse_start, solve_multistep
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau, rectangle_weights
 from hpfracc.solvers.ode.fixed.solve import solve_fixed
-from hpfracc.solvers.ode.method import Method, refuse_plain, register_method
+from hpfracc.solvers.ode.method import Method, register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.tensors.rule import TensorRule, check_adjoint
-from hpfracc.solvers.ode.tensors.solve import refuse_tensors, solve_tensors
+from hpfracc.solvers.ode.tensors.solve import refuse_arrays, solve_tensors
 
 __all__ = ["ImplicitRectangle"]
 
@@ -68,14 +68,10 @@ class ImplicitRectangle(Method):
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Requires constant orders, and few enough negative powers of t."""
-        if problem.library != "numpy":
-            return refuse_tensors(problem, options, self.name)
-        if self.adjoint != "recomputed":
-            return f"adjoint={self.adjoint!r} is for PyTorch and JAX, and y0 is of NumPy; leave it out"
-        plain = refuse_plain(problem, self.name, infinite=True)
-        if plain is None and starts_infinite(problem):
+        refused = refuse_arrays(problem, options, self.name, self.adjoint, infinite=True)
+        if refused is None and problem.library == "numpy" and starts_infinite(problem):
             return refuse_start(self.name, problem, options, _BOUND)
-        return plain
+        return refused
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One history sum and one system of equations per step."""

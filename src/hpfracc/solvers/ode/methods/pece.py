@@ -11,12 +11,12 @@ import numpy as np
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau, add_first_value, rectangle_weights, trapezoid_weights
 from hpfracc.solvers.ode.fixed.solve import Guard, solve_fixed
-from hpfracc.solvers.ode.method import Method, refuse_plain, register_method
+from hpfracc.solvers.ode.method import Method, register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.tensors.rule import TensorRule, check_adjoint
-from hpfracc.solvers.ode.tensors.solve import refuse_tensors, solve_tensors
+from hpfracc.solvers.ode.tensors.solve import refuse_arrays, solve_tensors
 
 __all__ = ["PECE"]
 
@@ -74,11 +74,7 @@ class PECE(Method):
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Requires a finite start and constant orders."""
-        if problem.library != "numpy":
-            return refuse_tensors(problem, options, self.name)
-        if self.adjoint != "recomputed":
-            return f"adjoint={self.adjoint!r} is for PyTorch and JAX, and y0 is of NumPy; leave it out"
-        return refuse_plain(problem, self.name)
+        return refuse_arrays(problem, options, self.name, self.adjoint)
 
     def solve(
         self, problem: Problem, options: Options, *, guard: Guard | None = None, reason: str = "asked for"

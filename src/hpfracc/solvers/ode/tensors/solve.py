@@ -12,6 +12,7 @@ from hpfracc._arrays import is_tracer, library_of
 from hpfracc._config import current_backend, get_settings
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, make_grid
+from hpfracc.solvers.ode.method import refuse_plain
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import Report, progress_report
@@ -23,6 +24,7 @@ __all__ = [
     "check_jax_functions",
     "first_bad",
     "order_of",
+    "refuse_arrays",
     "refuse_tensors",
     "solve_tensors",
     "time_last",
@@ -32,6 +34,15 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 REACHED = "The end of the interval was reached."
+
+
+def refuse_arrays(problem: Problem, options: Options, name: str, adjoint: str, *, infinite: bool = False) -> str | None:
+    """Why a method for arrays of NumPy, PyTorch and JAX cannot take ``problem``; see :func:`refuse_plain`."""
+    if problem.library != "numpy":
+        return refuse_tensors(problem, options, name)
+    if adjoint != "recomputed":
+        return f"adjoint={adjoint!r} is for PyTorch and JAX, and y0 is of NumPy; leave it out"
+    return refuse_plain(problem, name, infinite=infinite)
 
 
 def refuse_tensors(problem: Problem, options: Options, name: str) -> str | None:
