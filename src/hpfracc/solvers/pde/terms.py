@@ -130,6 +130,10 @@ class FractionalDiffusion(SpaceTerm):
 class OneSided(SpaceTerm):
     r""":math:`c\,D^{\beta} u`, the Riemann-Liouville derivative from one end of the interval.
 
+    With Dirichlet conditions, of which that at the end where it begins has to be zero; or, for constant coefficients
+    and orders above 1 in one dimension, with ``boundary="neumann"``: no flux :math:`-c\,D^{\beta-1} u` through either
+    end, so that mass is kept.
+
     Parameters
     ----------
     order : float or scalar array

@@ -24,7 +24,7 @@ from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart, ToeplitzPreco
 from hpfracc.solvers.pde.space.shifted_weights import shifted_grunwald
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm
 
-__all__ = ["ShiftedGrunwald"]
+__all__ = ["DENSE_KEPT", "ShiftedGrunwald", "ToeplitzProduct", "constant_coefficient", "toeplitz_parts"]
 
 Array = np.ndarray[Any, Any]
 
@@ -72,7 +72,9 @@ class ShiftedGrunwald(Semidiscretisation):
         self.forcing_varies = any(map(varies_in_time, ends))
         self.symmetric = all(part.symmetric and not part.varies for part in parts) and not self._complex_coefficient()
         self._backend = None if setting.backend == "auto" else setting.backend
-        self._products = [_Product(part, self.shape, self.xp, self._backend, setting.complex_state) for part in parts]
+        self._products = [
+            ToeplitzProduct(part, self.shape, self.xp, self._backend, setting.complex_state) for part in parts
+        ]
         self._traced = any(part.traced or is_tracer(part.coefficient) for part in parts)
         self._preconditioner: ToeplitzPreconditioner | None = None
         self._tensor_matrix: Any = None
@@ -112,11 +114,10 @@ class ShiftedGrunwald(Semidiscretisation):
     @classmethod
     def make(cls, setting: SpaceSetting, shifts: tuple[int, ...] = (1, 0)) -> ShiftedGrunwald:
         """The matrices of all terms; ``shifts`` are those of the Grünwald differences (``(1,)`` has order 1)."""
-        points = broadcast_points(setting.xp, tuple(x[1:-1] for x in setting.grid))
         parts: list[ToeplitzPart] = []
         notes: list[str] = []
         for term in setting.terms:
-            parts += _parts_of(term, setting, points, shifts)
+            parts += toeplitz_parts(term, setting, shifts)
             if isinstance(term, FractionalDiffusion) and term.kind == "integral" and not order_value(term.order) >= 2.0:
                 s = 0.5 * order_value(term.order)
                 text = (
@@ -272,7 +273,7 @@ class ShiftedGrunwald(Semidiscretisation):
         return copies * size
 
 
-class _Product:
+class ToeplitzProduct:
     """The product with a part, with its transformed weights kept."""
 
     def __init__(
@@ -308,6 +309,7 @@ class _Product:
         self.symbol = xp.asarray(symbol) if xp.library != "numpy" else symbol
 
     def __call__(self, u: Any) -> Any:
+        """The product, by one padded transform along the axis."""
         if self.weights is not None:
             return self.part.coefficient * toeplitz_apply(self.weights, u, axes=self.axes, backend=self.backend)
         axis = self.part.axis
@@ -322,10 +324,9 @@ class _Product:
         return self.part.coefficient * product[tuple(inside)]
 
 
-def _parts_of(
-    term: SpaceTerm, setting: SpaceSetting, points: tuple[Any, ...], shifts: tuple[int, ...]
-) -> list[ToeplitzPart]:
-    ndim = setting.ndim
+def toeplitz_parts(term: SpaceTerm, setting: SpaceSetting, shifts: tuple[int, ...] = (1, 0)) -> list[ToeplitzPart]:
+    """The matrices of a term, between the points inside."""
+    ndim, points = setting.ndim, broadcast_points(setting.xp, tuple(x[1:-1] for x in setting.grid))
     if isinstance(term, OneSided):
         axis = range(ndim)[term.axis]
         count = setting.grid[axis].size
@@ -423,6 +424,12 @@ def _values(coefficient: Any, points: tuple[Any, ...], setting: SpaceSetting) ->
         return coefficient
     value = complex(coefficient)
     return value if value.imag else value.real
+
+
+def constant_coefficient(coefficient: Any, setting: SpaceSetting, order: float = math.nan) -> Any:
+    """A coefficient that does not vary, in any form that a term takes; of a one-sided term if it has an ``order``."""
+    one = coefficient[0] if isinstance(coefficient, tuple | list) else coefficient
+    return _signed(_values(one, (), setting), order)
 
 
 def _signed(coefficient: Any, order: float) -> Any:
