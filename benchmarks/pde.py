@@ -22,6 +22,7 @@ from numba import njit
 import hpfracc as hf
 from hpfracc.pde import Diffusion, DiffusionL1, problems
 from hpfracc.solvers.pde.compiled.exponentials import update
+from hpfracc.solvers.pde.compiled.sines import sine_values
 
 
 @njit(cache=True)
@@ -207,12 +208,18 @@ def main() -> None:
         rates = np.geomspace(1e-2, 1e5, terms)
         states = np.empty((steps, 1000)), -(np.arange(1.0, 1001.0) ** 2)
         tables = np.exp(-rates / steps), np.ones(terms), np.full(terms, 1e-3)
-        rows = np.ones((32, 1000))
+        rows, frame = np.ones((32, 1000)), np.empty((32, 1000))
         floor, thomas, frames, taken, marched = best(
             repeats,
             lambda tables=tables, states=states: exponential_floor(*tables, 30.0, states[1], np.ones(1000), states[0]),
-            lambda tables=tables, states=states: thomas_floor(*tables, 30.0, 1e5, np.ones(1000), states[0]),
-            lambda steps=steps, rows=rows: [scipy.fft.idst(rows, 1, axis=-1) for _ in range(0, steps, 32)],
+            lambda steps=steps, tables=tables: thomas_floor(
+                *tables,
+                30.0,
+                1e5,
+                np.ones(1000),
+                np.empty((steps, 1000)),  # as every solution has its own frames
+            ),
+            lambda steps=steps, rows=rows, frame=frame: [sine_values(rows, frame) for _ in range(0, steps, 32)],
             lambda steps=steps, fast=fast: line(1000, steps, fast, True),
             lambda steps=steps, fast=fast: line(1000, steps, fast, True, save="last"),
         )

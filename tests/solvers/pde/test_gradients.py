@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.pde import CorrectedQuadrature, Diffusion, DiffusionL1, DiffusionL2Sigma, ExactModes
+from hpfracc.pde import (
+    Advection,
+    CorrectedQuadrature,
+    Diffusion,
+    DiffusionL1,
+    DiffusionL2Sigma,
+    Disc,
+    ExactModes,
+    FractionalDiffusion,
+    OneSided,
+)
 
 X = np.linspace(0.0, np.pi, 9)
 # The grading is given: it would otherwise follow the order, and so would differences.
@@ -59,6 +69,46 @@ def test_torch_with_plain_numbers(method):
     assert single.u.dtype == torch.float32
 
 
+SPACES = {
+    "one-sided, order": lambda value: OneSided(value),
+    "one-sided, coefficient": lambda value: OneSided(1.4, "right", value) + Advection(0.3 * value),
+    "riesz, order": lambda value: FractionalDiffusion(value, "riesz"),
+    "integral, order": lambda value: FractionalDiffusion(value, "integral"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::hpfracc.errors.AccuracyWarning")
+@pytest.mark.parametrize("name", SPACES)
+def test_terms_whose_systems_are_solved_by_iterations(name):
+    """Derivatives in the order in space, a coefficient, alpha and the state, through conjugate gradients and GMRES."""
+    torch = pytest.importorskip("torch")
+    boundary = "exterior" if name.startswith("integral") else "dirichlet"
+    given = {"x": X, "boundary": boundary, "method": DiffusionL1(grading=2.0), "step": 0.5}
+    sine = np.sin(X)
+    sine[-1] = 0.0
+
+    def function(value, alpha, size):
+        u0 = size * torch.tensor(sine)
+        return hf.solve_fpde(None, (0.0, 1.0), u0, space=SPACES[name](value), alpha=alpha, **given).u[-1, 3]
+
+    start = [torch.tensor(one, dtype=torch.float64, requires_grad=True) for one in (1.5, 0.6, 1.0)]
+    assert torch.autograd.gradcheck(function, start, atol=1e-6, rtol=1e-4)
+    if name != "integral, order":  # which takes polynomials for plain orders
+        plain = hf.solve_fpde(None, (0.0, 1.0), sine, space=SPACES[name](1.5), alpha=0.6, **given).u[-1, 3]
+        assert float(function(*start).detach()) == pytest.approx(plain, abs=1e-9)
+
+
+def test_orders_that_carry_no_derivative_say_which_do():
+    """A disc, and an integral Laplacian in several dimensions."""
+    torch = pytest.importorskip("torch")
+    order = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+    term = FractionalDiffusion(order, "integral")
+    for x, shape in ((Disc(1.0, 5, 8), (6, 8)), ((X, X), (9, 9))):
+        u0 = torch.zeros(shape, dtype=torch.float64)
+        with pytest.raises(hf.errors.InvalidInputError, match=r"'spectral'.*whose orders do"):
+            hf.solve_fpde(None, (0.0, 1.0), u0, x=x, space=term, boundary="exterior", step=0.5)
+
+
 def test_an_inverse_problem_in_torch():
     """A diffusion coefficient is found again from the last frame."""
     torch = pytest.importorskip("torch")
@@ -90,6 +140,29 @@ def test_jax():
     step = 1e-5
     assert float(found[0]) == pytest.approx((plain(1.3 + step, 0.6) - plain(1.3 - step, 0.6)) / (2 * step), rel=1e-6)
     assert float(found[1]) == pytest.approx((plain(1.3, 0.6 + step) - plain(1.3, 0.6 - step)) / (2 * step), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_jax_through_one_sided_terms():
+    """The gradient in the order, by a factorisation; what iterations would be needed for is refused."""
+    jax = pytest.importorskip("jax")
+    given = {"x": X, "boundary": "dirichlet", "step": 1.0 / 3, "alpha": 0.6, "method": DiffusionL1(grading=2.0)}
+
+    def middle(order, u0):
+        return hf.solve_fpde(None, (0.0, 1.0), u0, space=OneSided(order, "left", 0.4), **given).u[-1][4]
+
+    with jax.enable_x64(True):
+        u0 = jax.numpy.asarray(np.sin(X))
+        found = float(jax.grad(middle)(jax.numpy.asarray(1.5), u0))
+        with pytest.raises(hf.errors.InvalidInputError, match="tensors of PyTorch"):
+            jax.grad(
+                lambda v: hf.solve_fpde(
+                    None, (0.0, 1.0), u0, space=Diffusion(lambda x: 1.0 + v * x) + Advection(v), **given
+                ).u[-1][4]
+            )(0.5)
+    step = 1e-5
+    slope = (middle(1.5 + step, np.sin(X)) - middle(1.5 - step, np.sin(X))) / (2.0 * step)
+    assert found == pytest.approx(slope, rel=1e-6)
 
 
 @pytest.mark.parametrize("periodic", [False, True])

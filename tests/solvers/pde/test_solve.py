@@ -18,6 +18,7 @@ from hpfracc.pde import (
     Dirichlet,
     FractionalDiffusion,
     Neumann,
+    OneSided,
 )
 
 X = np.linspace(0.0, np.pi, 17)
@@ -44,6 +45,23 @@ def test_the_tolerance_holds(method: str):
     assert found.error_estimate.time < 2e-4
     assert found.error_estimate.space < 1e-12
     assert found.stats["error_over_tolerance"] <= 1.0
+
+
+def test_first_steps_that_are_too_long_are_refined():
+    """The first mesh overflows, as the reaction is explicit; the tolerance holds all the same."""
+    x = 2.0 * np.pi / 16 * np.arange(16)
+    found = hf.solve_fpde(
+        lambda t, u: 20.0 * (u - u**3),
+        (0.0, 20.0),
+        0.5 + 0.0 * x,
+        x=x,
+        space=Diffusion(0.1),
+        boundary="periodic",
+        rtol=1e-4,
+    )
+    assert found.success
+    exact_square = 1.0 / (1.0 + 3.0 * np.exp(-40.0 * found.t))
+    assert np.abs(found.u[:, 0] - np.sqrt(exact_square)).max() < 1e-3
 
 
 def test_too_few_steps_are_told():
@@ -118,15 +136,21 @@ def test_events_end_a_solve():
 
 
 def test_values_that_are_not_finite_are_told():
-    """A solution that blows up ends with its time and place."""
-    with np.errstate(all="ignore"):
-        found = solve(
-            lambda t, u: 50.0 * u**2, method=DiffusionL1(reaction="imex"), step=0.01, alpha=0.9, span=(0.0, 3.0)
-        )
-    assert not found.success
-    assert "not finite at t = " in found.message
-    assert "x = (1.5" in found.message
-    assert np.all(np.isfinite(found.u))
+    """A solution that blows up ends with its time and place, and without warnings of NumPy's."""
+    cases = [
+        {"method": DiffusionL1(reaction="imex"), "step": 0.01, "alpha": 0.9},
+        {"method": "etdrk4", "step": 0.01, "alpha": 1.0},
+        {"method": "etdrk4", "alpha": 1.0},
+        {"method": "imex_bdf2", "step": 0.01, "alpha": 1.0},
+        {"method": "crank_nicolson", "step": 0.01, "alpha": 1.0, "space": OneSided(1.5)},
+    ]
+    for case in cases:
+        found = solve(lambda t, u: 50.0 * u**2, span=(0.0, 3.0), **case)
+        assert not found.success
+        assert "blows up" in found.message
+        assert "not finite at t = " in found.message or case["method"] == "imex_bdf2"
+        assert "not finite" not in found.message or "x = (1." in found.message
+        assert np.all(np.isfinite(found.u))
 
 
 def test_an_interrupt_keeps_what_is_done():
@@ -280,6 +304,7 @@ def test_complex_states():
         ({"space": FractionalDiffusion(1.2)}, InvalidInputError, "needs kind="),
         ({"space": FractionalDiffusion(1.2, "spectral", lambda x: 1 + x)}, InvalidInputError, "varies in space"),
         ({"space": "diffusion"}, InvalidInputError, "no sum of terms"),
+        ({"space": Diffusion(-1.0)}, InvalidInputError, "ill-posed"),
         ({"reaction": lambda t, u: u[:3], "step": 0.1}, ShapeError, "has to return"),
         ({"reaction": lambda t, u: 1j * u, "step": 0.1}, UnsupportedDtypeError, "complex"),
         ({"source": lambda t, x: np.ones(4)}, ShapeError, "unknown points"),

@@ -21,6 +21,9 @@ Array = np.ndarray[Any, Any]
 
 #: Doublings that may be taken at once.
 _MOST_AT_ONCE = 3
+#: Doublings after a run that failed, and by how much the time of failure moves where more steps do not help.
+_AFTER_FAILURE = 2
+_SAME_TIME = 0.1
 #: Shorter intervals in which the start of a uniform mesh is solved again: at most, and at most where wanted times ask.
 _SHORTER, _SHORTER_ASKED = 2, 8
 
@@ -112,6 +115,16 @@ def _refine(
     previous = _attempt(problem, method, options, save, args, steps, earlier, starts)
     order = method.convergence(problem)
     spent = problem.stats.get("steps_in_all", 0) + previous.steps
+    while not previous.success and not previous.interrupted and steps << _AFTER_FAILURE <= options.max_steps:
+        # Steps may be too long for what is explicit. A solution that blows up does so at the same time again.
+        reached = previous.recorder.newest[0] - problem.t0
+        steps <<= _AFTER_FAILURE
+        previous = _attempt(problem, method, options, save, args, steps, earlier, starts)
+        spent += previous.steps
+        problem.stats["steps_in_all"] = spent
+        now = previous.recorder.newest[0] - problem.t0
+        if not previous.success and abs(now - reached) <= _SAME_TIME * now:
+            break
     error, ratio, seen = math.nan, math.nan, order
     if not previous.success or previous.recorder.ended is not None:
         return previous, error, ratio

@@ -145,7 +145,11 @@ def run_mesh(
         run.samples.append(problem.u0)
     done = 0
     try:
-        with progress_report(options.progress, problem.t0, problem.t1, f"solve_fpde ({method.name})") as report:
+        # What overflows on the way ends the run with a message of its own.
+        with (
+            np.errstate(over="ignore", invalid="ignore"),
+            progress_report(options.progress, problem.t0, problem.t1, f"solve_fpde ({method.name})") as report,
+        ):
             for made in method.advance(problem, mesh):
                 count = made.count if isinstance(made, FrameBlock) else 1
                 wanted = sample_every and (done + count) // sample_every > done // sample_every
@@ -156,9 +160,10 @@ def run_mesh(
                         done += count
                         report(float(mesh[done]), lambda: None)
                         continue
-                    values = made.make()
                     if recorder.takes_blocks():
-                        bad = recorder.take_block(mesh[done + 1 : done + 1 + count], values)
+                        times = mesh[done + 1 : done + 1 + count]
+                        values = recorder.make_block(times, made)
+                        bad = recorder.take_block(times, values)
                         if sample_every:
                             places = range(sample_every - done % sample_every - 1, count, sample_every)
                             run.samples += [np.array(values[place]) for place in places]
@@ -168,7 +173,7 @@ def run_mesh(
                             return _ended(run, recorder.steps)
                         report(float(mesh[done]), lambda: recorder.problem.space.embed(*reversed(recorder.newest)))
                         continue
-                    states = list(values)
+                    states = list(made.make())
                 else:
                     states = [made]
                 for state in states:

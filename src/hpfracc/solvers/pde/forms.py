@@ -29,10 +29,13 @@ class FrameBlock:
         How many steps.
     make : callable
         The values at the unknown points, of shape (count, *state). To be called before the next step is made.
+    fill : callable or None
+        Where there is a quicker way: ``fill(out)`` writes them to an array of that shape.
     """
 
     count: int
     make: Callable[[], Any]
+    fill: Callable[[Any], None] | None = None
 
 
 class NodalForm:

@@ -13,6 +13,7 @@ from hpfracc.solvers.pde.forms import FrameBlock, ModalForm, steps_together
 from hpfracc.solvers.pde.history.exponentials import ExponentialHistory
 from hpfracc.solvers.pde.history.weights import IntervalWeights
 from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.space.modes import BoxModes
 
 __all__ = ["can_march", "march"]
 
@@ -42,6 +43,8 @@ class _Flat:
         symbol = np.broadcast_to(problem.space.symbol, start.shape).reshape(-1)
         self.symbol = np.ascontiguousarray(np.repeat(symbol, 2) if self.complex else symbol, dtype=np.float64)
         self.u = self.flat(start).copy()
+        space = problem.space
+        self.sines = isinstance(space, BoxModes) and space.sine_series and len(self.shape) == 1 and not self.complex
 
     def flat(self, c: Array) -> Array:
         line = np.ascontiguousarray(c).reshape(-1)
@@ -65,7 +68,10 @@ class _Flat:
             rows = out.view(np.complex128) if self.complex else out
             return self.form.decode(rows.reshape(-1, *self.shape))
 
-        return FrameBlock(len(out), make)
+        def fill(values: Array) -> None:
+            importlib.import_module("hpfracc.solvers.pde.compiled.sines").sine_values(out, values)
+
+        return FrameBlock(len(out), make, fill if self.sines else None)
 
 
 def march(

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import is_array, is_tracer, tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 
-__all__ = ["EvolutionProblem", "StepFailedError", "order_value"]
+__all__ = ["EvolutionProblem", "StepFailedError", "order_value", "plain_order"]
 
 Array = np.ndarray[Any, Any]
 
@@ -141,3 +142,10 @@ def order_value(alpha: Any) -> float:
         return float(alpha.detach() if hasattr(alpha, "detach") else alpha)
     except Exception:  # a tracer of JAX refuses with an error of its own
         return math.nan
+
+
+def plain_order(order: Any) -> Any:
+    """An order in space as a number, unless it carries a derivative or is traced: then the scalar array."""
+    if is_array(order) and (is_tracer(order) or tracks_gradient(order)):
+        return order.reshape(())
+    return order_value(order)

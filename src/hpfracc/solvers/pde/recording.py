@@ -14,6 +14,7 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.grids import to_host
 from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.pde.forms import FrameBlock
 from hpfracc.solvers.pde.interpolation import between_frames
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
@@ -142,6 +143,16 @@ class FrameRecorder:
         plain = self.save == "all" and self._wanted is None and self.watch is None and not self.options.dense_output
         return plain and self.problem.xp.library == "numpy" and not self.problem.space.forcing_varies
 
+    def make_block(self, times: Array, block: FrameBlock) -> Array:
+        """The values of a block: in the array of all frames, where they can be written to it."""
+        later = times[0] >= self._begin and (self._earlier is None or bool(self._recent))
+        if block.fill is None or self._whole is None or self._outside is None or not later:
+            return block.make()  # type: ignore[no-any-return]
+        place = len(self.times) - self._before
+        here: Array = self.problem.space.restrict(self._whole[place : place + block.count])
+        block.fill(here)
+        return here
+
     def take_block(self, times: Array, states: Array) -> str | None:
         """Some steps at once; a sentence where values are not finite, up to which they are kept."""
         if times[0] < self._begin or (self._earlier is not None and not self._recent):
@@ -179,7 +190,9 @@ class FrameRecorder:
         if self._outside is None:
             here[...] = space.embed(states, float(times[-1]))
         else:
-            space.restrict(here)[...] = states
+            inside = space.restrict(here)
+            if not np.may_share_memory(inside, states):  # as made by make_block
+                inside[...] = states
             here.reshape(count, -1)[:, self._outside[0]] = self._outside[1]
         self.steps += count
         self.newest = (float(times[-1]), states[-1])

@@ -422,7 +422,7 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
     }
     if not math.isnan(ratio):
         stats["error_over_tolerance"] = ratio
-    if space.symbol is not None and math.isfinite(in_space) and frames and recorder.times:
+    if run.success and space.symbol is not None and math.isfinite(in_space) and frames and recorder.times:
         largest = float(xp.abs(xp.stop_gradient(recorder.newest[1])).max())
         if in_space > 0.05 * largest > 0.0:
             warnings.warn(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
-from hpfracc._arrays import is_array, library_of
+from hpfracc._arrays import is_array, is_tracer, library_of
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["Advection", "Diffusion", "FractionalDiffusion", "OneSided", "SpaceTerm", "TermSum", "read_space"]
@@ -101,7 +101,8 @@ class FractionalDiffusion(SpaceTerm):
     Parameters
     ----------
     order : float or scalar array
-        The order alpha, twice the power s; at 2 the Laplacian.
+        The order alpha, twice the power s; at 2 the Laplacian. A tensor or JAX scalar carries its derivative, except on
+        a disc and with ``"integral"`` in several dimensions.
     kind : {"spectral", "integral", "riesz"}, optional
         Which Laplacian. On a periodic box it may be left out, and each wave is multiplied by :math:`|\kappa|^\alpha`.
         On a bounded set they differ, and it has to be given:
@@ -129,10 +130,14 @@ class FractionalDiffusion(SpaceTerm):
 class OneSided(SpaceTerm):
     r""":math:`c\,D^{\beta} u`, the Riemann-Liouville derivative from one end of the interval.
 
+    With Dirichlet conditions, of which that at the end where it begins has to be zero; or, for constant coefficients
+    and orders above 1 in one dimension, with ``boundary="neumann"``: no flux :math:`-c\,D^{\beta-1} u` through either
+    end, so that mass is kept.
+
     Parameters
     ----------
-    order : float
-        Beta, in (0, 2), not 1.
+    order : float or scalar array
+        Beta, in (0, 2), not 1. A tensor or JAX scalar carries its derivative.
     side : {"left", "right"}
         The end it starts from.
     coefficient : float or callable
@@ -208,7 +213,11 @@ def _check_coefficient(who: str, value: Any) -> None:
 
 def _check_order(who: str, value: Any, most: float, *, below: bool = False) -> None:
     if is_array(value) and library_of(value) != "numpy":
-        return
+        if tuple(value.shape) not in ((), (1,)):
+            raise InvalidInputError(f"{who}: an order of shape {tuple(value.shape)}; give one number")
+        if is_tracer(value):
+            return
+        value = value.detach() if hasattr(value, "detach") else value
     try:
         order = float(value)
     except (TypeError, ValueError):

@@ -12,7 +12,7 @@ import numpy as np
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.explicit import needs_order_one, time_steps
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
-from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
 
 __all__ = ["ImexBDF2"]
 
@@ -20,6 +20,8 @@ Array = np.ndarray[Any, Any]
 
 #: Steps after which the slope of the reaction is looked at again.
 _LOOK = 10
+#: By how much the slope may grow, and exceed one over the step, before its stabilisation would hide a blow-up.
+_RUNAWAY = 1e3
 
 
 @final
@@ -77,10 +79,17 @@ class ImexBDF2(EvolutionMethod):
         older_rest: Any = None
         last = math.nan
         s = 0.0 if isinstance(self.stabilisation, str) else self.stabilisation
+        first_slope = math.nan
         for number, (t, h) in enumerate(time_steps(mesh)):
             if self.stabilisation == "auto" and problem.reaction is not None and number % _LOOK == 0:
-                needed = _largest_slope(problem, t, u) ** 2
-                s = s if needed <= 1.2 * s else needed
+                slope = _largest_slope(problem, t, u)
+                first_slope = slope if number == 0 else first_slope
+                if slope * h > _RUNAWAY and slope > _RUNAWAY * first_slope > 0.0:
+                    raise StepFailedError(
+                        f"the slope of the reaction grew from {first_slope:.3g} to {slope:.3g}, which steps of {h:.3g} "
+                        "do not follow: take a smaller step, or check whether the solution blows up"
+                    )
+                s = s if slope**2 <= 1.2 * s else slope**2
             rest = None if problem.reaction is None else problem.reaction(t, u)
             given = problem.known(t + h)
             if older is None:

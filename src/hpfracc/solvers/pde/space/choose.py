@@ -11,7 +11,13 @@ from hpfracc.solvers.pde.terms import FractionalDiffusion
 __all__ = ["CANDIDATES", "discretise"]
 
 #: In the order in which they are asked: the quicker and more accurate first. ``module:class`` below this package.
-CANDIDATES = ("modes:BoxModes", "jacobi:JacobiInterval", "variable:FiniteVolumes", "grunwald:ShiftedGrunwald")
+CANDIDATES = (
+    "modes:BoxModes",
+    "jacobi:JacobiInterval",
+    "variable:FiniteVolumes",
+    "grunwald:ShiftedGrunwald",
+    "reflecting:ReflectingGrunwald",
+)
 
 _WHICH_LAPLACIAN = (
     "FractionalDiffusion on a bounded set needs kind=, because the operators differ: kind='spectral' is the power of "

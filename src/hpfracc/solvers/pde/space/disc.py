@@ -13,6 +13,7 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.grids import to_host
 from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_homogeneous, varies_in_time
 from hpfracc.solvers.pde.domain import Disc
+from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
 from hpfracc.solvers.pde.space.jacobi import outside_rule
 from hpfracc.solvers.pde.terms import FractionalDiffusion
@@ -113,6 +114,11 @@ class JacobiDisc(Semidiscretisation):
         term = setting.terms[0]
         if term.kind != "integral":
             return f"a disc takes kind='integral', not {term.kind!r}"
+        if not isinstance(plain_order(term.order), float):
+            return (
+                "the order of a disc carries no derivative; give a number, or take a box with kind='spectral' or "
+                "'riesz', whose orders do"
+            )
         if callable(term.coefficient) and not is_array(term.coefficient):
             return "a disc takes a constant coefficient"
         if not isinstance(setting.boundary[0][0], Exterior):

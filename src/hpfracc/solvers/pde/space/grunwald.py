@@ -9,13 +9,14 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc._arrays import is_array, library_of
+from hpfracc._arrays import is_array, is_tracer, library_of
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.engine.execution.api import spectral_multiply, toeplitz_apply
 from hpfracc.errors import AccuracyWarning, InvalidInputError
-from hpfracc.operators.core.sequences import centred_binomials
+from hpfracc.operators.core.sequences import binomials, centred_binomials
 from hpfracc.operators.rules.lattice_power import lattice_power_weights
 from hpfracc.solvers.pde.boundary import Dirichlet, Exterior, boundary_value, is_homogeneous, varies_in_time
+from hpfracc.solvers.pde.problem import order_value, plain_order
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
 from hpfracc.solvers.pde.space.defect import grid_error
 from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
@@ -23,7 +24,7 @@ from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart, ToeplitzPreco
 from hpfracc.solvers.pde.space.shifted_weights import shifted_grunwald
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm
 
-__all__ = ["ShiftedGrunwald"]
+__all__ = ["DENSE_KEPT", "ShiftedGrunwald", "ToeplitzProduct", "constant_coefficient", "toeplitz_parts"]
 
 Array = np.ndarray[Any, Any]
 
@@ -71,10 +72,12 @@ class ShiftedGrunwald(Semidiscretisation):
         self.forcing_varies = any(map(varies_in_time, ends))
         self.symmetric = all(part.symmetric and not part.varies for part in parts) and not self._complex_coefficient()
         self._backend = None if setting.backend == "auto" else setting.backend
-        self._products = [_Product(part, self.shape, self.xp, self._backend, setting.complex_state) for part in parts]
-        self.preconditioner = ToeplitzPreconditioner(
-            parts, self.shape, self.xp, self._backend, complex_state=setting.complex_state
-        )
+        self._products = [
+            ToeplitzProduct(part, self.shape, self.xp, self._backend, setting.complex_state) for part in parts
+        ]
+        self._traced = any(part.traced or is_tracer(part.coefficient) for part in parts)
+        self._preconditioner: ToeplitzPreconditioner | None = None
+        self._tensor_matrix: Any = None
         self._factors: OrderedDict[complex, Any] = OrderedDict()
         self._seen: OrderedDict[complex, None] = OrderedDict()
         self._dense: Array | None = None
@@ -111,13 +114,12 @@ class ShiftedGrunwald(Semidiscretisation):
     @classmethod
     def make(cls, setting: SpaceSetting, shifts: tuple[int, ...] = (1, 0)) -> ShiftedGrunwald:
         """The matrices of all terms; ``shifts`` are those of the Grünwald differences (``(1,)`` has order 1)."""
-        points = broadcast_points(setting.xp, tuple(x[1:-1] for x in setting.grid))
         parts: list[ToeplitzPart] = []
         notes: list[str] = []
         for term in setting.terms:
-            parts += _parts_of(term, setting, points, shifts)
-            if isinstance(term, FractionalDiffusion) and term.kind == "integral" and float(term.order) < 2.0:
-                s = 0.5 * float(term.order)
+            parts += toeplitz_parts(term, setting, shifts)
+            if isinstance(term, FractionalDiffusion) and term.kind == "integral" and not order_value(term.order) >= 2.0:
+                s = 0.5 * order_value(term.order)
                 text = (
                     f"the integral Laplacian by centred differences: where the solution begins like rho^{s:g} at the "
                     f"boundary, the largest error is of order {s:g} only; on an interval without other terms and with "
@@ -126,6 +128,16 @@ class ShiftedGrunwald(Semidiscretisation):
                 notes.append(text)
                 warnings.warn(text, AccuracyWarning, stacklevel=2)
         return cls(setting, _merged(parts), tuple(notes))
+
+    @property
+    def preconditioner(self) -> ToeplitzPreconditioner:
+        """Made with the first iteration."""
+        if self._preconditioner is None:
+            parts = tuple(part.on_host() for part in self.parts)
+            self._preconditioner = ToeplitzPreconditioner(
+                parts, self.shape, self.xp, self._backend, complex_state=self.setting.complex_state
+            )
+        return self._preconditioner
 
     def apply(self, u: Any) -> Any:
         """One FFT product for every axis and coefficient."""
@@ -140,6 +152,9 @@ class ShiftedGrunwald(Semidiscretisation):
         if self._wants_dense(shift):
             self.iterations = 0
             return self._solve_dense(shift, rhs)
+        if self.xp.library == "jax" and (self._traced or any(map(is_tracer, (rhs, shift)))):
+            self.iterations = 0
+            return self._solve_traced(shift, rhs)
         precondition = self.preconditioner.for_shift(shift)
 
         def operator(u: Any) -> Any:
@@ -176,6 +191,21 @@ class ShiftedGrunwald(Semidiscretisation):
         rows = rhs.reshape(-1, math.prod(self.shape))
         return lu_solve(factors, rows.T, check_finite=False).T.reshape(rhs.shape)
 
+    def _solve_traced(self, shift: Any, rhs: Any) -> Any:
+        """By a factorisation inside what JAX traces."""
+        points = math.prod(self.shape)
+        if points > DENSE_KEPT or (is_array(shift) and math.prod(shift.shape) > 1):
+            raise InvalidInputError(
+                f"derivatives and compilation by JAX take up to {DENSE_KEPT:,} points with these terms, and there are "
+                f"{points:,}; use tensors of PyTorch, or fewer points"
+            )
+        if self._tensor_matrix is None:
+            unit = self.xp.array(np.eye(points).reshape(points, *self.shape))
+            self._tensor_matrix = self.apply(unit).reshape(points, points).T
+        linalg: Any = self.xp.module.linalg
+        matrix = shift * self.xp.array(np.eye(points)) - self._tensor_matrix
+        return linalg.solve(matrix, rhs.reshape(-1, points).T).T.reshape(rhs.shape)
+
     def matrix(self) -> Array:
         """A as a dense matrix over the flattened unknowns."""
         if self._dense is None:
@@ -199,10 +229,13 @@ class ShiftedGrunwald(Semidiscretisation):
         for part in self.parts:
             _check_ends(part, left, right)
             # The boundary points are i + 1 places before the unknown i, and n - i after.
-            before, after = part.lower[1 : n + 1], part.upper[1 : n + 1][::-1].copy()
-            one = part.coefficient * (left * self.xp.array(before) + right * self.xp.array(after))
+            before, after = (self._weights(one[1 : n + 1]) for one in (part.lower, part.upper))
+            one = part.coefficient * (left * before + right * self.xp.flip(after))
             total = one if total is None else total + one
         return total
+
+    def _weights(self, values: Any) -> Any:
+        return self.xp.array(values) if isinstance(values, np.ndarray) else values
 
     def embed(self, u: Any, t: float) -> Any:
         """With the values of the boundary around the unknowns."""
@@ -240,7 +273,7 @@ class ShiftedGrunwald(Semidiscretisation):
         return copies * size
 
 
-class _Product:
+class ToeplitzProduct:
     """The product with a part, with its transformed weights kept."""
 
     def __init__(
@@ -257,12 +290,18 @@ class _Product:
         n = shape[part.axis]
         tail = (1,) * (-1 - part.axis)
         if part.symmetric:
-            self.weights = xp.array(part.lower[:n].reshape(-1, *tail))
+            weights = part.lower[:n].reshape(-1, *tail)
+            self.weights = xp.array(weights) if part.plain else weights
             self.axes = (part.axis,)
             return
         from scipy.fft import next_fast_len
 
         self.size = next_fast_len(2 * n - 1, real=True)
+        if not part.plain:
+            between = xp.zeros((self.size - 2 * n + 1,), "float64", like=part.lower)
+            whole = xp.concatenate([part.lower[:n], between, xp.flip(part.upper[1:n])])
+            self.symbol = xp.fftn(whole, (0,)).reshape(-1, *tail)
+            return
         circulant = np.zeros(self.size)
         circulant[:n] = part.lower[:n]
         circulant[self.size - n + 1 :] = part.upper[1:n][::-1]
@@ -270,6 +309,7 @@ class _Product:
         self.symbol = xp.asarray(symbol) if xp.library != "numpy" else symbol
 
     def __call__(self, u: Any) -> Any:
+        """The product, by one padded transform along the axis."""
         if self.weights is not None:
             return self.part.coefficient * toeplitz_apply(self.weights, u, axes=self.axes, backend=self.backend)
         axis = self.part.axis
@@ -284,14 +324,15 @@ class _Product:
         return self.part.coefficient * product[tuple(inside)]
 
 
-def _parts_of(
-    term: SpaceTerm, setting: SpaceSetting, points: tuple[Any, ...], shifts: tuple[int, ...]
-) -> list[ToeplitzPart]:
-    ndim = setting.ndim
+def toeplitz_parts(term: SpaceTerm, setting: SpaceSetting, shifts: tuple[int, ...] = (1, 0)) -> list[ToeplitzPart]:
+    """The matrices of a term, between the points inside."""
+    ndim, points = setting.ndim, broadcast_points(setting.xp, tuple(x[1:-1] for x in setting.grid))
     if isinstance(term, OneSided):
         axis = range(ndim)[term.axis]
         count = setting.grid[axis].size
-        order = float(term.order)
+        order = plain_order(term.order)
+        if not isinstance(order, float):
+            return [_tracked_part(term, setting, axis, points)]
         weights, lead = shifted_grunwald(order, count + 1, shifts)
         if lead > 1:
             raise InvalidInputError(
@@ -303,9 +344,17 @@ def _parts_of(
         far[0] = near[0]
         far[1 : lead + 1] = weights[:lead][::-1]
         lower, upper = (near, far) if term.side == "left" else (far, near)
-        return [ToeplitzPart(axis - ndim, lower, upper, _signed(_values(term.coefficient, points, setting), order))]
+        coefficient = _signed(_values(term.coefficient, points, setting), order)
+        return [ToeplitzPart(axis - ndim, lower, upper, coefficient)]
     if isinstance(term, FractionalDiffusion):
-        order, coefficient = float(term.order), _values(term.coefficient, points, setting)
+        order, coefficient = plain_order(term.order), _values(term.coefficient, points, setting)
+        if not isinstance(order, float):
+            found = []
+            for axis in range(ndim):
+                scale = -setting.xp.exp(-math.log(setting.spacing(axis)) * order)
+                weights = scale * centred_binomials(setting.xp, order, setting.grid[axis].size)
+                found.append(ToeplitzPart(axis - ndim, weights, weights, coefficient))
+            return found
         if term.kind == "integral" and ndim > 1:
             steps = [setting.spacing(axis) for axis in range(ndim)]
             sizes = tuple(x.size - 1 for x in setting.grid)
@@ -333,12 +382,28 @@ def _parts_of(
     return found
 
 
+def _tracked_part(term: OneSided, setting: SpaceSetting, axis: int, points: tuple[Any, ...]) -> ToeplitzPart:
+    """Shifts (1, 0), with weights that carry the derivative of the order."""
+    xp, count, order = setting.xp, setting.grid[axis].size, term.order.reshape(())
+    g = binomials(xp, order, count + 1)
+    mean = 0.5 * order * g[1:] + (1.0 - 0.5 * order) * g[:-1]
+    scale = xp.exp(-math.log(setting.spacing(axis)) * order)
+    first = xp.stack([mean[0], 0.5 * order * g[0]])
+    near = scale * mean
+    far = scale * xp.concatenate([first, xp.zeros((count - 2,), "float64", like=g)])
+    known, coefficient = order_value(order), _values(term.coefficient, points, setting)
+    if not math.isnan(known):
+        coefficient = _signed(coefficient, known)
+    lower, upper = (near, far) if term.side == "left" else (far, near)
+    return ToeplitzPart(axis - setting.ndim, lower, upper, coefficient, "lower" if term.side == "left" else "upper")
+
+
 def _merged(parts: list[ToeplitzPart]) -> tuple[ToeplitzPart, ...]:
     """Parts of one axis with plain real coefficients are one matrix."""
     kept: list[ToeplitzPart] = []
     sums: dict[int, ToeplitzPart] = {}
     for part in parts:
-        if part.axis is None or not isinstance(part.coefficient, float):
+        if part.axis is None or not isinstance(part.coefficient, float) or not part.plain:
             kept.append(part)
             continue
         c, before = part.coefficient, sums.get(part.axis)
@@ -361,20 +426,27 @@ def _values(coefficient: Any, points: tuple[Any, ...], setting: SpaceSetting) ->
     return value if value.imag else value.real
 
 
+def constant_coefficient(coefficient: Any, setting: SpaceSetting, order: float = math.nan) -> Any:
+    """A coefficient that does not vary, in any form that a term takes; of a one-sided term if it has an ``order``."""
+    one = coefficient[0] if isinstance(coefficient, tuple | list) else coefficient
+    return _signed(_values(one, (), setting), order)
+
+
 def _signed(coefficient: Any, order: float) -> Any:
     """The coefficient, refused where it makes the equation ill-posed."""
-    if isinstance(coefficient, complex):
+    if isinstance(coefficient, complex) or is_tracer(coefficient):
         return coefficient
-    low, high = (coefficient, coefficient) if isinstance(coefficient, float) else (coefficient.min(), coefficient.max())
-    if order > 1.0 and float(low) < 0.0:
+    plain = isinstance(coefficient, float)
+    low, high = (coefficient,) * 2 if plain else (order_value(coefficient.min()), order_value(coefficient.max()))
+    if order > 1.0 and low < 0.0:
         raise InvalidInputError(
-            f"OneSided: a coefficient of {float(low):g} with order {order:g} is diffusion backwards, which is "
-            "ill-posed; use coefficients of 0 and above"
+            f"OneSided: a coefficient of {low:g} with order {order:g} is diffusion backwards, which is ill-posed; use "
+            "coefficients of 0 and above"
         )
-    if order < 1.0 and float(high) > 0.0:
+    if order < 1.0 and high > 0.0:
         raise InvalidInputError(
-            f"OneSided: a coefficient of {float(high):g} with order {order:g}, below 1, lets waves grow; use "
-            "coefficients of 0 and below"
+            f"OneSided: a coefficient of {high:g} with order {order:g}, below 1, lets waves grow; use coefficients of "
+            "0 and below"
         )
     return coefficient
 
@@ -382,8 +454,15 @@ def _signed(coefficient: Any, order: float) -> Any:
 def _refuses_term(term: SpaceTerm, setting: SpaceSetting) -> str | None:
     """Why a term is no Toeplitz matrix here."""
     order = getattr(term, "order", 1.0)
-    if is_array(order) and library_of(order) != "numpy":
-        return "an order that is an array of PyTorch or JAX; it takes plain numbers"
+    if isinstance(plain_order(order), float):
+        pass
+    elif library_of(order) != setting.xp.library:
+        return f"an order of {library_of(order)} for a state of {setting.xp.library}; use arrays of one library"
+    elif isinstance(term, FractionalDiffusion) and term.kind == "integral" and setting.ndim > 1:
+        return (
+            "the order of an integral Laplacian in several dimensions carries no derivative; use kind='riesz' or "
+            "'spectral', whose orders do, or a plain number"
+        )
     if isinstance(term, FractionalDiffusion):
         outside = isinstance(setting.boundary[0][0], Exterior)
         if term.kind not in ("riesz", "integral"):
@@ -412,7 +491,8 @@ def _refuses_term(term: SpaceTerm, setting: SpaceSetting) -> str | None:
 def _check_ends(part: ToeplitzPart, left: Any, right: Any) -> None:
     """Refuse a value at the end where a one-sided derivative begins: the derivative is infinite there."""
     for value, weights, side in ((left, part.lower, "lower"), (right, part.upper, "upper")):
-        if np.count_nonzero(weights) > 3 and np.any(np.asarray(value) != 0.0):
+        begins = np.count_nonzero(weights) > 3 if part.plain else part.begins == side
+        if begins and np.any(np.asarray(value) != 0.0):
             raise InvalidInputError(
                 f"the boundary value {value!r} at the {side} end, where a Riemann-Liouville derivative begins, makes "
                 "it infinite there; subtract a function that has this value (a lift), or use 0"

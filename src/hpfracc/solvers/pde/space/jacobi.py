@@ -8,9 +8,10 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc._arrays import is_array, library_of
+from hpfracc._arrays import is_array
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_homogeneous, varies_in_time
+from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
 from hpfracc.solvers.pde.terms import FractionalDiffusion
 
@@ -263,8 +264,8 @@ class JacobiInterval(Semidiscretisation):
             return f"it takes kind='integral', not {term.kind!r}"
         if setting.ndim != 1:
             return f"it takes one dimension, and the grid has {setting.ndim}"
-        if is_array(term.order) and library_of(term.order) != "numpy":
-            return "the order is an array of PyTorch or JAX; it takes plain numbers"
+        if not isinstance(plain_order(term.order), float):
+            return "the order carries a derivative, which its polynomials do not; differences do"
         if float(term.order) >= 2.0:
             return "order 2 is Diffusion; use that"
         if not isinstance(setting.boundary[0][0], Exterior):

@@ -1,18 +1,22 @@
 """Preconditioned Krylov methods for the linear systems of implicit steps: conjugate gradients and GMRES.
 
 Both take the array library of the right-hand side. Leading axes are separate systems for conjugate gradients; for GMRES
-they form one block-diagonal system.
+they form one block-diagonal system. Derivatives of tensors come from one system with the transposed operator, not from
+the iterations.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from hpfracc.errors import SolveError
+from hpfracc._arrays import is_tracer, library_of, tracks_gradient
+from hpfracc.errors import InvalidInputError, SolveError
 
 __all__ = ["conjugate_gradients", "gmres"]
 
@@ -53,6 +57,76 @@ def conjugate_gradients(
     SolveError
         If the residual does not fall to ``rtol`` within 400 iterations.
     """
+    solver = functools.partial(_conjugate_gradients, axes=axes, rtol=rtol)
+    return _with_derivatives(solver, apply, precondition, rhs, guess)
+
+
+def gmres(apply: Map, precondition: Map, rhs: Any, guess: Any = None, *, rtol: float = RTOL) -> tuple[Any, int]:
+    """Solve ``apply(u) = rhs`` with right preconditioning, restarted after 60 directions.
+
+    Parameters and results as for :func:`conjugate_gradients`; all systems are taken as one.
+    """
+    return _with_derivatives(functools.partial(_gmres, rtol=rtol), apply, precondition, rhs, guess)
+
+
+def _with_derivatives(
+    solver: Callable[..., tuple[Any, int]], apply: Map, precondition: Map, rhs: Any, guess: Any
+) -> tuple[Any, int]:
+    """The solution, with the derivatives of the equation that it solves where tensors have some."""
+    if library_of(rhs) == "jax" and (is_tracer(rhs) or is_tracer(apply(rhs))):
+        raise InvalidInputError(
+            "derivatives and compilation by JAX do not go through the iterations of a linear solver, which these terms "
+            "need; use tensors of PyTorch"
+        )
+    if library_of(rhs) != "torch":
+        return solver(apply, precondition, rhs, guess)
+    torch = sys.modules["torch"]
+    with torch.no_grad():
+        found, iterations = solver(apply, precondition, rhs, guess)
+    if not torch.is_grad_enabled():
+        return found, iterations
+    residual = rhs - apply(found)
+    if not tracks_gradient(residual):
+        return found, iterations
+
+    def adjoint(g: Any) -> Any:
+        return solver(_transposed(torch, apply), _transposed(torch, precondition), g, None)[0]
+
+    # The residual is zero but for rounding: it carries the derivatives of the equation.
+    return found + _adjoint_function(torch).apply(residual, adjoint), iterations
+
+
+def _transposed(torch: Any, linear: Map) -> Map:
+    def product(v: Any) -> Any:
+        with torch.enable_grad():
+            z = torch.zeros_like(v).requires_grad_()
+            image = linear(z)
+        return torch.autograd.grad(image, z, v)[0]
+
+    return product
+
+
+@functools.cache
+def _adjoint_function(torch: Any) -> Any:
+    class Adjoint(torch.autograd.Function):  # type: ignore[misc]
+        """Zero; its derivative is the inverse of the operator."""
+
+        @staticmethod
+        def forward(ctx: Any, residual: Any, adjoint: Map) -> Any:
+            ctx.adjoint = adjoint
+            return torch.zeros_like(residual)
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+        def backward(ctx: Any, g: Any) -> tuple[Any, None]:
+            return ctx.adjoint(g), None
+
+    return Adjoint
+
+
+def _conjugate_gradients(
+    apply: Map, precondition: Map, rhs: Any, guess: Any, *, axes: int, rtol: float
+) -> tuple[Any, int]:
     over = tuple(range(-axes, 0))
 
     def product(a: Any, b: Any) -> Any:
@@ -81,11 +155,7 @@ def conjugate_gradients(
     raise AssertionError
 
 
-def gmres(apply: Map, precondition: Map, rhs: Any, guess: Any = None, *, rtol: float = RTOL) -> tuple[Any, int]:
-    """Solve ``apply(u) = rhs`` with right preconditioning, restarted after 60 directions.
-
-    Parameters and results as for :func:`conjugate_gradients`; all systems are taken as one.
-    """
+def _gmres(apply: Map, precondition: Map, rhs: Any, guess: Any, *, rtol: float) -> tuple[Any, int]:
     u = 0.0 * rhs if guess is None else guess
     size = _norm(rhs)
     if not size:

@@ -7,8 +7,9 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc._arrays import is_array
+from hpfracc._arrays import is_array, is_tracer, tracks_gradient
 from hpfracc._xp import Namespace
+from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.grids import to_host
 from hpfracc.solvers.pde.boundary import (
     Exterior,
@@ -60,6 +61,7 @@ class BoxModes(Semidiscretisation):
         squares = [basis.squares.reshape(_along(axis, count)) for axis, basis in enumerate(self._axes)]
         self._squares = [xp.array(one) for one in squares]
         self.symbol = self._make_symbol()
+        self._check_growth()
         spectral = all(basis.spectral for basis in self._axes)
         self.forced = not setting.homogeneous
         self.forcing_varies = any(varies_in_time(one) for ends in setting.boundary for one in ends)
@@ -107,6 +109,21 @@ class BoxModes(Semidiscretisation):
                 parts += [-_scalar(term.coefficient) * _power(xp, one, term.order) for one in bases]
         return sum(parts[1:], parts[0]) + xp.zeros(self._spectrum_shape(), "float64")
 
+    def _check_growth(self) -> None:
+        """Refuse equations whose shortest waves grow, along any axis."""
+        if is_tracer(self.symbol) or tracks_gradient(self.symbol):
+            return
+        squares = [basis.squares for basis in self._axes]
+        for axis, own in enumerate(squares):
+            place = tuple(int(np.argmax(own) if one == axis else np.argmin(each)) for one, each in enumerate(squares))
+            value = complex(to_host(self.symbol[place]))
+            if value.real > 1e-12 * abs(value):
+                raise InvalidInputError(
+                    f"the shortest wave of axis {axis} grows, with the rate {value.real:.3g}: diffusion backwards is "
+                    "ill-posed. Use coefficients of 0 and above; where a term of higher order damps short waves, take "
+                    "more points in x"
+                )
+
     def _spectrum_shape(self) -> tuple[int, ...]:
         return tuple(int(basis.squares.size) for basis in self._axes)
 
@@ -119,6 +136,11 @@ class BoxModes(Semidiscretisation):
                 if response is not None and not is_homogeneous(ends[end]):
                     found.append((axis, end, self.xp.array(response.reshape(_along(axis, len(self._axes))))))
         return found
+
+    @property
+    def sine_series(self) -> bool:
+        """Whether values are series of sines along one axis, of a length that Fourier transforms are quick at."""
+        return len(self._axes) == 1 and self._axes[0].sines
 
     def forward(self, u: Any) -> Any:
         """All waves together, of which the last axis is halved, then one transform along each other axis."""

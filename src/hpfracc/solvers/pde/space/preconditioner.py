@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_array
+from hpfracc._arrays import is_array, is_tracer, library_of
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import spectral_multiply
 
@@ -47,19 +47,43 @@ class ToeplitzPart:
     lower, upper : numpy.ndarray
         The weight of the point k places before, and after, for k = 0 .. n: one more than there are unknowns, for the
         point on the boundary. With ``axis=None`` ``lower`` has all axes and ``upper`` is not used.
+        Those of an order that carries a derivative are tensors or JAX arrays.
     coefficient : float, complex or array
         A number or values at the unknowns.
+    begins : str
+        ``"lower"`` or ``"upper"`` for a derivative from that end.
     """
 
     axis: int | None
-    lower: Array
-    upper: Array
+    lower: Any
+    upper: Any
     coefficient: Any
+    begins: str = ""
 
     @property
     def symmetric(self) -> bool:
         """Whether the matrix, without its coefficient, is its own transpose."""
-        return self.axis is None or bool(np.array_equal(self.lower, self.upper))
+        if self.axis is None or self.lower is self.upper:
+            return True
+        return self.plain and bool(np.array_equal(self.lower, self.upper))
+
+    @property
+    def plain(self) -> bool:
+        """Whether the weights are NumPy's."""
+        return isinstance(self.lower, np.ndarray)
+
+    @property
+    def traced(self) -> bool:
+        """Whether the weights have no values yet."""
+        return is_tracer(self.lower) and library_of(self.lower) == "jax"
+
+    def on_host(self) -> ToeplitzPart:
+        """With weights of NumPy's, without derivatives."""
+        if self.plain:
+            return self
+        lower = _host(self.lower)
+        upper = lower if self.upper is self.lower else _host(self.upper)
+        return ToeplitzPart(self.axis, lower, upper, self.coefficient, self.begins)
 
     @property
     def varies(self) -> bool:

@@ -183,8 +183,8 @@ class FiniteVolumes(Semidiscretisation):
             )
 
     def _warn_of_peclet(self, one: _Axis) -> None:
-        if one.speeds is None or (is_array(one.speeds) and library_of(one.speeds) == "jax"):
-            return
+        if one.speeds is None or any(is_array(v) and library_of(v) == "jax" for v in (one.speeds, one.faces)):
+            return  # may be traced
         speed = float(np.max(np.abs(to_host(one.speeds) if is_array(one.speeds) else one.speeds)))
         if one.faces is None:
             least = 0.0
