@@ -92,6 +92,87 @@ def test_members_of_a_batch_that_depend_on_each_other_get_their_gradient():
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
+def graph_and_bytes(adjoint: str, steps: int) -> tuple[int, float]:
+    """Nodes of the graph after a solve of one number, and bytes that they keep, in solutions."""
+    theta = torch.nn.Parameter(torch.tensor(1.0, dtype=torch.float64))
+    model = NeuralFODE(lambda t, y: -theta * y, 0.6, step=1.0 / steps, adjoint=adjoint)
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Any) -> Any:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        end = model(torch.ones(1, dtype=torch.float64), [0.0, 1.0])[-1]
+    todo, nodes = [end.grad_fn], set[Any]()
+    while todo:
+        node = todo.pop()
+        if node is not None and node not in nodes:
+            nodes.add(node)
+            todo += [each for each, _ in node.next_functions]
+    return len(nodes), sum(kept.values()) / (8.0 * (steps + 1))
+
+
+def test_what_recomputing_keeps_is_a_few_solutions(monkeypatch: pytest.MonkeyPatch):
+    """No node for each step, as a checkpoint keeps them: 18 kB a step, where a state takes 8 bytes."""
+    from hpfracc.solvers.ode.tensors.on_torch import blocks
+
+    monkeypatch.setattr(blocks, "BLOCK", 16)
+    nodes, size = graph_and_bytes("recomputed", 128)
+    assert nodes < 10 * 128 / 16  # direct: 2,300
+    assert size < 12.0
+    assert graph_and_bytes("stored", 128)[1] < 8.0
+
+
+@pytest.mark.parametrize("adjoint", ["recomputed", "stored"])
+def test_what_a_function_depends_on_is_found_at_every_time(adjoint: str):
+    """A parameter that matters in the second half only, and arguments that depend on each other."""
+    found = []
+    for way in ("direct", adjoint):
+        first, second = (torch.nn.Parameter(torch.tensor(each, dtype=torch.float64)) for each in (1.0, 2.0))
+
+        def func(t: Any, y: Any, a: Any, b: Any, first: Any = first, second: Any = second) -> Any:
+            return -(first * a if float(t) < 0.5 else second + b["twice"]) * y
+
+        scale = first.exp()
+        model = NeuralFODE(func, 0.6, step=0.125, adjoint=way)
+        y = model(torch.ones(1, dtype=torch.float64), [0.0, 1.0], args=(scale, {"twice": 2.0 * scale}))
+        found.append(torch.autograd.grad(y.sum(), [first, second]))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=0.0)
+
+
+def test_second_derivatives_are_right_or_refused(monkeypatch: pytest.MonkeyPatch):
+    """Recomputed ones are those of plain autograd; a stored gradient says that it has none."""
+    from hpfracc.solvers.ode.tensors.on_torch import blocks
+
+    monkeypatch.setattr(blocks, "BLOCK", 4)
+    found = {}
+    for adjoint in ADJOINTS:
+        alpha, rate = (torch.nn.Parameter(torch.tensor(each, dtype=torch.float64)) for each in (0.6, 1.2))
+        model = NeuralFODE(lambda t, y, rate: -torch.tanh(rate * y), alpha, step=0.125, adjoint=adjoint)
+        end = model(torch.ones(1, dtype=torch.float64), [0.0, 1.0], args=(rate,))[-1].sum()
+        slopes = torch.autograd.grad(end, [alpha, rate], create_graph=True)
+        if adjoint == "stored":
+            with pytest.raises(SolveError, match="recomputed"):
+                (slopes[0] * slopes[1] + rate).backward()
+        else:
+            found[adjoint] = torch.autograd.grad(slopes[0] * slopes[1], [alpha, rate])
+    torch.testing.assert_close(found["recomputed"], found["direct"], rtol=1e-11, atol=1e-13)
+
+
+def test_recomputed_steps_draw_the_same_random_numbers():
+    """Dropout in the right-hand side, against plain autograd."""
+    found = []
+    for adjoint in ("direct", "recomputed"):
+        torch.manual_seed(3)
+        func = _Dropping().double()
+        y = NeuralFODE(func, 0.6, step=0.0625, adjoint=adjoint)(torch.ones(4, 1, dtype=torch.float64), [0.0, 1.0])
+        found.append([y.detach(), torch.rand(()), *torch.autograd.grad(y.square().sum(), list(func.parameters()))])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
+
+
 def test_the_gradient_tends_to_the_exact_one():
     """D^0.6 y = -theta y: dy(1)/dtheta = -0.285170472307, which an adjoint of Caputo's kind misses by 8 % and more."""
     errors = []

@@ -119,6 +119,28 @@ def test_bound_and_losses_under_jit():
 
 
 @pytest.mark.slow
+def test_nothing_is_kept_between_the_passes():
+    """What a backward pass is given does not grow with the steps: the noise is drawn again from its key."""
+    kept = {}
+    for adjoint in ("direct", "stored"):
+        sizes = []
+        for steps in (4, 8):
+
+            def loss(rate: Any, steps: int = steps, adjoint: str = adjoint) -> Any:
+                model = NeuralFSDE(
+                    lambda t, y: -rate * y, lambda t, y: rate * y, alpha=0.7, step=1 / steps, adjoint=adjoint
+                )
+                return model(jax.numpy.ones((50, 1)), [0.0, 1.0], key=jax.random.key(1)).sum()
+
+            back = jax.vjp(loss, jax.numpy.asarray(0.5))[1]
+            sizes.append(sum(each.nbytes for each in jax.tree_util.tree_leaves(back)))
+        kept[adjoint] = (sizes[1] - sizes[0]) / (
+            50 * 4 * jax.numpy.ones(()).nbytes
+        )  # in what 4 more steps have as noise
+    assert kept["direct"] > 1.0
+    assert kept["stored"] < 0.5
+
+
 def test_within_an_equinox_module():
     """A network of Equinox's as the drift: its arrays get gradients, its functions are static."""
     equinox = pytest.importorskip("equinox")

@@ -4,22 +4,51 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
+from hpfracc.solvers.sde.driving import increments_of
 from hpfracc.solvers.sde.methods.controlled import Controlled
 from hpfracc.solvers.sde.methods.markov_euler import MarkovEuler
+from hpfracc.solvers.sde.methods.method import PathMethod
 from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian
+from hpfracc.solvers.sde.problem import NoisyProblem
 from hpfracc.solvers.sde.simulation import Simulation
 from hpfracc.solvers.sde.solve import read_simulation
-from hpfracc.solvers.sde.stepping import integrate
+from hpfracc.solvers.sde.stepping import step_along, weights_of
 from hpfracc.solvers.sde.stiffness import refuse_infinite
 
-__all__ = ["PathModel", "plain_number", "read_model", "read_samples", "read_times", "simulate"]
+__all__ = [
+    "Along",
+    "PathModel",
+    "Steps",
+    "along_noise",
+    "plain_number",
+    "read_model",
+    "read_samples",
+    "read_times",
+    "simulate",
+]
+
+
+class Steps(NamedTuple):
+    """What all steps of some paths share: the first arguments of ``step_along`` and ``step_in_blocks``."""
+
+    problem: NoisyProblem
+    method: PathMethod
+    weights: tuple[Any, ...]
+    t: np.ndarray
+    h: float
+    start: Any
+
+
+#: ``along(draw, steps, key)`` gives the paths along the noise ``draw(key)``, of shape (steps, paths, noises).
+Along = Callable[[Callable[[Any], Any], Steps, Any], Any]
 
 _MODELS = ("volterra", "fbm", "markov")
 _NOISES = ("additive", "diagonal", "general")
@@ -135,6 +164,7 @@ def simulate(
     rng: Any = None,
     key: Any = None,
     first_path: int = 0,
+    along: Along | None = None,
 ) -> tuple[Any, Any]:
     """Paths at the times ``t``, shape (N, paths, d), and for each half the integral of the control's square.
 
@@ -146,6 +176,8 @@ def simulate(
         Initial values.
     order : float or scalar array
         The order of the Volterra equation, or H.
+    along : callable, optional
+        How the noise is kept for the backward pass; by default as it is.
     """
     drift, diffusion, control = functions
     if not callable(drift):
@@ -171,7 +203,7 @@ def simulate(
     if not additive and traits.general != (spec.noise == "general"):
         shape = "(paths, d, m)" if spec.noise == "general" else "(paths, d)"
         raise ShapeError(f"noise={spec.noise!r} takes a diffusion of shape {shape}; it gave another number of axes")
-    found, spent = _integrated(simulation, spec, order, control)
+    found, spent = _integrated(simulation, spec, order, control, along_noise if along is None else along)
     if spec.model != "volterra" and hurst is None and not additive:
         # H was traced: nan where it turns out to be too rough for multiplicative noise.
         found = simulation.placement.xp.where(order >= 0.5, found, float("nan"))
@@ -191,7 +223,12 @@ def _driven(spec: PathModel, order: Any, hurst: float | None) -> dict[str, Any]:
     return {"noise": process, "interpretation": meaning, "method": method}
 
 
-def _integrated(simulation: Simulation, spec: PathModel, order: Any, control: Any) -> tuple[Any, Any]:
+def along_noise(draw: Callable[[Any], Any], steps: Steps, key: Any) -> Any:
+    """The paths, with the noise as it is."""
+    return step_along(*steps, steps.method.increments(steps.problem, steps.weights, steps.h, draw(key)))
+
+
+def _integrated(simulation: Simulation, spec: PathModel, order: Any, control: Any, along: Along) -> tuple[Any, Any]:
     """All steps, shape (paths, d, n), and the relative entropy of each path."""
     simulation.check_memory(simulation.forecast(), simulation.forecast().kept_bytes)
     method, driving, alpha = simulation.method, simulation.driving, simulation.alpha
@@ -199,19 +236,27 @@ def _integrated(simulation: Simulation, spec: PathModel, order: Any, control: An
         method, alpha = MarkovEuler(spec.factors), order
         driving = dataclasses.replace(driving, sets=method.sets(simulation.problem.traits))
     problem, xp, start = simulation.problem, simulation.placement.xp, simulation.start
-    paths = driving.paths(simulation.placement, 0, simulation.count)
-    if control is None:
-        y = integrate(problem, method, alpha, simulation.t, simulation.h, start, paths)
+    placement, t, h = simulation.placement, simulation.t, simulation.h
+
+    def draw(key: Any) -> Any:
+        source = dataclasses.replace(placement.source, key=key)
+        return increments_of(xp, driving.paths(dataclasses.replace(placement, source=source), 0, simulation.count))
+
+    def paths(method: Any, start: Any) -> Any:
+        weights = weights_of(problem, method, alpha, t, h, start)
+        y = along(draw, Steps(problem, method, weights, t, h, start), placement.source.key)
         _check(simulation, y)
-        return y, None
+        return y
+
+    if control is None:
+        return paths(method, start), None
     if isinstance(driving.noise, FractionalBrownian) or method.name not in ("euler", "markov"):
         raise InvalidInputError(
             "a control needs noise that a Brownian motion drives, stepped by Euler's method; use model='markov' or "
             "'volterra', or model='fbm' with the plain number hurst=0.5"
         )
     whole = xp.concatenate([start, xp.zeros_like(start[:, :1])], -1)
-    y = integrate(problem, Controlled(method, _control_of(spec)), alpha, simulation.t, simulation.h, whole, paths)
-    _check(simulation, y)
+    y = paths(Controlled(method, _control_of(spec)), whole)
     return y[:, :-1], y[:, -1, -1]
 
 

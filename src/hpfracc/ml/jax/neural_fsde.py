@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from hpfracc._arrays import is_tracer, library_of
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 from hpfracc.ml.fsde_models import PathModel, read_model, read_samples, simulate
+from hpfracc.ml.jax.noise_again import along_noise_drawn_again
 from hpfracc.ml.jax.order import OrderLike, as_order
 
 __all__ = ["NeuralFSDE"]
@@ -26,7 +27,8 @@ class NeuralFSDE:
 
     See :class:`hpfracc.ml.torch.neural_fsde.NeuralFSDE` for the parameters. Here ``drift`` and ``diffusion`` are
     functions, or pytrees that can be called, such as Equinox modules: their arrays are leaves of this one, and so are
-    an additive diffusion and the order. ``adjoint="stored"`` is :func:`jax.checkpoint` around both.
+    an additive diffusion and the order. ``adjoint="stored"`` is :func:`jax.checkpoint` around both, and around all
+    steps: nothing is kept between the passes, and the backward pass draws the noise again from ``key``.
 
     Notes
     -----
@@ -148,7 +150,10 @@ class NeuralFSDE:
         functions = (self.drift, diffusion, control)
         if self.adjoint == "stored":
             functions = tuple(_Recomputed(each) if callable(each) else each for each in functions)  # type: ignore[assignment]
-        return simulate(self.spec, functions, rows, t, self.order(), args=tuple(args), key=key, first_path=first_path)
+        again = along_noise_drawn_again if self.adjoint == "stored" else None
+        return simulate(
+            self.spec, functions, rows, t, self.order(), args=tuple(args), key=key, first_path=first_path, along=again
+        )
 
 
 @jax.tree_util.register_pytree_node_class

@@ -32,19 +32,24 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
     step : float, optional
         The step; without it steps adapt to ``rtol`` and ``atol`` (``method="adaptive"``).
     adjoint : {"stored", "recomputed", "direct"}, optional
-        How the gradient is found, for the four methods first named. ``"stored"``, the default, keeps the states and
-        transposes the steps: the memory of a few solutions and of the activations of one block, first derivatives.
-        ``"recomputed"`` runs blocks of steps again. ``"direct"`` leaves everything to autograd, with all activations
-        in memory. All three give the same gradient.
+        How the gradient is found, for the four methods first named. All three give the same one.
+
+        - ``"stored"``, the default, keeps the states and transposes the steps. It takes the least time and memory: a
+          few solutions and the activations of one block. First derivatives of real states.
+        - ``"recomputed"`` runs blocks of 64 steps again, and keeps about twice as much. Use it for second derivatives,
+          for complex states, and where ``func`` draws random numbers or sees tensors that were computed outside it.
+        - ``"direct"`` leaves everything to autograd, with all activations in memory: for few steps.
     **options
         Of :func:`hpfracc.fdeint`, such as ``rtol``.
 
     Notes
     -----
     An order is identified only where ``func`` is constrained: a free network can imitate another order. With
-    ``"stored"``, ``func`` has to give the same values when it is called again (no Dropout), and tensors that it needs
-    beside its parameters and that carry a gradient go through ``args``. An adjoint equation with a Caputo derivative
-    that starts at the gradient in y(T) is *not* the gradient: the true one is of Riemann and Liouville's kind.
+    ``"stored"``, ``func`` has to give the same values when it is called again (no Dropout), and tensors that were
+    computed outside it and carry a gradient go through ``args``. Where ``func`` cannot be mapped over t by
+    ``torch.func.vmap`` (it has a branch, or takes ``float(t)``), its graph is looked at in each evaluation. An adjoint
+    equation with a Caputo derivative that starts at the gradient in y(T) is *not* the gradient: the true one is of
+    Riemann and Liouville's kind.
 
     Examples
     --------

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from hpfracc._arrays import library_of
-from hpfracc._config import config
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 from hpfracc.ml.fsde_models import read_model, read_samples, simulate
+from hpfracc.ml.torch.noise_again import along_noise_drawn_again
 from hpfracc.ml.torch.order import OrderLike, as_order, shown_order
 
 __all__ = ["NeuralFSDE"]
@@ -56,9 +54,9 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
     factors : int
         Factors of the Markov model.
     adjoint : {"direct", "stored"}
-        ``"direct"`` keeps the activations of all steps for the backward pass. ``"stored"`` keeps the states and the
-        noise, and evaluates drift and diffusion again for their gradients: the memory of the activations of one step,
-        in two to three times the time of ``"direct"`` for small networks (``benchmarks/neural_fsde.py``).
+        ``"direct"`` keeps all steps and the noise for the backward pass. ``"stored"`` keeps the paths, and the whole
+        state once in 32 steps: the backward pass draws the noise again from its key and runs these steps again. The
+        gradient is the same to the last bit. A Hurst index that learns with ``model="fbm"`` has its noise kept.
 
     Notes
     -----
@@ -216,11 +214,12 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
         if self.spec.noise == "additive" and callable(diffusion):
             diffusion = diffusion()
         functions = (self.drift, diffusion, control)
-        if self.adjoint == "stored" and torch.is_grad_enabled():
-            functions = tuple(_Recomputed(each) if callable(each) else each for each in functions)  # type: ignore[assignment]
         if rng is None:
             rng = int(torch.randint(2**62, ()))
-        return simulate(self.spec, functions, rows, t, self.order(), args=tuple(args), rng=rng, first_path=first_path)
+        again = along_noise_drawn_again if self.adjoint == "stored" and torch.is_grad_enabled() else None
+        return simulate(
+            self.spec, functions, rows, t, self.order(), args=tuple(args), rng=rng, first_path=first_path, along=again
+        )
 
     def extra_repr(self) -> str:
         """Model, order, noise and step."""
@@ -229,24 +228,6 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
             f"model={self.spec.model!r}, {name}={shown_order(self.order)}, noise={self.spec.noise!r}, "
             f"step={self.spec.step:g}"
         )
-
-
-class _Recomputed:
-    """A function whose activations are made again in the backward pass."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-
-    def __call__(self, *args: Any) -> Any:
-        # The engine must choose the same arms both times, where the function uses it.
-        return checkpoint(self.function, *args, use_reentrant=False, context_fn=lambda: (_same_arms(), _same_arms()))
-
-
-@contextlib.contextmanager
-def _same_arms() -> Iterator[None]:
-    """Nothing happens before it is entered: a bare ``config(...)`` would be for the whole process."""
-    with config(deterministic=True):
-        yield
 
 
 def _rows(y0: Any, samples: int | None) -> tuple[Tensor, tuple[int, ...]]:

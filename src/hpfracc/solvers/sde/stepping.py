@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hpfracc.solvers.sde.loops import fold
 from hpfracc.solvers.sde.methods import PathMethod
 from hpfracc.solvers.sde.problem import Functions, NoisyProblem, Traits
 
-__all__ = ["integrate", "step_along"]
+__all__ = ["integrate", "step_along", "step_in_blocks", "weights_of"]
 
 
 def integrate(
@@ -52,13 +53,17 @@ def integrate(
     -------
     array, shape (paths, d, n) or (paths, d)
     """
-    xp, traits = problem.xp, problem.traits
-    weights = tuple(
-        value if isinstance(value, float) else _cast(problem, value, start)
-        for value in method.weights(traits, alpha, t.size - 1, h, hurst)
-    )
-    increments = method.increments(problem, weights, h, increments_of(xp, driving))
+    weights = weights_of(problem, method, alpha, t, h, start, hurst)
+    increments = method.increments(problem, weights, h, increments_of(problem.xp, driving))
     return step_along(problem, method, weights, t, h, start, increments, keep=keep)
+
+
+def weights_of(
+    problem: NoisyProblem, method: PathMethod, alpha: Any, t: np.ndarray, h: float, start: Any, hurst: Any = None
+) -> tuple[Any, ...]:
+    """The weights of a method, those that are arrays as the state's kind."""
+    found = method.weights(problem.traits, alpha, t.size - 1, h, hurst)
+    return tuple(value if isinstance(value, float) else _cast(problem, value, start) for value in found)
 
 
 def _cast(problem: NoisyProblem, value: Any, like: Any) -> Any:
@@ -100,6 +105,46 @@ def step_along(
     return _steps(problem, method, weights, [float(time) for time in t[:-1]], h, start, increments, keep)
 
 
+def step_in_blocks(
+    problem: NoisyProblem,
+    method: PathMethod,
+    weights: tuple[Any, ...],
+    t: np.ndarray,
+    h: float,
+    start: Any,
+    noise: Callable[[int, int], Any],
+    block: int,
+    run: Callable[..., tuple[Any, ...]],
+) -> Any:
+    """As :func:`integrate` for PyTorch, some steps at a time.
+
+    Parameters
+    ----------
+    noise : callable
+        ``noise(begin, end)`` gives the increments of these steps, before what the method makes of them.
+    block : int
+        Steps of a block.
+    run : callable
+        ``run(function, *tensors)`` calls it, and may do so again in the backward pass.
+    """
+    times = [float(time) for time in t[:-1]]
+    carry = method.begin(problem, weights, start)
+    states = [start[None]]
+    for begin in range(0, len(times), block):
+        end = min(begin + block, len(times))
+
+        def steps(*carry: Any, begin: int = begin, end: int = end) -> tuple[Any, ...]:
+            increments = method.increments(problem, weights, h, noise(begin, end))
+            rows = (times[begin:end], increments)
+            moved, kept = fold(problem.xp, _step_of(problem, method, weights, h, start), carry, rows, keep=True)
+            return (*moved, kept[1:])
+
+        *carried, kept = run(steps, *carry)
+        carry = tuple(carried)
+        states.append(kept)
+    return problem.xp.moveaxis(problem.xp.concatenate(states, 0), 0, -1)
+
+
 def _program(
     functions: Functions,
     traits: Traits,
@@ -132,8 +177,16 @@ def _steps(
     increments: Any,
     keep: bool,
 ) -> Any:
-    xp = problem.xp
+    step = _step_of(problem, method, weights, h, start)
+    carry, states = fold(problem.xp, step, method.begin(problem, weights, start), (times, increments), keep=keep)
+    if not keep:
+        return carry[0]
+    return problem.xp.moveaxis(states, 0, -1)
 
+
+def _step_of(
+    problem: NoisyProblem, method: PathMethod, weights: tuple[Any, ...], h: Any, start: Any
+) -> Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]:
     def step(carry: tuple[Any, ...], row: tuple[Any, ...]) -> tuple[Any, ...]:
         moved = method.advance(problem, weights, row[0], h, carry, row[1])
         if moved[0].shape != start.shape:
@@ -143,7 +196,4 @@ def _steps(
             )
         return moved
 
-    carry, states = fold(xp, step, method.begin(problem, weights, start), (times, increments), keep=keep)
-    if not keep:
-        return carry[0]
-    return xp.moveaxis(states, 0, -1)
+    return step

@@ -139,7 +139,7 @@ def test_second_derivatives_of_torch():
         assert found[index].tolist() == pytest.approx(central.tolist(), rel=1e-5, abs=1e-9)
     asked = rate.clone().requires_grad_()
     (first,) = torch.autograd.grad(run(asked), asked, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable|differentiate twice"):
+    with pytest.raises(RuntimeError, match="differentiated twice"):
         first.sum().backward()
 
 

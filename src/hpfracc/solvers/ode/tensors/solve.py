@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -134,9 +134,11 @@ def _run(problem: Problem, grid: UniformGrid, sums: Sums, rule: TensorRule, repo
     if problem.library == "torch":
         from hpfracc.solvers.ode.tensors.on_torch.blocks import solve_blocks as on_torch
 
-        fun, slopes = torch_functions(problem, calls)
+        def bind(tensors: list[Any]) -> Any:
+            return torch_functions(problem, calls, _with_tensors(problem.args, iter(tensors)))
+
         known = _tensors_in(problem.args)
-        return on_torch(fun, slopes, rule, grid.t0, grid.step, grid.steps, initial, sums, report, known)
+        return on_torch(bind, rule, grid.t0, grid.step, grid.steps, initial, sums, report, known)
     from hpfracc.solvers.ode.tensors.on_jax.blocks import solve_blocks as on_jax
 
     check_jax_functions(problem)
@@ -152,11 +154,24 @@ def _tensors_in(values: Any) -> list[Any]:
     return [one for each in values for one in _tensors_in(each)] if isinstance(values, list | tuple) else []
 
 
+def _with_tensors(values: Any, tensors: Iterator[Any]) -> Any:
+    """The same nested values with other tensors, in the order of ``_tensors_in``."""
+    if library_of(values) == "torch":
+        return next(tensors)
+    if isinstance(values, dict):
+        return type(values)((key, _with_tensors(each, tensors)) for key, each in values.items())
+    if isinstance(values, list | tuple):
+        found = [_with_tensors(each, tensors) for each in values]
+        return type(values)(*found) if hasattr(values, "_fields") else type(values)(found)
+    return values
+
+
 def torch_functions(
-    problem: Problem, calls: list[int]
+    problem: Problem, calls: list[int], args: tuple[Any, ...] | None = None
 ) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any] | None]:
-    """``fun(t, y)`` and ``jac(t, y)`` with checked results; calls of the first are counted."""
-    own, args, shape, kind = problem.fun, problem.args, tuple(problem.shape), type(problem.y0)
+    """``fun(t, y)`` and ``jac(t, y)``, with what they return checked, and calls of the first counted."""
+    own, shape, kind = problem.fun, tuple(problem.shape), type(problem.y0)
+    args = problem.args if args is None else args
 
     def fun(t: Any, y: Any) -> Any:
         calls[0] += 1
@@ -170,7 +185,7 @@ def torch_functions(
 
     def jacobian(t: Any, y: Any) -> Any:
         assert problem.jac is not None
-        return _checked(problem.jac(t, y, *problem.args), problem, "jac")
+        return _checked(problem.jac(t, y, *args), problem, "jac")
 
     return fun, None if problem.jac is None else jacobian
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from hpfracc._arrays import tracks_gradient
+from hpfracc._arrays import is_transformed, tracks_gradient
 from hpfracc.solvers.ode.progress import Report
+from hpfracc.solvers.ode.tensors.on_torch.again import run_again
 from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums
-from hpfracc.solvers.ode.tensors.on_torch.leaves import find_leaves
+from hpfracc.solvers.ode.tensors.on_torch.leaves import Bind, Leaves
 from hpfracc.solvers.ode.tensors.on_torch.newton import solve_step
 from hpfracc.solvers.ode.tensors.on_torch.stored import StoredSolve, solve_stored
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
@@ -24,8 +25,7 @@ BLOCK = 64
 
 
 def solve_blocks(
-    fun: Callable[[float, torch.Tensor], torch.Tensor],
-    jacobian: Callable[[float, torch.Tensor], torch.Tensor] | None,
+    bind: Bind,
     rule: TensorRule,
     t0: float,
     step: float,
@@ -33,16 +33,17 @@ def solve_blocks(
     initial: list[torch.Tensor],
     sums: Sums,
     report: Report,
-    known: Sequence[torch.Tensor] = (),
+    known: list[torch.Tensor],
 ) -> torch.Tensor:
     """All states, shape (steps + 1, ..., d), or fewer after an interrupt.
 
-    If autograd records, each block is recomputed in the backward pass (checkpointing), and only states and values of
-    the right-hand side are stored. ``torch.func`` and forward mode use the same steps without checkpointing. With
-    ``rule.adjoint`` ``"stored"`` the steps are transposed instead; ``"direct"`` leaves everything to autograd.
+    Where autograd records, each block is run again during the backward pass from what it was given: nothing but states
+    and values of the right-hand side is kept between. ``torch.func`` and forward mode go through the same steps without
+    that. ``rule.adjoint`` ``"stored"`` has the steps transposed instead, ``"direct"`` leaves everything to autograd.
 
-    ``known`` are tensors passed to ``fun`` explicitly.
+    ``known`` are the tensors of ``args``, and ``bind`` gives the right-hand side and its Jacobian with those or others.
     """
+    fun, jacobian = bind(known)
     # The function may return the same tensor each time.
     f0 = torch.zeros_like(initial[0]) if rule.starts_blind else fun(t0, initial[0]).clone()
     seen = [f0, *initial, *sums.sequences]
@@ -51,27 +52,142 @@ def solve_blocks(
     wrapped = any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in seen)
     tracked = torch.is_grad_enabled() and not wrapped and any(each.requires_grad for each in seen)
     apart = any(map(tracks_gradient, seen))
-    if tracked and rule.adjoint == "stored":
-        leaves = find_leaves(fun, t0 + step if rule.starts_blind else t0, initial[0], list(known))
+    leaves: Leaves | None = None
+    if tracked and rule.adjoint != "direct":
+        begin = t0 + step if rule.starts_blind else t0
+        leaves = Leaves(bind, known, begin, initial[0], t0 + steps * step)
+    if leaves is not None and rule.adjoint == "stored":
+        leaves.check_stored()
+        found = leaves
 
         def forward(initial: list[torch.Tensor], sums: Sums, points: torch.Tensor | None) -> torch.Tensor:
-            first = torch.zeros_like(initial[0]) if rule.starts_blind else fun(t0, initial[0]).clone()
-            plain = _Block(fun, jacobian, rule, t0, step, initial, sums, False, False, points)
-            return _in_place(plain, SegmentSums(list(sums.sequences)), steps, first, report, False)
+            first = torch.zeros_like(initial[0]) if rule.starts_blind else found.fun(t0, initial[0]).clone()
+            plain = _Block(found.fun, found.jacobian, rule, t0, step, initial, sums, False, False, points)
+            return _in_place(plain, SegmentSums(list(sums.sequences)), steps, first, report, _Plain())
 
-        plan = StoredSolve(fun, jacobian, rule, t0, step, steps, BLOCK, forward, leaves)
+        plan = StoredSolve(leaves.own, leaves.jacobian, rule, t0, step, steps, BLOCK, forward, leaves)
         return solve_stored(plan, initial, sums)
-    tracked = tracked and rule.adjoint == "recomputed"
     block = _Block(fun, jacobian, rule, t0, step, initial, sums, apart, wrapped)
+    record: _Plain = _Plain()
+    if leaves is not None:
+        # A graph from outside the function lives on in the nodes of a checkpoint; those carry forward mode, too.
+        lasting = leaves.outside is not None or any(map(is_transformed, seen))
+        record = _Checkpointed() if lasting else _Recomputed(leaves)
     segments = SegmentSums(list(sums.sequences))
     run = _with_derivatives if apart else _in_place
-    return run(block, segments, steps, f0, report, tracked)
+    return run(block, segments, steps, f0, report, record)
+
+
+class _Plain:
+    """Blocks and sums as they are: autograd keeps everything, or nothing is asked for."""
+
+    def block(
+        self,
+        block: _Block,
+        begin: int,
+        length: int,
+        given: torch.Tensor | None,
+        f0: torch.Tensor,
+        before: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """States and values of a block."""
+        return block(begin, length, given, f0, before)
+
+    def sums(self, segments: SegmentSums, reach: int, segment: list[torch.Tensor]) -> torch.Tensor:
+        """What a segment of values adds to the steps after it."""
+        return _segment_sums(segments, reach, *segment)
+
+
+class _Checkpointed(_Plain):
+    """Run again in the backward pass, with the nodes of their graphs kept."""
+
+    def block(
+        self,
+        block: _Block,
+        begin: int,
+        length: int,
+        given: torch.Tensor | None,
+        f0: torch.Tensor,
+        before: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """States and values of a block."""
+        found: tuple[torch.Tensor, torch.Tensor] = checkpoint(
+            block, begin, length, given, f0, before, use_reentrant=False
+        )
+        return found
+
+    def sums(self, segments: SegmentSums, reach: int, segment: list[torch.Tensor]) -> torch.Tensor:
+        """What a segment of values adds to the steps after it."""
+        found: torch.Tensor = checkpoint(_segment_sums, segments, reach, *segment, use_reentrant=False)
+        return found
+
+
+class _Recomputed(_Plain):
+    """Run again in the backward pass, from what they were given alone."""
+
+    def __init__(self, leaves: Leaves) -> None:
+        self._leaves = leaves
+
+    def block(
+        self,
+        block: _Block,
+        begin: int,
+        length: int,
+        given: torch.Tensor | None,
+        f0: torch.Tensor,
+        before: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """States and values of a block."""
+        leaves, sums, count = self._leaves, block.sums, len(block.initial)
+        kinds = len(sums.sequences)
+        optional = [each is not None for each in (sums.first, sums.newest, given)]
+        tensors = [each for each in (f0, *block.initial, *sums.sequences, sums.first, sums.newest, given)
+                   if each is not None]  # fmt: skip
+
+        def again(*tensors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            f0, initial, sequences = tensors[0], list(tensors[1 : 1 + count]), tensors[1 + count : 1 + count + kinds]
+            rest = iter(tensors[1 + count + kinds :])
+            first, newest, given = (next(rest) if there else None for there in optional)
+            recorded = torch.is_grad_enabled()
+            fun = leaves.own if recorded else leaves.fun
+            own = _Block(fun, leaves.jacobian, block.rule, block.t0, block.step, initial,
+                         Sums(sequences, first, newest), recorded, False)  # fmt: skip
+            if recorded:
+                return own(begin, length, given, f0, before)
+            states, values = f0.new_empty((2, length, *f0.shape)).unbind(0)
+            own.fill(begin, given, f0, before, states, values)
+            return states, values
+
+        with torch.no_grad():
+            generators = _generators(f0.device) if leaves.random else ()
+            found = again(*tensors)
+        states, values = run_again(
+            again, found, tensors, (leaves.given, leaves.seen), generators, once=block.rule.implicit
+        )
+        return states, values
+
+    def sums(self, segments: SegmentSums, reach: int, segment: list[torch.Tensor]) -> torch.Tensor:
+        """What a segment of values adds to the steps after it."""
+        kinds = len(segments.weights)
+
+        def again(*tensors: torch.Tensor) -> tuple[torch.Tensor]:
+            return (_segment_sums(SegmentSums(list(tensors[:kinds])), reach, *tensors[kinds:]),)
+
+        tensors = [*segments.weights, *segment]
+        with torch.no_grad():
+            found = again(*tensors)
+        return run_again(again, found, tensors)[0]
+
+
+def _generators(device: torch.device) -> tuple[torch.Tensor, ...]:
+    """The states of random generators: the host's, and that of a GPU."""
+    return (torch.get_rng_state(), *((torch.cuda.get_rng_state(device),) if device.type == "cuda" else ()))
 
 
 def _with_derivatives(
-    block: _Block, segments: SegmentSums, steps: int, f0: torch.Tensor, report: Report, tracked: bool
+    block: _Block, segments: SegmentSums, steps: int, f0: torch.Tensor, report: Report, record: _Plain
 ) -> torch.Tensor:
-    """Run block after block, each with new tensors; with ``tracked`` they are recomputed in the backward pass."""
+    """Block after block, each result a tensor of its own."""
     count = -(-(steps + 1) // BLOCK)
     pending: list[torch.Tensor | None] = [None] * count  # history sums of each block, of shape (K, BLOCK, ...)
     states: list[torch.Tensor] = []
@@ -82,11 +198,7 @@ def _with_derivatives(
         pending[number] = None
         before = states[-1][-1].detach() if states else block.initial[0].detach()
         try:
-            y, f = (
-                checkpoint(block, number * BLOCK, length, given, f0, before, use_reentrant=False)
-                if tracked
-                else block(number * BLOCK, length, given, f0, before)
-            )
+            y, f = record.block(block, number * BLOCK, length, given, f0, before)
         except KeyboardInterrupt:
             if not states:
                 raise
@@ -103,10 +215,7 @@ def _with_derivatives(
         width = done & -done
         segment = values[done - width : done]
         reach = min(width * BLOCK, steps + 1 - done * BLOCK)
-        if tracked:
-            added = checkpoint(_segment_sums, segments, reach, *segment, use_reentrant=False)
-        else:
-            added = _segment_sums(segments, reach, *segment)
+        added = record.sums(segments, reach, segment)
         for offset, piece in enumerate(added.split(BLOCK, dim=1)):
             earlier = pending[done + offset]
             pending[done + offset] = piece if earlier is None else earlier + piece
@@ -114,7 +223,7 @@ def _with_derivatives(
 
 
 def _in_place(
-    block: _Block, segments: SegmentSums, steps: int, f0: torch.Tensor, report: Report, tracked: bool
+    block: _Block, segments: SegmentSums, steps: int, f0: torch.Tensor, report: Report, record: _Plain
 ) -> torch.Tensor:
     """The same without derivatives. Memory: states, values, and at most the same size of sums."""
     states, values = f0.new_empty((steps + 1, *f0.shape)), f0.new_empty((steps + 1, *f0.shape))

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
-__all__ = ["solve_step", "solve_transposed"]
+from hpfracc.solvers.ode.tensors.on_torch.once import differentiable_once
+
+__all__ = ["TWICE_IMPLICIT", "solve_step", "solve_transposed"]
 
 #: Maximum number of iterations; members that have not converged become NaN.
 MOST = 25
+#: What to do for a second derivative.
+TWICE_IMPLICIT = "use torch.func, or an explicit method with adjoint='recomputed'"
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 
@@ -67,14 +70,14 @@ class _OfTheEquation(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(ctx: Any, z: torch.Tensor, y: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(matrix)
+        ctx.save_for_backward(z, matrix)
         return y.clone()
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        (matrix,) = ctx.saved_tensors
-        return _solved(matrix.mH, grad), None, None
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, None, None]:
+        z, matrix = ctx.saved_tensors
+        (found,) = differentiable_once(lambda: [_solved(matrix.mH, grad)], [z, grad], TWICE_IMPLICIT)
+        return found, None, None
 
 
 def _iterate(

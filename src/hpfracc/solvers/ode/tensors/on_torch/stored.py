@@ -20,12 +20,13 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums, workspace
+from hpfracc.solvers.ode.tensors.on_torch.leaves import Leaves
 from hpfracc.solvers.ode.tensors.on_torch.matrices import BlockMatrices, fit_matrices
 from hpfracc.solvers.ode.tensors.on_torch.newton import solve_transposed
+from hpfracc.solvers.ode.tensors.on_torch.once import differentiable_once
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 
 __all__ = ["StoredSolve", "solve_stored"]
@@ -37,7 +38,7 @@ __all__ = ["StoredSolve", "solve_stored"]
 _MOST_TOGETHER = 1024
 
 Function = Callable[[Any, torch.Tensor], torch.Tensor]
-#: ``forward(initial, sums, points)`` returns all states, and fills ``points`` with the predictions.
+#: ``forward(initial, sums, points)`` gives all states without derivatives, and fills ``points`` with the predictions.
 Forward = Callable[[list[torch.Tensor], Sums, torch.Tensor | None], torch.Tensor]
 
 
@@ -57,8 +58,8 @@ class StoredSolve:
         Steps of a block.
     forward : callable
         Runs the steps without derivatives.
-    leaves : list of tensors
-        Tensors that ``fun`` depends on besides y.
+    found : Leaves
+        What ``fun`` depends on besides y; complete after ``forward``.
     """
 
     fun: Function
@@ -69,7 +70,12 @@ class StoredSolve:
     steps: int
     block: int
     forward: Forward
-    leaves: list[torch.Tensor]
+    found: Leaves
+
+    @property
+    def leaves(self) -> list[torch.Tensor]:
+        """What ``fun`` depends on besides y, as it sees it."""
+        return self.found.seen
 
     def time(self, n: int) -> float:
         """Of step n."""
@@ -86,28 +92,45 @@ def solve_stored(plan: StoredSolve, initial: list[torch.Tensor], sums: Sums) -> 
     if initial[0].is_complex():
         raise InvalidInputError("adjoint='stored' takes real states; use adjoint='recomputed' for complex ones")
     given = [*initial, *sums.sequences, *(each for each in (sums.first, sums.newest) if each is not None)]
-    states: torch.Tensor = _Stored.apply(plan, len(initial), *given, *plan.leaves)
+    with torch.no_grad():
+        points = None
+        if plan.predictions:
+            points = initial[0].new_empty((plan.predictions, plan.steps + 1, *initial[0].shape))
+        kept = [plan.forward(initial, sums, points), points]
+    plan.found.check_stored()  # of all steps now
+    states: torch.Tensor = _Stored.apply(plan, len(initial), kept, *given, *plan.found.given)
     return states
 
 
 class _Stored(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, plan: StoredSolve, count: int, *given: torch.Tensor) -> torch.Tensor:
-        initial, sums = _unpacked(plan, count, given)
-        points = None
-        if plan.predictions:
-            points = initial[0].new_empty((plan.predictions, plan.steps + 1, *initial[0].shape))
-        states = plan.forward(initial, sums, points)
+    def forward(
+        ctx: Any, plan: StoredSolve, count: int, kept: list[torch.Tensor | None], *given: torch.Tensor
+    ) -> torch.Tensor:
+        states, points = kept
         ctx.plan, ctx.count = plan, count
         ctx.save_for_backward(states, points, *given)
+        assert states is not None
         return states
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
         states, points, *given = ctx.saved_tensors
+        return tuple(
+            differentiable_once(
+                lambda: _Stored.transposed(ctx, grad, states, points, given),
+                [*given, grad],
+                "use adjoint='recomputed'",
+            )
+        )
+
+    @staticmethod
+    def transposed(
+        ctx: Any, grad: torch.Tensor, states: torch.Tensor, points: torch.Tensor | None, given: list[torch.Tensor]
+    ) -> list[torch.Tensor | None]:
+        """Gradients in all that was given."""
         initial, sums = _unpacked(ctx.plan, ctx.count, given)
-        wanted = any(ctx.needs_input_grad[2 + ctx.count : 2 + len(given) - len(ctx.plan.leaves)])
+        wanted = any(ctx.needs_input_grad[3 + ctx.count : 3 + len(given) - len(ctx.plan.leaves)])
         plan = ctx.plan
         count, parameters = plan.block * (1 + plan.predictions), sum(each.numel() for each in plan.leaves)
         matrices = not plan.rule.implicit and fit_matrices(states[0], count, parameters)
@@ -115,7 +138,7 @@ class _Stored(torch.autograd.Function):  # type: ignore[misc]
         if found is None:
             found = _Transpose(plan, initial, sums, states, points, wanted, False).run(grad)
         assert found is not None
-        return (None, None, *found)
+        return [None, None, None, *found]
 
 
 def _unpacked(plan: StoredSolve, count: int, given: Iterable[torch.Tensor]) -> tuple[list[torch.Tensor], Sums]:

@@ -1,0 +1,83 @@
+"""Paths that keep neither noise nor activations for the backward pass, for PyTorch.
+
+Steps are taken in blocks, each of which keeps the state it began with. In the backward pass a block is run again, with
+the noise drawn again from its key: random numbers depend on the key, the path and their place alone, so they are the
+same bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from hpfracc._config import config
+from hpfracc.ml.fsde_models import Steps
+from hpfracc.solvers.sde.stepping import step_in_blocks
+
+__all__ = ["along_noise_drawn_again"]
+
+#: Steps of a block. What is remembered, 60 numbers for each of the state in the Volterra model, is kept once a block.
+BLOCK = 32
+
+
+def along_noise_drawn_again(draw: Callable[[Any], Tensor], steps: Steps, key: Any) -> Tensor:
+    """The paths along the noise ``draw(key)``.
+
+    Parameters
+    ----------
+    draw : callable
+        Gives the noise, shape (steps, paths, noises); where it depends on a Hurst index that learns, it is kept.
+    steps : Steps
+        What is solved, and how.
+    key : array
+        Of the random numbers.
+    """
+    noise = _Noise(draw, key)
+    found: Tensor = step_in_blocks(*steps, noise.rows, BLOCK, _run)
+    noise.forget()
+    return found
+
+
+class _Noise:
+    """Noise that is drawn when it is asked for, and given back when the last block has asked."""
+
+    def __init__(self, draw: Callable[[Any], Tensor], key: Any) -> None:
+        self._draw, self._key = draw, key
+        self._recorded = False  # the forward pass is over
+        # Outside the blocks: it may depend on what learns.
+        self._whole: Tensor | None = self._drawn()
+
+    def _drawn(self) -> Tensor:
+        with _same_arms():
+            return self._draw(self._key)
+
+    def rows(self, begin: int, end: int) -> Tensor:
+        """The increments of some steps."""
+        if self._whole is None:
+            self._whole = self._drawn()
+        found = self._whole[begin:end]
+        if self._recorded and not begin:  # the backward pass asks for the first block last
+            self._whole = None
+        return found
+
+    def forget(self) -> None:
+        """The forward pass is over; noise that carries a gradient belongs to its graph."""
+        assert self._whole is not None
+        if not self._whole.requires_grad:
+            self._whole, self._recorded = None, True
+
+
+def _run(function: Callable[..., Any], *tensors: Tensor) -> Any:
+    # The engine must choose the same arms both times, where the functions use it.
+    return checkpoint(function, *tensors, use_reentrant=False, context_fn=lambda: (_same_arms(), _same_arms()))
+
+
+@contextlib.contextmanager
+def _same_arms() -> Iterator[None]:
+    """Nothing happens before it is entered: a bare ``config(...)`` would be for the whole process."""
+    with config(deterministic=True):
+        yield

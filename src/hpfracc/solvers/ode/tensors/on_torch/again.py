@@ -1,0 +1,149 @@
+"""Parts of a computation that keep what they were given and run again in the backward pass.
+
+``torch.utils.checkpoint`` keeps the nodes of the graph of each part, without the tensors. Of steps with a small state
+the nodes take far more memory than the states: 18 kB a step for a state of one number. Here a part is one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from hpfracc.solvers.ode.tensors.on_torch.newton import TWICE_IMPLICIT
+from hpfracc.solvers.ode.tensors.on_torch.once import differentiable_once
+
+__all__ = ["run_again"]
+
+Part = Callable[..., tuple[torch.Tensor, ...]]
+
+
+def run_again(
+    function: Part,
+    values: tuple[torch.Tensor, ...],
+    given: Sequence[torch.Tensor],
+    leaves: tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]] = ((), ()),
+    generators: Sequence[torch.Tensor] = (),
+    once: bool = False,
+) -> tuple[torch.Tensor, ...]:
+    """``values`` of ``function(*given)``, with their derivatives of any order.
+
+    Parameters
+    ----------
+    function : callable
+        Gives a tuple of tensors; it depends on nothing else that carries a gradient, but for ``leaves``.
+    values : tuple of tensors
+        What it gave, without derivatives.
+    given : sequence of tensors
+    leaves : two sequences of tensors
+        Further tensors that the function depends on: as the caller has them, and as the function sees them.
+    generators : sequence of tensors
+        The states of the random generators, the host's and a GPU's, before the values were found; empty where no
+        random numbers are drawn.
+    once : bool
+        The function solves implicit steps, which have first derivatives only; further ones are refused.
+    """
+    kind = _AgainOnce if once else _Again
+    found: tuple[torch.Tensor, ...] = kind.apply(
+        function, [*values], len(given), list(leaves[1]), generators, *given, *leaves[0]
+    )
+    return found
+
+
+class _Again(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(
+        ctx: Any,
+        function: Part,
+        values: list[torch.Tensor],
+        count: int,
+        seen: list[torch.Tensor],
+        generators: Sequence[torch.Tensor],
+        *given: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.function, ctx.count, ctx.seen, ctx.generators = function, count, seen, generators
+        ctx.save_for_backward(*given)
+        return tuple(values)
+
+    @staticmethod
+    def backward(ctx: Any, *bars: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        needed = ctx.needs_input_grad[5:]
+        given = ctx.saved_tensors
+        copies = [each.detach().requires_grad_(asked) for each, asked in zip(given[: ctx.count], needed, strict=False)]
+        with torch.enable_grad(), _with_generators(ctx.generators, given[0].device):
+            results = ctx.function(*copies)
+        places = [place for place, asked in enumerate(needed) if asked]
+        sources = [*copies, *ctx.seen]
+        found = _gradients(results, [sources[place] for place in places], [given[place] for place in places], bars)
+        whole: list[torch.Tensor | None] = [None] * (5 + len(given))
+        for place, each in zip(places, found, strict=True):
+            whole[5 + place] = each
+        return tuple(whole)
+
+
+class _AgainOnce(torch.autograd.Function):  # type: ignore[misc]
+    forward = staticmethod(_Again.forward)
+
+    @staticmethod
+    def backward(ctx: Any, *bars: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        given = [*ctx.saved_tensors, *bars]
+        return tuple(differentiable_once(lambda: _Again.backward(ctx, *bars), given, TWICE_IMPLICIT))
+
+
+class _Attached(torch.autograd.Function):  # type: ignore[misc]
+    """Results of a graph that begins at ``sources``, as results of the tensors that these are copies of."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, results: list[torch.Tensor], sources: list[torch.Tensor], *originals: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.results, ctx.sources = results, sources
+        ctx.save_for_backward(*originals)
+        return tuple(each.detach() for each in results)
+
+    @staticmethod
+    def backward(ctx: Any, *bars: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return (None, None, *_gradients(ctx.results, ctx.sources, ctx.saved_tensors, bars, retain=True))
+
+
+def _gradients(
+    results: Sequence[torch.Tensor],
+    sources: list[torch.Tensor],
+    originals: Sequence[torch.Tensor],
+    bars: Sequence[torch.Tensor],
+    retain: bool = False,
+) -> list[torch.Tensor | None]:
+    """Gradients in ``sources``; where they will be differentiated, as functions of ``originals`` and ``bars``."""
+    again = torch.is_grad_enabled()
+    pairs = [(each, bar) for each, bar in zip(results, bars, strict=True) if each.requires_grad]
+    if not pairs or not sources:
+        return [None] * len(sources)
+    ends, given = [each for each, _ in pairs], [bar for _, bar in pairs]
+    held = [bar.detach().requires_grad_() for bar in given] if again else given
+    found = torch.autograd.grad(
+        ends, sources, held, create_graph=again, retain_graph=again or retain, allow_unused=True
+    )
+    if not again:
+        return list(found)
+    there = [place for place, each in enumerate(found) if each is not None]
+    whole: list[torch.Tensor | None] = [None] * len(sources)
+    if there:
+        attached = _Attached.apply([found[place] for place in there], [*sources, *held], *originals, *given)
+        for place, each in zip(there, attached, strict=True):
+            whole[place] = each
+    return whole
+
+
+@contextmanager
+def _with_generators(states: Sequence[torch.Tensor], device: torch.device) -> Iterator[None]:
+    """Random numbers as they were drawn before."""
+    if not states:
+        yield
+        return
+    with torch.random.fork_rng(devices=[device] if len(states) > 1 else []):
+        torch.set_rng_state(states[0])
+        if len(states) > 1:
+            torch.cuda.set_rng_state(states[1], device)
+        yield

@@ -1,0 +1,54 @@
+"""Gradients that cannot be differentiated again, and say so.
+
+``torch.autograd.function.once_differentiable`` says so only where the incoming gradient carries one itself. Of a plain
+sum it does not, and a second derivative would lack a term without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from hpfracc.errors import SolveError
+
+__all__ = ["differentiable_once"]
+
+Gradients = Sequence[torch.Tensor | None]
+
+
+def differentiable_once(
+    gradients: Callable[[], Gradients], depends_on: Sequence[torch.Tensor | None], remedy: str
+) -> list[torch.Tensor | None]:
+    """What ``gradients()`` gives in a backward pass; to differentiate it again is an error.
+
+    Parameters
+    ----------
+    gradients : callable
+    depends_on : sequence of tensors or None
+        What the gradients are functions of.
+    remedy : str
+        What to do for a second derivative.
+    """
+    again = torch.is_grad_enabled()
+    with torch.no_grad():
+        found = list(gradients())
+    there = [place for place, each in enumerate(found) if each is not None]
+    tensors = [each for each in depends_on if each is not None and each.requires_grad]
+    if again and there and tensors:
+        closed = _Once.apply(remedy, len(there), *(found[place] for place in there), *tensors)
+        for place, each in zip(there, closed, strict=True):
+            found[place] = each
+    return found
+
+
+class _Once(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, remedy: str, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.remedy = remedy
+        return tuple(each.detach() for each in tensors[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *bars: torch.Tensor) -> Any:
+        raise SolveError(f"this gradient of a solve cannot be differentiated twice: {ctx.remedy}")
