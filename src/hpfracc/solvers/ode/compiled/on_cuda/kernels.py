@@ -1,0 +1,213 @@
+"""One kernel: each thread solves trajectories from the first step to the last.
+
+The functions below are templates. :func:`build_kernel` compiles them with their upper-case names, ``cuda`` and
+``evaluate`` bound, so that sizes and precision are constants. Arrays have the member, or the thread, as their last
+axis: neighbouring threads then read neighbouring numbers.
+
+The memory of a trajectory is one of two kinds:
+
+- direct: all values of the right-hand side, ``memory[j, row, slot]``, summed anew at each step;
+- exponentials: for weights that are a sum of exponentials from two steps on, the states
+  ``X_k[n] = a_k X_k[n-1] + f[n-2]`` in ``memory[k, row, slot]``; the newest value is weighted as it is.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import tokenize
+from collections import OrderedDict
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from hpfracc.solvers.ode.compiled.functions import MATHEMATICS, function_lines
+
+__all__ = ["THREADS", "build_kernel"]
+
+#: Threads of a block (benchmarks/ensemble_kernel.py).
+THREADS = 64
+#: Kernels that are kept by their source.
+_MOST_KEPT = 64
+
+# Bound when a kernel is built.
+cuda: Any = None
+evaluate: Any = None
+recall: Any = None
+SIZE, CORRECTIONS, EXPONENTIALS, REAL, NAN, SHIFT = 1, 0, False, np.float64, math.nan, 2.0**52
+
+
+def _recall(
+    memory: Any, weights: Any, decays: Any, gains: Any, value: Any, older: Any, row: int, n: int, slot: int
+) -> Any:
+    """What the past gives to step n: by the weights of the predictor, and by those of the corrector."""
+    one, two = REAL(0.0), REAL(0.0)
+    if EXPONENTIALS:
+        one = weights[0, row, 1] * value[row]
+        if CORRECTIONS > 0:
+            two = weights[1, row, 1] * value[row]
+        if n > 1:
+            for k in range(decays.shape[0]):
+                state = decays[k, row] * memory[k, row, slot] + older[row]
+                memory[k, row, slot] = state
+                one += gains[0, k, row] * state
+                if CORRECTIONS > 0:
+                    two += gains[1, k, row] * state
+    else:
+        for j in range(n):
+            seen = memory[j, row, slot]
+            one += weights[0, row, n - j] * seen
+            if CORRECTIONS > 0:
+                two += weights[1, row, n - j] * seen
+    return one, two
+
+
+def _solve(
+    count: int,
+    times: Any,
+    powers: Any,
+    initial: Any,
+    p: Any,
+    shared: Any,
+    own: Any,
+    weights: Any,
+    first: Any,
+    decays: Any,
+    gains: Any,
+    memory: Any,
+    places: Any,
+    kept: Any,
+    head: Any,
+    bad: Any,
+) -> None:
+    """All trajectories: thread ``slot`` takes every so many.
+
+    ``initial[k, row, i]`` times ``powers[k, n]`` are the terms of the initial data. ``places[n]`` says where step n is
+    kept, if at all. ``head`` takes the first values of the right-hand side, ``bad[i]`` the first step that is not
+    finite, or -1.
+    """
+    slot = cuda.grid(1)
+    point, partial = cuda.local.array(SIZE, REAL), cuda.local.array(SIZE, REAL)
+    value, older, begun = cuda.local.array(SIZE, REAL), cuda.local.array(SIZE, REAL), cuda.local.array(SIZE, REAL)
+    steps = times.shape[0]
+    for i in range(slot, count, cuda.gridsize(1)):
+        bad[i] = -1
+        for row in range(SIZE):
+            older[row] = REAL(0.0)
+            value[row] = REAL(0.0)
+            begun[row] = REAL(0.0)
+            if EXPONENTIALS:
+                for k in range(decays.shape[0]):
+                    memory[k, row, slot] = REAL(0.0)
+        for n in range(steps):
+            for row in range(SIZE):
+                start = initial[0, row, i]
+                for k in range(1, initial.shape[0]):
+                    start += initial[k, row, i] * powers[k, n]
+                point[row] = start
+                partial[row] = start
+                if n > 0:
+                    one, two = recall(memory, weights, decays, gains, value, older, row, n, slot)
+                    point[row] = start + one
+                    if CORRECTIONS > 0:
+                        partial[row] = start + first[row, n] * begun[row] + two
+            for row in range(SIZE):
+                older[row] = value[row]
+            evaluate(times[n], point, value, p, shared, own, i)
+            if n > 0:
+                for _ in range(CORRECTIONS):
+                    for row in range(SIZE):
+                        point[row] = partial[row] + weights[1, row, 0] * value[row]
+                    evaluate(times[n], point, value, p, shared, own, i)
+            finite = True
+            for row in range(SIZE):
+                finite = finite and math.isfinite(point[row]) and math.isfinite(value[row])
+            if not finite:
+                bad[i] = n
+                break
+            for row in range(SIZE):
+                if places[n] >= 0:
+                    kept[places[n], row, i] = point[row]
+                if n < head.shape[0]:
+                    head[n, row, i] = value[row]
+                if n == 0:
+                    begun[row] = value[row]
+                if not EXPONENTIALS:
+                    memory[n, row, slot] = value[row]
+        if bad[i] >= 0:
+            for n in range(bad[i], steps):
+                for row in range(SIZE):
+                    if places[n] >= 0:
+                        kept[places[n], row, i] = NAN
+                    if n < head.shape[0]:
+                        head[n, row, i] = NAN
+
+
+def _rint(x: Any) -> Any:
+    """To the nearest integer, halves to the even one: beyond ``SHIFT`` there are no others."""
+    size = abs(x)
+    return math.copysign((size + SHIFT) - SHIFT, x) if size < SHIFT else x
+
+
+_built: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+
+
+def build_kernel(module: Any, source: str, size: int, corrections: int, exponentials: bool, dtype: Any) -> Any:
+    """The kernel for the right-hand side ``source`` of a member, kept by its source."""
+    real = np.dtype(dtype).type
+    key = (source, size, corrections, exponentials, real)
+    found = _built.get(key)
+    if found is None:
+        found = _build(module, *key)
+        _built[key] = found
+        while len(_built) > _MOST_KEPT:
+            _built.popitem(last=False)
+    return found
+
+
+def _build(module: Any, source: str, size: int, corrections: int, exponentials: bool, real: Any) -> Any:
+    """Compiled at the first launch."""
+    nan, shift = real(math.nan), real(2.0 ** (52 if real is np.float64 else 23))
+    scope: dict[str, Any] = {
+        **MATHEMATICS,
+        "math": math,
+        "abs": abs,
+        "range": range,
+        "cuda": module,
+        "nan": nan,
+        "inf": real(math.inf),
+        "fmod": math.fmod,
+        "floor": math.floor,
+        "ceil": math.ceil,
+        "trunc": math.trunc,
+        "SIZE": size,
+        "CORRECTIONS": corrections,
+        "EXPONENTIALS": exponentials,
+        "REAL": real,
+        "NAN": nan,
+        "SHIFT": shift,
+    }
+    device = module.jit(device=True)
+    scope["rint"] = device(_bind(_rint, scope))
+    body = function_lines(source, ("for n in range(SIZE):", "    out[n] = nan", "return"))
+    text = "\n".join(["def evaluate(t, y, out, p, shared, own, i):", *body])
+    if real is not np.float64:
+        text = _rounded(text)
+    exec(compile(text, "<hpfracc right-hand side>", "exec"), scope)
+    scope["evaluate"] = device(scope["evaluate"])
+    scope["recall"] = device(_bind(_recall, scope))
+    return module.jit(_bind(_solve, scope))
+
+
+def _bind(template: Any, scope: dict[str, Any]) -> FunctionType:
+    return FunctionType(template.__code__, scope, template.__name__)
+
+
+def _rounded(text: str) -> str:
+    """Floats in the source as numbers of the kernel's precision: one of double precision would spread."""
+    tokens = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        is_float = token.type == tokenize.NUMBER and not token.string.isdigit()
+        tokens.append((token.type, f"REAL({token.string})" if is_float else token.string))
+    return tokenize.untokenize(tokens)
