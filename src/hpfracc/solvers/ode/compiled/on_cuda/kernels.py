@@ -6,9 +6,9 @@ axis: neighbouring threads then read neighbouring numbers.
 
 The memory of a trajectory is one of two kinds:
 
-- direct: all values of the right-hand side, ``memory[j, row, slot]``, summed anew at each step;
+- direct: all values of the right-hand side, ``memory[row, j, slot]``, summed anew at each step;
 - exponentials: for weights that are a sum of exponentials from two steps on, the states
-  ``X_k[n] = a_k X_k[n-1] + f[n-2]`` in ``memory[k, row, slot]``; the newest value is weighted as it is.
+  ``X_k[n] = a_k X_k[n-1] + f[n-2]`` in ``memory[row, k, slot]``; the newest value is weighted as it is.
 """
 
 from __future__ import annotations
@@ -35,31 +35,43 @@ _MOST_KEPT = 64
 cuda: Any = None
 evaluate: Any = None
 recall: Any = None
-SIZE, CORRECTIONS, EXPONENTIALS, REAL, NAN, SHIFT = 1, 0, False, np.float64, math.nan, 2.0**52
+SIZE, CORRECTIONS, EXPONENTIALS = 1, 0, False
+REAL, INDEX, NAN, SHIFT = np.float64, np.uint64, math.nan, 2.0**52
 
 
 def _recall(
     memory: Any, weights: Any, decays: Any, gains: Any, value: Any, older: Any, row: int, n: int, slot: int
 ) -> Any:
-    """What the past gives to step n: by the weights of the predictor, and by those of the corrector."""
+    """What the past gives to step n: by the weights of the predictor, and by those of the corrector.
+
+    Indices without a sign and plain loops: others may be negative for Numba, and that costs more than the sum itself.
+    """
     one, two = REAL(0.0), REAL(0.0)
+    r, s = INDEX(row), INDEX(slot)
+    last = INDEX(weights.shape[2]) - INDEX(1)
+    k = INDEX(0)
     if EXPONENTIALS:
-        one = weights[0, row, 1] * value[row]
+        one = weights[INDEX(0), r, last - INDEX(1)] * value[r]
         if CORRECTIONS > 0:
-            two = weights[1, row, 1] * value[row]
-        if n > 1:
-            for k in range(decays.shape[0]):
-                state = decays[k, row] * memory[k, row, slot] + older[row]
-                memory[k, row, slot] = state
-                one += gains[0, k, row] * state
-                if CORRECTIONS > 0:
-                    two += gains[1, k, row] * state
-    else:
-        for j in range(n):
-            seen = memory[j, row, slot]
-            one += weights[0, row, n - j] * seen
+            two = weights[INDEX(1), r, last - INDEX(1)] * value[r]
+        stop = INDEX(decays.shape[1]) if n > 1 else INDEX(0)
+        added = older[r]
+        while k < stop:
+            state = decays[r, k] * memory[r, k, s] + added
+            memory[r, k, s] = state
+            one += gains[INDEX(0), r, k] * state
             if CORRECTIONS > 0:
-                two += weights[1, row, n - j] * seen
+                two += gains[INDEX(1), r, k] * state
+            k += INDEX(1)
+    else:
+        stop = INDEX(n)
+        shift = last - stop
+        while k < stop:
+            seen = memory[r, k, s]
+            one += weights[INDEX(0), r, shift + k] * seen
+            if CORRECTIONS > 0:
+                two += weights[INDEX(1), r, shift + k] * seen
+            k += INDEX(1)
     return one, two
 
 
@@ -98,8 +110,8 @@ def _solve(
             value[row] = REAL(0.0)
             begun[row] = REAL(0.0)
             if EXPONENTIALS:
-                for k in range(decays.shape[0]):
-                    memory[k, row, slot] = REAL(0.0)
+                for k in range(decays.shape[1]):
+                    memory[row, k, slot] = REAL(0.0)
         for n in range(steps):
             for row in range(SIZE):
                 start = initial[0, row, i]
@@ -118,7 +130,7 @@ def _solve(
             if n > 0:
                 for _ in range(CORRECTIONS):
                     for row in range(SIZE):
-                        point[row] = partial[row] + weights[1, row, 0] * value[row]
+                        point[row] = partial[row] + weights[-1, row, weights.shape[2] - 1] * value[row]
                     evaluate(times[n], point, value, p, shared, own, i)
             finite = True
             for row in range(SIZE):
@@ -134,7 +146,7 @@ def _solve(
                 if n == 0:
                     begun[row] = value[row]
                 if not EXPONENTIALS:
-                    memory[n, row, slot] = value[row]
+                    memory[row, n, slot] = value[row]
         if bad[i] >= 0:
             for n in range(bad[i], steps):
                 for row in range(SIZE):
@@ -185,6 +197,7 @@ def _build(module: Any, source: str, size: int, corrections: int, exponentials: 
         "CORRECTIONS": corrections,
         "EXPONENTIALS": exponentials,
         "REAL": real,
+        "INDEX": np.uint64,
         "NAN": nan,
         "SHIFT": shift,
     }

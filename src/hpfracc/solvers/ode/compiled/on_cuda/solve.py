@@ -231,7 +231,7 @@ class _Work:
         initial = self._send(self.initial[:, :, begin:end])
         # An array without rows cannot be sent.
         own = self._send(self.function.own[:, begin:end] if len(self.function.own) else np.zeros((1, 1)))
-        memory = cuda.device_array((self.tables.depth, d, slots), self.precision)
+        memory = cuda.device_array((d, self.tables.depth, slots), self.precision)
         kept = cuda.device_array((self.kept.count, d, count), self.precision)
         head = cuda.device_array((len(self.head), d, count), self.precision)
         bad = cuda.device_array(count, np.int32)

@@ -42,10 +42,10 @@ class Tables:
     powers : array, shape (C, N + 1)
         ``(t - t0)^k / k!``, for the initial data.
     weights : array, shape (K, d, N + 1), or (K, d, 2) for exponentials
-        Of the scheme.
+        Of the scheme, that of the newest value last.
     first : array, shape (d, N + 1)
         What the value at t0 weighs besides, in the corrector; of shape (1, 1) where there is none.
-    decays, gains : array, shapes (Q, d) and (K, Q, d)
+    decays, gains : array, shapes (d, Q) and (K, d, Q)
         Factors over a step, and weights of the states; Q is 0 for direct sums.
     """
 
@@ -59,7 +59,7 @@ class Tables:
     @property
     def terms(self) -> int:
         """Exponentials; 0 for direct sums."""
-        return len(self.decays)
+        return self.decays.shape[1]
 
     @property
     def depth(self) -> int:
@@ -77,27 +77,27 @@ def make_tables(orders: Array, grid: UniformGrid, scheme: Scheme, ceiling: int, 
         first = np.array([trapezoid_weights(float(alpha), grid.count)[1] for alpha in orders]) * scale
     k = np.arange(ceiling)[:, None]
     powers = grid.elapsed() ** k / factorial(k)
-    decays, gains = np.zeros((0, len(orders))), np.zeros((len(weights), 0, len(orders)))
+    decays, gains = np.zeros((len(orders), 0)), np.zeros((*weights.shape[:2], 0))
     if float(np.max(orders)) <= 1.0:
         found = _exponentials(orders, grid, len(weights), _TOLERANCES[dtype])
-        if grid.steps > _STEPS_PER_TERM * len(found[0]):
+        if grid.steps > _STEPS_PER_TERM * found[0].shape[1]:
             (decays, gains), weights = found, weights[:, :, :2]
     times = np.concatenate([[grid.t0], grid.t0 + grid.elapsed(1)])
-    return Tables(times, powers, weights, first, decays, gains)
+    return Tables(times, powers, weights[:, :, ::-1], first, decays, gains)
 
 
 def _exponentials(orders: Array, grid: UniformGrid, kinds: int, rtol: float) -> tuple[Array, Array]:
     """Decays and gains of all components; those with fewer terms are filled up with zeros."""
     columns = [_terms(float(alpha), grid, rtol) for alpha in orders]
     most = max(len(rates) for rates, _ in columns)
-    decays, gains = np.zeros((most, len(orders))), np.zeros((kinds, most, len(orders)))
+    decays, gains = np.zeros((len(orders), most)), np.zeros((kinds, len(orders), most))
     for row, (rates, amounts) in enumerate(columns):
         decay = np.exp(-rates)
         positive = rates > 0.0
         mean = np.where(positive, -np.expm1(-rates) / np.where(positive, rates, 1.0), 1.0)
-        decays[: len(rates), row] = decay
+        decays[row, : len(rates)] = decay
         for kind in range(kinds):
-            gains[kind, : len(rates), row] = amounts * decay * mean ** (kind + 1)
+            gains[kind, row, : len(rates)] = amounts * decay * mean ** (kind + 1)
     return decays, gains
 
 
