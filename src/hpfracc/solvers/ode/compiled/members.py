@@ -16,6 +16,7 @@ import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from hpfracc.solvers.ode.compiled.captures import BoundSource
 from hpfracc.solvers.ode.compiled.reading import read_function
 from hpfracc.solvers.ode.compiled.values import Symbols
 
-__all__ = ["MemberFunction", "read_member"]
+__all__ = ["MemberFunction", "read_member", "some_members"]
 
 Array = np.ndarray[Any, Any]
 
@@ -57,6 +58,15 @@ class MemberFunction:
     own: Array
 
 
+def some_members(args: tuple[Any, ...], members: int, count: int) -> tuple[Any, ...]:
+    """``args`` for the first ``count`` members of an ensemble."""
+    return tuple(value[:count] if _belongs(value, members) else value for value in args)
+
+
+def _belongs(value: Any, members: int) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim > 0 and value.shape[0] == members
+
+
 def read_member(fun: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int, int]) -> MemberFunction | str:
     """``fun(t, y, *args)`` for y of ``shape`` (M, d), as the function of one member; or why not, in words."""
     members, d = shape
@@ -69,7 +79,7 @@ def read_member(fun: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int
             continue
         if value.dtype.kind != "f":
             return f"args[{n}] is an array of dtype {value.dtype}; convert it to float64"
-        belongs = value.ndim > 0 and value.shape[0] == members
+        belongs = _belongs(value, members)
         if (value.size // members if belongs else value.size) > _MOST_NUMBERS:
             return f"args[{n}] has the shape {value.shape}, more than {_MOST_NUMBERS} numbers for a member"
         kinds.append("own" if belongs else "shared")
@@ -80,25 +90,31 @@ def read_member(fun: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int
     two = _read(fun, args, kinds, 2, d)
     if isinstance(two, str):
         return two
+    refusal = _compare(one.source, two.source, d)
+    if refusal:
+        return (
+            f"{refusal}; arrays in args whose first axis is as long as the ensemble ({members}) belong to its members"
+        )
+    return MemberFunction(
+        re.sub(r"\bown(\d+)of0\b", r"own[\1, i]", one.source),
+        one.parameters,
+        np.concatenate([np.zeros(0), *(value.reshape(-1) for value in shared)]),
+        np.concatenate([np.zeros((0, members)), *(value.reshape(members, -1).T for value in own)]),
+    )
+
+
+@lru_cache(maxsize=64)
+def _compare(one: str, two: str, d: int) -> str:
+    """Why the readings for one and for two members are not those of single members; empty if they are."""
     forms: dict[str, int] = {}
     try:
-        (alone,) = _outline(one.source, 1, d, forms)
-        both = _outline(two.source, 2, d, forms)
+        (alone,) = _outline(one, 1, d, forms)
+        both = _outline(two, 2, d, forms)
     except _MixedError as error:
         return str(error)
     if any(each != alone for each in both):
-        return (
-            "what it computes for a member depends on the number of members; arrays in args whose first axis is as "
-            f"long as the ensemble ({members}) belong to its members"
-        )
-    source = re.sub(r"\bown(\d+)of0\b", r"own[\1, i]", one.source)
-    columns = [value.reshape(members, -1).T.astype(np.float64) for value in own]
-    return MemberFunction(
-        source,
-        one.parameters,
-        np.concatenate([np.zeros(0), *(value.reshape(-1).astype(np.float64) for value in shared)]),
-        np.concatenate([np.zeros((0, members)), *columns]),
-    )
+        return "what it computes for a member depends on the number of members"
+    return ""
 
 
 def _read(fun: Callable[..., Any], args: tuple[Any, ...], kinds: list[str], members: int, d: int) -> BoundSource | str:

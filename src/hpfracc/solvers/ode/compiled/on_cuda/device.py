@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._config import get_settings
+from hpfracc._optional import package_version
 from hpfracc._shielded import run_shielded
 from hpfracc.engine.memory.budget import allowed, get_budget
 from hpfracc.errors import BackendUnavailableError, HpfraccError, OutOfMemoryError
@@ -42,8 +43,8 @@ def load_cuda() -> Any:
         there, why = bool(cuda.is_available()), cuda.cuda_error()
     except Exception as error:  # other versions of NumPy, CUDA or the driver than it knows: it may raise anything
         raise BackendUnavailableError(
-            f"backend='numba-cuda': Numba's CUDA target does not start beside NumPy {np.__version__} "
-            f"({_first_line(error)}); {_INSTALL}, which brings versions that fit each other"
+            f"backend='numba-cuda': Numba's CUDA target does not start ({_versions()}: {_first_line(error)}); "
+            f"{_INSTALL}, which brings versions that fit each other"
         ) from error
     if not there:
         reason = f" ({_first_line(why)})" if why else ""
@@ -88,8 +89,17 @@ def run_on_device(work: Any) -> Any:
                 "gpu_memory_limit in hf.config"
             ) from error
         raise BackendUnavailableError(
-            f"backend='numba-cuda' failed ({type(error).__name__}: {_first_line(error)}); leave the backend out"
+            f"backend='numba-cuda' failed ({_versions()}: {type(error).__name__}: {_first_line(error)}); {_INSTALL}, "
+            "which brings versions that fit each other, or leave the backend out"
         ) from error
+
+
+def _versions() -> str:
+    """Of what has to fit together."""
+    target = package_version("numba-cuda")
+    return f"NumPy {np.__version__}, Numba {package_version('numba')}, " + (
+        f"numba-cuda {target}" if target else "without numba-cuda"
+    )
 
 
 def _first_line(error: Any) -> str:

@@ -1,8 +1,8 @@
 """One kernel: each thread solves trajectories from the first step to the last.
 
 The functions below are templates. :func:`build_kernel` compiles them with their upper-case names, ``cuda`` and
-``evaluate`` bound, so that sizes and precision are constants. Arrays have the member, or the thread, as their last
-axis: neighbouring threads then read neighbouring numbers.
+``evaluate`` bound, so that sizes and precision are constants. Most arrays have the member, or the thread, as their
+last axis: neighbouring threads then read neighbouring numbers.
 
 The memory of a trajectory is one of two kinds:
 
@@ -93,11 +93,11 @@ def _solve(
     head: Any,
     bad: Any,
 ) -> None:
-    """All trajectories: thread ``slot`` takes every so many.
+    """All trajectories, in a grid-stride loop.
 
-    ``initial[k, row, i]`` times ``powers[k, n]`` are the terms of the initial data. ``places[n]`` says where step n is
-    kept, if at all. ``head`` takes the first values of the right-hand side, ``bad[i]`` the first step that is not
-    finite, or -1.
+    ``initial[k, i, row]`` times ``powers[k, n]`` are the terms of the initial data. ``places[n]`` says where step n is
+    kept, if at all. ``head`` takes the first values of the right-hand side of as many members as it has room for,
+    ``bad[i]`` the first step that is not finite, or -1.
     """
     slot = cuda.grid(1)
     point, partial = cuda.local.array(SIZE, REAL), cuda.local.array(SIZE, REAL)
@@ -114,9 +114,9 @@ def _solve(
                     memory[row, k, slot] = REAL(0.0)
         for n in range(steps):
             for row in range(SIZE):
-                start = initial[0, row, i]
+                start = initial[0, i, row]
                 for k in range(1, initial.shape[0]):
-                    start += initial[k, row, i] * powers[k, n]
+                    start += initial[k, i, row] * powers[k, n]
                 point[row] = start
                 partial[row] = start
                 if n > 0:
@@ -141,7 +141,7 @@ def _solve(
             for row in range(SIZE):
                 if places[n] >= 0:
                     kept[places[n], row, i] = point[row]
-                if n < head.shape[0]:
+                if n < head.shape[0] and i < head.shape[2]:
                     head[n, row, i] = value[row]
                 if n == 0:
                     begun[row] = value[row]
@@ -152,7 +152,7 @@ def _solve(
                 for row in range(SIZE):
                     if places[n] >= 0:
                         kept[places[n], row, i] = NAN
-                    if n < head.shape[0]:
+                    if n < head.shape[0] and i < head.shape[2]:
                         head[n, row, i] = NAN
 
 

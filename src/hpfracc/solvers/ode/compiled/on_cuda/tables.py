@@ -20,7 +20,7 @@ from hpfracc.operators.core.exponentials import LEAST_TOLERANCE, exponential_sum
 from hpfracc.solvers.ode.fixed.grid import UniformGrid
 from hpfracc.solvers.ode.fixed.scheme import Scheme, trapezoid_weights
 
-__all__ = ["Tables", "make_tables"]
+__all__ = ["StepTables", "make_tables"]
 
 Array = np.ndarray[Any, Any]
 
@@ -32,7 +32,7 @@ _STEPS_PER_TERM = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class StepTables:
     """What the kernel reads, for each component of the state.
 
     Attributes
@@ -59,7 +59,7 @@ class Tables:
     @property
     def terms(self) -> int:
         """Exponentials; 0 for direct sums."""
-        return self.decays.shape[1]
+        return int(self.decays.shape[1])
 
     @property
     def depth(self) -> int:
@@ -67,7 +67,7 @@ class Tables:
         return self.terms or len(self.times)
 
 
-def make_tables(orders: Array, grid: UniformGrid, scheme: Scheme, ceiling: int, dtype: str) -> Tables:
+def make_tables(orders: Array, grid: UniformGrid, scheme: Scheme, ceiling: int, dtype: str) -> StepTables:
     """For components of these orders; all is computed in double precision."""
     corrected = scheme.kind == "corrected"
     scale = grid.step ** orders[:, None]
@@ -83,7 +83,7 @@ def make_tables(orders: Array, grid: UniformGrid, scheme: Scheme, ceiling: int, 
         if grid.steps > _STEPS_PER_TERM * found[0].shape[1]:
             (decays, gains), weights = found, weights[:, :, :2]
     times = np.concatenate([[grid.t0], grid.t0 + grid.elapsed(1)])
-    return Tables(times, powers, weights[:, :, ::-1], first, decays, gains)
+    return StepTables(times, powers, weights[:, :, ::-1], first, decays, gains)
 
 
 def _exponentials(orders: Array, grid: UniformGrid, kinds: int, rtol: float) -> tuple[Array, Array]:
