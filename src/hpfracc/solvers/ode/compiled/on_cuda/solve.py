@@ -110,6 +110,7 @@ def solve_members(cuda: Any, problem: Problem, options: Options, scheme: Scheme,
             "seconds": time.perf_counter() - started,
             "terminated": False,
             "interrupted": False,
+            "kernel_seconds": work.kernel_seconds,
             "chunks": work.chunks,
             "memory_terms": tables.terms,
         },
@@ -175,6 +176,7 @@ class _Work:
         self.bad = np.empty(members, np.int32)
         self.y = np.empty((0, d, members), precision)
         self.chunks = 0
+        self.kernel_seconds = 0.0
 
     def run(self) -> None:
         """All chunks, with less memory where that ran out."""
@@ -239,10 +241,12 @@ class _Work:
         head = cuda.device_array((self.heads, d, seen), self.precision)
         bad = cuda.device_array(count, np.int32)
         history = (weights, first, decays, gains, memory)
+        begun = time.perf_counter()
         self.kernel[slots // THREADS, THREADS](
             count, times, powers, initial, numbers, constants, own, *history, places, kept, head, bad
         )
-        self.bad[begin:end] = bad.copy_to_host()
+        self.bad[begin:end] = bad.copy_to_host()  # waits for the kernel
+        self.kernel_seconds += time.perf_counter() - begun
         values = head.copy_to_host()
         if begin == 0:
             self.first = values[0].T
