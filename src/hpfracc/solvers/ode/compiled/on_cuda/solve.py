@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,8 @@ _HEAD = 4
 _COMPARED = 64
 #: The kernel may differ from the function as given by this much, relative to the largest value.
 _AGREES = {"float64": 1e-9, "float32": 1e-4}
+#: Steps of a chunk that is interpolated on the host take at most these bytes there.
+_BETWEEN_BYTES = 256 << 20
 #: How often a solve is tried again with half the memory.
 _MOST_HALVINGS = 6
 
@@ -203,6 +206,8 @@ class _Work:
         a_member = item * (rows * d + len(self.function.own)) + self.bad.itemsize
         slots = THREADS * min(math.ceil(left / THREADS), _MOST_SLOTS // THREADS, budget // 2 // (a_slot * THREADS))
         count = min(left, (budget - slots * a_slot) // a_member)
+        if self.kept.between:
+            count = min(count, max(THREADS, _BETWEEN_BYTES // (item * d * self.kept.count)))
         if slots < 1 or count < 1:
             raise OutOfMemoryError(
                 f"solve_fode: {THREADS} trajectories of {len(self.tables.times):,} points need "
@@ -221,8 +226,8 @@ class _Work:
             np.append(function.shared, 0.0),
             tables.weights,
             tables.first,
-            tables.decays,
-            tables.gains,
+            tables.decays if tables.terms else np.zeros((1, 1)),
+            tables.gains if tables.terms else np.zeros((1, 1, 1)),
         )
         return (*map(self._send, arrays), self.cuda.to_device(self.kept.places.astype(np.int32)))
 
@@ -242,9 +247,10 @@ class _Work:
         bad = cuda.device_array(count, np.int32)
         history = (weights, first, decays, gains, memory)
         begun = time.perf_counter()
-        self.kernel[slots // THREADS, THREADS](
-            count, times, powers, initial, numbers, constants, own, *history, places, kept, head, bad
-        )
+        with warnings.catch_warnings():  # a small ensemble is no mistake
+            warnings.filterwarnings("ignore", "Grid size .* under-utilization")
+            launch = self.kernel[slots // THREADS, THREADS]
+        launch(count, times, powers, initial, numbers, constants, own, *history, places, kept, head, bad)
         self.bad[begin:end] = bad.copy_to_host()  # waits for the kernel
         self.kernel_seconds += time.perf_counter() - begun
         values = head.copy_to_host()
