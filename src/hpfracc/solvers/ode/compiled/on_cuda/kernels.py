@@ -4,6 +4,9 @@ The functions below are templates. :func:`build_kernel` compiles them with their
 ``evaluate`` bound, so that sizes and precision are constants. Most arrays have the member, or the thread, as their
 last axis: neighbouring threads then read neighbouring numbers.
 
+The right-hand side is the source that the host compiles too. The steps are not: the host takes all rows through a block
+and then transforms it, a thread has its own trajectory alone.
+
 The memory of a trajectory is one of two kinds:
 
 - direct: all values of the right-hand side, ``memory[row, j, slot]``, summed anew at each step;
