@@ -64,7 +64,8 @@ def read_backend(options: Options) -> str:
         wish, source = current_backend() or settings.force or "auto", "use_backend or HPFRACC_FORCE_*: "
     if wish not in ("auto", "numpy", "numba"):
         raise BackendUnavailableError(
-            f"{source}{wish!r} cannot solve a NumPy problem; use 'numpy' or 'numba', or give y0 as an array of {wish}"
+            f"{source}{wish!r} cannot solve a NumPy problem; use 'numpy' or 'numba', 'numba-cuda' for an "
+            f"ensemble, or give y0 as an array of {wish}"
         )
     if "numba" in settings.disabled:
         if wish == "numba" or options.compile is True:

@@ -12,6 +12,7 @@ import numpy as np
 
 from hpfracc._optional import is_installed
 from hpfracc.solvers.ode.compilation import compile_price
+from hpfracc.solvers.ode.compiled import on_cuda
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.method import Method, noting
 from hpfracc.solvers.ode.options import Options
@@ -129,6 +130,8 @@ def explain_solve(solve_fode: Callable[..., FODEResult], *args: Any, **kwargs: A
 def _compiling(problem: Problem, options: Options) -> str:
     if problem.library != "numpy":
         return f"called with arrays of {problem.library}, as it is given"
+    if on_cuda.is_asked(options):
+        return "compiled into a kernel with a GPU thread for each member (backend='numba-cuda')"
     if options.compile is True:
         return "compiled with Numba at once (compile=True)"
     if options.compile is False or options.backend == "numpy":

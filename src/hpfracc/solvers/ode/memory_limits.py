@@ -22,8 +22,8 @@ _FULL_ARRAYS = 4
 _REMEDY = "use a larger step or tolerance, a shorter interval, or fewer members of the batch; or free memory"
 
 
-def check_room(problem: Problem, count: int, orders: int) -> None:
-    """Raise an error if the arrays of a solve at ``count`` points exceed the free memory.
+def check_room(problem: Problem, count: int, orders: int, *, arrays: int = _FULL_ARRAYS) -> None:
+    """Refuse a solve at ``count`` points whose arrays alone are larger than what is free.
 
     Parameters
     ----------
@@ -32,14 +32,16 @@ def check_room(problem: Problem, count: int, orders: int) -> None:
     count : int
         Points of the grid.
     orders : int
-        Number of distinct orders, each with its own weights.
+        Distinct orders, each of which has weights of its own.
+    arrays : int
+        With every component at every point.
 
     Raises
     ------
     OutOfMemoryError
         With the required and the free memory.
     """
-    need = _least_bytes(problem, count, orders)
+    need = _least_bytes(problem, count, orders, arrays)
     if need < NEGLIGIBLE_BYTES:
         return
     free = get_budget().read(HOST)
@@ -70,9 +72,9 @@ def out_of_memory(problem: Problem, options: Options, error: BaseException) -> O
     )
 
 
-def _least_bytes(problem: Problem, points: int, orders: int) -> int:
+def _least_bytes(problem: Problem, points: int, orders: int, arrays: int = _FULL_ARRAYS) -> int:
     item = 16 if problem.library == "numpy" and np.iscomplexobj(problem.y0) else 8
-    return points * (_FULL_ARRAYS * _rows(problem) * item + 8 * orders)
+    return points * (arrays * _rows(problem) * item + 8 * orders)
 
 
 def _rows(problem: Problem) -> int:

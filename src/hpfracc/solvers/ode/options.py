@@ -74,7 +74,9 @@ class Options:
     progress : bool or callable
         Whether to show a progress bar, or ``progress(t, y)``, called from time to time with the newest point.
     estimate : bool or "auto"
-        Whether to compute an error estimate of a fixed-step solution.
+        Whether a fixed-step solution gets an error estimate.
+    precision : str
+        ``"float32"`` where ``backend="numba-cuda"`` was asked for and y0 was given so; the host takes float64 always.
     """
 
     rtol: float = 1e-6
@@ -90,6 +92,7 @@ class Options:
     max_step: float = math.inf
     first_step: float | None = None
     estimate: bool | str = "auto"
+    precision: str = "float64"
 
     @property
     def limits_steps(self) -> str | None:

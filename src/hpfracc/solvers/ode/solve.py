@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hpfracc._arrays import dtype_name
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.auto import solve_auto, solve_with
+from hpfracc.solvers.ode.compiled import on_cuda
 from hpfracc.solvers.ode.memory_limits import is_shortage, out_of_memory
 from hpfracc.solvers.ode.method import Method, find_method
 from hpfracc.solvers.ode.multiterm import solve_reduced
@@ -114,8 +117,11 @@ def solve_fode(
     history : callable or array_like, optional
         ``history(t)``, the state before t0, for delays; or a constant that broadcasts to the shape of ``y0``.
     backend : str, default "auto"
-        For NumPy problems ``"numpy"`` or ``"numba"``, which raises an error if Numba is not installed. Tensors and JAX
-        arrays stay in their own library.
+        For NumPy problems ``"numpy"`` or ``"numba"``, which is an error where Numba is not installed; tensors and JAX
+        arrays stay in their own library. ``"numba-cuda"``: an ensemble, y0 of shape (members, d), with a ``step`` by
+        ``"pece"`` or ``"explicit_rectangle"``, a GPU thread for each member, in float32 if ``y0`` is so. ``fun`` has to
+        be one that ``compile="auto"`` takes, whose members do not depend on each other; arrays in ``args`` whose first
+        axis is as long as the ensemble belong to the members. An error where that is not so, or where there is no GPU.
     compile : bool or "auto"
         Whether ``fun`` is compiled with Numba. ``"auto"``: if compilation pays off, and if the source shows that the
         results cannot differ from Python's beyond rounding: float arithmetic, listed functions of NumPy and ``math``,
@@ -189,6 +195,10 @@ def solve_fode(
         progress=progress,
         estimate=estimate,
     )
+    if on_cuda.is_asked(options):
+        method = find_method("pece" if method == "auto" else method, problem.library)
+        on_cuda.check(problem, options, method)
+        options = dataclasses.replace(options, precision="float32" if dtype_name(y0) == "float32" else "float64")
 
     def solve(problem: Problem, options: Options) -> FODEResult:
         if method == "auto":

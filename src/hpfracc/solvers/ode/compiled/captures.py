@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode.compiled.source import syntax_of
-from hpfracc.solvers.ode.compiled.values import Known, RefusedError, Scalar, Value
+from hpfracc.solvers.ode.compiled.values import Known, RefusedError, Scalar, Symbols, Value
 from hpfracc.solvers.ode.compiled.vocabulary import FUNCTIONS
 
 __all__ = ["BoundSource", "Captures", "Lookup", "Same", "find_captured", "is_listed", "signature_of"]
@@ -78,6 +78,8 @@ def signature_of(value: Any, floats: list[float], name: Any) -> Any:
         return kind
     if kind in (int, bool, types.NoneType):
         return (kind, value)
+    if kind is Symbols:
+        return value
     if kind is tuple:
         return (kind, tuple(signature_of(each, floats, name) for each in value))
     if isinstance(value, types.ModuleType | types.FunctionType) or is_listed(value):
@@ -152,6 +154,8 @@ class Captures:
             return Scalar(f"p[{self._count - 1}]", numpy=type(given) is np.float64)
         if type(given) is tuple:
             return tuple(self._value(each) for each in given)
+        if isinstance(given, Symbols):
+            return given.value()
         if given is None or isinstance(given, int):
             return given
         return Known(given)

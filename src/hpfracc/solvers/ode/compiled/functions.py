@@ -21,7 +21,7 @@ from hpfracc.solvers.ode.compiled.kernels import call
 from hpfracc.solvers.ode.compiled.reading import BoundSource
 from hpfracc.solvers.ode.surroundings import same_surroundings, surroundings
 
-__all__ = ["CompiledFunction", "compare", "compile_as_given", "compile_bound"]
+__all__ = ["MATHEMATICS", "CompiledFunction", "compare", "compile_as_given", "compile_bound", "function_lines"]
 
 Array = np.ndarray[Any, Any]
 
@@ -68,7 +68,8 @@ class CompiledFunction:
         return out.reshape(shape)
 
 
-_MATHEMATICS = {
+#: Functions of ``math`` that the source of a right-hand side may name.
+MATHEMATICS = {
     name: getattr(math, name)
     for name in [
         "sin",
@@ -103,7 +104,7 @@ _MATHEMATICS = {
     ]
 }
 _SCOPE: dict[str, Any] = {
-    **_MATHEMATICS,
+    **MATHEMATICS,
     "carray": numba.carray,
     "nan": math.nan,
     "inf": math.inf,
@@ -146,15 +147,22 @@ def _compile_source(source: str, size: int, out_size: int, count: int) -> Any:
         f"    y = carray(y_pointer, ({size},))",
         f"    out = carray(out_pointer, ({out_size},))",
         f"    p = carray(parameter_pointer, ({count},))",
+        *function_lines(source, ("out[:] = nan", "return")),
     ]
-    for line in source.splitlines():
-        text = line.lstrip()
-        margin = "    " + line[: len(line) - len(text)]
-        lines += [f"{margin}out[:] = nan", f"{margin}return"] if text == "bail" else [margin + text]
     scope = dict(_SCOPE)
     exec(compile("\n".join(lines), "<hpfracc right-hand side>", "exec"), scope)
     # Divisions by zero give infinities, as in NumPy; where Python would raise, the source says so.
     return _numba_compile(scope["call"], "f", error_model="numpy")
+
+
+def function_lines(source: str, bail: tuple[str, ...]) -> list[str]:
+    """The body of a function that was read, indented; ``bail`` takes the place of what is left to Python."""
+    lines = []
+    for line in source.splitlines():
+        text = line.lstrip()
+        margin = "    " + line[: len(line) - len(text)]
+        lines += [margin + each for each in bail] if text == "bail" else [margin + text]
+    return lines
 
 
 def compile_as_given(

@@ -7,6 +7,8 @@ A value is one of
 - :class:`Truth`: the outcome of a comparison;
 - :class:`Array`: a float array whose shape is known and whose elements are the above;
 - :class:`Known`: a module or function.
+
+:class:`Symbols` stands for an argument whose numbers are given later.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Array", "BailError", "Known", "RefusedError", "Scalar", "Truth", "Value", "literal"]
+__all__ = ["Array", "BailError", "Known", "RefusedError", "Scalar", "Symbols", "Truth", "Value", "literal"]
 
 Value = Any
 
@@ -78,6 +80,21 @@ class Known:
     """A module or function."""
 
     object: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """A float array among the arguments: ``codes`` compute its elements, in C order."""
+
+    shape: tuple[int, ...]
+    codes: tuple[str, ...]
+
+    def value(self) -> Value:
+        """What the function is given."""
+        items = np.empty(len(self.codes), object)
+        for n, code in enumerate(self.codes):
+            items[n] = Scalar(code, numpy=True, view=not self.shape)
+        return Array(items.reshape(self.shape)) if self.shape else items[0]
 
 
 def literal(number: float) -> str:

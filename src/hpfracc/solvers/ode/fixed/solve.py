@@ -9,6 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hpfracc.solvers.ode import compiled
+from hpfracc.solvers.ode.compiled import on_cuda
+from hpfracc.solvers.ode.compiled.on_cuda.device import load_cuda
 from hpfracc.solvers.ode.delays import DelayedStates, without_delays
 from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
@@ -218,6 +221,12 @@ def solve_fixed(
 
     ``guard(t, y)`` is called from time to time, and may raise :class:`StiffError` to end the solve.
     """
+    if on_cuda.is_asked(options):
+        cuda = load_cuda()
+        compiled.load("on_cuda.solve")
+        from hpfracc.solvers.ode.compiled.on_cuda.solve import solve_members
+
+        return solve_members(cuda, problem, options, scheme, name, reason)
     started = time.perf_counter()
     assert options.step is not None
     grid = make_grid(problem.t0, problem.t1, options.step, options.max_steps)

@@ -1,0 +1,107 @@
+"""Numba's CUDA target: whether it is there, and how much memory its GPU has free."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import Any
+
+import numpy as np
+
+from hpfracc._config import get_settings
+from hpfracc._optional import package_version
+from hpfracc._shielded import run_shielded
+from hpfracc.engine.memory.budget import allowed, get_budget
+from hpfracc.errors import BackendUnavailableError, HpfraccError, OutOfMemoryError
+from hpfracc.solvers.ode import compiled
+
+__all__ = ["allowed_bytes", "device_name", "is_out_of_memory", "load_cuda", "run_on_device"]
+
+_INSTALL = "install it with: pip install 'hpfracc[numba-cuda]'"
+_kept: list[Any] = []
+
+
+def load_cuda() -> Any:
+    """``numba.cuda``, where it has a GPU.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without Numba.
+    BackendUnavailableError
+        Where it is forbidden, does not start, or finds no GPU; the message says why.
+    """
+    if "numba" in get_settings().disabled:
+        raise BackendUnavailableError(
+            "backend='numba-cuda' is asked for, and HPFRACC_DISABLE_NUMBA forbids it; unset one of them"
+        )
+    if _kept:
+        return _kept[0]
+    compiled.require()
+    try:
+        cuda: Any = run_shielded(lambda: importlib.import_module("numba.cuda"))
+        there, why = bool(cuda.is_available()), cuda.cuda_error()
+    except Exception as error:  # other versions of NumPy, CUDA or the driver than it knows: it may raise anything
+        raise BackendUnavailableError(
+            f"backend='numba-cuda': Numba's CUDA target does not start ({_versions()}: {_first_line(error)}); "
+            f"{_INSTALL}, which brings versions that fit each other"
+        ) from error
+    if not there:
+        reason = f" ({_first_line(why)})" if why else ""
+        raise BackendUnavailableError(
+            f"backend='numba-cuda': numba.cuda finds no GPU{reason}; on a machine with one {_INSTALL}. Here leave the "
+            "backend out"
+        )
+    _kept.append(cuda)
+    return cuda
+
+
+def device_name(cuda: Any) -> str:
+    """Name of the current GPU, for reports."""
+    device = getattr(cuda.current_context().device, "name", b"simulator")
+    return device.decode() if isinstance(device, bytes) else str(device)
+
+
+def allowed_bytes(cuda: Any) -> int:
+    """Bytes that a solve may take on the current GPU."""
+    context = cuda.current_context()
+    free = float(context.get_memory_info().free)
+    number = getattr(context.device, "id", 0)
+    cap = get_budget().caps().get(f"cuda:{number}", math.inf)
+    return allowed(int(min(free, cap, 2.0**48)), get_settings().gpu_memory_limit)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the driver had no memory left."""
+    return isinstance(error, MemoryError) or "OUT_OF_MEMORY" in str(error)
+
+
+def run_on_device(work: Any) -> Any:
+    """``work()``; what Numba or the driver raises becomes a typed error."""
+    try:
+        return work()
+    except (HpfraccError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise OutOfMemoryError(
+                f"solve_fode: the memory of the GPU ran out ({_first_line(error)}); free memory there, or lower "
+                "gpu_memory_limit in hf.config"
+            ) from error
+        raise BackendUnavailableError(
+            f"backend='numba-cuda' failed ({_versions()}: {type(error).__name__}: {_first_line(error)}); {_INSTALL}, "
+            "which brings versions that fit each other, or leave the backend out"
+        ) from error
+
+
+def _versions() -> str:
+    """Of what has to fit together."""
+    target = package_version("numba-cuda")
+    return f"NumPy {np.__version__}, Numba {package_version('numba')}, " + (
+        f"numba-cuda {target}" if target else "without numba-cuda"
+    )
+
+
+def _first_line(error: Any) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:200] if lines else type(error).__name__

@@ -1,0 +1,229 @@
+"""One kernel: each thread solves trajectories from the first step to the last.
+
+The functions below are templates. :func:`build_kernel` compiles them with their upper-case names, ``cuda`` and
+``evaluate`` bound, so that sizes and precision are constants. Most arrays have the member, or the thread, as their
+last axis: neighbouring threads then read neighbouring numbers.
+
+The right-hand side is the source that the host compiles too. The steps are not: the host takes all rows through a block
+and then transforms it, a thread has its own trajectory alone.
+
+The memory of a trajectory is one of two kinds:
+
+- direct: all values of the right-hand side, ``memory[row, j, slot]``, summed anew at each step;
+- exponentials: for weights that are a sum of exponentials from two steps on, the states
+  ``X_k[n] = a_k X_k[n-1] + f[n-2]`` in ``memory[row, k, slot]``; the newest value is weighted as it is.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import tokenize
+from collections import OrderedDict
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from hpfracc.solvers.ode.compiled.functions import MATHEMATICS, function_lines
+
+__all__ = ["THREADS", "build_kernel"]
+
+#: Threads of a block (benchmarks/ensemble_kernel.py).
+THREADS = 64
+#: Kernels that are kept by their source.
+_MOST_KEPT = 64
+
+# Bound when a kernel is built.
+cuda: Any = None
+evaluate: Any = None
+recall: Any = None
+SIZE, CORRECTIONS, EXPONENTIALS = 1, 0, False
+REAL, INDEX, NAN, SHIFT = np.float64, np.uint64, math.nan, 2.0**52
+
+
+def _recall(
+    memory: Any, weights: Any, decays: Any, gains: Any, value: Any, older: Any, row: int, n: int, slot: int
+) -> Any:
+    """What the past gives to step n: by the weights of the predictor, and by those of the corrector.
+
+    Indices without a sign and plain loops: others may be negative for Numba, and that costs more than the sum itself.
+    """
+    one, two = REAL(0.0), REAL(0.0)
+    r, s = INDEX(row), INDEX(slot)
+    last = INDEX(weights.shape[2]) - INDEX(1)
+    k = INDEX(0)
+    if EXPONENTIALS:
+        one = weights[INDEX(0), r, last - INDEX(1)] * value[r]
+        if CORRECTIONS > 0:
+            two = weights[INDEX(1), r, last - INDEX(1)] * value[r]
+        stop = INDEX(decays.shape[1]) if n > 1 else INDEX(0)
+        added = older[r]
+        while k < stop:
+            state = decays[r, k] * memory[r, k, s] + added
+            memory[r, k, s] = state
+            one += gains[INDEX(0), r, k] * state
+            if CORRECTIONS > 0:
+                two += gains[INDEX(1), r, k] * state
+            k += INDEX(1)
+    else:
+        stop = INDEX(n)
+        shift = last - stop
+        while k < stop:
+            seen = memory[r, k, s]
+            one += weights[INDEX(0), r, shift + k] * seen
+            if CORRECTIONS > 0:
+                two += weights[INDEX(1), r, shift + k] * seen
+            k += INDEX(1)
+    return one, two
+
+
+def _solve(
+    count: int,
+    times: Any,
+    powers: Any,
+    initial: Any,
+    p: Any,
+    shared: Any,
+    own: Any,
+    weights: Any,
+    first: Any,
+    decays: Any,
+    gains: Any,
+    memory: Any,
+    places: Any,
+    kept: Any,
+    head: Any,
+    bad: Any,
+) -> None:
+    """All trajectories, in a grid-stride loop.
+
+    ``initial[k, i, row]`` times ``powers[k, n]`` are the terms of the initial data. ``places[n]`` says where step n is
+    kept, if at all. ``head`` takes the first values of the right-hand side of as many members as it has room for,
+    ``bad[i]`` the first step that is not finite, or -1.
+    """
+    slot = cuda.grid(1)
+    point, partial = cuda.local.array(SIZE, REAL), cuda.local.array(SIZE, REAL)
+    value, older, begun = cuda.local.array(SIZE, REAL), cuda.local.array(SIZE, REAL), cuda.local.array(SIZE, REAL)
+    steps = times.shape[0]
+    for i in range(slot, count, cuda.gridsize(1)):
+        bad[i] = -1
+        for row in range(SIZE):
+            older[row] = REAL(0.0)
+            value[row] = REAL(0.0)
+            begun[row] = REAL(0.0)
+            if EXPONENTIALS:
+                for k in range(decays.shape[1]):
+                    memory[row, k, slot] = REAL(0.0)
+        for n in range(steps):
+            for row in range(SIZE):
+                start = initial[0, i, row]
+                for k in range(1, initial.shape[0]):
+                    start += initial[k, i, row] * powers[k, n]
+                point[row] = start
+                partial[row] = start
+                if n > 0:
+                    one, two = recall(memory, weights, decays, gains, value, older, row, n, slot)
+                    point[row] = start + one
+                    if CORRECTIONS > 0:
+                        partial[row] = start + first[row, n] * begun[row] + two
+            for row in range(SIZE):
+                older[row] = value[row]
+            evaluate(times[n], point, value, p, shared, own, i)
+            if n > 0:
+                for _ in range(CORRECTIONS):
+                    for row in range(SIZE):
+                        point[row] = partial[row] + weights[-1, row, weights.shape[2] - 1] * value[row]
+                    evaluate(times[n], point, value, p, shared, own, i)
+            finite = True
+            for row in range(SIZE):
+                finite = finite and math.isfinite(point[row]) and math.isfinite(value[row])
+            if not finite:
+                bad[i] = n
+                break
+            for row in range(SIZE):
+                if places[n] >= 0:
+                    kept[places[n], row, i] = point[row]
+                if n < head.shape[0] and i < head.shape[2]:
+                    head[n, row, i] = value[row]
+                if n == 0:
+                    begun[row] = value[row]
+                if not EXPONENTIALS:
+                    memory[row, n, slot] = value[row]
+        if bad[i] >= 0:
+            for n in range(bad[i], steps):
+                for row in range(SIZE):
+                    if places[n] >= 0:
+                        kept[places[n], row, i] = NAN
+                    if n < head.shape[0] and i < head.shape[2]:
+                        head[n, row, i] = NAN
+
+
+def _rint(x: Any) -> Any:
+    """To the nearest integer, halves to the even one: beyond ``SHIFT`` there are no others."""
+    size = abs(x)
+    return math.copysign((size + SHIFT) - SHIFT, x) if size < SHIFT else x
+
+
+_built: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+
+
+def build_kernel(module: Any, source: str, size: int, corrections: int, exponentials: bool, dtype: Any) -> Any:
+    """The kernel for the right-hand side ``source`` of a member, kept by its source."""
+    real = np.dtype(dtype).type
+    key = (source, size, corrections, exponentials, real)
+    found = _built.get(key)
+    if found is None:
+        found = _build(module, *key)
+        _built[key] = found
+        while len(_built) > _MOST_KEPT:
+            _built.popitem(last=False)
+    return found
+
+
+def _build(module: Any, source: str, size: int, corrections: int, exponentials: bool, real: Any) -> Any:
+    """Compiled at the first launch."""
+    nan, shift = real(math.nan), real(2.0 ** (52 if real is np.float64 else 23))
+    scope: dict[str, Any] = {
+        **MATHEMATICS,
+        "math": math,
+        "abs": abs,
+        "range": range,
+        "cuda": module,
+        "nan": nan,
+        "inf": real(math.inf),
+        "fmod": math.fmod,
+        "floor": math.floor,
+        "ceil": math.ceil,
+        "trunc": math.trunc,
+        "SIZE": size,
+        "CORRECTIONS": corrections,
+        "EXPONENTIALS": exponentials,
+        "REAL": real,
+        "INDEX": np.uint64,
+        "NAN": nan,
+        "SHIFT": shift,
+    }
+    device = module.jit(device=True)
+    scope["rint"] = device(_bind(_rint, scope))
+    body = function_lines(source, ("for n in range(SIZE):", "    out[n] = nan", "return"))
+    text = "\n".join(["def evaluate(t, y, out, p, shared, own, i):", *body])
+    if real is not np.float64:
+        text = _rounded(text)
+    exec(compile(text, "<hpfracc right-hand side>", "exec"), scope)
+    scope["evaluate"] = device(scope["evaluate"])
+    scope["recall"] = device(_bind(_recall, scope))
+    return module.jit(_bind(_solve, scope))
+
+
+def _bind(template: Any, scope: dict[str, Any]) -> FunctionType:
+    return FunctionType(template.__code__, scope, template.__name__)
+
+
+def _rounded(text: str) -> str:
+    """Floats in the source as numbers of the kernel's precision: one of double precision would spread."""
+    tokens = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        is_float = token.type == tokenize.NUMBER and not token.string.isdigit()
+        tokens.append((token.type, f"REAL({token.string})" if is_float else token.string))
+    return tokenize.untokenize(tokens)

@@ -1,0 +1,299 @@
+"""One ensemble with a thread for each trajectory, from the problem to the result."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import rgamma
+
+from hpfracc.errors import InvalidInputError, OutOfMemoryError
+from hpfracc.solvers.ode.compiled.members import MemberFunction, read_member, some_members
+from hpfracc.solvers.ode.compiled.on_cuda import device
+from hpfracc.solvers.ode.compiled.on_cuda.kernels import THREADS, build_kernel
+from hpfracc.solvers.ode.compiled.on_cuda.tables import StepTables, make_tables
+from hpfracc.solvers.ode.fixed.dense import FixedSolution
+from hpfracc.solvers.ode.fixed.grid import UniformGrid, make_grid
+from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
+from hpfracc.solvers.ode.memory_limits import check_room
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.progress import note_steps
+from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+
+__all__ = ["solve_members"]
+
+Array = np.ndarray[Any, Any]
+
+#: Threads at once: about as many as the largest GPUs run (132 multiprocessors of 2048 threads on an H200). More of them
+#: would take memory for their past and wait.
+_MOST_SLOTS = 1 << 18
+#: First values of the right-hand side that come back where solutions are interpolated near t0, which reads them.
+_HEAD = 4
+#: Members whose first value is compared with that of the function as given; all of them have the same source.
+_COMPARED = 64
+#: The kernel may differ from the function as given by this much, relative to the largest value.
+_AGREES = {"float64": 1e-9, "float32": 1e-4}
+#: Steps of a chunk that is interpolated on the host take at most these bytes there.
+_BETWEEN_BYTES = 256 << 20
+#: How often a solve is tried again with half the memory.
+_MOST_HALVINGS = 6
+
+REACHED = "The end of the interval was reached."
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Which points come back.
+
+    Attributes
+    ----------
+    times : array
+        Of the result.
+    places : array of int, shape (N + 1,)
+        Where the kernel keeps each step, or -1.
+    between : bool
+        Whether the times lie between the steps: all steps are kept, and interpolated on the host.
+    """
+
+    times: Array
+    places: Array
+    between: bool
+
+    @property
+    def count(self) -> int:
+        """Steps that the kernel keeps."""
+        return int(self.places.max()) + 1
+
+
+def solve_members(cuda: Any, problem: Problem, options: Options, scheme: Scheme, name: str, reason: str) -> FODEResult:
+    """Solve a problem that :func:`~hpfracc.solvers.ode.compiled.on_cuda.check` took, with ``numba.cuda``."""
+    started = time.perf_counter()
+    assert options.step is not None and problem.orders.known is not None
+    members, d = problem.shape
+    grid = make_grid(problem.t0, problem.t1, options.step)
+    corrections = scheme.corrections if scheme.kind == "corrected" else 0
+    found = read_member(problem.fun, problem.args, (members, d))
+    if isinstance(found, str):
+        raise InvalidInputError(
+            f"backend='numba-cuda': the right-hand side cannot be read as that of one member: {found}. Write it for y "
+            "of shape (members, d) in NumPy's elementwise functions, with parameters as floats or arrays in args; or "
+            "leave the backend out"
+        )
+    decision = SolveDecision(name, reason, "direct", True)
+    if grid.steps > options.max_steps:
+        message = f"{grid.steps} steps exceed max_steps={options.max_steps}: raise it, or take a larger step."
+        stats = {"steps": 0, "step": grid.step, "interrupted": False, "terminated": False}
+        start = np.array([problem.t0]), np.array(problem.y0)[..., None]
+        return FODEResult(*start, False, message, 1, stats=stats, decision=decision)
+    kept = _read_times(options.t_eval, grid)
+    check_room(problem, len(kept.times), 1, arrays=1)
+    row = np.broadcast_to(problem.orders.known, problem.shape)[0]
+    tables = make_tables(row, grid, scheme, problem.orders.ceiling, options.precision)
+    work = _Work(cuda, problem, found, tables, kept, grid, corrections, options.precision)
+    device.run_on_device(work.run)
+    note_steps()
+    work.compare()
+    success, message = _judge(work.bad, grid)
+    notes = (f"a thread for each trajectory on {device.device_name(cuda)} in {options.precision}",)
+    return FODEResult(
+        t=kept.times,
+        y=work.y.transpose(2, 1, 0),
+        success=success,
+        message=message,
+        nfev=1 + grid.steps * (1 + corrections),
+        stats={
+            "steps": grid.steps,
+            "step": grid.step,
+            "seconds": time.perf_counter() - started,
+            "terminated": False,
+            "interrupted": False,
+            "kernel_seconds": work.kernel_seconds,
+            "chunks": work.chunks,
+            "memory_terms": tables.terms,
+        },
+        decision=dataclasses.replace(decision, history="exponentials" if tables.terms else "direct", notes=notes),
+    )
+
+
+def _read_times(t_eval: Array | None, grid: UniformGrid) -> _Kept:
+    """Where the times asked for lie on the grid."""
+    steps = grid.times()
+    if t_eval is None:
+        return _Kept(steps, np.arange(len(steps)), False)
+    nearest = np.clip(np.rint((t_eval - grid.t0) / grid.step).astype(np.int64), 0, grid.steps)
+    slack = 4.0 * np.spacing(max(abs(grid.t0), abs(grid.t1)))
+    if len(t_eval) and bool(np.all(np.abs(steps[nearest] - t_eval) <= slack)) and bool(np.all(np.diff(nearest) > 0)):
+        places = np.full(len(steps), -1)
+        places[nearest] = np.arange(len(t_eval))
+        return _Kept(t_eval, places, False)
+    return _Kept(t_eval, np.arange(len(steps)), True)
+
+
+def _judge(bad: Array, grid: UniformGrid) -> tuple[bool, str]:
+    """Whether all trajectories are finite, and what to say."""
+    failed = np.flatnonzero(bad >= 0)
+    if not failed.size:
+        return True, f"{REACHED} No error estimate was made; compare with a smaller step."
+    earliest = int(failed[np.argmin(bad[failed])])
+    return False, (
+        f"{failed.size:,} of {bad.size:,} trajectories are not finite, the first of them member {earliest} at "
+        f"t = {grid.time(int(bad[earliest])):g}: they or their right-hand sides overflowed, left their domain, or "
+        "raise an error in Python there. They are NaN from then on, and the others are whole. A smaller step helps if "
+        "that is numerical."
+    )
+
+
+class _Work:
+    """The solve under way, chunk by chunk."""
+
+    def __init__(
+        self,
+        cuda: Any,
+        problem: Problem,
+        function: MemberFunction,
+        tables: StepTables,
+        kept: _Kept,
+        grid: UniformGrid,
+        corrections: int,
+        precision: str,
+    ) -> None:
+        self.cuda = cuda
+        self.problem = problem
+        self.function = function
+        self.tables = tables
+        self.kept = kept
+        self.grid = grid
+        self.precision = precision
+        members, d = problem.shape
+        self.kernel = build_kernel(cuda, function.source, d, corrections, tables.terms > 0, precision)
+        #: Initial data, (C, M, d).
+        self.initial = np.stack([problem.y0, *problem.dy0]) if problem.dy0 else problem.y0[None]
+        self.heads = min(_HEAD, grid.steps + 1) if kept.between else 1
+        self.first = np.empty((0, d))
+        self.bad = np.empty(members, np.int32)
+        self.y = np.empty((0, d, members), precision)
+        self.chunks = 0
+        self.kernel_seconds = 0.0
+
+    def run(self) -> None:
+        """All chunks, with less memory where that ran out."""
+        shared = self._shared()
+        done, budget, halvings = 0, device.allowed_bytes(self.cuda), 0
+        while done < self.bad.size:
+            count, slots = self._sizes(self.bad.size - done, budget)
+            try:
+                self._run_chunk(done, done + count, slots, shared)
+            except Exception as error:
+                if not device.is_out_of_memory(error) or halvings == _MOST_HALVINGS:
+                    raise
+                halvings, budget = halvings + 1, budget // 2
+                continue
+            self.chunks += 1
+            done += count
+
+    def _sizes(self, left: int, budget: int) -> tuple[int, int]:
+        """Members of the next chunk, and threads."""
+        item = np.dtype(self.precision).itemsize
+        d = self.problem.shape[1]
+        a_slot = item * d * self.tables.depth
+        rows = self.initial.shape[0] + self.kept.count + self.heads
+        a_member = item * (rows * d + len(self.function.own)) + self.bad.itemsize
+        slots = THREADS * min(math.ceil(left / THREADS), _MOST_SLOTS // THREADS, budget // 2 // (a_slot * THREADS))
+        count = min(left, (budget - slots * a_slot) // a_member)
+        if self.kept.between:
+            count = min(count, max(THREADS, _BETWEEN_BYTES // (item * d * self.kept.count)))
+        if slots < 1 or count < 1:
+            raise OutOfMemoryError(
+                f"solve_fode: {THREADS} trajectories of {len(self.tables.times):,} points need "
+                f"{2 * THREADS * a_slot + a_member:,} bytes on the GPU, and {budget:,} may be taken; free memory "
+                "there, or take a larger step"
+            )
+        return count, min(slots, THREADS * math.ceil(count / THREADS))
+
+    def _shared(self) -> tuple[Any, ...]:
+        """What all chunks read, on the GPU."""
+        tables, function = self.tables, self.function
+        arrays = (
+            tables.times,
+            tables.powers,
+            np.array([*function.numbers, 0.0]),
+            np.append(function.shared, 0.0),
+            tables.weights,
+            tables.first,
+            tables.decays if tables.terms else np.zeros((1, 1)),
+            tables.gains if tables.terms else np.zeros((1, 1, 1)),
+        )
+        return (*map(self._send, arrays), self.cuda.to_device(self.kept.places.astype(np.int32)))
+
+    def _send(self, array: Array) -> Any:
+        return self.cuda.to_device(np.ascontiguousarray(array, self.precision))
+
+    def _run_chunk(self, begin: int, end: int, slots: int, shared: tuple[Any, ...]) -> None:
+        cuda, count, d = self.cuda, end - begin, self.problem.shape[1]
+        times, powers, numbers, constants, weights, first, decays, gains, places = shared
+        initial = self._send(self.initial[:, begin:end])
+        # An array without rows cannot be sent.
+        own = self._send(self.function.own[:, begin:end] if len(self.function.own) else np.zeros((1, 1)))
+        memory = cuda.device_array((d, self.tables.depth, slots), self.precision)
+        kept = cuda.device_array((self.kept.count, d, count), self.precision)
+        seen = count if self.kept.between else min(count, _COMPARED)
+        head = cuda.device_array((self.heads, d, seen), self.precision)
+        bad = cuda.device_array(count, np.int32)
+        history = (weights, first, decays, gains, memory)
+        begun = time.perf_counter()
+        with warnings.catch_warnings():  # a small ensemble is no mistake
+            warnings.filterwarnings("ignore", "Grid size .* under-utilization")
+            launch = self.kernel[slots // THREADS, THREADS]
+        launch(count, times, powers, initial, numbers, constants, own, *history, places, kept, head, bad)
+        self.bad[begin:end] = bad.copy_to_host()  # waits for the kernel
+        self.kernel_seconds += time.perf_counter() - begun
+        values = head.copy_to_host()
+        if begin == 0:
+            self.first = values[0].T
+        states = kept.copy_to_host()
+        if self.kept.between:
+            states = self._between(states, values, begin, end)
+        if count == self.bad.size:
+            self.y = states
+            return
+        if not len(self.y):
+            self.y = np.empty((len(states), d, self.bad.size), self.precision)
+        self.y[:, :, begin:end] = states
+
+    def _between(self, states: Array, values: Array, begin: int, end: int) -> Array:
+        """At times between the steps, as after a solve on the host."""
+        problem, known = self.problem, self.problem.orders.known
+        assert known is not None
+        orders = dataclasses.replace(problem.orders, known=np.broadcast_to(known, problem.shape)[0])
+        part = dataclasses.replace(
+            problem, y0=problem.y0[begin:end], dy0=tuple(each[begin:end] for each in problem.dy0), orders=orders
+        )
+        y, f = (np.ascontiguousarray(each.transpose(2, 1, 0)).reshape(-1, len(each)) for each in (states, values))
+        table = Tableau(part, self.grid, np.zeros((0, 1, 1)), None, y, f, np.zeros((0, 1, 1)), known=len(states))
+        found = FixedSolution(table, len(states))(self.kept.times)
+        return np.asarray(found.transpose(2, 1, 0))
+
+    def compare(self) -> None:
+        """Refuse a result whose right-hand side at the start is not that of the function as given."""
+        problem, found = self.problem, self.first[:_COMPARED]
+        some = some_members(problem.args, problem.shape[0], len(found))
+        part = dataclasses.replace(problem, y0=problem.y0[: len(found)], args=some)
+        expected = part.evaluate(problem.t0, np.array(part.y0))
+        finite = np.isfinite(expected)
+        worst = float(np.max(np.abs(found[finite] - expected[finite]), initial=0.0))
+        size = float(np.max(np.abs(expected[finite]), initial=0.0))
+        # What it would move a state by over the interval: rounding is all there is where the terms cancel.
+        orders = np.broadcast_to(np.asarray(problem.orders.known), problem.shape)[0]
+        moved = worst * float(np.max((problem.t1 - problem.t0) ** orders * rgamma(orders + 1.0)))
+        bound = _AGREES[self.precision]
+        if not (worst <= bound * size or moved <= bound * float(np.max(np.abs(problem.y0)))):
+            raise InvalidInputError(
+                f"backend='numba-cuda': compiled, the right-hand side differs by {worst:.3g} from the function as "
+                f"given at t={problem.t0:g}; leave the backend out"
+            )

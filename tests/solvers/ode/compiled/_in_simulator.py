@@ -1,0 +1,168 @@
+"""Ensembles in Numba's CUDA simulator, which is chosen before Numba is imported; prints what was found as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import erfcx
+
+import hpfracc as hf
+from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode.compiled.on_cuda import device, tables
+from hpfracc.solvers.ode.methods.pece import PECE
+
+EARLY = "numba" in sys.modules
+Array = npt.NDArray[np.float64]
+MEMBERS = 3
+
+
+def brusselator(t: float, y: Array, rate: Array, shape: Array) -> Array:
+    u, v = y[..., 0], y[..., 1]
+    product = u * u * v
+    found: Array = np.stack([shape[0] - (rate + shape[1]) * u + product, rate * u - product], -1)
+    return found
+
+
+def forced(t: float, y: Array, rates: Array) -> Array:
+    """With paths, rounding and remainders."""
+    if t > 0.4:
+        return np.where(y > 0.2, -rates * y, np.cos(t) - y)
+    return np.rint(4.0 * y) * 0.1 + np.abs(y) % 0.7 - np.floor(y) + np.sin(3.0 * t)
+
+
+def explosive(t: float, y: Array, rate: Array) -> Array:
+    return rate * y * y
+
+
+RATE = np.linspace(1.5, 3.5, MEMBERS)
+STARTS = np.stack([np.linspace(0.8, 1.4, MEMBERS), np.linspace(2.0, 3.0, MEMBERS)], -1)
+BRUSSELATOR: dict[str, Any] = {"fun": brusselator, "args": (RATE, np.array([1.0, 1.0])), "y0": STARTS}
+FORCED: dict[str, Any] = {"fun": forced, "args": (RATE[:, None] / 10,), "y0": STARTS}
+
+#: Whether the memory is a sum of exponentials, and the question.
+CASES: dict[str, tuple[bool, dict[str, Any]]] = {
+    "rectangle, direct": (False, {**BRUSSELATOR, "alpha": 0.8, "method": "explicit_rectangle"}),
+    "rectangle, exponentials": (True, {**BRUSSELATOR, "alpha": [0.6, 1.0], "method": "explicit_rectangle"}),
+    "PECE, direct": (False, {**FORCED, "alpha": 0.7, "method": PECE(corrections=2)}),
+    "PECE, exponentials": (True, {**FORCED, "alpha": [0.4, 0.9]}),
+    "order above one": (False, {**FORCED, "alpha": 1.6, "dy0": [STARTS - 1.0]}),
+    "between the steps": (True, {**BRUSSELATOR, "alpha": 0.8, "t_eval": [0.01, 0.25, 0.777, 1.0]}),
+}
+
+
+def solve(question: dict[str, Any], exponentials: bool = False, **options: Any) -> hf.FODEResult:
+    given = {"step": 0.1, **question, **options}
+    fun, y0, alpha = given.pop("fun"), given.pop("y0"), given.pop("alpha")
+    tables._STEPS_PER_TERM = 0 if exponentials else 1000
+    return hf.solve_fode(fun, (0.0, 1.0), y0, alpha, **given)
+
+
+def difference(question: dict[str, Any], exponentials: bool) -> dict[str, Any]:
+    found = solve(question, exponentials, backend="numba-cuda")
+    given = {"method": "pece", **question}
+    expected = solve(given, backend="numpy")
+    decision = found.decision
+    assert decision is not None
+    return {
+        "difference": float(np.max(np.abs(found.y - expected.y))),
+        "same": found.y.shape == expected.y.shape and bool(np.array_equal(found.t, expected.t)),
+        "history": decision.history,
+        "success": found.success,
+        "dtype": str(found.y.dtype),
+    }
+
+
+def relaxation() -> dict[str, Any]:
+    """Against ``E_{1/2}(-rate) = erfcx(rate)``, at the end alone: errors for two steps, and in single precision."""
+    rates = np.array([0.5, 1.0, 1.5])
+    exact = erfcx(rates)
+    question = {"fun": lambda t, y, rate: -rate * y, "args": (rates[:, None],), "alpha": 0.5, "t_eval": [1.0]}
+    one = np.ones((3, 1))
+    errors = [
+        float(np.abs(solve(question, True, y0=one, step=step, backend="numba-cuda").y[:, 0, 0] - exact).max())
+        for step in (1 / 8, 1 / 16)
+    ]
+    single = solve(question, True, y0=one.astype(np.float32), step=1 / 16, backend="numba-cuda").y
+    double = solve(question, True, y0=one, step=1 / 16, backend="numba-cuda").y
+    return {"errors": errors, "single": float(np.abs(single - double).max()), "dtype": str(single.dtype)}
+
+
+def chunked() -> dict[str, Any]:
+    """A GPU with little memory, and one that has less than it said."""
+    question = {**BRUSSELATOR, "alpha": 0.8}
+    whole = solve(question, backend="numba-cuda")
+    before = device.allowed_bytes
+    device.allowed_bytes = lambda cuda: 500
+    few = solve(question, backend="numba-cuda")
+    cuda, asked = device.load_cuda(), []
+    make = cuda.device_array
+
+    def fail_once(*shape: Any) -> Any:
+        asked.append(shape)
+        if len(asked) == 1:
+            raise RuntimeError("[2] CUDA_ERROR_OUT_OF_MEMORY")
+        return make(*shape)
+
+    cuda.device_array = fail_once
+    device.allowed_bytes = lambda cuda: 1000
+    again = solve(question, backend="numba-cuda")
+    cuda.device_array, device.allowed_bytes = make, before
+    return {
+        "chunks": [each.stats["chunks"] for each in (whole, few, again)],
+        "equal": bool(np.array_equal(whole.y, few.y)) and bool(np.array_equal(whole.y, again.y)),
+    }
+
+
+def infinite() -> dict[str, Any]:
+    """One member that ends before the others."""
+    question = {"fun": explosive, "args": (np.array([[0.1], [9.0]]),), "y0": np.ones((2, 1)), "alpha": 0.9}
+    found = solve(question, backend="numba-cuda")
+    alone = solve({**question, "args": (np.array([[0.1]]),), "y0": np.ones((1, 1))}, method="pece", backend="numpy")
+    return {
+        "success": found.success,
+        "message": found.message,
+        "other": float(np.abs(found.y[0] - alone.y[0]).max()),
+        "ends": bool(np.isnan(found.y[1, 0, -1])) and bool(np.isfinite(found.y[1, 0, 1])),
+    }
+
+
+def differs() -> str:
+    """A kernel whose right-hand side is another one than that given."""
+    from hpfracc.solvers.ode.compiled.on_cuda import solve as on_cuda_solve
+
+    read = on_cuda_solve.read_member
+    on_cuda_solve.read_member = lambda fun, args, shape: read(forced, (RATE[:, None],), shape)
+    try:
+        solve({**BRUSSELATOR, "alpha": 0.8}, backend="numba-cuda")
+    except InvalidInputError as error:
+        return str(error)
+    finally:
+        on_cuda_solve.read_member = read
+    return ""
+
+
+if __name__ == "__main__":
+    from hpfracc.solvers.ode.compiled.on_cuda import kernels
+    from hpfracc.solvers.ode.compiled.on_cuda import solve as of_ensembles
+
+    # Every thread of the simulator is one of Python.
+    kernels.THREADS = of_ensembles.THREADS = 1
+    print(
+        json.dumps(
+            {
+                "early": EARLY,
+                "cases": {name: difference(question, kind) for name, (kind, question) in CASES.items()},
+                "relaxation": relaxation(),
+                "chunked": chunked(),
+                "infinite": infinite(),
+                "differs": differs(),
+            }
+        )
+    )
