@@ -81,7 +81,7 @@ def refuse_tables(name: str, array: Any) -> None:
     if kind == "dataarray" and array.chunks is not None:
         raise InvalidInputError(
             f"{name} takes plain arrays; got a DataArray that wraps a Dask array, which would be computed in this "
-            "process: pass its .data with that axis last, or call hf.distributed.convolve(weights, signal, dim=...)"
+            "process: pass its .data with that axis last"
         )
     if kind in ("chunked", "dataset", "table") or (kind in ("frame", "dataarray", "variable") and array.ndim > 1):
         raise InvalidInputError(

@@ -220,8 +220,13 @@ def test_labels_stay_in_convolutions_and_batches():
     means = hf.batch.run(np.mean, field)
     assert means.dims == ("row",) and np.array_equal(means.values, DATA.mean(axis=1))
     one = field[0].copy(data=field[0].data.map_blocks(never, dtype=float, meta=np.empty(0)))
-    with pytest.raises(InvalidInputError, match="wraps a Dask array"):
-        hf.causal_convolution(np.ones(3), one)
+    assert hf.causal_convolution(np.ones(3), one).chunks == one.chunks
+    same = hf.causal_convolution(weights, field, dim="row")
+    assert same.chunks == field.chunks and np.array_equal(same.values, found.values)
+    with pytest.raises(InvalidInputError, match="name the dimension of its points"):
+        hf.causal_convolution(weights, field)
+    with pytest.raises(InvalidInputError, match="matmul does not take Dask arrays"):
+        hf.matmul(field, field)
     with pytest.raises(InvalidInputError, match="^z is a Dask array"):
         hf.special.gamma(one)
     with pytest.raises(InvalidInputError, match="^y0 is a Dask array"):

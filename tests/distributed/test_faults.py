@@ -7,12 +7,14 @@ import signal
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import Pipe
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hpfracc as hf
+from hpfracc.distributed import dask_runner
 from hpfracc.errors import ClusterError
 from tests.distributed import work
 from tests.distributed.conftest import fork_server
@@ -60,12 +62,12 @@ def test_items_that_end_workers_hang_or_raise_are_named(client: Any, tmp_path: P
     All are in one task. When its worker dies its items are run alone, one by one.
     """
     items = hf.points(x=np.arange(12.0), folder=[str(tmp_path)] * 12)
-    result = hf.sweep(work.misbehave, items, executor=client, batch=12, timeout=0.5, retries=0, on_error="keep")
+    result = hf.sweep(work.misbehave, items, executor=client, batch=12, timeout=2.0, retries=0, on_error="keep")
     assert [each.index for each in result.failed] == [5, 7, 9]
     ended, raised, stuck = result.failed
     assert "its worker died, 1 time" in ended.error and ended.parameters["x"] == 5.0
     assert raised.error == "ValueError: seven"
-    assert "did not stop within timeout=0.5 s" in stuck.error
+    assert "did not stop within timeout=2 s" in stuck.error
     good = np.setdiff1d(np.arange(12), [5, 7, 9])
     assert np.array_equal(result.values[good], good * 0.1)
 
@@ -119,8 +121,89 @@ def test_a_client_that_was_closed_is_refused(cluster: Any):
 
 def test_a_cluster_without_workers_is_not_waited_for(client: Any, monkeypatch: pytest.MonkeyPatch):
     """Where no worker is left, and none comes, the sweep ends with an error."""
-    monkeypatch.setattr("hpfracc.distributed.dask_runner._FIRST_WORKER_AFTER", 0.2)
+    monkeypatch.setattr("hpfracc.distributed.dask_runner._QUEUE_TIME", 0.2)
     monkeypatch.setattr("hpfracc.distributed.dask_runner._LOOK_INTERVAL", 0.05)
     monkeypatch.setattr(client, "nthreads", dict)
     with pytest.raises(ClusterError, match="no workers for"):
         hf.sweep(work.wait_long, hf.grid(x=[1.0]), executor=client, resources={"nobody": 1})
+
+
+class SpecCluster:
+    """As Dask's own clusters, and those of batch systems: a list of workers that are wanted."""
+
+    def __init__(self) -> None:
+        self.plan = {"a", "b", "c"}
+        self.asked: list[int] = []
+
+    def scale(self, count: int) -> None:
+        self.asked.append(count)
+
+
+#: One of this machine.
+Local = type("LocalCluster", (SpecCluster,), {})
+
+
+class KubeCluster:
+    """As on Kubernetes: ``scale`` would end its adaptive scaling."""
+
+    def scale(self, count: int) -> None:
+        raise AssertionError("scaled")
+
+
+class ClientOf:
+    """A client whose workers can be taken away."""
+
+    status, asynchronous = "running", False
+
+    def __init__(self, cluster: Any) -> None:
+        self.cluster = cluster
+        self.threads = {"one": 1, "two": 1}
+
+    def nthreads(self) -> dict[str, int]:
+        return self.threads
+
+    def register_plugin(self, plugin: Any, name: str) -> None:
+        pass
+
+    def subscribe_topic(self, topic: str, handler: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("cluster", "limit"), [(Local(), 120), (SpecCluster(), 3600), (KubeCluster(), 3600)])
+def test_lost_workers_are_asked_for_and_waited_for(cluster: Any, limit: int, monkeypatch: pytest.MonkeyPatch):
+    """Every ten seconds, with at least what is planned; two minutes on this machine, an hour where jobs are queued."""
+    clock = {"now": 1000.0}
+    monkeypatch.setattr(dask_runner, "time", SimpleNamespace(monotonic=lambda: clock["now"]))
+    client = ClientOf(cluster)
+    runner = dask_runner.DaskRunner(client, "job", b"", None)
+    assert runner.workers == 2
+    client.threads = {}
+    for clock["now"] in range(1002, 1000 + limit, 2):
+        assert runner._look() is None
+    if isinstance(cluster, SpecCluster):
+        assert cluster.asked == [3] * len(cluster.asked)
+        assert limit // 12 - 2 <= len(cluster.asked) <= limit // 10
+    clock["now"] = 1002.0 + limit
+    with pytest.raises(ClusterError, match="no workers for .*same store="):
+        runner._look()
+
+
+def test_adaptive_clusters_see_work_for_more_workers(client: Any):
+    """A minute of work is in flight for each worker, within bounds; two tasks where they need resources."""
+    runner = dask_runner.DaskRunner(client, "job", b"x" * 1000, None)
+    assert runner.window(float("nan")) == 5
+    assert runner.window(0.25) == 480 and runner.window(1e-6) == 4096 and runner.window(100.0) == 5
+    runner.close(cancel=False)
+    large = dask_runner.DaskRunner(client, "job", b"x" * 60_000, None)
+    assert large.window(1e-6) == (1 << 26) // 60_000
+    large.close(cancel=False)
+    assert dask_runner.DaskRunner(client, "job", b"", {"GPU": 1.0}).window(0.25) == 5
+    in_flight: list[int] = []
+    hf.sweep(
+        work.square,
+        hf.grid(x=np.arange(60.0)),
+        executor=client,
+        batch=1,
+        progress=lambda progress: in_flight.append(len(client.futures)),
+    )
+    assert max(in_flight) > 40

@@ -217,9 +217,9 @@ def test_an_item_that_takes_too_long_is_a_failure():
     items = hf.grid(x=[0.0, 1.0, 2.0])
     with ThreadPoolExecutor(1) as pool:
         for executor in (None, pool):
-            result = hf.sweep(work.wait_long, items, executor=executor, timeout=0.3, on_error="keep", batch=3)
+            result = hf.sweep(work.wait_long, items, executor=executor, timeout=1.5, on_error="keep", batch=3)
             assert [each.index for each in result.failed] == [1]
-            assert "longer than timeout=0.3 s" in result.failed[0].error
+            assert "longer than timeout=1.5 s" in result.failed[0].error
             assert result.values[[0, 2]].tolist() == [0.0, 2.0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,9 @@ from hpfracc.engine import hardware
 from hpfracc.engine.execution.calibration import calibrate, power
 from hpfracc.engine.execution.calibration.trial import ArmTrial
 from hpfracc.engine.hardware import GPU, _energy, read_energy_counters
+from hpfracc.engine.selection.costs import CostModel, Option
 from hpfracc.engine.selection.knowledge import knowledge_for
+from hpfracc.engine.selection.regret import Ledger
 from hpfracc.errors import ConfigurationError
 from hpfracc.profiling import Profiler, clocks, energy
 from hpfracc.profiling.energy import EnergyMeter, EnergyTrace
@@ -114,6 +117,26 @@ def test_the_objective_decides(monkeypatch: pytest.MonkeyPatch):
             # Another operation on the same device: the mean of what was measured there.
             assert "least energy" in hf.explain(hf.fft, x).decisions[0].reason
         assert hf.explain(hf.causal_convolution, x, x).decisions[0].arm == quick
+
+
+def test_regret_is_counted_in_joules():
+    """Where energy decides; time and energy are not added, and the report says which is which."""
+    costs = CostModel()
+    costs.add_knot("quick", 1.0, 1e-3)
+    costs.add_knot("frugal", 1.0, 2e-3)
+    ledger = Ledger(costs)
+    options = [Option("quick", "quick", 1.0, watts=100.0), Option("frugal", "frugal", 1.0, watts=20.0)]
+    ledger.offered("fft", "bucket", options)
+    ledger.ran("fft", "bucket", options[0], 1e-3, 10)
+    row = ledger.report().total
+    assert row.objective == "energy" and row.best == pytest.approx(0.4) and row.regret == pytest.approx(1.5)
+    assert row.slow == 1.0 and "0.4 J" in str(ledger.report())
+    plain = [replace(option, watts=None) for option in options]
+    ledger.offered("fft", "bucket", plain)
+    ledger.ran("fft", "bucket", plain[0], 1e-3, 10)
+    report = ledger.report()
+    assert [(each.objective, round(each.regret, 12)) for each in report.operations] == [("energy", 1.5), ("time", 0.0)]
+    assert report.total.objective == "both" and np.isnan(report.total.regret) and report.total.calls == 20
 
 
 def test_slow_arms_are_measured_on_short_calls(ticking: None, monkeypatch: pytest.MonkeyPatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -22,14 +23,23 @@ logger = logging.getLogger("hpfracc.distributed")
 
 #: Seconds between two looks at the cluster.
 _LOOK_INTERVAL = 1.0
-#: Seconds without a worker: after the first the cluster is asked for workers, after the second the sweep ends.
-_ASK_AFTER, _GIVE_UP_AFTER = 5.0, 120.0
-#: Seconds to wait for the first worker: a batch system may start it late.
-_FIRST_WORKER_AFTER = 3600.0
+#: Seconds without a worker after which the cluster is asked for workers, and between two requests: a cluster notices
+#: the end of a worker only after ``distributed.deploy.lost-worker-timeout``, 15 s by default.
+_ASK_INTERVAL = 10.0
+#: Seconds without a worker after which the sweep ends.
+_GIVE_UP_AFTER = 120.0
+#: Seconds to wait for a worker that a batch system may start late: the first one, or one for those that have ended.
+_QUEUE_TIME = 3600.0
 #: Seconds to wait for a scheduler to answer.
 _CONNECT_TIMEOUT = 10.0
 #: A larger payload is sent to each worker once, with its plugin, and not with every task.
 _LARGE_PAYLOAD = 1 << 16
+#: Seconds of work in flight for each worker. Adaptive clusters ask for as many workers as would do what is in flight
+#: within their ``target-duration``, 5 s by default: for 12 times as many as there are, until their maximum is reached.
+#: With 10 s the wish changed from look to look, and jobs of a batch system were cancelled while they started.
+_SECONDS_AHEAD = 60.0
+#: Tasks in flight at most, unless the workers need more, and the bytes of their payloads.
+_MOST_AHEAD, _MOST_BYTES_AHEAD = 4096, 1 << 26
 #: How often a task that the scheduler lost is submitted anew.
 _MOST_LOSSES = 5
 
@@ -68,6 +78,13 @@ def connect(executor: Any) -> Iterator[Any]:
         client.close()
 
 
+def _asks_others(cluster: Any) -> bool:
+    """Whether the workers of a cluster are started by a batch system or Kubernetes, which may take long."""
+    if cluster is None or any(base.__name__ == "LocalCluster" for base in type(cluster).__mro__):
+        return False
+    return type(cluster).__module__.partition(".")[0] != "distributed"
+
+
 @final
 class DaskRunner(Runner):
     """Tasks on the workers of a Dask client.
@@ -100,12 +117,25 @@ class DaskRunner(Runner):
             self._prepared: set[str] = set()
             self._alone_since = time.monotonic()
             self._next_look = 0.0
-            self._asked = False
+            self._asked = 0.0
+            self._told = False
             self._look()
         except BaseException:
             self._closing.close()
             raise
         self.overhead = scheduler_cost(self.workers)
+
+    def window(self, seconds: float) -> int:
+        """Some seconds of work for each worker, so that an adaptive cluster can tell how many workers it could use.
+
+        The scheduler keeps what workers cannot start yet, except for tasks that need resources: those are given to
+        workers at once, and many would be blamed for the death of one.
+        """
+        usual = super().window(seconds)
+        if self._resources is not None or not seconds > 0.0:
+            return usual
+        most = min(_MOST_AHEAD, _MOST_BYTES_AHEAD // max(1, len(self._payload or b"")))
+        return max(usual, min(most, math.ceil(self.workers * _SECONDS_AHEAD / seconds)))
 
     def submit(self, key: int, indices: Sequence[int], bad: Sequence[int] = (), *, alone: bool = False) -> None:
         """Send it to the scheduler."""
@@ -129,10 +159,13 @@ class DaskRunner(Runner):
 
     def next(self) -> TaskOutcome | None:
         """Wait for one, and look after the cluster."""
+        trouble = self._look()
+        if trouble is not None and self._ended.empty():
+            return trouble
         try:
             key, _, future = self._ended.get(timeout=POLL_INTERVAL)
         except Empty:
-            return self._look()
+            return None
         if key not in self._tasks or self._tasks[key][0] is not future:
             return None  # an attempt that was given up
         _, indices, bad, alone = self._tasks.pop(key)
@@ -158,7 +191,10 @@ class DaskRunner(Runner):
             return TaskOutcome(key, error=self._lost_scheduler())
         self._losses[key] = self._losses.get(key, 0) + 1
         if self._losses[key] > _MOST_LOSSES:
-            return TaskOutcome(key, error=ClusterError(f"the cluster lost a task {_MOST_LOSSES} times ({error})"))
+            told = (
+                f"the cluster lost a task {_MOST_LOSSES} times ({error}); call sweep with the same store= to continue"
+            )
+            return TaskOutcome(key, error=ClusterError(told))
         self.submit(key, indices, bad, alone=alone)
         return None
 
@@ -185,18 +221,23 @@ class DaskRunner(Runner):
             return TaskOutcome(next(iter(self._tasks)), error=found)
         if threads:
             self.workers, self._seen = sum(threads.values()), max(self._seen, len(threads))
+            self.overhead = scheduler_cost(self.workers)
             self._tell_newcomers(set(threads))
-            self._alone_since, self._asked = now, False
+            self._alone_since, self._told = now, False
             return None
         self.workers = max(1, self.workers)
         waited = now - self._alone_since
-        if waited > _ASK_AFTER and self._seen and not self._asked:
-            self._asked = True
+        if self._seen and now - max(self._alone_since, self._asked) > _ASK_INTERVAL:
+            self._asked = now
             self._scale()
-        if waited > (_GIVE_UP_AFTER if self._seen else _FIRST_WORKER_AFTER):
+        queued = not self._seen or _asks_others(getattr(self._client, "cluster", None))
+        if queued and waited > _GIVE_UP_AFTER and not self._told:
+            self._told = True
+            logger.warning("no workers for %.0f s; waiting up to %.0f s for new ones", waited, _QUEUE_TIME)
+        if waited > (_QUEUE_TIME if queued else _GIVE_UP_AFTER):
             error_ = ClusterError(
-                f"the cluster has had no workers for {waited:.0f} s; start some, and call sweep with the same store= "
-                "to continue where it was"
+                f"the cluster has had no workers for {waited:.0f} s; see whether its jobs wait or fail (their output "
+                "says why), start some, and call sweep with the same store= to continue where it was"
             )
             if not self._tasks:
                 raise error_
@@ -213,11 +254,16 @@ class DaskRunner(Runner):
         self._prepared = addresses
 
     def _scale(self) -> None:
-        cluster = getattr(self._client, "cluster", None)
-        if cluster is not None and callable(getattr(cluster, "scale", None)):
-            logger.info("no workers are left; the cluster is asked for %d", self._seen)
-            with contextlib.suppress(Exception):  # adaptive clusters scale themselves
-                cluster.scale(self._seen)
+        """Ask a cluster that keeps a list of its workers: Dask's own and those of batch systems.
+
+        Others bring workers back themselves, and ``scale`` would end the adaptive scaling of one on Kubernetes.
+        """
+        cluster: Any = getattr(self._client, "cluster", None)
+        if any(base.__name__ == "SpecCluster" for base in type(cluster).__mro__):
+            with contextlib.suppress(Exception):  # the sweep waits in any case
+                wanted = max(self._seen, len(cluster.plan))  # not fewer than an adaptive cluster has asked for
+                logger.info("no workers are left; the cluster is asked for %d", wanted)
+                cluster.scale(wanted)
 
     def close(self, *, cancel: bool) -> None:
         """Release what is left on the cluster."""

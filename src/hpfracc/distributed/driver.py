@@ -17,9 +17,6 @@ from hpfracc.errors import BatchItemError, ClusterError
 
 __all__ = ["Sink", "SweepDriver", "SweepProgress"]
 
-#: Tasks in flight for each worker: one that runs and one that waits.
-_WINDOW = 2
-
 
 @dataclass(frozen=True, slots=True)
 class SweepProgress:
@@ -122,6 +119,8 @@ class SweepDriver:
         self._begun, self._at_start = time.perf_counter(), before[0]
         self.failures: list[ItemFailure] = []
         self.seconds = 0.0
+        #: Tasks whose results were written.
+        self._ended = 0
         #: Measurements of the workers' engines that were new to this process.
         self.learned = 0
 
@@ -152,7 +151,7 @@ class SweepDriver:
             return outcome.report.seconds, outcome.report
 
     def _fill(self, waiting: Iterator[tuple[int, int, int]], more: bool) -> bool:
-        window = _WINDOW * self._runner.workers + 1
+        window = self._runner.window(self.seconds / self._ended if self._ended else float("nan"))
         while len(self._runs) < window:
             if self._repeated:
                 self._submit(self._repeated.popleft())
@@ -222,6 +221,7 @@ class SweepDriver:
         self._sink.write(assembly.number, assembly.begin, assembly.end, report)
         self.failures += report.failures
         self.seconds += report.seconds
+        self._ended += 1
         self._done += assembly.end - assembly.begin
         self._failed += len(report.failures)
         self._advance(self.progress())

@@ -46,6 +46,13 @@ class Runner(ABC):
     def next(self) -> TaskOutcome | None:
         """The end of some task, or None if there is none within a moment."""
 
+    def window(self, seconds: float) -> int:
+        """Tasks to keep in flight if one takes so many seconds (nan: not known yet).
+
+        One that runs and one that waits for each worker.
+        """
+        return 2 * self.workers + 1
+
     def close(self, *, cancel: bool) -> None:
         """End; with ``cancel`` tasks that are still there are dropped."""
         return None

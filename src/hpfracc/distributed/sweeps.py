@@ -400,15 +400,16 @@ def choose_batch(job: SweepJob, runner: Runner, driver: SweepDriver) -> int:
     Tasks are long enough for the scheduler, whose load is ``workers * cost / seconds a task``, and short enough to
     divide the work evenly.
     """
-    count, workers = len(job.params), runner.workers
-    even = max(1, count // (_TASKS_A_WORKER * workers))
+    count = len(job.params)
     if job.stacked and get_settings().deterministic:
         return min(_FIXED_STACK, count)
-    if even == 1 or count == 1:
+    if count <= _TASKS_A_WORKER * runner.workers:
         return 1
-    seconds = max(_TASK_SECONDS, 4.0 * workers * runner.overhead)
     trial = list(range(min(_TRIAL_STACK, count))) if job.stacked else [0]
     first, report = driver.measure([0])  # with compilation, imports and caches
+    # Only now: the first call may have waited for the first workers of a batch system.
+    seconds = max(_TASK_SECONDS, 4.0 * runner.workers * runner.overhead)
+    even = max(1, count // (_TASKS_A_WORKER * runner.workers))
     if report.failures or first > max(_LONG_CALL, seconds):
         return 1
     taken = driver.measure(trial)[0] / len(trial)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_chunked
+from hpfracc._arrays import is_chunked, wraps_chunks
 from hpfracc._frames import has_labels, open_samples
 from hpfracc._optional import import_optional
 from hpfracc.distributed.chunked.blocks import blocks, run_plan
@@ -99,6 +99,8 @@ def convolve_chunked(weights: Any, signal: Any, *, way: str = "auto", backend: A
     array = import_optional("dask.array")
     if not is_chunked(signal):
         signal = array.from_array(np.asarray(signal), chunks=-1)
+    if wraps_chunks(weights):
+        weights = weights.data
     if is_chunked(weights):
         check_chunks(weights, "weights")
     else:
@@ -143,13 +145,16 @@ def convolve_chunked(weights: Any, signal: Any, *, way: str = "auto", backend: A
 
 
 def apply_operation(operation: Any, arrays: tuple[Any, ...], backend: Any, params: Any) -> Any:
-    """An operation of the engine on Dask arrays: a causal convolution; others are refused with what to do."""
-    if operation.name != "causal_convolution" or len(arrays) != 2 or params:
+    """An operation of the engine on Dask arrays: a causal convolution; others are refused with what to do.
+
+    The signal may be a ``DataArray`` that wraps one, with the dimension of its points as ``dim``.
+    """
+    if operation.name != "causal_convolution" or len(arrays) != 2 or params.keys() - {"dim"}:
         raise InvalidInputError(
             f"{operation.name} does not take Dask arrays; apply it to their blocks by map_blocks, or load them with "
             ".compute()"
         )
-    return convolve_chunked(*arrays, backend=backend)
+    return convolve(*arrays, dim=params.get("dim"), backend=backend)
 
 
 def _convolve_block(backend: Any, block: Any, weights: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import PAIR_KINDS, is_chunked, library_of, quick_kind
+from hpfracc._arrays import PAIR_KINDS, is_chunked, library_of, quick_kind, wraps_chunks
 from hpfracc._clusters import cluster_support
 from hpfracc._config import check_backend, current_context, state
 from hpfracc.engine.execution.batch.in_memory import run_in_chunks
@@ -107,7 +107,7 @@ class Operation:
                 raise
             return result
         except InvalidInputError:
-            if not any(map(is_chunked, arrays)):
+            if not any(is_chunked(each) or wraps_chunks(each) for each in arrays):
                 raise
             return cluster_support().apply_operation(self, arrays, backend, params)
         return self.run(plan, arrays, weights_key, params, checked=True)

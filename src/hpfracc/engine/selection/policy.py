@@ -176,7 +176,7 @@ class Chooser(Guarded):
                 spent = min(calls, 1 + MAX_WARMUP_CALLS) * max(0.0, run - trial.best) + compiling
                 self._exploration.refund(trial.charged)
                 self._exploration.charge(spent, unknown=unknown)
-                self.ledger.explored(slot, bucket, spent)
+                self.ledger.explored(slot, bucket, option, spent)
             self.ledger.ran(slot, bucket, option, run, calls, compiling=seconds - run)
             self._count(incumbent, run * calls + (seconds - run), calls)
 

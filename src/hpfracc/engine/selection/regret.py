@@ -1,4 +1,4 @@
-"""Regret: the time that choices cost over the best arms, as far as measured times tell."""
+"""Regret: the time, or energy, that choices cost over the best arms, as far as measured times tell."""
 
 from __future__ import annotations
 
@@ -33,14 +33,19 @@ class OperationRegret:
     seconds, compiling : float
         Their total time, and the part of it spent compiling.
     best : float
-        The time of the best arm of each call, without compiling, by all that is known now.
+        The time of the best arm of each call, without compiling, by all that is known now; with
+        ``objective="energy"`` its joules.
     regret : float
         Typical time of the arms that ran over that of the best ones, less 1, without compiling. Both are predictions of
-        the cost model, so that noise does not count as a wrong choice. ``nan`` before the first call.
+        the cost model, so that noise does not count as a wrong choice. ``nan`` before the first call. With
+        ``objective="energy"`` the same of joules: time by the power of each arm's device.
     exploring : float
         Share of ``seconds`` spent on trying alternatives.
     slow : float
-        Share of the calls whose arm is more than 10 % slower than the best.
+        Share of the calls whose arm is more than 10 % slower than the best, or needs 10 % more energy.
+    objective : str
+        What the calls were chosen for: ``"time"`` or ``"energy"``. A total of both is ``"both"``, without ``best`` and
+        ``regret``, which have no common unit.
     """
 
     operation: str
@@ -51,6 +56,7 @@ class OperationRegret:
     regret: float
     exploring: float
     slow: float
+    objective: str = "time"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, with None where a number is not known."""
@@ -82,9 +88,11 @@ class _Sum:
     ran: float = 0.0
     best: float = 0.0
     slow: int = 0
+    objectives: set[str] = field(default_factory=set)
 
-    def add(self, line: _Line, predicted: dict[str, float]) -> None:
-        """Add a line; ``predicted`` maps its arms to typical times."""
+    def add(self, line: _Line, predicted: dict[str, float], objective: str) -> None:
+        """Add a line; ``predicted`` maps its arms to typical times, or joules."""
+        self.objectives.add(objective)
         self.calls += sum(line.calls.values())
         self.seconds += line.seconds + line.compiling
         self.compiling += line.compiling
@@ -100,15 +108,17 @@ class _Sum:
 
     def regret(self, operation: str) -> OperationRegret:
         """The sum as a row of the report."""
+        mixed = len(self.objectives) > 1
         return OperationRegret(
             operation,
             self.calls,
             self.seconds,
             self.compiling,
-            self.best,
-            _share(self.ran - self.best, self.best),
+            math.nan if mixed else self.best,
+            math.nan if mixed else _share(self.ran - self.best, self.best),
             _share(self.exploring, self.seconds),
             _share(self.slow, self.calls),
+            "both" if mixed else "".join(self.objectives) or "time",
         )
 
 
@@ -129,7 +139,7 @@ class RegretReport:
 
         table = Table(title="What choosing cost", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
         table.add_column("operation")
-        for name in ("calls", "time", "of it compiling", "best arms", "regret", "exploring", "calls >10 % slower"):
+        for name in ("calls", "time", "of it compiling", "best arms", "regret", "exploring", "calls >10 % worse"):
             table.add_column(name, justify="right")
         for row in self.operations:
             table.add_row(*_cells(row))
@@ -155,11 +165,11 @@ class Ledger:
 
     def __init__(self, costs: CostModel) -> None:
         self._costs = costs
-        self._lines: dict[tuple[Hashable, Hashable], _Line] = {}
+        self._lines: dict[tuple[Hashable, Hashable, str], _Line] = {}
 
     def offered(self, slot: Hashable, bucket: Hashable, options: Sequence[Option]) -> None:
         """Note the options of a choice."""
-        known = self._line(slot, bucket).options
+        known = self._line(slot, bucket, _objective(options[0])).options
         if len(known) < len(options):
             for option in options:
                 known.setdefault(option.arm, option)
@@ -168,32 +178,33 @@ class Ledger:
         self, slot: Hashable, bucket: Hashable, option: Option, seconds: float, calls: int, compiling: float = 0.0
     ) -> None:
         """Note ``calls`` calls of ``seconds`` each, the first of which took ``compiling`` more."""
-        line = self._line(slot, bucket)
+        line = self._line(slot, bucket, _objective(option))
         line.options.setdefault(option.arm, option)
         line.calls[option.arm] = line.calls.get(option.arm, 0) + calls
         line.seconds += seconds * calls
         line.compiling += compiling
 
-    def explored(self, slot: Hashable, bucket: Hashable, seconds: float) -> None:
+    def explored(self, slot: Hashable, bucket: Hashable, option: Option, seconds: float) -> None:
         """Note time spent on trying an alternative."""
-        self._line(slot, bucket).exploring += seconds
+        self._line(slot, bucket, _objective(option)).exploring += seconds
 
     def report(self) -> RegretReport:
         """The report so far, per operation: the slot itself, or the first part of a tuple."""
-        sums: dict[str, _Sum] = {}
+        sums: dict[tuple[str, str], _Sum] = {}
         whole = _Sum()
-        for (slot, bucket), line in list(self._lines.items()):
+        for (slot, bucket, objective), line in list(self._lines.items()):
             operation = str(slot[0] if isinstance(slot, tuple) and slot else slot)
             predicted = self._predicted(bucket, line)
-            sums.setdefault(operation, _Sum()).add(line, predicted)
-            whole.add(line, predicted)
-        rows = [found.regret(operation) for operation, found in sorted(sums.items())]
+            sums.setdefault((operation, objective), _Sum()).add(line, predicted, objective)
+            whole.add(line, predicted, objective)
+        rows = [found.regret(operation) for (operation, _), found in sorted(sums.items())]
         return RegretReport(rows, whole.regret("all"))
 
-    def _line(self, slot: Hashable, bucket: Hashable) -> _Line:
-        line = self._lines.get((slot, bucket))
+    def _line(self, slot: Hashable, bucket: Hashable, objective: str) -> _Line:
+        key = slot, bucket, objective
+        line = self._lines.get(key)
         if line is None:
-            line = self._lines[slot, bucket] = _Line()
+            line = self._lines[key] = _Line()
         return line
 
     def _predicted(self, bucket: Hashable, line: _Line) -> dict[str, float]:
@@ -201,8 +212,13 @@ class Ledger:
         for arm, option in line.options.items():
             estimate = self._costs.estimate(option.key, bucket, option.x, option.extra)
             if estimate.source != "none":
-                found[arm] = estimate.seconds
+                found[arm] = estimate.seconds if option.watts is None else estimate.seconds * option.watts
         return found
+
+
+def _objective(option: Option) -> str:
+    """What an option is chosen for: options have a power only where energy decides."""
+    return "time" if option.watts is None else "energy"
 
 
 def _share(part: float, whole: float) -> float:
@@ -215,11 +231,15 @@ def _cells(row: OperationRegret) -> tuple[str, ...]:
         f"{row.calls:,}",
         format_seconds(row.seconds),
         format_seconds(row.compiling),
-        format_seconds(row.best),
+        format_seconds(row.best) if row.objective == "time" else _joules(row.best),
         _percent(row.regret),
         _percent(row.exploring),
         _percent(row.slow),
     )
+
+
+def _joules(energy: float) -> str:
+    return "-" if math.isnan(energy) else f"{energy:.3g} J"
 
 
 def _percent(share: float) -> str:
