@@ -41,7 +41,7 @@ test: export XLA_FLAGS := $(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_
 test: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.pytest_cache/jax
 test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := -1
-test: $(VENV)/.full
+test: $(VENV)/.compiled
 	$(PYTEST) -m "not slow and not bench" $(PYTEST_ARGS)
 
 test-all: $(VENV)/.full
@@ -79,8 +79,15 @@ $(VENV)/.light: $(VENV)/.made pyproject.toml constraints.txt
 	$(INSTALL) --editable '.[numba]'
 	@touch $@
 
+# What lint needs is in it.
 $(VENV)/.full: $(VENV)/.made pyproject.toml constraints.txt
 	$(INSTALL) --editable '.[test,dev,numba,torch,jax,sklearn,plot,dask]'
+	@touch $@ $(VENV)/.lint
+
+# Bytecode of what the tests import. Processes that share the tests start together: each would compile all of it.
+# A test file that cannot be imported is reported by the tests.
+$(VENV)/.compiled: $(VENV)/.full
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true
 	@touch $@
 
 # mypy counts the optional libraries as Any, so they need not be there.

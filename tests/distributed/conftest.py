@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +74,11 @@ def start_cluster(wisdom: Path, workers: int = 2, **options: Any) -> Any:
         )
 
 
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+@contextmanager
+def running_cluster(wisdom: Path) -> Iterator[Any]:
     import dask
 
     before = {each.pid for each in psutil.Process().children(recursive=True)}
-    wisdom = tmp_path_factory.mktemp("workers") / "wisdom"
     # A worker that dies twice within this time would not be restarted: the cluster looks once, this long after.
     with dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}), start_cluster(wisdom) as made:
         yield made
@@ -89,6 +89,27 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     workers = [each for each in left if "forkserver" in " ".join(each.cmdline()) and each.ppid() != own]
     _gone, alive = psutil.wait_procs(workers, timeout=30)
     assert not alive
+
+
+#: The cluster, from the first test that asks for it to the last test of this folder.
+_RUNNING = ExitStack()
+_STARTED: list[Any] = []
+
+
+@pytest.hookimpl(trylast=True)  # after the fixtures of the test
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Close the cluster when other folders follow: its processes would take turns with their tests."""
+    if nextitem is None or not nextitem.path.is_relative_to(Path(__file__).parent):
+        _STARTED.clear()
+        _RUNNING.close()
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    if not _STARTED:
+        wisdom = tmp_path_factory.mktemp("workers") / "wisdom"
+        _STARTED.append(_RUNNING.enter_context(running_cluster(wisdom)))
+    return _STARTED[0]
 
 
 @pytest.fixture
