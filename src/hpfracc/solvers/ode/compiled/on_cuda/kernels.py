@@ -29,7 +29,7 @@ from hpfracc.solvers.ode.compiled.functions import MATHEMATICS, function_lines
 
 __all__ = ["THREADS", "build_kernel"]
 
-#: Threads of a block (benchmarks/ensemble_kernel.py).
+#: Threads of a block; not tuned.
 THREADS = 64
 #: Kernels that are kept by their source.
 _MOST_KEPT = 64
