@@ -79,12 +79,12 @@ class Leaves:
         """
         if self.random:
             raise InvalidInputError(
-                "func gives other values when it is called a second time (Dropout?), and adjoint='stored' evaluates "
+                "func returns other values when called again (Dropout?), and adjoint='stored' evaluates "
                 "it in the backward pass too; use adjoint='recomputed', or func.eval()"
             )
         if self.outside is not None:
             raise InvalidInputError(
-                f"func sees a tensor that was computed outside it ({self.outside}); give it through args, or use "
+                f"func uses a tensor that was computed outside it ({self.outside}); pass it in args, or use "
                 "adjoint='recomputed'"
             )
 
