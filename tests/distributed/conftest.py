@@ -48,8 +48,10 @@ def start_cluster(wisdom: Path, workers: int = 2, **options: Any) -> Any:
     settings = {
         "distributed.worker.multiprocessing-method": "forkserver",
         "distributed.worker.memory.pause": False,
+        "distributed.worker.memory.terminate": False,
         "distributed.scheduler.allowed-failures": 0,
-        "distributed.comm.timeouts.connect": "20s",
+        "distributed.comm.timeouts.connect": "120s",
+        "distributed.comm.timeouts.tcp": "120s",
         "distributed.admin.tick.limit": "1h",
         # What only costs processor time here: what every process does fifty times a second while it waits, samples of
         # the stack a hundred times a second, and monitors.
@@ -87,7 +89,7 @@ def running_cluster(wisdom: Path) -> Iterator[Any]:
     # A fork has the command of the server, which is itself a child of this process.
     own = psutil.Process().pid
     workers = [each for each in left if "forkserver" in " ".join(each.cmdline()) and each.ppid() != own]
-    _gone, alive = psutil.wait_procs(workers, timeout=30)
+    _gone, alive = psutil.wait_procs(workers, timeout=300)
     assert not alive
 
 
@@ -114,6 +116,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 def client(cluster: Any) -> Iterator[Any]:
-    with distributed.Client(cluster, set_as_default=False) as made:
-        made.wait_for_workers(2, timeout=60)
+    with distributed.Client(cluster, set_as_default=False, timeout=300) as made:
+        made.wait_for_workers(2, timeout=300)
         yield made

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.distributed.chunked.planning import Resources
+from hpfracc.distributed.chunked.planning import Resources, rechunk_method
 from hpfracc.errors import HpfraccError, InvalidInputError, OutOfMemoryError, ShapeError, UnsupportedDtypeError
 
 da = pytest.importorskip("dask.array")
@@ -152,6 +152,8 @@ def test_what_cannot_fit_is_refused_before_the_start(monkeypatch: pytest.MonkeyP
         hf.caputo_fabrizio(da.zeros(1 << 22, chunks=1 << 20), step=0.1, alpha=0.5)
     with pytest.raises(OutOfMemoryError, match="a chunk of 2,097,152 points"):
         hf.caputo(da.zeros(1 << 22, chunks=1 << 21), step=0.1, alpha=0.5)
+    # Nor are rows brought together by p2p, whose buffers would not fit; tasks can spill.
+    assert rechunk_method(Resources(2, 600 << 20)) == "tasks" and rechunk_method(Resources(2, 16 << 30)) is None
     # Smaller chunks can be carried.
     assert hf.explain(hf.caputo, da.zeros(1 << 22, chunks=1 << 16), step=0.1, alpha=0.5).plans[0].chosen == "carry"
 

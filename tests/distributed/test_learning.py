@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._config import get_settings
-from hpfracc.distributed import claims
+from hpfracc.distributed import claims, worker
 from hpfracc.distributed.learning import encode_known, merge_records, process_id, start_sharing, take_records
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
@@ -100,10 +101,29 @@ def test_tasks_of_dask_arrays_send_what_they_learn(client: Any):
         lazily = hf.causal_convolution(np.ones(3000), rows)
         found = client.compute(lazily).result()
     assert found[-1, -1] == pytest.approx(3000.0)
-    until = time.monotonic() + 60.0
+    until = time.monotonic() + 300.0
     while not (known := knowledge_for(get_settings()).wisdom.load()) and time.monotonic() < until:
         time.sleep(0.02)
     assert {each.operation for each in known} >= {"causal_convolution"}
+
+
+def test_memory_of_a_call_is_what_the_process_leaves(monkeypatch: pytest.MonkeyPatch):
+    """Of a worker's limit, for each thread, and an eighth of it at least; data on disk does not count."""
+    caps: list[tuple[str, int]] = []
+    monkeypatch.setattr(worker, "_adopted", None)
+    monkeypatch.setattr(worker, "limit_cores", lambda threads: None)
+    monkeypatch.setattr(worker, "_limit_numba", lambda threads: None)
+    monkeypatch.setattr(worker, "get_budget", lambda: SimpleNamespace(cap=lambda *given: caps.append(given)))
+    held = {"bytes": 230 << 20}
+    dask_worker = SimpleNamespace(
+        address="tcp://127.0.0.1:1",
+        state=SimpleNamespace(nthreads=2, nbytes=1 << 40),
+        memory_manager=SimpleNamespace(memory_limit=600 << 20),
+        monitor=SimpleNamespace(get_process_memory=lambda: held["bytes"]),
+    )
+    for held["bytes"] in (230 << 20, 231 << 20, 300 << 20, 590 << 20):
+        worker.adopt_limits(dask_worker)
+    assert caps == [("cpu", 180 << 20), ("cpu", 148 << 20), ("cpu", (75 << 20) // 2)]
 
 
 def gpus(count: int) -> list[GPU]:

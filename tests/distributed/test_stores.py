@@ -38,7 +38,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 def test_a_sweep_continues_after_an_interrupt(tmp_path: Path, kind: str, interruptible: None):
-    """Ctrl-C in the middle: what was done is kept, the rest is computed once, the values are those of a loop."""
+    """Ctrl-C in the middle: what was done is kept, the rest is computed once, elsewhere; the values are a loop's."""
     store = tmp_path / "store"
 
     def interrupt(progress: hf.distributed.SweepProgress) -> None:
@@ -54,6 +54,7 @@ def test_a_sweep_continues_after_an_interrupt(tmp_path: Path, kind: str, interru
     )
     assert json.loads((store / "manifest.json").read_text())["arrays"] == kind
     before = len(work.CALLS)
+    store = store.rename(tmp_path / "moved")  # as to another machine
     result = hf.sweep(third, ITEMS, store=store, batch=2)
     assert before == 6 and work.CALLS[6:] == list(np.arange(6.0, 12.0))
     assert np.array_equal(result.values, ITEMS.values["x"] / 3.0)

@@ -340,6 +340,10 @@ def test_costs_say_when_fewer_machines_would_do():
     assert cost.scheduler_load == pytest.approx(1.6)
     assert "312 workers would be as fast, or batch=7" in cost.advice
     assert cost.core_hours == pytest.approx(4.0 / 3600.0) and np.isnan(cost.joules)
+    result._workers, result._overhead, result._ran, result._work = 8, 1e-3, 10_000, 100.0
+    assert "an item takes 10 ms; a function declared by hf.distributed.stacked" in result.cost().advice
+    result._stacked = True
+    assert result.cost().advice == ""
 
 
 def test_pictures():

@@ -31,7 +31,7 @@ _GIVE_UP_AFTER = 120.0
 #: Seconds to wait for a worker that a batch system may start late: the first one, or one for those that have ended.
 _QUEUE_TIME = 3600.0
 #: Seconds to wait for a scheduler to answer.
-_CONNECT_TIMEOUT = 10.0
+_CONNECT_TIMEOUT = 30.0
 #: A larger payload is sent to each worker once, with its plugin, and not with every task.
 _LARGE_PAYLOAD = 1 << 16
 #: Seconds of work in flight for each worker. Adaptive clusters ask for as many workers as would do what is in flight

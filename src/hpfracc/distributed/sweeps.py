@@ -280,6 +280,7 @@ class _Sweep:
             batch=batch or 1,
             overhead=overhead,
             learned=learned,
+            stacked=job.stacked,
             energy=_energy(meter, self._executor),
             rerun=None if store is None else lambda failed: self.run(failed),
         )

@@ -19,6 +19,10 @@ __all__ = ["adopt_limits", "compare_versions", "dask_worker", "versions", "worke
 
 #: Libraries whose numbers and pickles depend on their version.
 _COMPARED = ("hpfracc", "numpy", "scipy", "numba", "cloudpickle", "dask", "distributed")
+#: A call may take this part of a worker's limit even where its process holds more than the rest.
+_LEAST_SHARE = 8
+#: What a process holds is rounded up to a multiple of this, so that limits do not change from task to task.
+_ROUNDING = 16 << 20
 #: The limits adopted from the Dask worker that this process belongs to.
 _adopted: tuple[Any, ...] | None = None
 
@@ -43,8 +47,9 @@ def worker_name() -> str:
 def adopt_limits(worker: Any = None) -> None:
     """Make the engine see the cores and the memory of the Dask worker it runs in, not those of the machine.
 
-    Cores are the worker's threads; the memory of one call is what its limit leaves beside the data it manages, divided
-    by its threads. Outside a worker nothing changes.
+    Cores are the worker's threads; the memory of one call is what its limit leaves beside all that its process holds
+    (the data it manages, and libraries), divided by its threads, and an eighth of the limit at least. Outside a worker
+    nothing changes.
     """
     global _adopted
     worker = dask_worker() if worker is None else worker
@@ -53,8 +58,7 @@ def adopt_limits(worker: Any = None) -> None:
     limit_gpu()
     threads = int(worker.state.nthreads)
     limit = worker.memory_manager.memory_limit
-    managed = int(worker.state.nbytes)
-    cap = None if limit is None else max(1, (int(limit) - managed) // threads)
+    cap = None if limit is None else max(int(limit) // _LEAST_SHARE, int(limit) - _held(worker)) // threads
     if _adopted == (worker.address, threads, cap):
         return
     limit_cores(threads)
@@ -62,6 +66,12 @@ def adopt_limits(worker: Any = None) -> None:
     if _adopted is None or _adopted[1] != threads:
         _limit_numba(threads)
     _adopted = (worker.address, threads, cap)
+
+
+def _held(worker: Any) -> int:
+    """Bytes that Dask counts against the limit of a worker: those of its process. Data on disk is not among them."""
+    held = int(worker.monitor.get_process_memory())
+    return -(-held // _ROUNDING) * _ROUNDING
 
 
 def _limit_numba(threads: int) -> None:
