@@ -78,7 +78,7 @@ def _profiles(
     colours = import_optional("matplotlib").colormaps["viridis"](np.linspace(0.0, 0.9, len(chosen)))
     for colour, number in zip(colours, chosen, strict=True):
         values = u[(number, slice(None), *middle)]
-        ax.plot(grid[0], values, **{"color": colour, "label": f"t = {t[number]:.3g}", **style})
+        ax.plot(grid[0], values, **{"color": colour, "label": _at(t[number]), **style})
     ax.set_xlabel("x")
     ax.set_ylabel(label)
     ax.legend()
@@ -109,7 +109,7 @@ def _frames(t: Array, grid: tuple[Array, ...], u: Array, times: Any, style: dict
     drawn: Any = None
     for ax, number in zip(axes[0], chosen, strict=True):
         drawn = _picture(ax, grid, u[number], low, high, style)
-        ax.set_title(f"t = {t[number]:.3g}")
+        ax.set_title(_at(t[number]))
         ax.set_xlabel("x")
     axes[0, 0].set_ylabel(label if len(grid) == 1 else "y")
     if len(grid) > 1:
@@ -140,7 +140,7 @@ def _animate(
             drawn.set_ydata(values)
         else:
             drawn.set_data((values[:, :, grid[2].size // 2] if len(grid) == 3 else values).T)
-        ax.set_title(f"t = {t[number]:.3g}")
+        ax.set_title(_at(t[number]))
         return (drawn,)
 
     made = animation.FuncAnimation(figure, show, frames=numbers.tolist())
@@ -162,3 +162,7 @@ def _chosen(t: Array, times: Any, count: int, *, even: bool) -> Array:
         if np.any(wanted < t[0] - slack) or np.any(wanted > t[-1] + slack):
             raise InvalidInputError(f"times={times!r} lie outside the solution, from {t[0]:g} to {t[-1]:g}")
     return np.unique(np.abs(t[:, None] - wanted[None, :]).argmin(axis=0))
+
+
+def _at(t: float) -> str:
+    return f"t = {t:,.0f}" if t >= 1000.0 else f"t = {t:.3g}"

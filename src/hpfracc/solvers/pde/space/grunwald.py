@@ -10,8 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc._arrays import is_array, is_tracer, library_of
-from hpfracc._xp import NUMPY, Namespace
-from hpfracc.engine.execution.api import spectral_multiply, toeplitz_apply
+from hpfracc._xp import NUMPY
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.operators.core.sequences import binomials, centred_binomials
 from hpfracc.operators.rules.lattice_power import lattice_power_weights
@@ -22,9 +21,10 @@ from hpfracc.solvers.pde.space.defect import grid_error
 from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
 from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart, ToeplitzPreconditioner
 from hpfracc.solvers.pde.space.shifted_weights import shifted_grunwald
+from hpfracc.solvers.pde.space.toeplitz import ToeplitzProduct
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm
 
-__all__ = ["DENSE_KEPT", "ShiftedGrunwald", "ToeplitzProduct", "constant_coefficient", "toeplitz_parts"]
+__all__ = ["DENSE_KEPT", "ShiftedGrunwald", "constant_coefficient", "toeplitz_parts"]
 
 Array = np.ndarray[Any, Any]
 
@@ -271,57 +271,6 @@ class ShiftedGrunwald(Semidiscretisation):
         size = 8 * math.prod(self.shape) * (2 if self.setting.complex_state else 1)
         copies: int = 4 * 2 ** len(self.shape) + (6 if self.symmetric else 2 * 12)
         return copies * size
-
-
-class ToeplitzProduct:
-    """The product with a part, with its transformed weights kept."""
-
-    def __init__(
-        self, part: ToeplitzPart, shape: tuple[int, ...], xp: Namespace, backend: str | None, complex_state: bool
-    ) -> None:
-        self.part, self.xp, self.backend = part, xp, backend
-        self.real = not complex_state
-        self.symbol: Any = None
-        self.weights: Any = None
-        if part.axis is None:
-            self.weights = xp.array(part.lower[tuple(slice(0, n) for n in shape)])
-            self.axes = tuple(range(-len(shape), 0))
-            return
-        n = shape[part.axis]
-        tail = (1,) * (-1 - part.axis)
-        if part.symmetric:
-            weights = part.lower[:n].reshape(-1, *tail)
-            self.weights = xp.array(weights) if part.plain else weights
-            self.axes = (part.axis,)
-            return
-        from scipy.fft import next_fast_len
-
-        self.size = next_fast_len(2 * n - 1, real=True)
-        if not part.plain:
-            between = xp.zeros((self.size - 2 * n + 1,), "float64", like=part.lower)
-            whole = xp.concatenate([part.lower[:n], between, xp.flip(part.upper[1:n])])
-            self.symbol = xp.fftn(whole, (0,)).reshape(-1, *tail)
-            return
-        circulant = np.zeros(self.size)
-        circulant[:n] = part.lower[:n]
-        circulant[self.size - n + 1 :] = part.upper[1:n][::-1]
-        symbol = np.fft.fft(circulant).reshape(-1, *tail)
-        self.symbol = xp.asarray(symbol) if xp.library != "numpy" else symbol
-
-    def __call__(self, u: Any) -> Any:
-        """The product, by one padded transform along the axis."""
-        if self.weights is not None:
-            return self.part.coefficient * toeplitz_apply(self.weights, u, axes=self.axes, backend=self.backend)
-        axis = self.part.axis
-        assert axis is not None
-        shape = [*u.shape]
-        n, shape[axis] = shape[axis], self.size - shape[axis]
-        padded = self.xp.concatenate([u, self.xp.zeros(shape, _dtype(u), like=u)], axis)
-        options = {"real": True} if self.real else {}
-        product = spectral_multiply(self.symbol, padded, axes=axis, backend=self.backend, **options)
-        inside = [slice(None)] * len(shape)
-        inside[axis] = slice(0, n)
-        return self.part.coefficient * product[tuple(inside)]
 
 
 def toeplitz_parts(term: SpaceTerm, setting: SpaceSetting, shifts: tuple[int, ...] = (1, 0)) -> list[ToeplitzPart]:
