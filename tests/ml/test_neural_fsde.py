@@ -103,9 +103,9 @@ def test_gradients_are_those_of_the_paths(options: dict[str, Any], kind: str):
 @pytest.mark.parametrize("options", [{}, {"model": "markov"}, {"model": "fbm"}], ids=["volterra", "markov", "fbm"])
 def test_stored_is_direct(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     """Steps are run again along noise that is drawn again, also with Dropout; over several blocks."""
-    from hpfracc.ml.torch import noise_again
+    from hpfracc.ml.torch import regenerated_noise
 
-    monkeypatch.setattr(noise_again, "BLOCK", 3)
+    monkeypatch.setattr(regenerated_noise, "BLOCK", 3)
     found = []
     for adjoint in ("direct", "stored"):
         torch.manual_seed(0)

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from hpfracc._arrays import is_tracer, library_of
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 from hpfracc.ml.fsde_models import PathModel, read_model, read_samples, simulate
-from hpfracc.ml.jax.noise_again import along_noise_drawn_again
 from hpfracc.ml.jax.order import OrderLike, as_order
+from hpfracc.ml.jax.regenerated_noise import along_regenerated_noise
 
 __all__ = ["NeuralFSDE"]
 
@@ -150,9 +150,9 @@ class NeuralFSDE:
         functions = (self.drift, diffusion, control)
         if self.adjoint == "stored":
             functions = tuple(_Recomputed(each) if callable(each) else each for each in functions)  # type: ignore[assignment]
-        again = along_noise_drawn_again if self.adjoint == "stored" else None
+        along = along_regenerated_noise if self.adjoint == "stored" else None
         return simulate(
-            self.spec, functions, rows, t, self.order(), args=tuple(args), key=key, first_path=first_path, along=again
+            self.spec, functions, rows, t, self.order(), args=tuple(args), key=key, first_path=first_path, along=along
         )
 
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 from hpfracc.ml.fsde_models import read_model, read_samples, simulate
-from hpfracc.ml.torch.noise_again import along_noise_drawn_again
 from hpfracc.ml.torch.order import OrderLike, as_order, shown_order
+from hpfracc.ml.torch.regenerated_noise import along_regenerated_noise
 
 __all__ = ["NeuralFSDE"]
 
@@ -216,9 +216,9 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
         functions = (self.drift, diffusion, control)
         if rng is None:
             rng = int(torch.randint(2**62, ()))
-        again = along_noise_drawn_again if self.adjoint == "stored" and torch.is_grad_enabled() else None
+        along = along_regenerated_noise if self.adjoint == "stored" and torch.is_grad_enabled() else None
         return simulate(
-            self.spec, functions, rows, t, self.order(), args=tuple(args), rng=rng, first_path=first_path, along=again
+            self.spec, functions, rows, t, self.order(), args=tuple(args), rng=rng, first_path=first_path, along=along
         )
 
     def extra_repr(self) -> str:

@@ -11,10 +11,10 @@ from torch.utils.checkpoint import checkpoint
 
 from hpfracc._arrays import is_transformed, tracks_gradient
 from hpfracc.solvers.ode.progress import Report
-from hpfracc.solvers.ode.tensors.on_torch.again import run_again
 from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums
 from hpfracc.solvers.ode.tensors.on_torch.leaves import Bind, Leaves
 from hpfracc.solvers.ode.tensors.on_torch.newton import solve_step
+from hpfracc.solvers.ode.tensors.on_torch.recomputation import recomputed
 from hpfracc.solvers.ode.tensors.on_torch.stored import StoredSolve, solve_stored
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 
@@ -144,7 +144,7 @@ class _Recomputed(_Plain):
         tensors = [each for each in (f0, *block.initial, *sums.sequences, sums.first, sums.newest, given)
                    if each is not None]  # fmt: skip
 
-        def again(*tensors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        def run(*tensors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             f0, initial, sequences = tensors[0], list(tensors[1 : 1 + count]), tensors[1 + count : 1 + count + kinds]
             rest = iter(tensors[1 + count + kinds :])
             first, newest, given = (next(rest) if there else None for there in optional)
@@ -160,9 +160,9 @@ class _Recomputed(_Plain):
 
         with torch.no_grad():
             generators = _generators(f0.device) if leaves.random else ()
-            found = again(*tensors)
-        states, values = run_again(
-            again, found, tensors, (leaves.given, leaves.seen), generators, once=block.rule.implicit
+            found = run(*tensors)
+        states, values = recomputed(
+            run, found, tensors, (leaves.given, leaves.seen), generators, once=block.rule.implicit
         )
         return states, values
 
@@ -170,13 +170,13 @@ class _Recomputed(_Plain):
         """What a segment of values adds to the steps after it."""
         kinds = len(segments.weights)
 
-        def again(*tensors: torch.Tensor) -> tuple[torch.Tensor]:
+        def run(*tensors: torch.Tensor) -> tuple[torch.Tensor]:
             return (_segment_sums(SegmentSums(list(tensors[:kinds])), reach, *tensors[kinds:]),)
 
         tensors = [*segments.weights, *segment]
         with torch.no_grad():
-            found = again(*tensors)
-        return run_again(again, found, tensors)[0]
+            found = run(*tensors)
+        return recomputed(run, found, tensors)[0]
 
 
 def _generators(device: torch.device) -> tuple[torch.Tensor, ...]:

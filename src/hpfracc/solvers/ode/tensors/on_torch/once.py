@@ -31,12 +31,12 @@ def differentiable_once(
     remedy : str
         What to do for a second derivative.
     """
-    again = torch.is_grad_enabled()
+    graphed = torch.is_grad_enabled()
     with torch.no_grad():
         found = list(gradients())
     there = [place for place, each in enumerate(found) if each is not None]
     tensors = [each for each in depends_on if each is not None and each.requires_grad]
-    if again and there and tensors:
+    if graphed and there and tensors:
         closed = _Once.apply(remedy, len(there), *(found[place] for place in there), *tensors)
         for place, each in zip(there, closed, strict=True):
             found[place] = each

@@ -18,13 +18,13 @@ from hpfracc._config import config
 from hpfracc.ml.fsde_models import Steps
 from hpfracc.solvers.sde.stepping import step_in_blocks
 
-__all__ = ["along_noise_drawn_again"]
+__all__ = ["along_regenerated_noise"]
 
 #: Steps of a block. What is remembered, 60 numbers for each of the state in the Volterra model, is kept once a block.
 BLOCK = 32
 
 
-def along_noise_drawn_again(draw: Callable[[Any], Tensor], steps: Steps, key: Any) -> Tensor:
+def along_regenerated_noise(draw: Callable[[Any], Tensor], steps: Steps, key: Any) -> Tensor:
     """The paths along the noise ``draw(key)``.
 
     Parameters

@@ -9,9 +9,9 @@ import jax
 
 from hpfracc.ml.fsde_models import Steps, along_noise
 
-__all__ = ["along_noise_drawn_again"]
+__all__ = ["along_regenerated_noise"]
 
 
-def along_noise_drawn_again(draw: Callable[[Any], Any], steps: Steps, key: Any) -> Any:
+def along_regenerated_noise(draw: Callable[[Any], Any], steps: Steps, key: Any) -> Any:
     """The paths along the noise ``draw(key)``; the backward pass begins with the key and the initial values."""
     return jax.checkpoint(lambda key: along_noise(draw, steps, key))(key)

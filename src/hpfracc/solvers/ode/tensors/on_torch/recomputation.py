@@ -15,12 +15,12 @@ import torch
 from hpfracc.solvers.ode.tensors.on_torch.newton import TWICE_IMPLICIT
 from hpfracc.solvers.ode.tensors.on_torch.once import differentiable_once
 
-__all__ = ["run_again"]
+__all__ = ["recomputed"]
 
 Part = Callable[..., tuple[torch.Tensor, ...]]
 
 
-def run_again(
+def recomputed(
     function: Part,
     values: tuple[torch.Tensor, ...],
     given: Sequence[torch.Tensor],
@@ -45,14 +45,14 @@ def run_again(
     once : bool
         The function solves implicit steps, which have first derivatives only; further ones are refused.
     """
-    kind = _AgainOnce if once else _Again
+    kind = _RecomputedOnce if once else _RecomputedPart
     found: tuple[torch.Tensor, ...] = kind.apply(
         function, [*values], len(given), list(leaves[1]), generators, *given, *leaves[0]
     )
     return found
 
 
-class _Again(torch.autograd.Function):  # type: ignore[misc]
+class _RecomputedPart(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(
         ctx: Any,
@@ -83,13 +83,13 @@ class _Again(torch.autograd.Function):  # type: ignore[misc]
         return tuple(whole)
 
 
-class _AgainOnce(torch.autograd.Function):  # type: ignore[misc]
-    forward = staticmethod(_Again.forward)
+class _RecomputedOnce(torch.autograd.Function):  # type: ignore[misc]
+    forward = staticmethod(_RecomputedPart.forward)
 
     @staticmethod
     def backward(ctx: Any, *bars: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         given = [*ctx.saved_tensors, *bars]
-        return tuple(differentiable_once(lambda: _Again.backward(ctx, *bars), given, TWICE_IMPLICIT))
+        return tuple(differentiable_once(lambda: _RecomputedPart.backward(ctx, *bars), given, TWICE_IMPLICIT))
 
 
 class _Attached(torch.autograd.Function):  # type: ignore[misc]
@@ -116,16 +116,16 @@ def _gradients(
     retain: bool = False,
 ) -> list[torch.Tensor | None]:
     """Gradients in ``sources``; where they will be differentiated, as functions of ``originals`` and ``bars``."""
-    again = torch.is_grad_enabled()
+    graphed = torch.is_grad_enabled()
     pairs = [(each, bar) for each, bar in zip(results, bars, strict=True) if each.requires_grad]
     if not pairs or not sources:
         return [None] * len(sources)
     ends, given = [each for each, _ in pairs], [bar for _, bar in pairs]
-    held = [bar.detach().requires_grad_() for bar in given] if again else given
+    held = [bar.detach().requires_grad_() for bar in given] if graphed else given
     found = torch.autograd.grad(
-        ends, sources, held, create_graph=again, retain_graph=again or retain, allow_unused=True
+        ends, sources, held, create_graph=graphed, retain_graph=graphed or retain, allow_unused=True
     )
-    if not again:
+    if not graphed:
         return list(found)
     there = [place for place, each in enumerate(found) if each is not None]
     whole: list[torch.Tensor | None] = [None] * len(sources)
