@@ -37,7 +37,7 @@ def build(context: DemoContext) -> Chapter:
         step=_QUICK_STEP if context.quick else _STEP, halve=False,
     )  # fmt: skip
     seconds = time.perf_counter() - begin
-    context.report(0.8, "fitting: the same with whole order")
+    context.report(0.8, "fitting: the same with order 1")
     whole = fit_fode(
         _absorption, t, data, parameters={"ka": 1.0, "ke": 0.5}, alpha=1.0, y0=["free", 0.0], sigma=size,
         step=_QUICK_STEP if context.quick else _STEP, halve=False,
@@ -86,7 +86,7 @@ def _absorption(t: float, y: Array, ka: float, ke: float) -> Array:
 
 
 def _amounts(t: Array) -> Array:
-    """In closed form: the matrix of the equation is triangular."""
+    """Amounts in closed form, because the matrix of the equation is triangular."""
     ka, ke, alpha, dose = _TRUTH
     gut, blood = (mittag_leffler(-rate * t**alpha, alpha) for rate in (ka, ke))
     return np.asarray(dose * np.stack([gut, ka / (ke - ka) * (gut - blood)]))

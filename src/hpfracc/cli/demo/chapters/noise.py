@@ -57,14 +57,14 @@ def build(context: DemoContext) -> Chapter:
         Words(
             (
                 "The steps of fractional Brownian motion depend on all earlier ones. Paths are drawn exactly, by one "
-                "Fourier transform. A path depends on the seed and its number alone, whatever the batch, the backend "
+                "Fourier transform. A path depends only on its seed and number, not on the batch, the backend "
                 "or the machine.",
             )
         ),
         Figures(
             (
                 (format_seconds(motion["seconds"]), f"is the time of one path of {points:,} points"),
-                (f"{motion['H']:.4f}", f"is H = 0.3 found again, between {low:.4f} and {high:.4f} with 95 %"),
+                (f"{motion['H']:.4f}", f"is the estimate of H = 0.3, between {low:.4f} and {high:.4f} with 95 %"),
                 (f"{worst:.1f}", f"standard errors at most from the closed forms below, of {paths:,} paths each"),
             )
         ),

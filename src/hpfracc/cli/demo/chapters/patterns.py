@@ -82,7 +82,7 @@ def build(context: DemoContext) -> Chapter:
 def _run(equation: ModelEquation, step: float) -> dict[str, Any]:
     begin = time.perf_counter()
     with warnings.catch_warnings():
-        # Frames for the eye, on a coarse grid.
+        # Frames for display, on a coarse grid.
         warnings.simplefilter("ignore", AccuracyWarning)
         result = equation.solve(step=step, save="last")
     seconds = time.perf_counter() - begin

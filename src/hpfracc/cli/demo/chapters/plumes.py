@@ -28,7 +28,7 @@ _SIZE, _QUICK_SIZE = (1601, 1000), (401, 200)
 
 
 def build(context: DemoContext) -> Chapter:
-    """Solve a column with jumps and a line with waiting, and compare with what is known."""
+    """Solve a column with jumps and a line with waiting times, and compare with exact solutions."""
     points, steps = _QUICK_SIZE if context.quick else _SIZE
     context.report(0.1, "plumes: a column")
     found = _column(points, steps)
@@ -149,7 +149,7 @@ def _curves(found: dict[str, Any]) -> Chart:
 
 
 def _waiting(points: int) -> dict[str, Any]:
-    """A pulse on a circle of length 20, of order 1 and 0.5 in time: rows are times, columns places."""
+    """A pulse on a circle of length 20, of order 1 and 0.5 in time: rows are times, columns positions."""
     x = 20.0 / points * np.arange(points)
     pulse = np.exp(-((x - 10.0) ** 2) / 0.5)
     times = np.linspace(0.0, 4.0, 97)
