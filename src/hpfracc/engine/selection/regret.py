@@ -1,4 +1,4 @@
-"""Regret: the time that choices cost over the best arms, as far as measured times tell."""
+"""Regret: the time that choices cost compared with the best arms, according to measured times."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class OperationRegret:
     seconds, compiling : float
         Their total time, and the part of it spent compiling.
     best : float
-        The time of the best arm of each call, without compiling, by all that is known now.
+        The time of the best arm of each call, without compilation, by current knowledge.
     regret : float
-        Typical time of the arms that ran over that of the best ones, less 1, without compiling. Both are predictions of
-        the cost model, so that noise does not count as a wrong choice. ``nan`` before the first call.
+        Typical time of the arms that ran over that of the best ones, minus 1, without compilation. Both are predictions
+        of the cost model, so that noise does not count as a wrong choice. ``nan`` before the first call.
     exploring : float
-        Share of ``seconds`` spent on trying alternatives.
+        Fraction of ``seconds`` spent on trying alternatives.
     slow : float
-        Share of the calls whose arm is more than 10 % slower than the best.
+        Fraction of the calls whose arm is more than 10 % slower than the best.
     """
 
     operation: str
@@ -53,7 +53,7 @@ class OperationRegret:
     slow: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, with None where a number is not known."""
+        """Convert to plain values, with None for unknown numbers."""
         found = {name: getattr(self, name) for name in self.__slots__}
         return {
             name: None if isinstance(value, float) and math.isnan(value) else value for name, value in found.items()
@@ -145,7 +145,7 @@ class RegretReport:
 
 
 class Ledger:
-    """A chooser's record of what ran, for the regret. Not locked: its owner is.
+    """A chooser's record of calls, for the regret. Not thread-safe: the owner locks.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ class Ledger:
         self._lines: dict[tuple[Hashable, Hashable], _Line] = {}
 
     def offered(self, slot: Hashable, bucket: Hashable, options: Sequence[Option]) -> None:
-        """Note the options of a choice."""
+        """Record the options of a choice."""
         known = self._line(slot, bucket).options
         if len(known) < len(options):
             for option in options:
@@ -167,7 +167,7 @@ class Ledger:
     def ran(
         self, slot: Hashable, bucket: Hashable, option: Option, seconds: float, calls: int, compiling: float = 0.0
     ) -> None:
-        """Note ``calls`` calls of ``seconds`` each, the first of which took ``compiling`` more."""
+        """Record ``calls`` calls of ``seconds`` each, the first of which took ``compiling`` more."""
         line = self._line(slot, bucket)
         line.options.setdefault(option.arm, option)
         line.calls[option.arm] = line.calls.get(option.arm, 0) + calls
@@ -175,7 +175,7 @@ class Ledger:
         line.compiling += compiling
 
     def explored(self, slot: Hashable, bucket: Hashable, seconds: float) -> None:
-        """Note time spent on trying an alternative."""
+        """Record time spent on trying an alternative."""
         self._line(slot, bucket).exploring += seconds
 
     def report(self) -> RegretReport:
