@@ -160,7 +160,7 @@ def steady(repeats: int, factor: float, names: int = 1, scale: float = 1000.0) -
         (steady(7, 1.08), "inconclusive", "differ by less than 1.1x"),
         (steady(6, 2.0), "inconclusive", "only 6 interleaved repeats"),
         (steady(7, 2.0, scale=15.0), "inconclusive", "differ by less than 20 us"),
-        (steady(7, 1.2, scale=8.0), "inconclusive", "below 20 us a repeat"),
+        (steady(7, 1.2, scale=8.0), "inconclusive", "below 20 us per repeat"),
         (steady(7, 1.2, names=9), "inconclusive", "too few repeats for a verdict on 10 spans"),
     ],
 )
@@ -178,7 +178,7 @@ def test_time_slices_in_step_are_no_slowdown():
     second = document([(2 * number + 1, {"p": [1000.5 if number == 7 else 1800.0 + number]}) for number in range(12)])
     for row in compare_profiles(first, second).rows:
         assert row.verdict == "inconclusive"
-        assert "not where it was quickest" in row.reason
+        assert "not in its fastest repeats" in row.reason
 
 
 def test_runs_one_after_the_other_are_inconclusive():
@@ -190,7 +190,7 @@ def test_runs_one_after_the_other_are_inconclusive():
         span["duration_ns"] *= 3
     (row,) = [row for row in compare_profiles(first, second).rows if row.path == ("run",)]
     assert (row.verdict, row.ratio) == ("inconclusive", pytest.approx(3.0))
-    assert "run both in turns" in row.reason
+    assert "run both sides in turns" in row.reason
 
 
 def test_a_span_in_one_profile_alone():
@@ -216,5 +216,5 @@ def test_folders_and_own_rules(tmp_path: Path):
     found = compare_profiles(tmp_path / "a", tmp_path / "b", Rules(repeats=1, ratio=1.0, p=1.1, floor=0.0))
     assert sum(found.to_dict()["verdicts"].values()) == 1
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InvalidInputError, match="holds no profile"):
+    with pytest.raises(InvalidInputError, match="contains no profile"):
         compare_profiles(tmp_path / "empty", tmp_path / "a")

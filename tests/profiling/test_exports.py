@@ -154,8 +154,8 @@ def test_a_million_spans_kept(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "is no JSON"),
-        ("[]", "is JSON but no profile"),
+        ("{", "is not JSON"),
+        ("[]", "is JSON but not a profile"),
         ('{"format": "hpfracc-profile", "version": 99, "spans": []}', "version 99"),
     ],
 )

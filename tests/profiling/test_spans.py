@@ -128,7 +128,7 @@ def test_a_span_is_entered_once():
     span = profiler.profile("x")
     with span:
         pass
-    with pytest.raises(InvalidInputError, match="entered before"):
+    with pytest.raises(InvalidInputError, match="already entered"):
         span.__enter__()
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["add_command"]
 
 _ACTIONS = ("resume", "status", "export")
-#: The first line of the problem file in a store, before the folder in which its module is looked for.
+#: The first line of the problem file in a store, followed by the folder of its module.
 _ORIGIN = "# from the folder "
 
 
@@ -36,7 +36,7 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
     )
     parser.add_argument("--store", type=Path, metavar="DIR", help="folder for the results of a problem file")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, such as tcp://host:8786")
-    parser.add_argument("--failed", action="store_true", help="resume: try failed items anew")
+    parser.add_argument("--failed", action="store_true", help="resume: retry failed items")
     parser.set_defaults(run=run)
 
 
@@ -84,14 +84,14 @@ def _sweep(problem: tuple[str, Path], store: Path, arguments: argparse.Namespace
     given = parse_problem(text, folder)
     options = {"on_error": "keep", **given.options}
     kept = store / PROBLEM_FILE
-    # Before the first item, so that the sweep can be resumed whatever ends it.
+    # Before the first item, so that the sweep can be resumed after any failure.
     if not (store / "manifest.json").exists() and (not store.exists() or {*store.iterdir()} <= {kept}):
         store.mkdir(parents=True, exist_ok=True)
         write_whole(kept, [f"{_ORIGIN}{folder}\n".encode(), text.encode()])
     with progress_bar("Sweeping") as report:
 
         def show(state: SweepProgress) -> None:
-            told = f"{state.done:,} of {state.total:,} items, {state.rate:.3g} a second, {state.failed} failed"
+            told = f"{state.done:,} of {state.total:,} items, {state.rate:.3g} per second, {state.failed} failed"
             report(state.done / state.total, told)
 
         result = sweep(given.func, given.params, store=store, executor=arguments.scheduler, progress=show, **options)

@@ -40,7 +40,7 @@ def create_batch(lattices: Sequence[Lattice], max_batch_size: int = 32) -> Latti
     lattices : sequence of Lattice
         The lattices. Their shapes may differ.
     max_batch_size : int
-        Maximum number of arrays in one engine call. Less is used where memory is short.
+        Maximum number of arrays in one engine call. Fewer are used if memory is limited.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def create_batch(lattices: Sequence[Lattice], max_batch_size: int = 32) -> Latti
 
 @final
 class LatticeBatch:
-    """Batched operations on several lattices; made by :func:`create_batch`."""
+    """Batched operations on several lattices, created by :func:`create_batch`."""
 
     def __init__(self, lattices: Sequence[Lattice], max_batch_size: int = 32) -> None:
         self.lattices = list(lattices)
@@ -128,7 +128,7 @@ class LatticeBatch:
         return results
 
     def batch_find_shortest_paths(self, starts: Sequence[Any], ends: Sequence[Any]) -> list[list[Any]]:
-        """A shortest path for each pair, on the lattice of the same position. A single lattice serves all pairs."""
+        """A shortest path for each pair, on the lattice of the same position; a single lattice applies to all pairs."""
         if len(starts) != len(ends):
             raise ShapeError(f"{len(starts)} starts and {len(ends)} ends; give the same number of each")
         if len(self.lattices) not in (1, len(starts)):

@@ -1,4 +1,4 @@
-"""Geometry of a lattice: row-major indices, coordinates and neighbours, computed and never stored."""
+"""Geometry of a lattice: row-major indices, coordinates and neighbours, computed on demand, not stored."""
 
 from __future__ import annotations
 

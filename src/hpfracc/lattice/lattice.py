@@ -19,7 +19,7 @@ __all__ = ["Lattice"]
 
 
 class Lattice:
-    """n-dimensional grid graph. It is implicit: no point or edge is stored, so size costs nothing.
+    """n-dimensional grid graph. It is implicit: no point or edge is stored.
 
     Points are numbered in row-major order, like the elements of a NumPy array of that shape. A point can be given by
     its index or its coordinates; results use the same form.

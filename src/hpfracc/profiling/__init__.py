@@ -1,4 +1,4 @@
-"""Spans, true device times, breakdowns, exports and a page that opens offline.
+"""Profiling: spans with device times, breakdowns, exports and a page that works offline.
 
 Examples
 --------
@@ -11,7 +11,7 @@ Examples
 >>> profiler.disable()
 >>> profiler.reset()
 
-Names are loaded when they are first touched: the engine reads only the switch.
+Names are loaded on first use. While profiling is off, the engine only reads a flag.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HOMES = {
 }
 
 
-# Hidden from type checkers, for which any name would otherwise be an attribute.
+# Hidden from type checkers, which would otherwise accept any attribute.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:

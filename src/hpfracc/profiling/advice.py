@@ -1,4 +1,4 @@
-"""Bottlenecks, and advice drawn from the data."""
+"""Bottlenecks, and advice derived from the data."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from hpfracc.profiling.formats import format_bytes, format_seconds, format_share
 
 __all__ = ["advise", "rank"]
 
-#: Least share of the run for a remark.
+#: Minimum fraction of the run for a remark.
 _NOTABLE = 0.10
-#: A launch shorter than this costs the host about as much as the device: launching takes some 5 to 10 us.
+#: Launches shorter than this cost the host about as much as the device: a launch takes 5 to 10 us.
 _SHORT_NS, _MANY = 20_000, 50
-#: Compilations of one operation beyond which there is a remark.
+#: Number of compilations of one operation above which there is a remark.
 _COMPILED_OFTEN = 3
-#: The gain for which the engine itself replaces an arm.
+#: The gain for which the engine switches to another arm.
 _WORTH = 1.10
 
 
 def rank(summary: dict[str, dict[str, Any]], advice: list[dict[str, Any]], top: int) -> list[dict[str, Any]]:
-    """The names with the most time of their own, each with its remarks."""
+    """The names with the largest self time, each with its remarks."""
     whole = sum(row["self"] for row in summary.values())
     rows = sorted(summary.items(), key=lambda item: -item[1]["self"])[:top]
     return [
@@ -46,12 +46,12 @@ def rank(summary: dict[str, dict[str, Any]], advice: list[dict[str, Any]], top: 
 def advise(
     analysis: Analysis, breakdown: Breakdown, decisions: list[dict[str, Any]], decided: dict[int, int]
 ) -> list[dict[str, Any]]:
-    """Remarks drawn from the data: ``{"kind", "text", "names", "seconds"}``, the most costly first.
+    """Remarks derived from the data: ``{"kind", "text", "names", "seconds"}``, the most costly first.
 
     Parameters
     ----------
     analysis, breakdown
-        The run.
+        Analysis and breakdown of the run.
     decisions, decided
         The engine's decisions, and the decision of each index of ``analysis.spans``.
     """
@@ -115,8 +115,8 @@ def _launches(analysis: Analysis) -> Iterator[dict[str, Any]]:
             yield _remark(
                 "launches",
                 f"{name}: {len(places):,} launches whose work took the device less than "
-                f"{format_seconds(_SHORT_NS / 1e9)} each, and the host {format_seconds(spent / 1e9)} in all; put "
-                "several into one call (a batch axis), or leave such small work on the host",
+                f"{format_seconds(_SHORT_NS / 1e9)} each, and the host {format_seconds(spent / 1e9)} in total; "
+                "combine several into one call (a batch axis), or run such small work on the host",
                 [name],
                 spent,
             )
@@ -128,10 +128,10 @@ def _compilations(analysis: Analysis, breakdown: Breakdown) -> Iterator[dict[str
         often = len(places) > _COMPILED_OFTEN
         if often or (breakdown.wall and spent >= _NOTABLE * breakdown.wall):
             cure = (
-                "its operands come in ever new shapes or dtypes: pad them to a few sizes, or keep it from the backend "
+                "its operands change in shape or dtype: pad them to a few sizes, or exclude the backend "
                 "that compiles with config(never=...)"
                 if often
-                else "a first call pays for those after it: repeat the run to see what it takes then"
+                else "only first calls compile: repeat the run to see the time without compilation"
             )
             times = "once" if len(places) == 1 else f"{len(places):,} times"
             yield _remark(
@@ -150,7 +150,7 @@ def _pauses(analysis: Analysis) -> Iterator[dict[str, Any]]:
             yield _remark(
                 "pauses",
                 f"{device} had nothing to do for {format_share(pause / window)} of the {format_seconds(window / 1e9)} "
-                "between its first and its last work; let the host ask for more before it waits (no synchronisation or "
+                "between its first and its last work; let the host enqueue more before it waits (no synchronisation or "
                 "copy to the host inside the loop)",
                 [],
                 pause,
@@ -177,7 +177,7 @@ def _fixed(analysis: Analysis, decisions: list[dict[str, Any]], decided: dict[in
             yield _remark(
                 "fixed backend",
                 f"{name}: {decision['wish']} fixes {decision['backend']}, predicted at "
-                f"{format_seconds(mine['total'])} a call; left to itself the engine would take {best['arm']}, "
+                f"{format_seconds(mine['total'])} per call; the engine's own choice would be {best['arm']}, "
                 f"predicted at {format_seconds(best['total'])}",
                 [name],
                 (mine["total"] - best["total"]) * 1e9 * len(places),
@@ -196,7 +196,7 @@ def _fallbacks(analysis: Analysis) -> Iterator[dict[str, Any]]:
         times = "once" if len(spans) == 1 else f"{len(spans):,} times"
         yield _remark(
             "fallback",
-            f"{name}: fell back {times} because {failed} failed ({why}); mend that, or keep it away with "
+            f"{name}: fell back {times} because {failed} failed ({why}); fix that, or exclude it with "
             "config(never=...)",
             [name, *{span.name for span in spans}],
             _spent(analysis, places),

@@ -1,4 +1,4 @@
-"""Spans put in order: parents, own times, device times, and a summary for each name."""
+"""Analysis of spans: parents, self times, device times, and a summary for each name."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def length(intervals: Iterable[Interval]) -> int:
-    """The sum of their lengths."""
+    """The total length of disjoint intervals."""
     return sum(end - begin for begin, end in intervals)
 
 
 class Analysis:
-    """What is derived from a set of spans together.
+    """Quantities derived from a set of spans.
 
     Parameters
     ----------
@@ -64,13 +64,13 @@ class Analysis:
 
     def _own_times(self, thread_of: Sequence[int]) -> list[int]:
         own = [span.end - span.start for span in self.spans]
-        covered = [0] * len(own)  # up to where children account for a span
+        covered = [0] * len(own)  # end of the part of a span that its children cover
         for place, span in enumerate(self.spans):
             parent = self.parents[place]
             if parent < 0 or thread_of[span.lane] != thread_of[self.spans[parent].lane]:
                 continue
             begin = max(span.start, covered[parent])
-            end = min(span.end, self.spans[parent].end)  # a task may outlive the span that began it
+            end = min(span.end, self.spans[parent].end)  # a task may outlive the span that started it
             if end > begin:
                 own[parent] -= end - begin
                 covered[parent] = end
@@ -78,7 +78,7 @@ class Analysis:
 
     def _within(self, kind: str) -> list[int]:
         found = [0] * len(self.spans)
-        for place in range(len(self.spans) - 1, -1, -1):  # children began after their parents
+        for place in range(len(self.spans) - 1, -1, -1):  # children start after their parents
             span = self.spans[place]
             if span.kind == kind:
                 found[place] = span.end - span.start
@@ -87,7 +87,7 @@ class Analysis:
         return found
 
     def _device_intervals(self) -> dict[int, list[Interval]]:
-        """Of nested device spans the innermost count: a span around two kernels saw the pause between them as well."""
+        """Device intervals of the innermost spans: a span around two kernels also includes the pause between them."""
         found: dict[int, list[Interval]] = {}
         for place in range(len(self.spans) - 1, -1, -1):
             part = self.spans[place].device
@@ -100,7 +100,7 @@ class Analysis:
         return found
 
     def busy(self) -> dict[str, list[Interval]]:
-        """When each device was at work."""
+        """Intervals in which each device was busy."""
         stretches: dict[str, list[Interval]] = {}
         inside = {self.parents[place] for place in self.devices}
         for place in self.devices:
@@ -110,7 +110,7 @@ class Analysis:
         return {device: union(found) for device, found in sorted(stretches.items())}
 
     def is_outermost(self, place: int) -> bool:
-        """Whether no span around it has the same name: of a recursion only the outermost counts for the total."""
+        """Whether no enclosing span has the same name. Only the outermost span of a recursion counts for the total."""
         name = self.spans[place].name
         parent = self.parents[place]
         while parent >= 0:
@@ -129,7 +129,7 @@ def percentile(ordered: Sequence[int], share: float) -> float:
 
 
 def summarise(analysis: Analysis) -> dict[str, dict[str, Any]]:
-    """For each name: counts, times in seconds, bytes. What was not measured is None.
+    """For each name: counts, times in seconds, and bytes. Values that were not measured are None.
 
     ``total`` counts a recursion once. ``self`` is the time outside inner spans. ``device`` is the union of the
     intervals in which devices worked for spans of this name, and ``device_idle`` the pauses between them within one

@@ -11,7 +11,7 @@ from hpfracc.profiling.recorder import Recorder
 
 __all__ = ["Breakdown", "Overhead", "break_down", "calibrate"]
 
-#: Kinds whose own time is not counted as the host's.
+#: Kinds whose self time does not count as host time.
 _APART = ("transfer", "compile")
 
 
@@ -24,7 +24,7 @@ class Overhead:
 
     @property
     def total(self) -> float:
-        """What it adds to a run."""
+        """Total overhead per span."""
         return self.inside + self.around
 
 
@@ -54,7 +54,7 @@ class Breakdown:
     """Nanoseconds of a run.
 
     ``wall`` is the time from the first start to the last end, devices included. ``host``, ``transfer``, ``compile`` and
-    ``overhead`` are sums of the spans' own times on all threads. ``idle`` is the time in which no span was open and no
+    ``overhead`` are sums of the spans' self times on all threads. ``idle`` is the time in which no span was open and no
     device worked. With one thread, and no device that works after the last span, the five add up to the wall time.
     """
 
@@ -69,11 +69,11 @@ class Breakdown:
     span_overhead: Overhead
 
     def utilisation(self) -> dict[str, float]:
-        """Share of the wall time in which each device worked."""
+        """Fraction of the wall time in which each device was busy."""
         return {name: busy / self.wall if self.wall else 0.0 for name, busy in self.device_busy.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Convert to plain values."""
         utilisation = self.utilisation()
         return {
             "wall_ns": self.wall,
@@ -102,7 +102,7 @@ def break_down(analysis: Analysis) -> Breakdown:
     sums = dict.fromkeys(("host", *_APART), 0)
     for place, span in enumerate(spans):
         sums[span.kind if span.kind in _APART else "host"] += analysis.own[place]
-    # The cost around a nested span is part of the parent's own time; around the others, of no span's.
+    # The cost around a nested span is part of the parent's self time; around a top-level span, of no span.
     nested = len(spans) - len(roots)
     overhead = min(sums["host"], round(len(spans) * cost.inside + nested * cost.around))
     return Breakdown(

@@ -1,7 +1,6 @@
-"""Clocks and counters of memory and energy: of devices, plugged in by backends, and of the host.
+"""Clocks, and counters of memory and energy: of devices, registered by backends, and of the host.
 
-Profiling is below the backends and imports none of them. They plug in a source of clocks, which is used only when a
-span names a device.
+Profiling must not import the backends. They register a source of clocks, which is used only when a span names a device.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ HOST_NAMES = frozenset({"cpu", "host"})
 
 
 class DeviceClock(Protocol):
-    """One library's clock of its devices. Only ``synchronize`` and ``wait`` ever wait.
+    """A library's clock for its devices. Only ``synchronize`` and ``wait`` block.
 
     A mark is a position in the device's queue (a CUDA event). For a library without marks they are None; its spans then
     show that work was enqueued, not how long it took.
@@ -41,10 +40,10 @@ class DeviceClock(Protocol):
     marks: bool
 
     def in_use(self) -> bool:
-        """Whether the library already uses its devices; such libraries are asked first."""
+        """Whether the library already uses its devices; such libraries come first."""
 
     def resolve(self, device: str) -> str | None:
-        """The full name of a device that can be timed now (of ``"gpu"``, ``"cuda:0"``); None if unknown."""
+        """The full name of a device that can be timed, from ``"gpu"`` or ``"cuda:0"``; None if unknown."""
 
     def mark(self, device: str) -> Any | None:
         """Set a mark after all work in the current queue of ``device``."""
@@ -68,7 +67,7 @@ class DeviceClock(Protocol):
         """Wait until ``value`` is computed; False if it is not an array of this library."""
 
     def memory(self, device: str) -> tuple[int, int | None] | None:
-        """Allocated bytes, and their high-water mark; None where unknown."""
+        """Allocated bytes, and their high-water mark; None if unknown."""
 
 
 Source = Callable[[], Iterable[DeviceClock]]
@@ -98,7 +97,7 @@ def all_clocks() -> list[DeviceClock]:
 def find_clock(device: str) -> tuple[DeviceClock, str] | None:
     """The first clock that knows ``device``, with the device's full name; None if there is none.
 
-    ``device`` may begin with a library, as in ``"cupy:cuda:0"``: then that library's queue is meant.
+    ``device`` may start with a library, as in ``"cupy:cuda:0"``, which selects that library's queue.
     """
     clocks = sorted(all_clocks(), key=lambda clock: not clock.in_use())
     library, _, rest = device.partition(":")
@@ -110,7 +109,7 @@ def find_clock(device: str) -> tuple[DeviceClock, str] | None:
     return None
 
 
-#: Joules since some moment, by device: ``"cpu"``, ``"cuda:0"``.
+#: Joules since an arbitrary origin, by device: ``"cpu"``, ``"cuda:0"``.
 Counters = Mapping[str, Callable[[], float]]
 #: The counters that can be read, and a sentence on those that cannot.
 EnergySource = Callable[[], tuple[Counters, str]]
@@ -119,7 +118,7 @@ _energy: EnergySource | None = None
 
 
 def plug_in_energy(source: EnergySource | None) -> EnergySource | None:
-    """Set the source of energy counters; returns the one before."""
+    """Set the source of energy counters; returns the previous one."""
     global _energy
     before, _energy = _energy, source
     return before
@@ -130,12 +129,12 @@ def energy_counters() -> tuple[Counters, str]:
     return ({}, "no counter is known") if _energy is None else _energy()
 
 
-#: Which counter was read, bytes now, and the most there ever were (None where that is not known).
+#: Name of the counter, current bytes, and peak bytes (None if unknown).
 Reading = tuple[str, int, int | None]
 
 
 def read_host_memory() -> Reading:
-    """The memory of this process: what tracemalloc counts while it traces, else what is resident."""
+    """The memory of this process: as counted by tracemalloc while it traces, otherwise the resident set."""
     if tracemalloc.is_tracing():
         now, peak = tracemalloc.get_traced_memory()
         return "tracemalloc", now, peak
@@ -159,7 +158,7 @@ def _reader() -> Callable[[], tuple[int, int | None]]:
     opened: list[int] = []
 
     def close_parents() -> None:
-        # In a forked child it would go on telling of the parent.
+        # In a forked child it would still report the parent.
         while opened:
             os.close(opened.pop())
 

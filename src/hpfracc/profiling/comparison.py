@@ -47,16 +47,16 @@ class Rules:
     Attributes
     ----------
     ratio : float
-        The medians differ at least by this factor.
+        Minimum ratio of the medians.
     p : float
-        The rank test's p after correction for the number of spans is below this.
+        Maximum p of the rank test after correction for the number of spans.
     repeats : int
-        Interleaved repeats on either side.
+        Minimum number of interleaved repeats on either side.
     floor : float
-        Seconds a repeat by which the medians differ at least.
+        Minimum difference of the medians in seconds per repeat.
     quickest : float
-        The quickest repeats of either side differ at least by this factor, the same way. The rank test takes repeats to
-        be independent; on a busy machine the system's time slices may hit one side in step, but they only add time.
+        Minimum ratio of the fastest repeats of both sides, in the same direction. The rank test assumes independent
+        repeats; on a busy machine time slices may hit one side systematically, but they only add time.
     """
 
     ratio: float = 1.1
@@ -131,8 +131,8 @@ def compare_profiles(
     Parameters
     ----------
     before, after
-        A file, a folder of files, a document that was loaded, or several of those. Every top-level span in them is a
-        repeat; repeats of the two sides have to alternate in time, because a machine is never the same an hour later.
+        A file, a folder of files, a loaded document, or several of those. Every top-level span in them is a repeat.
+        Repeats of the two sides must alternate in time, because the state of a machine changes.
     rules : Rules, optional
         The conditions for a verdict.
     """
@@ -140,7 +140,7 @@ def compare_profiles(
     sides = collect(_documents(before)), collect(_documents(after))
     both = [path for path in sides[0] if path in sides[1]]
     found = {path: blocks(sides[0][path], sides[1][path]) for path in both}
-    # Paths too short to be called different, or seen too rarely, are not tested, and so do not count as tests.
+    # Paths that are too short or too rare are not tested, and do not count as tests.
     tested = [path for path in both if _untested(*found[path], rules) is None]
     raw = [rank_test(*found[path]) for path in tested]
     corrected = dict(zip(tested, holm(raw), strict=True))
@@ -153,9 +153,9 @@ def _untested(before: list[float], after: list[float], rules: Rules) -> str | No
     fewest = min(len(before), len(after))
     if fewest < rules.repeats:
         had = "no" if fewest < 2 else f"only {fewest}"
-        return f"{had} interleaved repeats, and it takes {rules.repeats}: run both in turns"
+        return f"{had} interleaved repeats of the required {rules.repeats}: run both sides in turns"
     if max(statistics.median(before), statistics.median(after)) < rules.floor * 1e9:
-        return f"below {format_seconds(rules.floor)} a repeat"
+        return f"below {format_seconds(rules.floor)} per repeat"
     return None
 
 
@@ -185,7 +185,7 @@ def _verdict(
     verdict: ComparisonVerdict = "slower" if medians[1] > medians[0] else "faster"
     first, second = min(before), min(after)
     if not (second >= rules.quickest * first if verdict == "slower" else first >= rules.quickest * second):
-        return "inconclusive", f"{verdict}, but not where it was quickest: others may have been using the machine"
+        return "inconclusive", f"{verdict}, but not in its fastest repeats: the machine may have been busy"
     return verdict, f"p = {p:.2g}"
 
 
@@ -212,7 +212,7 @@ def _documents(given: Any) -> Iterator[dict[str, Any]]:
         path = Path(given)
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]
         if not files:
-            raise InvalidInputError(f"folder {str(path)!r} holds no profile; name a file of profiler.export_json")
+            raise InvalidInputError(f"folder {str(path)!r} contains no profile; name a file of profiler.export_json")
         for file in files:
             yield load_profile(file)
     else:
@@ -222,16 +222,15 @@ def _documents(given: Any) -> Iterator[dict[str, Any]]:
 
 #: Names from the top-level span inwards.
 SpanPath = tuple[str, ...]
-#: When a repeat began (nanoseconds since 1970), and how long the spans of one path took in it, all together.
+#: Start of a repeat (nanoseconds since 1970), and total time of the spans of one path in it.
 Sample = tuple[int, float]
 
 
 def collect(documents: Iterable[dict[str, Any]]) -> dict[SpanPath, list[Sample]]:
-    """The repeats of every path in some profiles.
+    """The repeats of every path in the given profiles.
 
-    Several spans of one path in a repeat count as their number times their 25th percentile: those that the system held
-    up do not stand for the others. A path that a repeat does not have counts as no repeat of it, rather than as one of
-    no time.
+    Several spans of one path in a repeat count as their number times their 25th percentile, so that delayed spans do
+    not affect the result. A path that is missing in a repeat has no repeat there, not one of zero time.
     """
     found: dict[SpanPath, list[Sample]] = {}
     for document in documents:
@@ -248,7 +247,7 @@ def collect(documents: Iterable[dict[str, Any]]) -> dict[SpanPath, list[Sample]]
                 starts[root] = begun + span["start_ns"]
             else:
                 path, root = outer[0], outer[1]
-                if span["name"] not in path:  # of a recursion the outermost counts
+                if span["name"] not in path:  # only the outermost span of a recursion counts
                     path = (*path, span["name"])
             paths[span["id"]] = path, root
             if outer is None or path is not outer[0]:
@@ -259,15 +258,15 @@ def collect(documents: Iterable[dict[str, Any]]) -> dict[SpanPath, list[Sample]]
 
 
 def _typical(durations: list[int]) -> int:
-    """The 25th percentile: what undisturbed calls take on a machine that others use too."""
+    """The 25th percentile: the time of undisturbed calls on a shared machine."""
     return sorted(durations)[len(durations) // 4]
 
 
 def blocks(first: Sequence[Sample], second: Sequence[Sample]) -> tuple[list[float], list[float]]:
     """The repeats of both sides in the order of time, with consecutive ones of one side averaged.
 
-    Consecutive repeats of one side share whatever else the machine did at that time, so they count as one. Sides that
-    alternated keep all their repeats; two runs one after the other are left with one value each.
+    Consecutive repeats of one side share the other load of the machine, so they count as one. Alternating sides keep
+    all their repeats; two consecutive runs have one value each.
     """
     marked = sorted([(*sample, 0) for sample in first] + [(*sample, 1) for sample in second])
     sides: tuple[list[float], list[float]] = ([], [])
@@ -280,12 +279,12 @@ def blocks(first: Sequence[Sample], second: Sequence[Sample]) -> tuple[list[floa
     return sides
 
 
-#: Products of sample sizes up to which every order is counted.
+#: Maximum product of sample sizes for exact p values.
 _MOST_EXACT = 2500
 
 
 def rank_test(first: Sequence[float], second: Sequence[float]) -> float:
-    """Two-sided p: how likely a difference of ranks this large is if both come from one distribution."""
+    """Two-sided p value of the Mann-Whitney rank test."""
     m, n = len(first), len(second)
     if m == 0 or n == 0:
         return 1.0
@@ -306,7 +305,7 @@ def rank_test(first: Sequence[float], second: Sequence[float]) -> float:
 
 @cache
 def _ways(m: int, n: int) -> list[int]:
-    """In how many orders of ``m`` and ``n`` values the statistic is 0, 1, ..., m n.
+    """Number of orders of ``m`` and ``n`` values for which the statistic is 0, 1, ..., m n.
 
     The generating function is the Gaussian binomial: the product of (1 - q^(n+i)) / (1 - q^i) over i = 1..m.
     """
@@ -320,12 +319,12 @@ def _ways(m: int, n: int) -> list[int]:
 
 
 def smallest_p(m: int, n: int) -> float:
-    """The p of two samples that do not overlap: the smallest that samples of these sizes can have."""
+    """The smallest possible p of samples of these sizes: that of samples that do not overlap."""
     return min(1.0, 2.0 / math.comb(m + n, n))
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """Corrected for their number (Holm 1979): the chance of one false alarm among all stays what each p says."""
+    """Correct p values for their number (Holm 1979), which bounds the probability of any false alarm."""
     order = sorted(range(len(values)), key=lambda place: values[place])
     corrected = [1.0] * len(values)
     largest = 0.0

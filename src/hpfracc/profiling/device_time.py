@@ -1,4 +1,4 @@
-"""Device times: pairs of marks in a device's own queue, read later and placed on the host's clock."""
+"""Device times: pairs of marks in a device's queue, read later and mapped to the host's clock."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hpfracc.profiling.clocks import DeviceClock
 
 __all__ = ["Anchor", "DeviceTime", "Timeline"]
 
-#: Nanoseconds after which a new anchor is set. CUDA gives the time between two events as a float32 of milliseconds:
-#: within a second of its anchor a mark is placed to a tenth of a microsecond.
+#: Nanoseconds after which a new anchor is set. CUDA returns the time between two events as float32 milliseconds, so a
+#: mark within a second of its anchor is accurate to a tenth of a microsecond.
 _ANCHOR_AGE = 1_000_000_000
 
 
 class Anchor:
-    """A mark that stays, to which others are measured; ``base`` is its own place, in seconds from the first."""
+    """A permanent mark, relative to which others are measured; ``base`` is its time in seconds after the first."""
 
     __slots__ = ("base", "before", "mark", "set_at")
 
@@ -30,8 +30,8 @@ class Anchor:
 class Timeline:
     """The marks of one device on the host's clock (``perf_counter_ns``).
 
-    The first anchor is set on an idle device, so that host and device pass it together to within some microseconds;
-    making a time line waits for the device, once.
+    The first anchor is set on an idle device, so that host and device pass it at the same time to within microseconds.
+    Creating a timeline waits for the device once.
     """
 
     def __init__(self, clock: DeviceClock, device: str) -> None:
@@ -45,7 +45,7 @@ class Timeline:
         self._latest = Anchor(mark, None, self._zero)
 
     def anchor(self, mark: Any) -> tuple[Anchor, bool]:
-        """The anchor that ``mark`` is to be measured from; True if the mark itself has become one and must be kept."""
+        """The anchor for ``mark``; True if the mark itself becomes an anchor and must be kept."""
         latest = self._latest
         now = perf_counter_ns()
         if now - latest.set_at < _ANCHOR_AGE:
@@ -57,7 +57,7 @@ class Timeline:
         return fresh, True
 
     def place(self, anchor: Anchor, mark: Any) -> int | None:
-        """When the device passed ``mark``, on the host's clock; None while it is not known."""
+        """When the device passed ``mark``, on the host's clock; None if not known yet."""
         base = self._base(anchor)
         if base is None or not self.clock.has_passed(mark):
             return None
@@ -65,7 +65,7 @@ class Timeline:
         return self._zero + round(seconds * self._rate * 1e9)
 
     def _base(self, anchor: Anchor) -> float | None:
-        """The anchor's own place. A chain of anchors is walked by hand: it may be as long as the run has seconds."""
+        """The time of the anchor. Iterative, because a chain of anchors grows by one per second."""
         chain = []
         while anchor.base is None:
             chain.append(anchor)
@@ -89,7 +89,7 @@ class Timeline:
         base = self._base(latest)
         if base is not None and mark is not None:
             device = base + self.clock.seconds(latest.mark, mark)
-            # The wait itself takes some microseconds: only over seconds is the quotient one of clocks.
+            # The wait takes microseconds, so the ratio of the clocks is accurate only over seconds.
             if device > 2.0:
                 self._rate = (now - self._zero) / 1e9 / device
             self.clock.release(self.device, mark)
@@ -139,7 +139,7 @@ class DeviceTime:
         self._idle_at_end = False
 
     def __getstate__(self) -> tuple[Any, ...]:
-        """The figures; marks and clocks belong to this process."""
+        """Pickle the numbers only; marks and clocks belong to this process."""
         return self.device, self.timing, self.start, self.duration, self.at_most
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
@@ -165,7 +165,7 @@ class DeviceTime:
         self._idle_at_end, self._end = clock.mark_end(self.device)
 
     def wait(self, value: Any) -> None:
-        """Set the second mark and wait for ``value``, or for the device where it is None."""
+        """Set the second mark and wait for ``value``, or for the device if it is None."""
         clock = self._clock
         if clock is None:
             return
@@ -207,7 +207,7 @@ class DeviceTime:
         return True
 
     def forget(self) -> None:
-        """Give up the marks unread: a forked child cannot read its parent's."""
+        """Discard the marks unread, because a forked child cannot read those of its parent."""
         self._begin = self._end = self._anchor = self._clock = None
         if self.timing == "pending":
             self.timing = "no clock"

@@ -1,4 +1,4 @@
-"""A profile as a document: versioned, plain values, the form of ``schema.json`` beside this file."""
+"""A profile as a versioned document of plain values, described by ``schema.json`` in this folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["FORMAT", "VERSION", "Document", "load_profile", "pack_lanes", "read_
 def pack_lanes(spans: Sequence[Span], known: Sequence[ThreadLane]) -> tuple[list[dict[str, object]], list[int]]:
     """The lanes to show, and for each recorded lane the index of the lane that shows it.
 
-    Lanes of one thread's tasks that do not overlap in time are shown as one: a server may make a task for each request.
+    Lanes of one thread's tasks that do not overlap in time are merged, because a server may create a task per request.
     """
     extents: dict[int, tuple[int, int]] = {}
     for span in spans:
@@ -72,13 +72,13 @@ def _named(name: str, users: int, many: str) -> str:
 FORMAT = "hpfracc-profile"
 VERSION = 1
 
-#: Bottlenecks that a document carries.
+#: Number of bottlenecks in a document.
 _TOP = 10
 
-#: A file of more bytes is no profile that could be shown, nor one of deeper JSON one that was written here.
+#: Maximum size and nesting depth of a profile file.
 _MOST_BYTES = 1 << 30
 _MOST_DEPTH = 32
-#: What a span must have to be shown or compared. Whole numbers have at most 63 bits.
+#: Required fields of a span. Integers have at most 63 bits.
 _INTEGERS = ("id", "lane", "start_ns", "duration_ns", "self_ns")
 _TEXTS = ("name", "kind")
 _READINGS = ("of", "before", "after", "peak")
@@ -111,7 +111,7 @@ class Document:
         self.advice = advise(self.analysis, self.breakdown, self.decisions, self.decided)
 
     def bottlenecks(self, top: int = _TOP) -> list[dict[str, Any]]:
-        """The names with the most time of their own."""
+        """The names with the largest self time."""
         return rank(self.summary, self.advice, top)
 
     def header(self) -> dict[str, Any]:
@@ -249,24 +249,24 @@ def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
     except OSError as error:
         raise InvalidInputError(f"profile {str(path)!r} cannot be read ({error.strerror or error})") from None
     except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{str(path)!r} is no JSON ({error}); name a file of profiler.export_json") from None
+        raise InvalidInputError(f"{str(path)!r} is not JSON ({error}); name a file of profiler.export_json") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("spans"), list):
-        raise InvalidInputError(f"{str(path)!r} is JSON but no profile; name a file of profiler.export_json")
+        raise InvalidInputError(f"{str(path)!r} is JSON but not a profile; name a file of profiler.export_json")
     if found.get("version") != VERSION:
         raise InvalidInputError(
             f"{str(path)!r} is a profile of version {found.get('version')!r}, and this library reads {VERSION}; record "
-            "it anew, or use the version of hpfracc that wrote it"
+            "it again, or use the version of hpfracc that wrote it"
         )
     wrong = _find_fault(found)
     if wrong is not None:
-        raise InvalidInputError(f"{str(path)!r} is a damaged profile: {wrong}; record it anew")
+        raise InvalidInputError(f"{str(path)!r} is a damaged profile: {wrong}; record it again")
     return found
 
 
 def _find_fault(document: dict[str, Any]) -> str | None:
-    """Why a document cannot be shown or compared, or None."""
+    """Reason why a document cannot be shown or compared, or None."""
     if not _is_integer(document.get("begun_unix_ns")):
-        return "begun_unix_ns is no whole number"
+        return "begun_unix_ns is not an integer"
     if not isinstance(document.get("process"), dict):
         return "process is no object"
     for place, span in enumerate(document["spans"]):
@@ -287,7 +287,7 @@ def _wrong_field(span: dict[str, Any]) -> str | None:
         return "a duration_ns of at least 0"
     parent = span.get("parent", "")
     if parent is not None and not _is_integer(parent):
-        return "a whole number or null as parent"
+        return "an integer or null as parent"
     if not isinstance(span.get("device", 0), str | None):
         return "a text or null as device"
     memory = span.get("memory")
@@ -301,7 +301,7 @@ def _is_integer(value: Any) -> bool:
 
 
 def write_text(path: str | os.PathLike[str], pieces: Iterator[str]) -> Path:
-    """Write a file as a whole, as :func:`hpfracc._files.write_whole`; where that cannot be done, say so."""
+    """Write a file atomically by :func:`hpfracc._files.write_whole`; raises an error if that fails."""
     try:
         write_whole(path, (piece.encode("utf-8", "backslashreplace") for piece in pieces))
     except OSError as error:

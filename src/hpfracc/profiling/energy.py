@@ -1,7 +1,7 @@
-"""Energy: counters of devices, plugged in from above, and what they counted between two moments.
+"""Energy: counters of devices, registered by higher layers, and their differences over time.
 
-Profiling lies below the hardware and reads none of it. A counter gives joules since some moment, and rises. Counters
-tick slowly (NVIDIA's every 100 ms), so the energy of a short call cannot be told: nothing below a second is reported.
+Profiling does not read the hardware itself. A counter returns joules since an arbitrary origin, and increases. Counters
+are updated slowly (NVIDIA's every 100 ms), so the energy of a short call is unknown: below a second it is not reported.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from hpfracc.profiling.clocks import Counters, energy_counters
 
 __all__ = ["LEAST_SECONDS", "EnergyMeter", "EnergyTrace"]
 
-#: The shortest time of which energy is told.
+#: Minimum time for which energy is reported.
 LEAST_SECONDS = 1.0
 #: Seconds between two readings of a trace.
 _INTERVAL = 0.1
-#: Readings that a trace keeps: the newest, of at least two hours.
+#: Maximum number of readings in a trace: at least two hours.
 _MOST_READINGS = 160_000
 
 
 class EnergyMeter:
-    """Joules that the devices of this machine took while a block ran, whoever used them.
+    """Energy of all devices of this machine while a block ran, including other processes.
 
-    ``with EnergyMeter() as meter: ...`` then ``meter.joules``, by device; ``meter.total`` is nan where nothing can be
+    ``with EnergyMeter() as meter: ...`` then ``meter.joules``, by device; ``meter.total`` is nan if nothing can be
     read, or the block took less than a second.
     """
 
@@ -55,7 +55,7 @@ class EnergyMeter:
 
 
 class EnergyTrace:
-    """Readings of all counters every tenth of a second, from which the energy of any longer span follows."""
+    """Readings of all counters every 0.1 s, from which the energy of spans of at least a second follows."""
 
     def __init__(self, counters: Counters | None = None, interval: float = _INTERVAL) -> None:
         self._counters = energy_counters()[0] if counters is None else counters
@@ -89,7 +89,7 @@ class EnergyTrace:
         self._stop.put(None)
 
     def between(self, start: int, end: int) -> float | None:
-        """Joules between two moments of ``perf_counter_ns``; None below a second, or beyond the readings."""
+        """Joules between two times of ``perf_counter_ns``; None below a second, or outside the readings."""
         if end - start < LEAST_SECONDS * 1e9:
             return None
         with self._lock:

@@ -1,4 +1,4 @@
-"""Times, sizes and shares as people read them."""
+"""Human-readable times, sizes and percentages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["format_bytes", "format_seconds", "format_share"]
 
 
 def format_seconds(seconds: float | None) -> str:
-    """A time with a suitable unit; ``-`` where it is unknown (None, nan) or infinite."""
+    """A time with a suitable unit; ``-`` if it is unknown (None, nan) or infinite."""
     if seconds is None or not math.isfinite(seconds):
         return "-"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
@@ -18,7 +18,7 @@ def format_seconds(seconds: float | None) -> str:
 
 
 def format_bytes(size: float | None) -> str:
-    """A number of bytes with a suitable unit; ``-`` where it is unknown."""
+    """A number of bytes with a suitable unit; ``-`` if it is unknown."""
     if size is None:
         return "-"
     for scale, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
@@ -28,5 +28,5 @@ def format_bytes(size: float | None) -> str:
 
 
 def format_share(share: float) -> str:
-    """A share of 1 in per cent."""
+    """A fraction as a percentage."""
     return f"{share:.0%}" if share >= 0.1 or share == 0 else f"{share:.1%}"

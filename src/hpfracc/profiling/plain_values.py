@@ -1,4 +1,4 @@
-"""Any value that a user attaches to a span, as JSON values."""
+"""Conversion of values that users attach to spans to JSON."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def plain(value: Any, depth: int = 0) -> Any:
         return value
     if isinstance(value, str):
         return _cut(str(value))
-    if isinstance(value, int):  # thousands of digits are more than Python writes
-        return int(value) if value.bit_length() <= _MOST_TEXT else f"a whole number of {value.bit_length():,} bits"
+    if isinstance(value, int):  # Python does not convert integers with thousands of digits
+        return int(value) if value.bit_length() <= _MOST_TEXT else f"an integer of {value.bit_length():,} bits"
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)

@@ -28,18 +28,18 @@ class Profiler:
     enabled : bool
         Whether to record from the start.
     capacity : int
-        Spans kept; beyond that the oldest are dropped, and every export says how many.
+        Maximum number of spans. Older ones are dropped, and every export has their number.
     memory : bool or "device"
         What is read before and after each span: nothing (False); the bytes allocated on the span's device
-        (``"device"``); also, for spans without a device, the memory of the process, as tracemalloc counts it while it
-        traces, else what is resident (True; a span then costs several microseconds more).
+        (``"device"``); also, for spans without a device, the memory of the process, as counted by tracemalloc while it
+        traces, otherwise the resident set (True; a span then costs several microseconds more).
     energy : bool
         Whether the energy counters of this machine are read, ten times a second. Spans of at least a second then have
-        ``joules``: those of all devices that can be read, whoever used them meanwhile.
+        ``joules``: those of all readable devices, including other processes.
 
     Notes
     -----
-    Spans nest by thread and by asyncio task, and may be made in any of them. The engine reports its calls, copies,
+    Spans nest by thread and by asyncio task, and may be created in any of them. The engine reports its calls, copies,
     compilations and fallbacks to the profiler of :func:`get_profiler`; any other profiler has only its own spans.
 
     Examples
@@ -64,7 +64,7 @@ class Profiler:
             self._recorder.enable()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Profiler records in its own process; send profiler.document().to_dict(), or its spans")
+        raise TypeError("a Profiler cannot be pickled; send profiler.document().to_dict(), or its spans")
 
     @classmethod
     def _around(cls, recorder: Recorder) -> Profiler:
@@ -86,13 +86,13 @@ class Profiler:
         self._recorder.disable()
 
     def reset(self) -> None:
-        """Forget everything recorded."""
+        """Discard everything recorded."""
         self._recorder.reset()
 
     def configure(
         self, *, capacity: int | None = None, memory: bool | str | None = None, energy: bool | None = None
     ) -> None:
-        """Change how many spans are kept (which forgets the recorded ones), which memory is read, or energy."""
+        """Change the capacity (which discards recorded spans), the memory to read, or the reading of energy."""
         if energy is not None:
             self._recorder.watch_energy(energy)
         if memory is not None:
@@ -106,12 +106,12 @@ class Profiler:
         Parameters
         ----------
         name : str
-            Its name.
+            Name of the span.
         device : str, optional
-            A device whose own clock also times it: ``"gpu"``, ``"cuda:1"``, or with the library whose queue is meant,
+            A device whose clock also times the span: ``"gpu"``, ``"cuda:1"``, or with the library whose queue to use,
             ``"cupy:cuda:0"``. ``"cpu"`` is the host.
         **metadata
-            Kept with the span.
+            Stored with the span.
         """
         recorder = self._recorder
         if not recorder.on:
@@ -121,7 +121,7 @@ class Profiler:
     def profile_function(
         self, operation: str | Callable[..., Any] | None = None, device: str | None = None, **metadata: Any
     ) -> Any:
-        """A decorator: every call of the function, or of the coroutine, is a span while profiling is on.
+        """Decorator: every call of the function or coroutine is a span while profiling is on.
 
         Parameters
         ----------
@@ -147,16 +147,16 @@ class Profiler:
         return Document(self._recorder)
 
     def get_entries(self) -> list[Span]:
-        """The spans that have ended, in the order in which they began."""
+        """The finished spans, in the order of their start."""
         self._recorder.session.settle()
         return sorted(self._recorder.session.snapshot()[0], key=lambda span: (span.start, span.id))
 
     def get_summary(self) -> dict[str, dict[str, Any]]:
-        """Statistics of each name, those with most time of their own first.
+        """Statistics of each name, largest self time first.
 
         Each has ``count``, ``total``, ``self``, ``mean``, ``p50``, ``p95``, ``min``, ``max`` and ``device`` in seconds,
-        ``transfer`` and ``compile``, ``memory_growth`` and ``memory_peak`` in bytes, ``errors``. What was not measured
-        is None.
+        ``transfer`` and ``compile``, ``memory_growth`` and ``memory_peak`` in bytes, ``errors``. Values that were not
+        measured are None.
         """
         return self.document().summary
 
@@ -165,9 +165,9 @@ class Profiler:
         return self.document().breakdown.to_dict()
 
     def get_bottlenecks(self, top_n: int = 5) -> list[dict[str, Any]]:
-        """The ``top_n`` names with the most time of their own, each with advice."""
+        """The ``top_n`` names with the largest self time, each with advice."""
         if isinstance(top_n, bool) or not isinstance(top_n, int) or top_n < 1:
-            raise InvalidInputError(f"top_n={top_n!r} is not a number of names; use a whole number of at least 1")
+            raise InvalidInputError(f"top_n={top_n!r} is not a number of names; use an integer of at least 1")
         return self.document().bottlenecks(top_n)
 
     def print_summary(self) -> None:
@@ -219,7 +219,7 @@ def _memory(memory: bool | str) -> Memory:
         return "device"
     if isinstance(memory, bool):
         return "all" if memory else ""
-    raise InvalidInputError(f"memory={memory!r} is not understood; use True, False or 'device'")
+    raise InvalidInputError(f"memory={memory!r} is not known; use True, False or 'device'")
 
 
 _shared = Profiler._around(recording.shared)

@@ -27,12 +27,12 @@ CAPACITY = 200_000
 
 
 class Recorder:
-    """Makes spans and keeps them.
+    """Creates and stores spans.
 
     Parameters
     ----------
     capacity : int
-        Spans kept; beyond that the oldest are dropped and counted.
+        Maximum number of spans. Older ones are dropped and counted.
     memory : {"", "device", "all"}
         What is read around spans.
     """
@@ -43,13 +43,14 @@ class Recorder:
         self.capacity = check_capacity(capacity)
         self.current: ContextVar[Span | None] = ContextVar("hpfracc_span", default=None)
         self.session = Session(self.capacity)
-        #: asyncio's look-up, set when profiling is first enabled: importing asyncio takes longer than hpfracc itself.
+        #: asyncio's lookup of the current task, set when profiling is first enabled, because importing asyncio takes
+        #: long.
         self.running_loop: Callable[[], Any] | None = None
         self.energy: EnergyTrace | None = None
         _recorders.add(self)
 
     def watch_energy(self, on: bool) -> None:
-        """Start or end the readings of energy counters; those made so far are forgotten."""
+        """Start or stop reading energy counters; discards earlier readings."""
         if self.energy is not None:
             self.energy.stop()
             self.energy = None
@@ -67,11 +68,11 @@ class Recorder:
         self.on = True
 
     def disable(self) -> None:
-        """Stop recording; spans that are open are still kept when they end."""
+        """Stop recording; open spans are still stored when they end."""
         self.on = False
 
     def reset(self, capacity: int | None = None) -> None:
-        """Forget everything recorded; open spans will not be kept."""
+        """Discard everything recorded; open spans will not be stored."""
         if capacity is not None:
             self.capacity = check_capacity(capacity)
         self.session = Session(self.capacity)
@@ -94,9 +95,9 @@ class Recorder:
 
 
 def check_capacity(capacity: Any) -> int:
-    """A whole number of at least 1."""
+    """Check that the capacity is an integer of at least 1."""
     if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
-        raise InvalidInputError(f"capacity={capacity!r} is not a number of spans; use a whole number of at least 1")
+        raise InvalidInputError(f"capacity={capacity!r} is not a number of spans; use an integer of at least 1")
     return capacity
 
 

@@ -16,8 +16,8 @@ from hpfracc.profiling.device_time import DeviceTime, Timeline
 
 __all__ = ["Session", "ThreadLane"]
 
-#: Pairs of marks that may wait to be read, and how many are read at once beyond that. Reading a pair can take longer
-#: than setting it, so it is left to when the profile is read, as far as a driver can hold the events.
+#: Maximum number of unread pairs of marks, and number of pairs that are read at once above it. Reading can take longer
+#: than setting, so it is deferred until the profile is read, as far as the driver can hold the events.
 _PENDING, _AT_ONCE = 8192, 32
 
 #: Number of lanes up to which every thread has its own.
@@ -36,7 +36,7 @@ class ThreadLane:
 
 
 class _Token:
-    """An object whose deletion is noticed."""
+    """An object whose deletion is detected."""
 
     __slots__ = ("__weakref__",)
 

@@ -21,7 +21,7 @@ __all__ = ["KINDS", "NULL_SPAN", "Memory", "NullSpan", "Span", "SpanDecision", "
 #: Kinds of spans: ``"span"`` for a user's own, the others are the engine's.
 KINDS = ("span", "call", "kernel", "decide", "import", "transfer", "compile", "fallback", "batch", "usage")
 
-#: Characters of an error's message that are kept.
+#: Maximum length of a stored error message.
 _MOST_TEXT = 500
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -29,12 +29,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _now = time.perf_counter_ns
 
 
-#: Which memory is read around spans: none, that of a span's device, or the host's as well for the others.
+#: Memory to read around spans: none, that of the span's device, or also that of the host for other spans.
 Memory = Literal["", "device", "all"]
 
 
 class SpanRecorder(Protocol):
-    """What a span needs of its recorder."""
+    """Interface of the recorder of a span."""
 
     on: bool
     memory: Memory
@@ -47,7 +47,7 @@ class SpanRecorder(Protocol):
 
 
 class SpanDecision:
-    """The decision of a call. ``key`` is equal for equal decisions, and ``tell()`` returns it as plain values.
+    """The decision of a call. Equal decisions have equal ``key``; ``tell()`` returns it as plain values.
 
     ``tell`` is called only when a profile is read, once per key.
     """
@@ -60,7 +60,7 @@ class SpanDecision:
 
 
 class _KnownDecision:
-    """A decision that came from another process, as plain values."""
+    """A decision from another process, as plain values."""
 
     __slots__ = ("told",)
 
@@ -71,33 +71,33 @@ class _KnownDecision:
         return self.told
 
 
-#: The session of a span that came from elsewhere: it cannot be entered.
+#: The session of a span from another process, which cannot be entered.
 _ELSEWHERE = cast(Session, object())
 
 
 class Span:
-    """A named interval; made by :meth:`hpfracc.profiling.Profiler.profile`.
+    """A named interval, created by :meth:`hpfracc.profiling.Profiler.profile`.
 
     Attributes
     ----------
     name, kind : str
-        Its name, and its kind: ``"span"`` for a user's own, else one of the engine's.
+        Name, and kind: ``"span"`` for a user's span, otherwise one of the engine's kinds.
     id, parent : int
-        Its number, and that of the span around it (0 for none).
+        Its number, and that of the enclosing span (0 for none).
     start, end : int
         Nanoseconds of ``time.perf_counter_ns``; ``end`` is 0 while it is open.
     device : DeviceTime or None
         The device's part; None without a device.
     memory : tuple or None
-        Name of the counter, its bytes before and after, and its peak where known.
+        Name of the counter, its bytes before and after, and its peak if known.
     size : int or None
         Bytes moved.
     decision : SpanDecision or None
         The engine's decision, for a call of the engine.
     error : str or None
-        The exception that left it.
+        The exception that ended it.
     metadata : dict
-        The user's own data.
+        The user's data.
     lane : int
         The thread or task in which it ran.
     """
@@ -159,7 +159,7 @@ class Span:
         recorder = self._recorder
         session = self._session
         if session is not None:
-            raise InvalidInputError(f"span {self.name!r} was entered before; make one for each use")
+            raise InvalidInputError(f"span {self.name!r} was already entered; create one for each use")
         self._session = session = recorder.session
         current = recorder.current
         outer = current.get()
@@ -189,7 +189,7 @@ class Span:
             self.error = _describe(kind, error)
         recorder, session = self._recorder, self._session
         if session is None:
-            raise InvalidInputError(f"span {self.name!r} was never entered")
+            raise InvalidInputError(f"span {self.name!r} was never entered; use it in a with block")
         if self.device is not None:
             self.device.end()
             session.settle_later(self.device)
@@ -212,7 +212,7 @@ class Span:
     def synchronize(self, value: Any = None) -> Any:
         """Wait for ``value`` (or for all work of the span's device) inside the span, and return it.
 
-        The device's time then ends with its work. For a library without marks, such as JAX, the span's duration then
+        The device time then ends with its work. For a library without marks, such as JAX, the span's duration then
         includes the work, not only the time to enqueue it.
         """
         if self.device is not None:
@@ -226,7 +226,7 @@ class Span:
 
     @property
     def device_duration(self) -> float | None:
-        """Seconds of the device's own work; None where they were not measured."""
+        """Seconds of work on the device; None if not measured."""
         if self.device is None:
             return None
         self.device.settle()
@@ -240,7 +240,7 @@ class Span:
             self.memory = (where, now, None, peak)
             return
         kept, before, _, peak_before = self.memory
-        if kept != where:  # tracing began or ended within: the two readings cannot be compared
+        if kept != where:  # tracing started or ended within: the two readings cannot be compared
             self.memory = None
             return
         # The span's own peak is known only if the counter reached a new high-water mark within it.
@@ -272,7 +272,7 @@ class NullSpan:
         return None
 
     def __call__(self, function: Function) -> Function:
-        """The function itself: `Profiler.profile_function` makes decorators that can be switched on later."""
+        """Return the function unchanged. `Profiler.profile_function` makes decorators that can be enabled later."""
         return function
 
     def annotate(self, **metadata: Any) -> NullSpan:
@@ -296,7 +296,7 @@ def decorate(
     """Wrap a function so that every call is a span while ``recorder`` is on."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidInputError(
-            f"{name!r} is a generator, which is suspended and resumed by whoever uses it; put a span into its body, or "
+            f"{name!r} is a generator, which cannot be timed as one call; put a span into its body, or "
             "around the loop that uses it"
         )
     if inspect.iscoroutinefunction(function):

@@ -30,7 +30,7 @@ def show(renderable: RenderableType) -> None:
 
 
 def summary_table(document: Document, rows: int = _MOST_ROWS) -> RenderableType:
-    """The names with the most time of their own, and a breakdown of the whole run."""
+    """The names with the largest self time, and a breakdown of the whole run."""
     from rich import box
     from rich.console import Group
     from rich.table import Table
@@ -54,7 +54,7 @@ def summary_table(document: Document, rows: int = _MOST_ROWS) -> RenderableType:
         )
     parts: list[RenderableType] = [table]
     if len(items) > rows:
-        parts.append(Text(f"  and {len(items) - rows:,} names more", style="dim"))
+        parts.append(Text(f"  and {len(items) - rows:,} more names", style="dim"))
     return Group(*parts, Text(_whole(document)))
 
 
@@ -73,14 +73,14 @@ def _whole(document: Document) -> str:
         if value
     ]
     parts += [f"{device} busy {format_share(share)}" for device, share in whole.utilisation().items()]
-    text = f"  {format_seconds(whole.wall / 1e9)} in all: {', '.join(parts) or 'nothing recorded'}"
+    text = f"  {format_seconds(whole.wall / 1e9)} in total: {', '.join(parts) or 'nothing recorded'}"
     if document.dropped:
-        text += f"\n  {document.dropped:,} older spans were dropped; a larger capacity keeps them"
+        text += f"\n  {document.dropped:,} older spans were dropped; increase the capacity to keep them"
     return text
 
 
 def bottleneck_table(document: Document, top: int) -> RenderableType:
-    """The names with the most time of their own, with advice; then advice on the whole run."""
+    """The names with the largest self time, with advice; then advice on the whole run."""
     from rich import box
     from rich.console import Group
     from rich.table import Table

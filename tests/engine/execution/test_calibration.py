@@ -125,7 +125,7 @@ def test_it_ends_within_the_box_and_says_what_was_left_out(own_operation: Callab
     operation = own_operation(clock.kernel(0.0, 1e-6))
     report = quick([operation.name], 0.5)
     assert 0.3 < report.spent <= 0.5
-    late = {skip.shape for skip in report.skipped if "box of time" in skip.why}
+    late = {skip.shape for skip in report.skipped if "time limit" in skip.why}
     assert late == {(2**18,), (2**20,)}
     (sizes,) = report.timings.values()
     assert set(sizes) == {(2**k,) for k in range(4, 17, 2)}

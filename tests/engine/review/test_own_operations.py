@@ -47,7 +47,7 @@ def test_the_earlier_object_does_not_compute_what_the_later_one_does() -> None:
     np.testing.assert_array_equal(first(X), 2.0 * X)
     hf.operation(name=NAME)(scaled(3.0))
     for array in (X, X[:3]):
-        with pytest.raises(InvalidInputError, match="defined again.*another name"):
+        with pytest.raises(InvalidInputError, match="defined again.*rename"):
             first(array)
     with pytest.raises(InvalidInputError, match="defined again"):
         first.kernel("torch")(scaled(2.0))

@@ -1,4 +1,4 @@
-"""The engine as users call it: the built-in operations, and explanations of choices."""
+"""Public interface of the engine: the built-in operations, and explanations of choices."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ _elementwise = get_operation("elementwise")
 
 
 def elementwise(expression: str, *, backend: Any = None, **arrays: Any) -> Any:
-    """Evaluate an expression element by element, in one pass where the backend can.
+    """Evaluate an expression element by element, in one pass if the backend can.
 
     Parameters
     ----------
     expression : str
         Such as ``"x*y + sin(x)"``: arithmetic, comparisons, the usual functions, ``pi`` and ``e``.
     backend : str, optional
-        Where to run it.
+        Backend to run on; by default the engine selects it.
     **arrays
         The variables by name; shapes broadcast.
 
@@ -83,7 +83,7 @@ def elementwise(expression: str, *, backend: Any = None, **arrays: Any) -> Any:
     return _elementwise(*arrays.values(), expression=expression, names=tuple(arrays), backend=backend)
 
 
-# Its arrays have names, so the items of a batch are mappings; the operation behind it stacks them.
+# Its arrays have names, so the items of a batch are mappings; the underlying operation stacks them.
 elementwise.stacked_form = partial(by_name, _elementwise)  # type: ignore[attr-defined]
 
 
@@ -102,28 +102,29 @@ def exponential_recurrence(
     final: bool = False,
     backend: Any = None,
 ) -> Any:
-    r"""A fading memory: decaying states that take in a signal, summed with weights at every step.
+    r"""Weighted sum of exponentially decaying states that are driven by a signal.
 
     .. math:: s_{j,n} = e^{-\lambda_j \tau_n} s_{j,n-1} + b_{j,n} x_n, \qquad y_n = \sum_j w_j s_{j,n}.
 
     Parameters
     ----------
     rates, weights : array_like, shape (J,)
-        Decay of each term, and its share of the sum.
+        Decay rate of each term, and its weight in the sum.
     steps : float or array_like, shape (n,)
-        One step for all, or each its own.
+        One step for all, or one for each point.
     signal : array_like, shape (..., n)
         The inputs, along the last axis.
     initial : array_like, shape (..., J), optional
         The states before the first step; 0 by default.
     degree : int, optional
-        How an input arrives: at the end of its step (None, ``b = 1``), or spread over it like ``u**degree``, at most 4.
+        How an input enters: at the end of its step (None, ``b = 1``), or distributed over it like ``u**degree``, at
+        most 4.
     lagged : bool
-        Leave the newest input out of each value: what came before, seen from now.
+        Whether each value excludes its newest input.
     final : bool
-        Give the states after the last step too, with which the next call goes on.
+        Whether to return the states after the last step too, as ``initial`` of the next call.
     backend : str, optional
-        Where to run it.
+        Backend to run on; by default the engine selects it.
 
     Returns
     -------
@@ -150,14 +151,14 @@ def exponential_recurrence(
 
 
 def explain(what: Any, *args: Any, **kwargs: Any) -> Explanation:
-    """Say which arm would be taken and why, without running anything.
+    """Explain which arm would be used and why, without running anything.
 
     Parameters
     ----------
     what : WorkloadCharacteristics, Operation, str or callable
         A workload; an operation with its operands following; the name of one, with ``shape=`` and optionally
         ``dtype=``, ``gradient=``, ``on=``, ``backend=``; or any function that makes engine calls, with its arguments:
-        it is walked through with the engine's results replaced by zeros.
+        it is called with the engine's results replaced by zeros.
 
     Examples
     --------
@@ -185,11 +186,11 @@ def _explain_callable(function: Callable[..., Any], args: Any, kwargs: Any) -> E
             function(*args, **kwargs)
         return decisions
 
-    # In a copy of the context: no interrupt can leave the calls after this one in a dry run.
+    # In a copy of the context, so that no interrupt can leave later calls in a dry run.
     decisions = contextvars.copy_context().run(walk)
     if not decisions:
         name = getattr(function, "__name__", repr(function))
-        raise InvalidInputError(f"{name} made no engine call, so there is nothing to explain")
+        raise InvalidInputError(f"{name} made no engine call; give a function that does")
     return Explanation(decisions)
 
 
@@ -213,7 +214,7 @@ def _explain_name(
 
 
 def _imagined(on: str | None, gradient: bool, backend: Any) -> Placement:
-    """The placement of operands that do not exist: on a device they belong to the library asked for, or PyTorch."""
+    """The placement of hypothetical operands; on a device they belong to the requested library, or PyTorch."""
     if on is None or on in ("cpu", "host"):
         return Placement()
     device = "cuda:0" if on in ("cuda", "gpu") else on

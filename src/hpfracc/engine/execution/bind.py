@@ -35,8 +35,8 @@ class TransferLog(Protocol):
 class BoundArm:
     """An arm bound to one kind of call.
 
-    ``run(*arrays, **params)`` does the work; ``run(..., weights_key=key)`` uses the cached transform of the operand
-    that the primitive can prepare. Where nothing has to move and nothing is cached, ``run`` is the kernel itself.
+    ``run(*arrays, **params)`` runs the call; ``run(..., weights_key=key)`` uses the cached transform of the operand
+    that the primitive can prepare. If nothing has to be moved or cached, ``run`` is the kernel itself.
     """
 
     __slots__ = (
@@ -82,7 +82,7 @@ class BoundArm:
             (call.operation, arm.name, call.dtype, call.facts.get("prepared_for", call.length), kind)
         )
         plain = giver is None and scope is None and not any(self._converters)
-        # Where nothing has to move, the caller reaches the kernel directly.
+        # If nothing has to be moved, the caller calls the kernel directly.
         self.bare: Callable[..., Any] | None = kernel.run if plain and (self._index is None or not keyed) else None
         self.run: Callable[..., Any] = self._run
         if self.bare is not None:
@@ -91,7 +91,7 @@ class BoundArm:
             self.run = self._run_prepared
 
     def compile_shielded(self, done: Callable[[], Any]) -> None:
-        """Make the first call, which compiles, where interrupts do not reach it; ``done`` is called after it."""
+        """Make the first call, which compiles, shielded from interrupts; ``done`` is called after it."""
         run, bare = self.run, self.bare
 
         def first(*arrays: Any, **params: Any) -> Any:
@@ -103,7 +103,7 @@ class BoundArm:
         self.run, self.bare = first, None
 
     def _run_prepared(self, operand: Any, *others: Any, weights_key: Any, **params: Any) -> Any:
-        """Run where only the cached operand would have to move."""
+        """Run if only the cached operand would have to be moved."""
         if self._scope is not None and self._scope() is not None:
             return self._run(operand, *others, weights_key=weights_key, **params)
         prepared = prepared_operands.get((weights_key, self._tag), partial(self._prepare, operand))
@@ -141,7 +141,7 @@ class BoundArm:
         return self._giver(result)
 
     def _spanned(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        """The kernel in a span of its own where operands are copied; elsewhere its time is the call's."""
+        """The kernel in its own span if operands are copied; otherwise its time is that of the call."""
         return _with_span(kernel, self._call.operation, self.arm) if self.moves else kernel
 
     def _prepare(self, operand: Any) -> Any:
@@ -163,7 +163,7 @@ def bind(
 ) -> BoundArm:
     """Bind ``arm`` to calls whose operands look like ``arrays``; loads the kernel, which may import its library.
 
-    ``keyed`` calls come with the ``weights_key`` of a prepared operand, ``plain`` ones without parameters.
+    ``keyed`` calls have the ``weights_key`` of a prepared operand, ``plain`` ones have no parameters.
     """
     kernel = registry.kernel(call.operation, arm.backend, arm.algorithm)
     if plain and kernel.plain is not None and call.facts.get("plain"):
@@ -174,20 +174,20 @@ def bind(
         kernel = _with_workers(kernel, arm.workers)
     converters = [_converter(array, primitive.casts, call, arm, worker, home, placement, log) for array in arrays]
     giver = _giver(arm, worker, home, placement, log)
-    # Made at every call: the settings that a scope changes may differ from call to call.
+    # Created at every call, because the settings that a scope changes may differ.
     scopes = type(worker).scope is not Adapter.scope and not placement.traced
     scope = partial(worker.scope, call) if scopes else None
     index = primitive.prepared_operand
     tracked = placement.gradient or placement.traced
     if tracked and index is not None and (tracks_gradient(arrays[index]) or any(map(is_transformed, arrays))):
-        # A cached transform carries no derivative: it serves only where none flows through its operand.
+        # A cached transform has no derivative, so it is used only if its operand is not differentiated.
         index = None
     kind = None if index is None or not keyed else (np.shape(arrays[index]), dtype_name(arrays[index]))
     return BoundArm(kernel, arm, call, converters, giver, scope, index, keyed, _moves(arm, placement), kind)
 
 
 def _moves(arm: Arm, placement: Placement) -> bool:
-    """Whether the operands travel to a device for this call, and the result back."""
+    """Whether the operands are copied to a device for this call, and the result back."""
     return not arm.on_host and placement.device == "cpu"
 
 
@@ -213,7 +213,7 @@ def _converter(
     if owner in ("numpy", "python"):
         to_host: Converter | None = None if type(array) is np.ndarray else np.asarray
         if placement.library == home != "numpy" and worker.is_asynchronous("cpu") and not cast:
-            # It shares host memory and computes after the call has returned, when the owner may change the array.
+            # It shares host memory and computes after the call has returned, when the caller may change the array.
             to_host = np.array
     else:
         to_host = registry.adapter(owner).to_host
@@ -245,9 +245,9 @@ _numbers = itertools.count()
 
 
 def _tag_number(tag: Hashable) -> int:
-    """A number for what a prepared operand depends on besides its key; quicker to hash than the tag itself.
+    """A number for what a prepared operand depends on besides its key; faster to hash than the tag itself.
 
-    A tag that was dropped gets another number, and its operand is prepared once more.
+    A dropped tag gets another number, and its operand is prepared again.
     """
     known = _tags.get(tag)
     if known is None:

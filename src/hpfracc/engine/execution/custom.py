@@ -1,4 +1,4 @@
-"""Users' own work: an operation of theirs, with a kernel for each backend they care about."""
+"""Operations that users register, with kernels for one or more backends."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["OwnOperation", "operation"]
 
 Model = Callable[..., float]
 
-#: What a library compiles for, unless the user says otherwise.
+#: What a library compiles for by default.
 _COMPILES: dict[str, Compiles] = {"numba": "signature", "jax": "shape"}
 _DIFFERENTIABLE = ("torch", "jax")
 
 
 class OwnPrimitive(Primitive):
-    """The contract of an operation that a user registered: any arrays, with the user's models of work and memory."""
+    """The contract of a user's operation: any arrays, with the user's models of work and memory."""
 
     casts = False
 
@@ -49,18 +49,18 @@ class OwnPrimitive(Primitive):
         self._probe = Probe(function) if memory == "probe" else None
         #: Whether rows along a first axis are independent of each other.
         self.batchable = batchable
-        #: Whether another operation was defined under this name since: the kernels under it are that one's.
+        #: Whether another operation was defined under this name since; the kernels now belong to that one.
         self.replaced = False
 
     def check_current(self) -> None:
-        """Refuse to go on once another operation has taken the name."""
+        """Raise an error if another operation has taken the name."""
         if self.replaced:
             raise InvalidInputError(
-                f"operation {self.name!r} was defined again since; use the later one, or give one of them another name"
+                f"operation {self.name!r} was defined again; use the later one, or rename one of them"
             )
 
     def describe(self, *arrays: Any, **params: Any) -> Call:
-        """Take the largest operand as the measure of the call; its last axis is the length, the others the batch."""
+        """Describe the call by its largest operand; its last axis is the length, the others are the batch."""
         self.check_current()
         if not arrays:
             raise InvalidInputError(f"{self.name}: called without an array; pass the arrays first, by position")
@@ -89,11 +89,11 @@ class OwnPrimitive(Primitive):
         )
 
     def _spec(self, array: Any) -> ArraySpec:
-        """Shape and dtype, which are all that a model may depend on: the same for every library's arrays."""
+        """Shape and dtype, the only inputs of a model, for arrays of any library."""
         made = array if isinstance(array, ArraySpec) or library_of(array) != "python" else np.asarray(array)
         if dtype_of(made) not in INEXACT | INTEGERS:
             raise UnsupportedDtypeError(
-                f"{self.name}: dtype {dtype_of(made)!r} is not a number's; convert the array first"
+                f"{self.name}: dtype {dtype_of(made)!r} is not numeric; convert the array first"
             )
         return ArraySpec(tuple(made.shape), dtype_of(made))
 
@@ -103,22 +103,22 @@ class OwnPrimitive(Primitive):
         value = float(model(*operands, **params))
         if not (math.isfinite(value) and value >= 0.0):
             raise InvalidInputError(
-                f"{self.name}: its {name} model gave {value!r}; it must give a finite number of at least 0"
+                f"{self.name}: its {name} model returned {value!r}; it must return a finite number of at least 0"
             )
         return value
 
     def work(self, call: Call, algorithm: str) -> float:
-        """What the user's model says, or the number of elements."""
+        """The user's model, or the number of elements."""
         return max(1.0, float(call.facts["work"]))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """What the user's model says, or as much as the operands again."""
+        """The user's model, or the size of the operands."""
         if "memory" in call.facts:
             return max(0, int(call.facts["memory"]) - call.input_bytes - call.output_bytes)
         return call.input_bytes
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """The first axis, where its rows are independent: of every operand that has as many of them."""
+        """The first axis, if its rows are independent, of every operand with that number of rows."""
         shapes = [self._spec(array).shape for array in arrays]
         rows = max((shape[0] for shape in shapes if shape), default=0)
         if self.batchable and rows > 1 and call.shape and call.shape[0] == rows:
@@ -127,7 +127,7 @@ class OwnPrimitive(Primitive):
             )
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
-        """One operand of that shape: all that can be known of a user's operation."""
+        """One operand of that shape."""
         return (ArraySpec(shape, dtype),), {}
 
     def reference(self, *arrays: np.ndarray, **params: Any) -> np.ndarray:
@@ -135,12 +135,12 @@ class OwnPrimitive(Primitive):
         return np.asarray(self._function(*arrays, **params))
 
     def cases(self, dtype: str) -> Iterator[Case]:
-        """None: only the user knows what arguments make sense."""
+        """No cases, because valid arguments are unknown."""
         return iter(())
 
 
 class OwnOperation(Operation):
-    """A registered operation: call it, give it kernels, ask it why (``hf.explain(op, ...)``)."""
+    """A registered operation. Call it, add kernels, or explain it (``hf.explain(op, ...)``)."""
 
     def __init__(self, primitive: OwnPrimitive, function: Callable[..., Any]) -> None:
         super().__init__(primitive)
@@ -148,14 +148,14 @@ class OwnOperation(Operation):
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
         self.__wrapped__ = function
-        del self.__signature__  # that of the function is shown
+        del self.__signature__  # the one of the function is shown
 
     def __reduce__(self) -> str:
-        """Pickled as functions are: by the name under which its module has it."""
+        """Pickle by name and module, like a function."""
         return getattr(self.__wrapped__, "__qualname__", self.name)
 
     def retire(self) -> None:
-        """Another operation has taken the name: compute nothing any more, rather than what that one computes."""
+        """Disable this operation, because another one has taken the name."""
         self._own.replaced = True
         self.reset_plans()
 
@@ -173,15 +173,15 @@ class OwnOperation(Operation):
         Parameters
         ----------
         backend : str
-            ``"numpy"``, ``"numba"``, ``"torch"``, ``"jax"`` or ``"cupy"``: whose arrays the function takes and returns.
+            ``"numpy"``, ``"numba"``, ``"torch"``, ``"jax"`` or ``"cupy"``: the library of its arguments and results.
         algorithm : str
-            A name, where one backend has several kernels.
+            Name of the algorithm, if a backend has several kernels.
         dtypes : iterable of str, optional
-            The dtypes it serves; all of them by default.
+            Supported dtypes; all by default.
         compiles : {"never", "signature", "shape"}, optional
-            What it compiles for; by default what is usual for the backend. A first call is then counted as compiling.
+            What it compiles for; by default as usual for the backend. A first call then counts as compilation.
         differentiable : bool, optional
-            Whether the library's gradients go through it; by default yes for torch and jax.
+            Whether it is differentiable by its library; by default True for torch and jax.
         """
         name = check_backend(backend)
         spec = KernelSpec(
@@ -226,25 +226,26 @@ def operation(
     memory: Model | Literal["probe"] | None = None,
     batchable: bool = False,
 ) -> OwnOperation | Callable[[Callable[..., Any]], OwnOperation]:
-    """Register an operation of your own: it gets selection, learning, fallback and explanations.
+    """Register your own operation, with selection, learning, fallback and explanations.
 
-    The decorated function takes and returns NumPy arrays: it is the kernel every call can fall back on. Add others with
-    ``@op.kernel("torch")`` and so on; all must compute the same. Arrays come by position, everything else by keyword.
+    The decorated function takes and returns NumPy arrays; every call can fall back to it. Add other kernels with
+    ``@op.kernel("torch")`` and so on; all must compute the same. Arrays are passed by position, everything else by
+    keyword.
 
     Parameters
     ----------
     name : str, optional
-        The operation's name; the function's own by default. It must not be taken by another operation.
+        Name of the operation; by default that of the function. It must not be the name of a built-in operation.
     work : callable, optional
-        ``work(*arrays, **params)`` gives the number of elementary steps (only its growth matters); it sees shapes
-        and dtypes only. By default the number of elements.
+        ``work(*arrays, **params)`` returns the number of elementary steps (only its growth matters) from shapes and
+        dtypes. By default the number of elements.
     memory : callable or "probe", optional
-        ``memory(*arrays, **params)`` gives the bytes a call takes in all, operands and result included. ``"probe"``
-        finds out by two small calls of the decorated function, with arrays of ones whose longest axis is cut short,
-        when first a large call is made. By default as much as the operands is taken to be needed besides them.
+        ``memory(*arrays, **params)`` returns the total bytes of a call, including operands and result. ``"probe"``
+        measures it by two small calls of the decorated function, with arrays of ones whose longest axis is truncated,
+        before the first large call. By default a call needs the size of the operands in addition to them.
     batchable : bool
-        Whether rows along the first axis are independent of each other, in operands and result: such calls are cut
-        where they do not fit into memory, and stacked by :func:`hpfracc.batch.run`.
+        Whether rows along the first axis are independent, in operands and result. Such calls are split if they do not
+        fit into memory, and stacked by :func:`hpfracc.batch.run`.
 
     Examples
     --------
@@ -267,12 +268,12 @@ def operation(
         if not chosen or not chosen.replace(".", "_").isidentifier():
             raise InvalidInputError(f"operation name {chosen!r} is not a name; give one with @operation(name=...)")
         if memory is not None and memory != "probe" and not callable(memory):
-            raise InvalidInputError(f"memory={memory!r} is no model; give a function, 'probe' or nothing")
+            raise InvalidInputError(f"memory={memory!r} is not a model; give a function, 'probe' or nothing")
         made = OwnOperation(OwnPrimitive(chosen, function, work, memory, batchable), function)
         before = register(made)
         if isinstance(before, OwnOperation):
             before.retire()
-        registry.remove_operation(chosen)  # none of the earlier definition's kernels may stay
+        registry.remove_operation(chosen)  # kernels of the earlier definition must not remain
         made.kernel("numpy")(function)
         return made
 

@@ -28,7 +28,7 @@ class Mode:
     """How engine calls behave inside a ``composite`` or ``dry_run`` block, and the last decision in it.
 
     The list of decisions is shared by the whole block. The last decision is not: a task or a thread that runs in a copy
-    of the context has its own, so a mode is replaced rather than changed.
+    of the context has its own, so a mode is replaced, not changed.
     """
 
     __slots__ = ("_block", "decisions", "dry", "last", "outer")
@@ -44,17 +44,17 @@ class Mode:
         self._block = block
 
     def followed_by(self, last: Any) -> Mode:
-        """The same mode after another decision."""
+        """The same mode with another last decision."""
         return Mode(last, self.dry, self.decisions, self.outer, self._block)
 
     @property
     def is_over(self) -> bool:
-        """Whether the block is gone without having ended: an interrupt came just before its end."""
+        """Whether the block was left without its exit code, because of an interrupt just before its end."""
         return self._block is not None and self._block() is None
 
 
-#: One variable, so that a settled call looks up one: the :class:`Mode` of the surrounding block, or outside of blocks
-#: the last decision (a bound arm, a decision, or the list of a composite call).
+#: One variable, so that a settled call needs one lookup: the :class:`Mode` of the surrounding block, or outside of
+#: blocks the last decision (a bound arm, a decision, or the list of a composite call).
 _log: ContextVar[Any] = ContextVar("hpfracc_decision_log", default=None)
 
 #: Called by every settled call: a C function.
@@ -68,7 +68,7 @@ def record(last: Any) -> None:
 
 
 def current_mode() -> Mode | None:
-    """The mode of the surrounding block, None outside of blocks. Blocks that are over are left."""
+    """The mode of the surrounding block, None outside of blocks. Interrupted blocks are left first."""
     mode = _log.get()
     while type(mode) is Mode and mode.is_over:
         mode = mode.outer
@@ -79,8 +79,8 @@ def current_mode() -> Mode | None:
 def last_decision() -> Decision | list[Decision] | None:
     """The decision behind the last engine call of this thread or task; None if there was none.
 
-    A task begins with the last decision of the task that started it. A composite call, which made several engine calls
-    of its own (a solver, say), gives the list of them; one that made a single call gives its decision.
+    A task starts with the last decision of the task that created it. For a composite call with several engine calls
+    (such as a solver) the result is a list of decisions; with a single engine call it is that decision.
     """
     last = _log.get()
     if type(last) is Mode:
@@ -94,7 +94,7 @@ def last_decision() -> Decision | list[Decision] | None:
 
 
 def forget_last() -> None:
-    """Forget the last decision."""
+    """Discard the last decision."""
     _log.set(None)
 
 
@@ -129,20 +129,20 @@ class _Block:
 
 
 class composite(_Block):
-    """Collect the decisions made inside the block: afterwards :func:`last_decision` gives their list."""
+    """Collect the decisions inside the block; :func:`last_decision` then returns their list."""
 
 
 class dry_run(_Block):
-    """Inside the block engine calls decide but do not compute: each returns zeros of the right kind."""
+    """Inside the block engine calls decide but do not compute; each returns zeros of the right shape and type."""
 
     dry = True
 
 
 @contextmanager
 def unlogged() -> Iterator[None]:
-    """Inside the block engine calls compute, even in a dry run, and are not logged: for weights that are cached.
+    """Inside the block engine calls compute, even in a dry run, and are not logged. For weights that are cached.
 
-    The zeros of a dry run would be cached otherwise.
+    Otherwise the zeros of a dry run would be cached.
     """
     outer = _log.get()
     token = _log.set(Mode(outer.last if type(outer) is Mode else outer, False, [], outer))

@@ -23,18 +23,18 @@ logger = logging.getLogger("hpfracc.engine")
 
 
 def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Run call number ``count`` of a plan, learn from it, and review the plan's choice where that may change it."""
+    """Run call number ``count`` of a plan, learn from it, and review the plan's choice if that may change it."""
     entered = time.perf_counter()
     pending_times.settle()
     if plan.in_chunks is not None:
         result = plan.run_in_chunks(arrays, params, why=plan.in_chunks)
-        plan.version = -1  # free memory changes: the next call decides from the start
+        plan.version = -1  # free memory changes, so the next call decides from scratch
         if result is not None:
             return result
         plan.in_chunks = None
     calls = plan.claim(count)
     knowledge, request = plan.knowledge, plan.request
-    # Another thread may give the plan another arm at any moment: bound and option are read once.
+    # Another thread may change the plan's arm at any time, so bound and option are read once.
     bound, option = plan.bound, plan.option
     arm, decision = bound.arm, bound.decision
     decision_log.record(bound)
@@ -62,7 +62,7 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
     if plan.warms_up(arm) and not first:
         knowledge.tally(request, option, calls)
     elif first or not asynchronous:
-        # A first call compiles, on the host; what the device does later is small beside that.
+        # A first call compiles on the host; the later work of the device is small in comparison.
         knowledge.observe(request, option, seconds, first=first, calls=calls)
     elif timer is not None:
         timer.stop()
@@ -74,7 +74,7 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
     took = plan.expected if asynchronous and plan.expected > 0.0 else seconds
     if first or plan.deserves_review(took, calls):
         chosen = time.perf_counter()
-        # Where the device has no clock there is nothing to learn: such a plan is reviewed less and less often.
+        # Without a device clock there is nothing to learn; such a plan is reviewed less and less often.
         unmeasured = asynchronous and timer is None and not first
         _review(plan, count, arrays, at_least=2 * plan.interval + 1 if unmeasured else 0)
         REVIEW.paid(time.perf_counter() - chosen)
@@ -87,7 +87,7 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
 
 
 def _run_and_recheck(plan: Plan, bound: BoundArm, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Run the call and choose anew without learning: after a failure, to see whether the arm works again."""
+    """Run the call and choose again without learning, to check whether a failed arm works again."""
     try:
         result = bound.run(*arrays, **params)
     except Exception as error:
@@ -102,17 +102,17 @@ def _observe(plan: Plan, option: Option, calls: int, seconds: float) -> None:
 
 
 def _review(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int = 0) -> None:
-    """Choose the plan's arm anew; one that stays is kept for at least ``at_least`` calls."""
+    """Choose the plan's arm again; an unchanged one is kept for at least ``at_least`` calls."""
     before = plan.bound.arm
     try:
         verdict, bound = choose_and_bind(plan.request, plan.knowledge, arrays, bound=plan.bound)
     except Exception as error:
-        # This call is done, and its result must not be lost. The next one decides from the start and raises itself.
+        # This call is done, and its result must not be lost. The next one decides from scratch and raises the error.
         logger.debug("%s: the review failed: %s", plan.request.operation, registry.describe_failure(error))
         plan.version = -1
         return
     plan.adopt(bound, verdict.decision, verdict.option, verdict.expected)
-    # The first call of another arm is timed, for it may compile.
+    # The first call of another arm is timed, because it may compile.
     if bound.arm == before:
         plan.keep_for(max(verdict.review_after, min(at_least, MAX_CALLS_BETWEEN_LOOKS)), count)
     else:

@@ -1,7 +1,7 @@
 """Operations: the callables of the engine.
 
-A call takes one way. Its plan is found by a key (:meth:`Operation.plan_for`) and run (:meth:`Operation.run`). A call of
-a kind seen before (types, shapes, dtypes, settings) costs a dict lookup and a count beyond its kernel.
+Every call follows one path. Its plan is found by a key (:meth:`Operation.plan_for`) and run (:meth:`Operation.run`). A
+call of a known kind (types, shapes, dtypes, settings) costs a dict lookup and a counter in addition to its kernel.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["Operation", "all_operations", "get_operation", "register", "unregister"]
 
-#: Plans kept per operation. Past it the table starts anew; making a plan takes some 50 us.
+#: Maximum number of plans per operation. Above it the table is cleared; creating a plan takes about 50 us.
 _MOST_PLANS = 4096
 
-#: Replaced plans that are still asked for their counts.
+#: Number of replaced plans that still contribute to counts.
 _RETIRED = 64
 
 _ndarray = np.ndarray
@@ -57,9 +57,10 @@ class Operation:
 
     Notes
     -----
-    The result has the caller's array type, on the caller's device. ``backend`` is obeyed or refused with the reason.
-    ``weights_key``, for operations with an operand worth transforming once (the weights of a convolution), is a
-    hashable name of that operand: calls with the same key must pass the same operand.
+    The result has the caller's array type, on the caller's device. A requested ``backend`` is
+    used, or an error says why it cannot be. ``weights_key``, for operations with an operand that can be transformed
+    once (the weights of a convolution), is a hashable name of that operand: calls with the same key must pass the same
+    operand.
     """
 
     def __init__(self, primitive: Primitive) -> None:
@@ -70,21 +71,21 @@ class Operation:
         self.__signature__ = _signature(primitive)
         self._plans: dict[Any, Plan] = {}
         self._retired_calls = 0
-        #: Plans replaced lately: a call that found one before that is counted there after it.
+        #: Recently replaced plans. A call that found one before its replacement is still counted there.
         self._retired: deque[Plan] = deque()
         self._lock = threading.Lock()
 
     def __copy__(self) -> Operation:
-        """The operation itself: a process has one of each name, with what it has learned."""
+        """Return the operation itself, because a process has only one of each name."""
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Operation:
         return self
 
     def __call__(self, *arrays: Any, backend: Any = None, weights_key: Any = None, **params: Any) -> Any:
-        """Do the work where it is done soonest; the result is an array of the caller's own kind."""
+        """Run the operation on the fastest arm; the result has the array type of the caller."""
         if len(arrays) == 2 and backend is None and not params:
-            # The commonest key, written out: see ``_key``.
+            # The most common key, inlined from ``_key``.
             one, two = arrays
             if type(one) is _ndarray and type(two) is _ndarray:
                 key: Any = (one.shape, one.dtype, two.shape, two.dtype, weights_key is None, current_context())
@@ -96,7 +97,7 @@ class Operation:
         return self.find_and_run(arrays, backend, weights_key, params)
 
     def find_and_run(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
-        """Find the plan of a call, or make one, and run it; in pieces where no arm has room for the whole call."""
+        """Find the plan of a call, or create one, and run it; in chunks if no arm has memory for the whole call."""
         try:
             plan = self.plan_for(arrays, backend, weights_key, params)
         except OutOfMemoryError as error:
@@ -115,9 +116,9 @@ class Operation:
     def run(
         self, plan: Plan, arrays: tuple[Any, ...], weights_key: Any, params: dict[str, Any], checked: bool = False
     ) -> Any:
-        """Run a plan of this operation that is in force: ``plan.version == state.version``.
+        """Run a current plan of this operation: ``plan.version == state.version``.
 
-        ``checked`` says that there is memory for the call and that wrappers are around it already.
+        ``checked`` means that memory was checked and wrappers are active already.
         """
         bound = plan.bound
         if current() is not bound:
@@ -138,14 +139,14 @@ class Operation:
                 return bound.run(*arrays, **params) if params else bound.run(*arrays)
             bare = bound.bare
             if bare is not None:
-                hash(weights_key)  # refused alike where the kernel has no use for it
+                hash(weights_key)  # rejected in the same way if the kernel does not use it
                 return bare(*arrays, **params) if params else bare(*arrays)
             return bound.run(*arrays, weights_key=weights_key, **params)
         except Exception as error:
             return recover(plan, bound, arrays, _with_key(self.name, weights_key, params), error)
 
     def plan_for(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Plan:
-        """The plan for such a call, made if there is none or its arm has no room."""
+        """The plan for such a call, created if there is none or its arm lacks memory."""
         key = _key(arrays, backend, weights_key, params)
         try:
             plan = self._plans.get(key)
@@ -175,7 +176,7 @@ class Operation:
     def _retire(self, keys: list[Any]) -> None:
         for key in keys:
             plan = self._plans.pop(key)
-            plan.version = -1  # no longer in force
+            plan.version = -1  # no longer current
             self._retired.append(plan)
         while len(self._retired) > _RETIRED:
             self._retired_calls += self._retired.popleft().calls()
@@ -186,25 +187,25 @@ class Operation:
         return decide(request, knowledge_for(request.settings), frozen=True).decision
 
     def calls(self) -> int:
-        """How often this operation was called in this process."""
+        """Number of calls of this operation in this process."""
         with self._lock:
             plans = (*self._plans.values(), *self._retired)
             return self._retired_calls + sum(plan.calls() for plan in plans)
 
     def reset_plans(self) -> None:
-        """Decide anew at the next call of each kind; counts are kept."""
+        """Decide again at the next call of each kind; counts are kept."""
         with self._lock:
             self._retire(list(self._plans))
 
     def reset(self) -> None:
-        """Forget all plans and counts."""
+        """Discard all plans and counts."""
         with self._lock:
             self._retire(list(self._plans))
             self._retired.clear()
             self._retired_calls = 0
 
     def renew_lock(self) -> None:
-        """Make a new lock: a forked child must not wait for one that a thread of its parent held."""
+        """Create a new lock, because a forked child must not wait for one that a thread of its parent held."""
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -212,7 +213,7 @@ class Operation:
 
 
 def _signature(primitive: Primitive) -> inspect.Signature:
-    """The signature of an operation: its operands, its parameters by name, and what every operation takes besides."""
+    """The signature of an operation: its operands, its parameters by name, and the common options."""
     named = list(inspect.signature(primitive.describe).parameters.values())
     added = ["backend", *(["weights_key"] if primitive.prepared_operand is not None else [])]
     keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in added]
@@ -221,7 +222,7 @@ def _signature(primitive: Primitive) -> inspect.Signature:
 
 
 def _with_key(operation: str, weights_key: Any, params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of a kernel, with the key of its weights where there is one."""
+    """The parameters of a kernel, with the key of its weights if there is one."""
     if weights_key is None:
         return params
     try:
@@ -255,14 +256,14 @@ def _key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[A
     return (*kinds, weights_key is None, current_context())
 
 
-# Every operation by name: the built-in primitives and what users registered.
+# Every operation by name: the built-in primitives and users' operations.
 
 _lock = threading.Lock()
 _operations: dict[str, Operation] = {name: Operation(primitive) for name, primitive in PRIMITIVES.items()}
 
 
 def get_operation(name: str) -> Operation:
-    """The operation of that name, or :class:`UnknownOperationError` with those that come close."""
+    """The operation of that name; raises :class:`UnknownOperationError` with similar names if there is none."""
     found = _operations.get(name)
     if found is None:
         close = difflib.get_close_matches(str(name), _operations, n=2, cutoff=0.5)
@@ -275,7 +276,7 @@ def _by_name(operation: Operation) -> tuple[Callable[[str], Operation], tuple[st
     return get_operation, (operation.name,)
 
 
-# A built-in operation is pickled by its name: another process has its own.
+# A built-in operation is pickled by name, because every process has it.
 copyreg.pickle(Operation, _by_name)
 
 
@@ -285,9 +286,9 @@ def all_operations() -> dict[str, Operation]:
 
 
 def register(operation: Operation) -> Operation | None:
-    """Add a user's operation; gives back the one it replaces, if any.
+    """Add a user's operation; returns the one it replaces, if any.
 
-    A built-in name cannot be taken; a user's own is replaced: notebook cells run twice.
+    A built-in name cannot be replaced. A user's can, because notebook cells are run repeatedly.
     """
     with _lock:
         if operation.name in PRIMITIVES:
@@ -299,7 +300,7 @@ def register(operation: Operation) -> Operation | None:
 
 
 def unregister(name: str) -> None:
-    """Forget a user's operation."""
+    """Remove a user's operation."""
     with _lock:
         if name in PRIMITIVES:
             raise InvalidInputError(f"operation {name!r} is built in and cannot be removed")

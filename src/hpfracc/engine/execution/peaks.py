@@ -1,7 +1,7 @@
 """Measures a call's peak memory from new high-water marks, without resetting counters.
 
-The system keeps a process's high-water mark, and a library that of its pool. A call that leaves a new one behind has
-set it; of any other call nothing is known, and nothing is recorded.
+The system tracks a process's high-water mark, and a library that of its pool. If a call leaves a new mark, it is the
+peak of that call; otherwise the peak is unknown and not recorded.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from hpfracc.engine.selection.request import Request
 
 __all__ = ["Marks", "read_marks", "record_peak"]
 
-#: On the host everything else that the process does is measured too: only calls well above that are looked at.
+#: Minimum size of measured calls on the host, where all other activity of the process is included.
 _LEAST_ON_HOST = 4 * LEAST_BYTES
-#: Share of a call that the heap may hold free before it: what is taken from there is not measured. Arrays above the
-#: second size are never taken from glibc's heap (DEFAULT_MMAP_THRESHOLD_MAX).
+#: Maximum free heap before a call, as a fraction of the call, because memory from the heap is not measured. Arrays
+#: above the second size are never allocated from glibc's heap (DEFAULT_MMAP_THRESHOLD_MAX).
 _MOST_FREE, _HEAP_ARRAY = 0.1, 2**25
 
 
 class Marks(NamedTuple):
-    """Bytes in use, the most so far, and bytes that the engine's pool has handed out a second time."""
+    """Bytes in use, the peak so far, and bytes that the engine's pool has reused."""
 
     used: int
     peak: int
@@ -34,11 +34,11 @@ class Marks(NamedTuple):
 
 
 def read_marks(request: Request, arm: Arm) -> Marks | None:
-    """The marks before a call, or None where it cannot be measured."""
+    """The marks before a call, or None if it cannot be measured."""
     need = modelled_bytes(request.primitive, request.call, arm)
     if need < (_LEAST_ON_HOST if arm.on_host else LEAST_BYTES):
         return None
-    # JAX frees what a call is done with some time after it, in threads of its own.
+    # JAX frees memory some time after a call, in its own threads.
     if arm.on_host and (arm.backend == "jax" or _takes_from_heap(request.call.output_bytes, need)):
         return None
     return _read(arm)
@@ -54,7 +54,7 @@ def _read(arm: Arm) -> Marks | None:
 
 
 def record_peak(request: Request, arm: Arm, before: Marks | None) -> None:
-    """Keep the peak of a call that left a new high-water mark."""
+    """Record the peak of a call that left a new high-water mark."""
     after = None if before is None else _read(arm)
     if before is None or after is None or after.peak <= before.peak:
         return

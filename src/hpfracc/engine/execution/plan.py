@@ -1,7 +1,7 @@
-"""Plans: what calls of one kind do, and how a plan is made.
+"""Plans: how calls of one kind are run, and how a plan is created.
 
-A call is described (:func:`make_request`), an arm is chosen and bound (:func:`choose_and_bind`), and the two are kept
-as a :class:`Plan` until a review is due.
+A call is described (:func:`make_request`), an arm is chosen and bound (:func:`choose_and_bind`), and the two are
+stored as a :class:`Plan` until a review is due.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ __all__ = [
     "zeros_for",
 ]
 
-#: Looking at a settled plan may take this share of the time of the calls it stands for, and so may reviewing it.
+#: Maximum fraction of the time of calls that timing a settled plan may take, and likewise for reviewing it.
 _SHARE = 0.01
-#: Calls between two looks at most.
+#: Maximum number of calls between two timed ones.
 MAX_CALLS_BETWEEN_LOOKS = 4096
 #: Times within these factors of the expected one need no review.
 _USUAL = (0.7, 1.5)
 
 
 class Price:
-    """The cost of a look or a review here: a running mean of measured times, beginning with a usual value."""
+    """The cost of timing or reviewing a call: a running mean of measured times, initialised with a usual value."""
 
     __slots__ = ("_usual", "seconds")
 
@@ -67,7 +67,7 @@ class Price:
         self.reset()
 
     def reset(self) -> None:
-        """Begin with the usual value again."""
+        """Reset to the usual value."""
         self.seconds = self._usual
 
     def paid(self, seconds: float) -> None:
@@ -76,16 +76,16 @@ class Price:
 
     @property
     def worth(self) -> float:
-        """Seconds of work that justify one."""
+        """Seconds of work that justify the cost."""
         return self.seconds / _SHARE
 
 
-#: A look times a call and learns from it, a review chooses anew. The usual values are those of a quiet desktop.
+#: Costs of timing a call and learning from it, and of choosing again. The usual values are those of an idle desktop.
 LOOK, REVIEW = Price(50e-6), Price(200e-6)
 
 
 def memory_guard(request: Request, arm: Arm) -> Callable[[], bool] | None:
-    """Says before each call whether it fits now, from a recent reading: takes a fraction of a microsecond."""
+    """Checks before each call whether it fits into memory, from a recent reading, in a fraction of a microsecond."""
     need = predicted_bytes(request.primitive, request.call, arm)
     if need < NEGLIGIBLE_BYTES or request.placement.traced:
         return None
@@ -95,9 +95,9 @@ def memory_guard(request: Request, arm: Arm) -> Callable[[], bool] | None:
 
 
 class Plan:
-    """What calls of one kind do: the bound arm, and the number of the call that reviews the choice (``review_at``).
+    """How calls of one kind are run: the bound arm, and the number of the call that reviews the choice (``review_at``).
 
-    ``tick`` is an ``itertools.count``: one C call that no other thread can split, so every call is counted.
+    ``tick`` is an ``itertools.count``: one atomic C call, so every call is counted.
     """
 
     __slots__ = (
@@ -131,13 +131,13 @@ class Plan:
         self.version = version
         self.tick: Callable[[], int] = itertools.count(1).__next__
         self.review_at: float = math.inf
-        #: The backend that the call itself asked for, to plan its pieces by.
+        #: The backend that the call requested, for planning its chunks.
         self.backend: Any = None
-        #: Why the call had better be cut, or None.
+        #: Why the call should run in chunks, or None.
         self.in_chunks: str | None = None
-        #: Does a call in pieces; None for a plan that is one piece of a larger call.
+        #: Runs a call in chunks; None for a plan of one chunk of a larger call.
         self.cutter: Callable[..., Any] | None = None
-        #: How much longer it takes than the quickest arm that only lacks room; 0 where there is none.
+        #: Predicted time relative to the fastest arm that only lacks memory; 0 if there is none.
         self.slowdown = 0.0
         self.seen = 0
         self.peeks = 0
@@ -148,10 +148,10 @@ class Plan:
         self.adopt(bound, decision, option)
 
     def adopt(self, bound: BoundArm, decision: Decision, option: Option, expected: float = math.nan) -> None:
-        """Use another arm (or the same one, bound anew); a call is ``expected`` to take that many seconds."""
+        """Use another arm (or the same one, bound again); a call is ``expected`` to take that number of seconds."""
         self.expected = expected
         self.run_seconds = 0.0
-        # Kept with the arm: the decision of a call is asked for later, when the plan may have another.
+        # Stored with the arm, because the decision of a call is read later, when the plan may have another.
         bound.decision = decision
         self.bound = bound
         self.decision = decision
@@ -173,9 +173,9 @@ class Plan:
         fallbacks: tuple[Fallback, ...] = (),
         whole: float | None = None,
     ) -> Any:
-        """The result of a call done in pieces, or None where it cannot be cut or is quicker whole.
+        """The result of a call in chunks, or None if it cannot be split or is faster as a whole.
 
-        ``whole`` is the predicted time of the whole call, inf where it cannot be done so; predicted if not given.
+        ``whole`` is the predicted time of the whole call, inf if that is impossible; computed if not given.
         """
         if self.cutter is None:
             return None
@@ -183,27 +183,27 @@ class Plan:
         return self.cutter(primitive, arrays, params, backend=backend, why=why, fallbacks=fallbacks, whole=whole)
 
     def calls(self) -> int:
-        """How many calls were made. Asking takes a tick, which is subtracted."""
+        """Number of calls so far. Reading takes a tick, which is subtracted."""
         self.peeks += 1
         return self.tick() - self.peeks
 
     def claim(self, count: int) -> int:
-        """How many calls up to call ``count`` are unreported; they count as reported from now on."""
+        """Number of unreported calls up to call ``count``, which count as reported from now on."""
         calls, self.seen = count - self.seen, max(count, self.seen)
         return max(1, calls)
 
     def keep_for(self, calls: int, now: int) -> None:
-        """Keep the arm for ``calls`` further calls after call ``now``; the one after them is looked at."""
-        if calls > MAX_WARMUP_CALLS and self.expected > 0.0:  # settled, with a known time a call
+        """Keep the arm for ``calls`` further calls after call ``now``; the one after them is timed."""
+        if calls > MAX_WARMUP_CALLS and self.expected > 0.0:  # settled, with a known time per call
             calls = max(calls, min(MAX_CALLS_BETWEEN_LOOKS, int(LOOK.worth / self.expected)))
         self.seen = max(now, self.seen)
         self.interval = calls
         self.review_at = now + calls + 1
 
     def warms_up(self, arm: Arm) -> bool:
-        """Whether this is the arm's first call in this plan and slower than later ones; asking marks it as made.
+        """Whether this is the arm's first call in this plan, which is slower; true only once.
 
-        The first call transforms weights that are kept, and a GPU library makes its plans for the shape.
+        The first call transforms weights that are cached, and a GPU library creates its plans for the shape.
         """
         if arm.name in self.warm:
             return False
@@ -211,7 +211,7 @@ class Plan:
         return self.request.prepared or not arm.on_host
 
     def deserves_review(self, seconds: float, calls: int) -> bool:
-        """Whether to choose anew after a call that took ``seconds`` and stands for ``calls``.
+        """Whether to choose again after a call that took ``seconds`` and represents ``calls``.
 
         Always while the plan learns or tries another arm. Later only after so much run time that a review costs little
         beside it; sooner where the time is not the expected one. Long calls, which are all timed, count as later: with
@@ -237,13 +237,13 @@ def make_request(
     kernel: str | None = None,
     short: bool = False,
 ) -> Request:
-    """Check the operands and say what is asked; raises the primitive's typed errors."""
+    """Check the operands and describe the call; raises the primitive's typed errors."""
     context = current_context()
     settings = context.settings()
     if placement is None:
         placement = place(arrays)
     if prepared and primitive.prepared_operand is None:
-        raise InvalidInputError(f"{primitive.name} has no operand that could be kept prepared; leave weights_key out")
+        raise InvalidInputError(f"{primitive.name} has no operand that can be prepared; omit weights_key")
     kinds = tuple((_dtype(array), tuple(array.shape)) for array in map(as_array, arrays))
     options = hashable_options(primitive.name, params)
     return Request(
@@ -274,9 +274,9 @@ def make_plan(
     kernel: str | None = None,
     short: bool = False,
 ) -> Plan:
-    """The plan for such a call. It may take ``limit`` bytes in all, and runs on ``kernel`` if one is named.
+    """The plan for such a call. It may use ``limit`` bytes in total, and runs on ``kernel`` if one is named.
 
-    ``short`` says that the call is a piece of one for which memory was short.
+    ``short`` means that the call is a chunk of one that lacked memory.
     """
     request = make_request(
         primitive, arrays, params, backend=backend, prepared=prepared, limit=limit, kernel=kernel, short=short
@@ -291,21 +291,21 @@ def make_plan(
         plan.in_chunks = verdict.in_chunks
         plan.review_at = 0  # at every call
     elif learns(request):
-        # While there is something to learn the first call of a kind is timed: it may be the only one.
+        # While there is something to learn, the first call of a kind is timed, because it may be the only one.
         tells = knowledge.is_first(verdict.option) or verdict.review_after <= MAX_WARMUP_CALLS
         plan.keep_for(0 if tells else verdict.review_after, 0)
     return plan
 
 
-#: What earlier plans compiled: tells the profiler whether the first call of a plan compiles.
+#: Compilations of earlier plans, so that the profiler knows whether the first call of a plan compiles.
 _compiled: set[Hashable] = set()
-#: What has been compiled in this process, in a thread that interrupts do not reach.
+#: Compilations of this process that ran shielded from interrupts.
 _compiled_here: set[Hashable] = set()
 _MOST_COMPILED = 8192
 
 
 def _is_new(key: Hashable, known: set[Hashable]) -> bool:
-    """Whether a key was not in ``known``; it is added."""
+    """Whether a key is new in ``known``; adds it."""
     if key in known:
         return False
     if len(known) >= _MOST_COMPILED:
@@ -315,16 +315,16 @@ def _is_new(key: Hashable, known: set[Hashable]) -> bool:
 
 
 def learns(request: Request) -> bool:
-    """Whether calls of this kind are timed: not while tracing, and not where decisions must stay as they are."""
+    """Whether calls of this kind are timed: not while tracing, and not if decisions must not change."""
     return request.settings.enable_learning and not request.settings.deterministic and not request.placement.traced
 
 
 def choose_and_bind(
     request: Request, knowledge: Knowledge, arrays: Sequence[Any], bound: BoundArm | None = None
 ) -> tuple[Selection, BoundArm]:
-    """Choose an arm and bind it. An automatic choice whose library cannot be imported is dropped and chosen anew.
+    """Choose an arm and bind it. If the library of an automatic choice cannot be imported, another arm is chosen.
 
-    ``bound`` is in use now, and is returned if its arm is chosen again.
+    ``bound`` is the current one, which is returned if its arm is chosen again.
     """
     while True:
         verdict = decide(request, knowledge)
@@ -366,19 +366,19 @@ def zeros_for(request: Request) -> Any:
 
 
 def without(request: Request, arm: str) -> Request:
-    """The same request with one more arm that has failed."""
+    """The same request with one more failed arm."""
     return replace(request, tried=request.tried | {arm})
 
 
 def as_array(array: Any) -> Any:
-    """An operand, as a NumPy array where it is a number or a list."""
+    """An operand, as a NumPy array if it is a number or a list."""
     if isinstance(array, ArraySpec) or library_of(array) != "python":
         return array
     refuse_tables("an operation of the engine", array)
     try:
         return np.asarray(array)
     except ValueError as error:
-        raise ShapeError(f"a list was given whose rows differ in length ({error}); make them equally long") from None
+        raise ShapeError(f"a list has rows of different lengths ({error}); make them equal") from None
 
 
 def hashable_options(operation: str, params: Mapping[str, Any]) -> tuple[Hashable, ...]:
@@ -397,7 +397,7 @@ def _hashable(operation: str, name: str, value: Any) -> Hashable:
         hash(value)
     except TypeError:
         raise InvalidInputError(
-            f"{operation}: {name}={value!r} cannot be told from other values; use numbers, text, tuples, lists or dicts"
+            f"{operation}: {name}={value!r} cannot be compared; use numbers, text, tuples, lists or dicts"
         ) from None
     return value  # type: ignore[no-any-return]
 

@@ -1,7 +1,7 @@
 """A bounded cache of transformed operands, found by a key that the caller gives.
 
 The key is the operator's (scheme, order, length, ...), never a hash of the data: hashing a million weights costs more
-than it saves, and a key that says what the weights *are* cannot collide by chance.
+than it saves, and a key that describes the weights cannot collide by chance.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from hpfracc.engine.memory.host import HostProbe
 
 __all__ = ["PreparedOperands", "prepared_operands"]
 
-#: What is kept in any case, in bytes: sixteen transforms for 1e6 points, or one for 1e7, in float64.
+#: Minimum capacity in bytes: sixteen transforms of 1e6 points, or one of 1e7, in float64.
 CAPACITY = 256 * 2**20
-#: What is kept at most where memory is plenty, and the part of it that is plenty. A Riemann-Liouville derivative of 1e7
-#: points in float64 needs 320 MB (a transform, starting weights, initial terms), its integral 400 MB: with less each
-#: call made them anew.
+#: Maximum capacity, and the fraction of memory up to which it is used. A Riemann-Liouville derivative of 1e7 points in
+#: float64 needs 320 MB (a transform, starting weights, initial terms), its integral 400 MB; with less, each call would
+#: compute them again.
 MOST_CAPACITY, _SHARE = 2**30, 32
-#: How many are kept at most: an entry of a few numbers takes 0.7 KB for its key and its place, which no array counts.
+#: Maximum number of entries: a small entry takes 0.7 KB for its key and slot, which the bytes do not include.
 MOST_ENTRIES = 4096
 
 
 class PreparedOperands:
     """A least-recently-used cache bounded in bytes and in entries; thread-safe.
 
-    Without a ``capacity`` it is 256 MiB, or up to 1 GiB where that is no more than 1/32 of this process's memory.
+    The default ``capacity`` is 256 MiB, or up to 1 GiB if that is at most 1/32 of this process's memory.
     """
 
     def __init__(self, capacity: int | None = None, most: int = MOST_ENTRIES) -> None:
@@ -44,7 +44,7 @@ class PreparedOperands:
 
     @property
     def capacity(self) -> int:
-        """Bytes at most."""
+        """Maximum bytes."""
         if self._capacity is None:
             self._capacity = max(CAPACITY, min(MOST_CAPACITY, HostProbe().read().limit // _SHARE))
         return self._capacity
@@ -54,7 +54,7 @@ class PreparedOperands:
         self._capacity = value
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The transform under ``key``, made by ``make()`` if it is not there (two threads may both make it, once)."""
+        """The transform of ``key``, computed by ``make()`` if missing (two threads may both compute it once)."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
@@ -74,25 +74,25 @@ class PreparedOperands:
         return made
 
     def forget(self, owner: Hashable) -> None:
-        """Drop what was kept under keys that begin with ``owner``."""
+        """Drop entries whose keys start with ``owner``."""
         with self._lock:
             for key in [key for key in self._entries if _belongs(key, owner)]:
                 self.bytes -= self._entries.pop(key)[1]
 
     def clear(self) -> int:
-        """Drop everything; returns the bytes that were held."""
+        """Drop everything; returns the freed bytes."""
         with self._lock:
             freed, self.bytes = self.bytes, 0
             self._entries.clear()
             return freed
 
     def reset(self) -> None:
-        """Drop everything and count anew."""
+        """Drop everything and reset the counters."""
         self.clear()
         self.hits = self.misses = 0
 
     def renew_lock(self) -> None:
-        """Make a new lock: a forked child must not wait for one that a thread of its parent held."""
+        """Create a new lock, because a forked child must not wait for one that a thread of its parent held."""
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -100,7 +100,7 @@ class PreparedOperands:
 
 
 def _belongs(key: Hashable, owner: Hashable) -> bool:
-    """Whether a key ``(weights_key, tag)`` has a name that begins with ``owner``."""
+    """Whether a key ``(weights_key, tag)`` has a name that starts with ``owner``."""
     name = key[0] if isinstance(key, tuple) and key else None
     return isinstance(name, tuple) and bool(name) and name[0] is owner
 

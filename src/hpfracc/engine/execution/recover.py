@@ -1,4 +1,4 @@
-"""When an arm fails: the kind of failure decides whether another arm, smaller pieces or an error follows."""
+"""Handling of failures: depending on the kind, another arm is tried, the call is split, or an error is raised."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 
 logger = logging.getLogger("hpfracc.engine")
 
-#: Calls after which a plan that learns nothing is chosen anew, once one of its arms has failed.
+#: Calls after which a plan that learns nothing is chosen again, once one of its arms has failed.
 RECHECK = 256
 
 
@@ -49,9 +49,9 @@ class Failure(enum.Enum):
     TRANSIENT = "failed"
 
 
-#: Mistakes in the arguments. They would be mistakes on every backend, so they are raised unchanged.
-#: Errors of our own were raised on purpose and already say what to do; warnings and floating-point errors were made
-#: errors by the user.
+#: Errors in the arguments. They would occur on every backend, so they are raised unchanged.
+#: hpfracc's errors are raised deliberately and already say what to do; warnings and floating-point errors were turned
+#: into errors by the user.
 _CALLER = (
     TypeError,
     ValueError,
@@ -79,7 +79,7 @@ def classify(error: BaseException, adapter: Adapter) -> Failure:
 
 
 def drop_frames(error: BaseException) -> None:
-    """Release the frames that an error holds: they keep alive the very buffers that filled the memory."""
+    """Release the frames that an error holds, because they keep alive the buffers that filled the memory."""
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
@@ -89,14 +89,14 @@ def drop_frames(error: BaseException) -> None:
 
 
 def describe_shortage(error: BaseException) -> str:
-    """Why a call is cut, from the error that said it does not fit."""
+    """Reason for running a call in chunks, from the out-of-memory error."""
     return str(error) if isinstance(error, HpfraccError) else registry.describe_failure(error)
 
 
 def recover(plan: Plan, bound: BoundArm, arrays: tuple[Any, ...], params: dict[str, Any], error: Exception) -> Any:
-    """Do a call that failed on another arm, or in pieces if memory ran out, or raise.
+    """Run a failed call on another arm, or in chunks if memory ran out, or raise the error.
 
-    ``bound`` is what failed: another thread may have changed the plan since.
+    ``bound`` is the failed arm, because another thread may have changed the plan since.
     """
     try:
         return try_other_arms(plan, bound, arrays, params, error)
@@ -106,7 +106,7 @@ def recover(plan: Plan, bound: BoundArm, arrays: tuple[Any, ...], params: dict[s
             last = decision_log.last_decision()
             fallbacks = last.fallbacks if isinstance(last, Decision) else ()
         elif final is error and classify(error, adapter) is Failure.MEMORY:
-            # The user chose the arm: no other one is tried, but a smaller piece on the same one is.
+            # The user chose the arm: no other one is tried, but smaller chunks on the same one are.
             adapter.release_memory(bound.arm.device)
             fallbacks = (Fallback(bound.arm.name, Failure.MEMORY.value, registry.describe_failure(error)),)
         else:
@@ -120,10 +120,9 @@ def recover(plan: Plan, bound: BoundArm, arrays: tuple[Any, ...], params: dict[s
 def try_other_arms(
     plan: Plan, bound: BoundArm, arrays: tuple[Any, ...], params: dict[str, Any], error: Exception
 ) -> Any:
-    """Do the call on another arm, or raise: the caller's own mistake and a forced backend's error unchanged.
+    """Run the call on another arm, or raise: errors in the arguments and those of a forced backend unchanged.
 
-    Where memory ran out and the next arm would be much slower, the call is done in pieces if the plan can and that is
-    quicker.
+    If memory ran out and the next arm would be much slower, the call runs in chunks if the plan can and that is faster.
     """
     failures: dict[str, Exception] = {}
     kinds: set[Failure] = set()
@@ -161,15 +160,15 @@ def try_other_arms(
             continue
         decision = replace(verdict.decision, fallbacks=tuple(fallbacks))
         plan.adopt(bound, decision, verdict.option)
-        # The next call is timed and chosen anew. Where nothing is learned, a call some time later checks whether the
-        # arm that failed works again.
+        # The next call is timed and chosen again. If nothing is learned, a later call checks whether the failed arm
+        # works again.
         plan.review_at = plan.seen + 1 if learns(request) else plan.seen + RECHECK
         decision_log.record(decision)
         return result
 
 
 def make_room(plan: Plan) -> bool:
-    """Free memory for a call that fitted when it was planned and does not now; whether it fits again."""
+    """Free memory for a call that fitted when it was planned and no longer does; returns whether it fits again."""
     guard = plan.guard
     if guard is None:
         return True
@@ -178,14 +177,14 @@ def make_room(plan: Plan) -> bool:
 
 
 def _is_much_slower(plan: Plan, request: Request, failed: Arm, verdict: Selection) -> bool:
-    """Whether the next arm is so much slower than the one that failed that pieces on that one may be quicker."""
+    """Whether the next arm is so much slower than the failed one that chunks on the latter may be faster."""
     option = plan.knowledge.option(request, failed)
     before = plan.knowledge.chooser.score(request.call.bucket, [option])[0].total
     return verdict.expected > WORTH_CUTTING * before and verdict.expected - before > LEAST_SAVED
 
 
 def _remember(plan: Plan, request: Request, arm: Arm, need: int, kind: Failure, error: Exception) -> None:
-    """Keep the arm from being chosen for as long as its kind of failure asks for."""
+    """Exclude the arm for a time that depends on the kind of failure."""
     breaker, key = plan.knowledge.breaker, (request.call.operation, arm.name)
     if kind is Failure.MEMORY:
         drop_frames(error)

@@ -1,4 +1,4 @@
-"""Everything the engine remembers in this process, forgotten at once: for tests, and for starting over."""
+"""Reset of the engine's state in this process, for tests and for starting over."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["reset"]
 
 
 def reset() -> None:
-    """Forget settings, plans, what was learned and what failed; files and users' operations stay."""
+    """Discard settings, plans, knowledge and failures; files and users' operations are kept."""
     _config.reset()
     for operation in all_operations().values():
         operation.reset()

@@ -1,7 +1,7 @@
 """Times of calls, measured without waiting for a device.
 
-Work on the host is timed by the host's clock. Work that a device does later is timed by a pair of marks in the device's
-own queue, read when it has passed them; until then the pair waits here.
+Work on the host is timed by the host's clock. Asynchronous work is timed by a pair of marks in the device's
+queue, which is read when the device has passed them; until then the pair is pending here.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ __all__ = ["PendingTimes", "log_transfer", "pending_times"]
 
 logger = logging.getLogger("hpfracc.engine")
 
-#: Marks that wait at most: older ones are dropped unread, a loss of one sample each.
+#: Maximum number of pending marks. Older ones are dropped unread, which loses one sample each.
 _MOST_PENDING = 256
 
 
 class PendingTimes:
-    """Timers whose device has not got there yet, and what to do with each time."""
+    """Pending timers, and the callback for each time."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[DeviceTimer, Callable[[float], None]]] = deque(maxlen=_MOST_PENDING)
         self._lock = threading.Lock()
 
     def add(self, timer: DeviceTimer, then: Callable[[float], None]) -> None:
-        """Call ``then(seconds)`` in some later :meth:`settle`."""
+        """Call ``then(seconds)`` in a later :meth:`settle`."""
         with self._lock:
             self._waiting.append((timer, then))
 
     def settle(self) -> None:
-        """Hand on the times that have become known; never waits for a device."""
+        """Report the times that have become known; never waits for a device."""
         if not self._waiting:
             return
         with self._lock:
@@ -51,14 +51,14 @@ class PendingTimes:
                 seconds = timer.seconds()
                 if seconds is not None:
                     then(seconds)
-            except Exception:  # a sample is lost; the call in which this happens has nothing to do with it
+            except Exception:  # a sample is lost; the current call is unrelated to it
                 logger.debug("a timer could not be read", exc_info=True)
                 continue
             if seconds is None:
                 self.add(timer, then)
 
     def reset(self) -> None:
-        """Forget what waits; a forked child must not read its parent's marks."""
+        """Discard pending timers, because a forked child must not read its parent's marks."""
         self._lock = threading.Lock()
         self._waiting.clear()
 
@@ -69,14 +69,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=pending_times.reset)
 
 
-#: Copies that are all timed, and how many there are to one that is timed afterwards: marks in a queue cost little, but
-#: reading and keeping hundreds of them showed in calls of a millisecond (``benchmarks/convolution.py``).
+#: Number of first copies that are all timed, and interval of timed copies afterwards. Marks in a queue cost little, but
+#: reading and storing hundreds of them is measurable in calls of a millisecond (``benchmarks/convolution.py``).
 _TIMED_AT_FIRST, _ONE_IN = 16, 64
 _UNTIMED = contextlib.nullcontext()
 
 
 def log_transfer(knowledge: Knowledge) -> TransferLog:
-    """Something that learns the cost of copies from those that are made."""
+    """A transfer log that learns the cost of copies."""
     number = itertools.count()
 
     def log(adapter: Adapter, route: str, size: int, device: str) -> contextlib.AbstractContextManager[Any]:

@@ -1,6 +1,6 @@
-"""What may surround an engine call: a profiler's span, a dry run, a composite call, a record of memory growth.
+"""Wrappers of an engine call: a profiler's span, a dry run, a composite call, a record of memory growth.
 
-Each wraps the one way that a call takes (:meth:`Operation.find_and_run`). Without them a call checks three flags and
+Each wraps the path of every call (:meth:`Operation.find_and_run`). Without them a call checks three flags and
 nothing here runs.
 """
 
@@ -28,27 +28,27 @@ _NO_SPAN = contextlib.nullcontext()
 
 
 class Wrapped(Protocol):
-    """An operation, as far as wrappers need it."""
+    """Interface of an operation for wrappers."""
 
     name: str
     primitive: Primitive
 
     def find_and_run(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
-        """Do the call."""
+        """Run the call."""
 
     def plan_for(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Plan:
         """The plan for such a call."""
 
 
 def is_wrapped() -> bool:
-    """Whether engine calls made here and now are wrapped."""
+    """Whether engine calls are currently wrapped."""
     return spans.on or growth.active or type(decision_log.current()) is decision_log.Mode
 
 
 def call_wrapped(
     operation: Wrapped, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]
 ) -> Any:
-    """Do the call inside whatever surrounds it; a dry run decides and returns zeros instead."""
+    """Run the call inside its wrappers; a dry run decides and returns zeros instead."""
     mode = decision_log.current_mode()
     if mode is not None and mode.dry:
         request = make_request(operation.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
@@ -73,19 +73,19 @@ def _append_decision(mode: decision_log.Mode) -> None:
 
 
 def _enter_span(around: contextlib.ExitStack, operation: Wrapped, call: tuple[Any, ...]) -> None:
-    """Open a span that carries the call's decision, timed by the device's clock where the result stays there."""
+    """Open a span with the call's decision, timed by the device's clock if the result stays there."""
     span = around.enter_context(Span(spans, operation.name, "call"))
     around.callback(_tell_decision, span)
     try:
         plan = operation.plan_for(*call)
-    except OutOfMemoryError:  # the call is cut into pieces, or raises the error itself
+    except OutOfMemoryError:  # the call runs in chunks, or raises the error itself
         return
     device = _asynchronous_queue(plan)
     if device is not None:
         span.device = spans.device_time(device)
         if span.device is not None:
             span.device.begin()
-    # The first call of a plan that learns opens a span by itself.
+    # The first call of a plan that learns opens its own span.
     first = plan.fresh and not learns(plan.request) and plan.calls() == 0
     around.enter_context(compilation_span(plan.bound.arm) if first else _NO_SPAN)
 
@@ -98,7 +98,7 @@ def _tell_decision(span: Span) -> None:
 
 
 def _asynchronous_queue(plan: Plan) -> str | None:
-    """The queue in which work is still under way when the call returns; None if it is done by then."""
+    """The queue of work that is still running when the call returns; None if it is done."""
     arm, placement = plan.bound.arm, plan.request.placement
     stays = placement.library == arm.backend and not plan.bound.moves and not placement.traced
     return queue_of(arm) if stays and registry.adapter(arm.backend).is_asynchronous(arm.device) else None

@@ -12,7 +12,7 @@ __all__ = ["CircuitBreaker"]
 
 #: Seconds for which an arm is not used after its first failure; doubled by each further one, up to the longest.
 _FIRST_REST, _LONGEST_REST = 1.0, 600.0
-#: Seconds in which the byte ceiling of an out-of-memory error doubles: memory comes and goes.
+#: Seconds in which the byte ceiling of an out-of-memory error doubles, because free memory changes.
 _FADE = 60.0
 #: A ceiling that has grown by this factor is dropped.
 _FORGOTTEN = 4.0
@@ -42,9 +42,9 @@ class CircuitBreaker(Guarded):
         self._ceilings: dict[str, tuple[int, float]] = {}
 
     def allows(self, key: Hashable) -> str | None:
-        """None if the arm may be used, else the reason why not.
+        """None if the arm may be used, otherwise the reason why not.
 
-        After its rest the arm is half-open: a success closes the breaker, a failure doubles the rest.
+        After this time the arm is half-open: a success closes the breaker, a failure doubles the time.
         """
         trouble = self._troubles.get(key)
         if trouble is None:
@@ -56,7 +56,7 @@ class CircuitBreaker(Guarded):
         return f"failed {times}, last with {trouble.error}; tried again in {rest:.0f} s"
 
     def failure(self, key: Hashable, error: str) -> None:
-        """Note a failure: the arm rests, longer each time. Failures of concurrent calls count as one."""
+        """Record a failure: the arm is not used, for longer each time. Failures of concurrent calls count as one."""
         with self._lock:
             before = self._troubles.get(key)
             if before is not None and before.until > self._clock():
@@ -67,13 +67,13 @@ class CircuitBreaker(Guarded):
             self._troubles[key] = _Trouble(failures, self._clock() + rest, error)
 
     def success(self, key: Hashable) -> None:
-        """Note a success: earlier failures are forgotten."""
+        """Record a success, which clears earlier failures."""
         if key in self._troubles:
             with self._lock:
                 self._troubles.pop(key, None)
 
     def unsupported(self, key: Hashable, error: str) -> None:
-        """Note that an arm does not support a kind of work."""
+        """Record that an arm does not support a kind of work."""
         with self._lock:
             self._unsupported[key] = error
 
@@ -83,7 +83,7 @@ class CircuitBreaker(Guarded):
         return None if error is None else f"does not support this ({error})"
 
     def exhausted(self, device: str, need: int) -> None:
-        """Note that ``device`` ran out of memory at ``need`` bytes."""
+        """Record that ``device`` ran out of memory at ``need`` bytes."""
         with self._lock:
             known = self.ceiling(device)
             self._ceilings[device] = (need if known is None else min(known, need), self._clock())
@@ -97,7 +97,7 @@ class CircuitBreaker(Guarded):
         return None if growth >= _FORGOTTEN else int(known[0] * growth)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Discard everything."""
         with self._lock:
             self._troubles.clear()
             self._unsupported.clear()

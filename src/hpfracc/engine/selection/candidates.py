@@ -1,4 +1,4 @@
-"""The arms that could serve a call; for every other arm, the reason why it cannot."""
+"""The arms that can run a call; for every other arm, the reason why it cannot."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def modelled_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
 
 
 def forecast_kind(call: Call, arm: Arm) -> Kind:
-    """The kind of calls whose predictions are off by about the same factor."""
+    """Key of calls whose memory predictions have about the same relative error."""
     variant = call.facts.get("kind", "")
     kind = f"{call.dtype} {variant}" if variant else call.dtype
     return call.operation, f"{arm.backend}:{arm.algorithm}", "cpu" if arm.on_host else "cuda", kind
@@ -66,7 +66,7 @@ def predicted_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
 def starting_bytes(arm: Arm, requested: bool) -> int:
     """Host memory that an arm takes before its first call: importing its library, and starting threads.
 
-    The import of a library that was asked for is not counted: it happens in any case. Thread stacks count only under a
+    The import of a requested library is not counted, because it happens in any case. Thread stacks count only under a
     ``ulimit`` of the process, which they use up in full.
     """
     library = 0 if requested or registry.is_loaded(arm.backend) else registry.adapter(arm.backend).import_bytes
@@ -75,13 +75,13 @@ def starting_bytes(arm: Arm, requested: bool) -> int:
 
 
 def fresh_bytes(need: int, call: Call, stays: bool) -> int:
-    """The part of ``need`` that is not allocated yet: all but the operands, where they ``stay``."""
+    """The part of ``need`` that is not allocated yet: all but the operands if they ``stay``."""
     return max(call.output_bytes, need - call.input_bytes) if stays else need
 
 
 #: Calls that need less are not checked against free memory.
 NEGLIGIBLE_BYTES = 2**20
-#: Share of the host's free memory that one call may take.
+#: Fraction of the host's free memory that one call may use.
 HOST_SHARE = 0.9
 
 
@@ -90,7 +90,7 @@ def masked(
 ) -> Iterator[tuple[Arm, str | None, int]]:
     """Every arm with the reason why it is refused, or None, and the bytes it would need.
 
-    ``disturb`` also offers arms whose circuit breaker is open, for a call that no other arm can serve.
+    ``disturb`` also offers arms whose circuit breaker is open, for a call that no other arm can run.
     """
     call, primitive = request.call, request.primitive
     for arm in registry.arms(call.operation):
@@ -121,7 +121,7 @@ def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, dis
     if arm.backend in (named_for(call.operation, settings.never) or ()):
         return f"config(never=...) rules it out for {call.operation}"
     stopped = registry.stopped(placement.library)
-    if stopped is not None:  # not even the result could be made an array of that library
+    if stopped is not None:  # the result could not be converted to that library either
         return stopped
     if request.preference is None and placement.library != arm.backend:
         absent = registry.forked(arm.backend) or registry.delayed(arm.backend)
@@ -163,22 +163,22 @@ def _pin_refusal(placement: Placement, arm: Arm) -> str | None:
 
 
 def memory_place(arm: Arm) -> str:
-    """The key of a byte ceiling: a device, for all its arms; on the host an arm, since another may need less."""
+    """Key of a byte ceiling: the device for all its arms; on the host the arm, because another may need less."""
     return arm.name if arm.on_host else arm.device
 
 
 def is_memory_refusal(refused: str | None) -> bool:
-    """Whether an arm was refused only because memory is short."""
+    """Whether an arm was refused only for lack of memory."""
     return refused is not None and refused.startswith("needs ")
 
 
 def memory_share(settings: Settings, arm: Arm) -> float:
-    """Share of the free memory that one call may take."""
+    """Fraction of the free memory that one call may use."""
     return HOST_SHARE if arm.on_host else settings.gpu_memory_limit
 
 
 def stays_put(placement: Placement, arm: Arm) -> bool:
-    """Whether the operands are in the arm's memory already."""
+    """Whether the operands are already in the arm's memory."""
     return arm.device == placement.device
 
 
@@ -204,7 +204,7 @@ def _memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreak
     if not fits(fresh, free, share):
         return f"needs {_mib(fresh)}; {share:.0%} of {_mib(free or 0)} are free on {arm.device}"
     if starting and not fits(fresh + starting, free, share):
-        # A smaller call would need as much, so this is not a shortage that working in chunks could help.
+        # A smaller call would need the same, so chunks would not help.
         return (
             f"its threads or library would take {_mib(starting)} to start; {_mib(free or 0)} are free on {arm.device}"
         )

@@ -1,4 +1,4 @@
-"""Predicted costs: run times from calibrated knots and measured samples, transfers from the copies that are made."""
+"""Predicted costs: run times from calibrated knots and measured samples, transfers from observed copies."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Source = Literal["samples", "knots", "prior", "none"]
 #: The weight of the curve, in samples: a calibrated knot was measured on this machine, a packaged prior was not.
 _KNOT_WEIGHT = 0.5
 _PRIOR_WEIGHT = 0.1
-#: Standard deviation of the log at a knot, and how it grows per doubling of the work towards the next and beyond the
-#: last: leaving every other size of ``timings-h200.json`` out, half of the errors two doublings away are below 0.2 and
-#: two thirds below 0.3. A prior was measured on another machine.
+#: Standard deviation of the log at a knot, and its growth per doubling of the work towards the next and beyond the
+#: #: last. With every other size of ``timings-h200.json`` left out, half of the errors two doublings away are below 0.2
+#: and #: two thirds below 0.3. A prior was measured on another machine.
 _KNOT_SIGMA, _KNOT_SIGMA_PER_DOUBLING = 0.15, 0.05
 _BEYOND_SIGMA_PER_DOUBLING = 0.15
 _PRIOR_SIGMA = 0.7
-#: The same where only samples of other sizes exist.
+#: The same if only samples of other sizes exist.
 _NEIGHBOUR_SIGMA, _NEIGHBOUR_SIGMA_PER_DOUBLING = 0.3, 0.2
-#: How far (log work) the deviation of one bucket from its curve carries over to its neighbours.
+#: Range (log work) over which the deviation of one bucket from its curve applies to its neighbours.
 _REACH = math.log(16.0)
-#: Estimates remembered per key.
+#: Maximum number of cached estimates per key.
 _CACHED = 256
 _DOUBLING = math.log(2.0)
 
@@ -42,13 +42,13 @@ class CostEstimate(NamedTuple):
     Attributes
     ----------
     seconds : float
-        The typical time; ``nan`` where nothing is known.
+        The typical time; ``nan`` if nothing is known.
     low, high : float
         One standard deviation to either side.
     samples : int
         Times measured in this bucket.
     source : {"samples", "knots", "prior", "none"}
-        Its origin; ``"samples"`` with ``samples=0`` are those of other sizes.
+        Its origin; ``"samples"`` with ``samples=0`` means samples of other sizes.
     erratic : bool
         Whether the times measured here vary so much that more are needed.
     curve : float
@@ -68,7 +68,7 @@ _NOTHING = CostEstimate(math.nan, 0.0, math.inf, 0, "none")
 
 
 class _Entry:
-    """Everything known of one key."""
+    """Everything known about one key."""
 
     __slots__ = ("buckets", "cache", "calibrated", "curve", "neighbours", "prior")
 
@@ -82,7 +82,7 @@ class _Entry:
         self.cache: dict[tuple[Hashable, float, float], CostEstimate] = {}
 
     def base(self, x: float) -> float:
-        """The baseline of samples: the curve, or time proportional to work where there is none."""
+        """The baseline of samples: the curve, or time proportional to work if there is none."""
         return self.curve.at(x) if self.curve is not None else x
 
     def forget_derived(self) -> None:
@@ -101,7 +101,7 @@ class CostModel(Guarded):
     Parameters
     ----------
     compiling : RentOrBuy, optional
-        The account of compile times; one of its own by default.
+        The account of compile times; a new one by default.
     """
 
     def __init__(self, compiling: RentOrBuy | None = None) -> None:
@@ -112,7 +112,7 @@ class CostModel(Guarded):
     def add_knot(self, key: Hashable, x: float, seconds: float, *, prior: bool = False) -> None:
         """Add a calibrated point of the curve of ``key``, or one of a packaged prior.
 
-        Calibrated knots supersede prior ones within their range; beyond it the prior's shape carries on.
+        Calibrated knots replace those of the prior within their range; beyond it the shape of the prior is used.
         """
         check_seconds(seconds)
         with self._lock:
@@ -143,8 +143,8 @@ class CostModel(Guarded):
     def estimate(self, key: Hashable, bucket: Hashable, x: float, extra: float = 0.0) -> CostEstimate:
         """Predict the run time of ``key`` at work ``x`` in ``bucket``.
 
-        ``extra`` seconds (of transfers that the knots leave out) are added to the prediction of the knots, never to
-        measured times.
+        ``extra`` seconds (of transfers that the knots do not include) are added to the prediction of the knots, never
+        to measured times.
         """
         entry = self._entries.get(key)
         if entry is None:
@@ -198,7 +198,7 @@ class CostModel(Guarded):
         return _estimate(entry.neighbours.at(x), sigma, None, "samples")
 
     def _nearby(self, entry: _Entry, curve: Curve, x: float) -> float:
-        """The deviation of the nearest bucket with samples, fading with distance; 0 at a knot."""
+        """The deviation of the nearest bucket with samples, which decays with distance; 0 at a knot."""
         nearest, surprise = math.inf, 0.0
         for ring in entry.buckets.values():
             distance = abs(_middle(ring) - x)
@@ -227,7 +227,7 @@ def _middle(samples: TimeSamples) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One arm that could take a call.
+    """One arm that could run a call.
 
     Attributes
     ----------
@@ -241,7 +241,7 @@ class Option:
         Predicted seconds of transfers, used only with ``includes_transfer=False``.
     includes_transfer : bool
         Whether the knots of ``key`` were measured with the transfers that its start implies. If not, ``transfer`` is
-        added to what the knots say. TimeSamples always cover the whole call, so nothing is ever added to them.
+        added to their prediction. Samples always cover the whole call, so nothing is added to them.
     compile_key : Hashable or None
         Names the compilation this call needs; options with equal compile keys share it. None: nothing to compile.
     startup : float
@@ -249,7 +249,7 @@ class Option:
     library : str or None
         The library that ``startup`` imports; by default the part of ``arm`` before the colon.
     watts : float or None
-        Power of its device, where energy is to be minimised; None where time is.
+        Power of its device if energy is minimised; None if time is.
     """
 
     arm: str
@@ -280,7 +280,7 @@ class Option:
 
 
 class Scored(NamedTuple):
-    """An option with its estimate and its predicted seconds a call (``nan``: unknown).
+    """An option with its estimate and its predicted seconds per call (``nan`` if unknown).
 
     ``compile`` is the time still needed for compiling and importing before the first call.
     """
@@ -292,18 +292,18 @@ class Scored(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether anything is known of its run time."""
+        """Whether anything is known about its run time."""
         return self.total == self.total  # not nan
 
 
-#: Copies remembered per route and size class.
+#: Number of copies stored per route and size class.
 _KEPT = 32
 #: Copies up to the first size give the latency, larger ones the bandwidth. Once there are copies above the second size,
 #: only those are used for the bandwidth.
 _SMALL, _LARGE = 2**16, 2**20
-#: For a route of which nothing is known: a PCIe 3 link.
+#: Defaults for an unknown route: a PCIe 3 link.
 _DEFAULT = (20e-6, 6e9)
-#: At least this share of a copy's time is attributed to its bytes, whatever the latency.
+#: Minimum fraction of a copy's time that is attributed to its bytes, for any latency.
 _LEAST_SHARE = 1e-3
 
 
@@ -331,7 +331,7 @@ class TransferModel(Guarded):
     def set_prior(self, route: str, latency: float, rate: float) -> None:
         """Expect ``latency + bytes / rate`` of a route, or of a kind of route (``"host->cuda"``)."""
         if not (0.0 <= latency < math.inf and 0.0 < rate < math.inf):
-            raise InvalidInputError(f"latency={latency!r}, rate={rate!r}: use seconds >= 0 and bytes a second > 0")
+            raise InvalidInputError(f"latency={latency!r}, rate={rate!r}: use seconds >= 0 and bytes per second > 0")
         with self._lock:
             self._priors[route] = latency, rate
             for known in self._routes.values():
@@ -356,7 +356,7 @@ class TransferModel(Guarded):
         return latency + nbytes / rate
 
     def rates(self, route: str) -> tuple[float, float]:
-        """Latency in seconds and bytes a second of a route."""
+        """Latency in seconds and bytes per second of a route."""
         known = self._routes.get(route)
         if known is None:
             return self._prior(route)
@@ -376,7 +376,7 @@ class TransferModel(Guarded):
         copies = known.large or known.medium
         if copies:
             per_byte = _quarter(max(seconds - latency, _LEAST_SHARE * seconds) / nbytes for nbytes, seconds in copies)
-            # Times of 0 say nothing about the bandwidth.
+            # Times of 0 give no bandwidth.
             rate = 1.0 / per_byte if per_byte > 0.0 else rate
         return latency, rate
 

@@ -1,6 +1,6 @@
 """Time as a function of work: linear interpolation between knots in log-log coordinates.
 
-A fitted ``a + b * n**c`` makes twice as many wrong choices, because caches and threads bend the curve.
+A fitted ``a + b * n**c`` leads to twice as many wrong choices, because of caches and threads.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from hpfracc.errors import InvalidInputError
 
 __all__ = ["Curve", "check_seconds", "extended", "log_seconds", "log_work"]
 
-#: Limits of the slope beyond the outermost knots: time does not fall as work grows, and hardly grows faster than work.
+#: Limits of the slope beyond the outermost knots: time does not decrease with work, and hardly grows faster than work.
 #: Below the first knot a steep slope would predict times that no call can reach.
 _RIGHT_SLOPES = (0.0, 1.5)
 _LEFT_SLOPES = (0.0, 1.0)
-#: An outer slope is taken over at least this span of work (natural log), and averaged with a slope of 1 over as much:
-#: two knots close together and a little noise could give any slope.
+#: An outer slope is computed over at least this range of work (natural log), and averaged with a slope of 1 over the
+#: same range: with noise, two close knots could give any slope.
 _SPAN = math.log(4.0)
-#: No clock resolves less.
+#: Resolution of the clock.
 _TICK = 1e-9
 
 
 def log_work(x: float) -> float:
-    """Natural log of the work; an empty call counts as one step."""
+    """Natural logarithm of the work; an empty call counts as one step."""
     return math.log(x) if x > 1.0 else 0.0
 
 
 def log_seconds(seconds: float) -> float:
-    """Natural log of a time; 0 counts as a nanosecond."""
+    """Natural logarithm of a time; 0 counts as a nanosecond."""
     return math.log(seconds) if seconds > _TICK else math.log(_TICK)
 
 
 def check_seconds(seconds: float) -> None:
     """Raise :class:`InvalidInputError` unless ``seconds`` is a time."""
-    if not 0.0 <= seconds < math.inf:  # also refuses nan
+    if not 0.0 <= seconds < math.inf:  # also false for nan
         raise InvalidInputError(f"seconds={seconds!r} is not a time; use a finite number of at least 0")
 
 
 class Curve:
-    """The log of the time as a function of the log of the work.
+    """The logarithm of the time as a function of the logarithm of the work.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Making a decision: mask the arms, predict their costs, choose; or raise the error that says why no arm is left."""
+"""Decisions: mask the arms, predict their costs, and choose; or raise an error if no arm is left."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ logger = logging.getLogger("hpfracc.engine")
 class Selection:
     """The chosen arm with its decision, the calls until the next review, and the predicted seconds of one call.
 
-    ``rival`` is the predicted time of the fastest arm that lacks only memory for the whole call; inf if there is none.
-    ``in_chunks`` says why the call should be done in chunks, where that arm is much faster.
+    ``rival`` is the predicted time of the fastest arm that was refused only for lack of memory; inf if there is none.
+    ``in_chunks`` is the reason to run the call in chunks, if that arm is much faster.
     """
 
     arm: Arm
@@ -47,12 +47,12 @@ class Selection:
 
     @property
     def slowdown(self) -> float:
-        """Predicted time over that of the ``rival``; 0 where there is none, or it is unknown."""
+        """Predicted time over that of the ``rival``; 0 if there is none, or it is unknown."""
         ratio = self.expected / max(self.rival, 1e-9)
         return ratio if ratio == ratio else 0.0
 
 
-#: To be used in chunks, an arm that lacks memory must be faster than the best other one by this factor, and by these
+#: An arm without enough memory is used in chunks if it is faster than the best other one by this factor, and by these
 #: seconds.
 WORTH_CUTTING, LEAST_SAVED = 4.0, 0.05
 
@@ -67,20 +67,20 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> S
     knowledge : Knowledge
         Costs and failures so far.
     frozen : bool
-        Remember nothing of this decision, and explore nothing.
+        Whether to store nothing about this decision, and not to explore.
 
     Raises
     ------
     PinnedBackendError, BackendUnavailableError, OutOfMemoryError
-        If no arm is left, with the reason of each that could have been.
+        If no arm is left, with the reason for each.
     ConfigurationError
-        If energy is to be minimised, and the power of no arm was measured.
+        If energy is minimised, and the power of no arm was measured.
     """
     settings, call, preference = request.settings, request.call, request.preference
     rows = list(masked(request, knowledge.breaker))
     arms = {arm.name: arm for arm, refused, _ in rows if refused is None}
     if not arms:
-        # Rather use an arm that has just failed than none: the failure may have been due to the data.
+        # Use an arm that has just failed rather than none: the failure may have been due to the data.
         rows = list(masked(request, knowledge.breaker, disturb=True))
         arms = {arm.name: arm for arm, refused, _ in rows if refused is None}
     if not arms:
@@ -130,7 +130,7 @@ def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> S
 def _with_power(
     request: Request, knowledge: Knowledge, rows: list[tuple[Arm, str | None, int]]
 ) -> list[tuple[Arm, str | None, int]]:
-    """The rows, with a refusal for arms whose power was not measured; an error if that leaves none."""
+    """The rows, without arms whose power was not measured; raises an error if none is left."""
     operation = request.call.operation
     unknown = "its power was not measured; run `hpfracc calibrate --energy`"
     found = [
@@ -149,7 +149,7 @@ def _with_power(
 def _quicker_in_pieces(
     request: Request, knowledge: Knowledge, rows: list[tuple[Arm, str | None, int]], choice: Choice
 ) -> tuple[float, str | None]:
-    """The time of the fastest arm that lacks memory for the whole call, and why to work in chunks, or None."""
+    """The time of the fastest arm without enough memory, and the reason to work in chunks, or None."""
     short = {arm.name: (arm, refused) for arm, refused, _ in rows if is_memory_refusal(refused)}
     if not short or request.placement.gradient or request.placement.traced:
         return math.inf, None
@@ -167,7 +167,7 @@ def _quicker_in_pieces(
 
 
 def _nothing_left(request: Request, rows: list[tuple[Arm, str | None, int]]) -> Exception:
-    """The error for a request that every arm refuses."""
+    """The error for a request that no arm can run."""
     preference, placement, operation = request.preference, request.placement, request.call.operation
     if preference is not None and placement.pinned is not None and preference.backend != placement.library:
         return PinnedBackendError(
@@ -233,12 +233,12 @@ def build_candidates(
 
 _FLOATS = {2: "float32", 4: "float32", 8: "float64", 16: "complex128"}
 _INTS = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
-#: Backends that can carry a gradient through work of any kind.
+#: Backends that can differentiate any work.
 _GRADIENT = ("torch", "jax")
 
 
 def operation_name(workload: WorkloadCharacteristics) -> str:
-    """The primitive that stands for a workload; an unregistered name counts as ``"other"``."""
+    """The primitive for a workload; an unregistered name counts as ``"other"``."""
     named = workload.operation_type
     if named in PRIMITIVES or named in OWN_PRIMITIVES:
         return named
@@ -246,7 +246,7 @@ def operation_name(workload: WorkloadCharacteristics) -> str:
 
 
 def route(workload: WorkloadCharacteristics, settings: Settings, preference: Preference | None) -> Decision:
-    """The decision for ``workload``, without running it: between arms, or between backends where no primitive fits."""
+    """The decision for ``workload``, without running it: between arms, or between backends if no primitive fits."""
     name = operation_name(workload)
     primitive = PRIMITIVES.get(name) or OWN_PRIMITIVES.get(name)
     if primitive is None:
@@ -295,7 +295,7 @@ def _with_reports(decision: Decision, reported: dict[str, float], settings: Sett
     for row in decision.candidates:
         if row.refused is None:
             seconds = reported.get(row.backend, row.total)
-            seconds = math.inf if math.isnan(seconds) else seconds  # what nobody knows is not the fastest
+            seconds = math.inf if math.isnan(seconds) else seconds  # an unknown arm is not the fastest
             totals[row.backend] = min(seconds, totals.get(row.backend, math.inf))
     best = min(totals, key=lambda name: totals[name])
     if totals[decision.backend] <= totals[best] / (1.0 - settings.performance_threshold):
@@ -323,10 +323,10 @@ def _between_backends(workload: WorkloadCharacteristics, settings: Settings, pre
     untried = [row for row in possible if math.isnan(row.total)]
     if known:
         best = min(known, key=lambda row: row.total)
-        reason = "the fastest of those that were reported"
+        reason = "it is the fastest by reported times"
     else:
         best = (untried or possible)[0]
-        reason = "nothing was reported yet; the first that can serve it"
+        reason = "nothing was reported yet; it is the first that can run it"
     if preference is not None:
         reason = f"{preference.source} asks for it"
     return Decision(

@@ -17,7 +17,7 @@ __all__ = ["Candidate", "Decision", "Fallback"]
 class Candidate:
     """One arm in a decision: its predicted cost, or why it was refused.
 
-    Times are in seconds, ``nan`` where nothing is known.
+    Times are in seconds, ``nan`` if unknown.
     """
 
     arm: str
@@ -35,7 +35,7 @@ class Candidate:
     source: str = "none"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, with None where a number is not known."""
+        """Convert to plain values, with None for unknown numbers."""
         return {name: _plain(getattr(self, name)) for name in self.__slots__}
 
 
@@ -59,21 +59,21 @@ class Decision:
     Attributes
     ----------
     operation, arm, backend, device, algorithm : str
-        What was asked for, and what serves it.
+        The operation, and what runs it.
     reason : str
         One sentence.
     wish : str or None
-        Where this backend was asked for; None if the engine chose it.
+        What requested this backend; None if the engine chose it.
     shape, dtype, bucket, start
-        Of the call; ``start`` is where the operands were, ``"host"`` or ``"device"``.
+        Properties of the call; ``start`` is where the operands were, ``"host"`` or ``"device"``.
     rows : callable
-        Makes ``candidates`` on first access: most decisions are never looked at.
+        Computes ``candidates`` on first access, because most decisions are never inspected.
     fallbacks : tuple of Fallback
         Arms that failed before this one succeeded.
     explored : bool
         Whether this arm was tried to learn about it, rather than expected to be fastest.
     chunks : int
-        Number of chunks: more than 1 where the call did not fit into memory.
+        Number of chunks: more than 1 if the call did not fit into memory.
     """
 
     operation: str

@@ -1,4 +1,4 @@
-"""Decisions for people: a table in a terminal, HTML in a notebook; a dict for programs."""
+"""Display of decisions: a table in a terminal, HTML in a notebook, and a dict for programs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Explanation:
         return self.decisions[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values: the decision's own, or ``{"decisions": [...]}`` for a composite call."""
+        """Plain values of the decision, or ``{"decisions": [...]}`` for a composite call."""
         if len(self.decisions) == 1:
             return self.decisions[0].to_dict()
         return {"decisions": [decision.to_dict() for decision in self.decisions]}

@@ -22,7 +22,7 @@ __all__ = [
 #: Samples of the incumbent until its bucket counts as settled. With 4 the settled regret on ``timings-h200.json`` grows
 #: by half, 16 gain nothing (benchmarks/selection.py).
 _SETTLED_SAMPLES = 8
-#: While an alternative might still be better, a bucket keeps learning for at most this many calls.
+#: Maximum number of calls for which a bucket keeps learning while an alternative might be better.
 _MAX_LEARNING_CALLS = 32
 #: Calls from one review of a settled bucket to the next, at first and at most (selection.md) ...
 _REVIEW_INTERVAL, MAX_REVIEW_INTERVAL = 16, 256
@@ -33,26 +33,26 @@ LONG_CALL_SECONDS = 50e-6 / 0.005
 #: predicted within this factor of the incumbent or was the incumbent itself: times change (workload "drift" of
 #: benchmarks/selection.py).
 _RETRY_CALLS, _RETRY_FACTOR = 256, 1.5
-#: Calls shorter than this are not timed right after anything else ran, not even after a choice: caches are cold. After
-#: 20 calls of another arm, one of 44 us took 56, then 48, then 45; right after a choice it took three times as long.
+#: Calls shorter than this are not timed right after other work, not even after a choice, because caches are cold. After
+#: 20 calls of another arm, a call of 44 us took 56, then 48, then 45; right after a choice it took three times as long.
 _COLD_CACHE_SECONDS = 1e-3
 #: Sleeping threads slow down longer calls too, but none longer than this.
 _COLD_THREAD_SECONDS = 0.1
 #: Warm-up calls before a timed one on the host. On a GPU, whose clock drops while it idles: enough calls to fill the
 #: seconds, but not more than the maximum.
 _WARMUP_CALLS, _WARMUP_SECONDS, MAX_WARMUP_CALLS = 2, 4e-3, 12
-#: An alternative is tried only if it is predicted to cost at most this many times the best (selection.md).
+#: Maximum predicted cost of a tried alternative, relative to the best (selection.md).
 _MAX_COST_RATIO = 5.0
-#: Arms of which nothing is known can only be learned about by trying them. Together they may take this share of the
-#: total time, so that with an unforeseen compile time a slot stays within twice its plain cost.
+#: Unknown arms can only be learned about by trying them. Together they may take this fraction of the total time, so
+#: that with an unexpected compile time a slot stays within twice its cost without trials.
 _UNKNOWN_SHARE = 0.5
-#: Samples of the best arm that tell how far its curve is off.
+#: Number of samples of the best arm that determine the error of its curve.
 _TRUSTED_SAMPLES = 3
 
 
 def warmup_calls(seconds: float, *, switched: bool, on_host: bool = True) -> int:
     """Calls to make before a timed one, if each takes ``seconds``; ``switched``: another arm ran last."""
-    if not seconds < _COLD_THREAD_SECONDS:  # nan too: every call of an unknown arm tells something
+    if not seconds < _COLD_THREAD_SECONDS:  # also for nan: every call of an unknown arm is informative
         return 0
     if not switched:
         return int(seconds < _COLD_CACHE_SECONDS)
@@ -70,7 +70,7 @@ class ExplorationTrial(NamedTuple):
 
 
 class Incumbent:
-    """The arm that serves one slot and bucket, and what is remembered about the others. Not locked: its owner is."""
+    """The arm of one slot and bucket, and records about the others. Not thread-safe: the owner locks."""
 
     __slots__ = (
         "_interval",
@@ -90,14 +90,14 @@ class Incumbent:
         self.arm: str | None = None
         #: Calls so far, timed or not.
         self.calls = 0
-        #: The last time was unusual: every call is timed until it is clear why.
+        #: Whether the last time was unusual; then every call is timed until that is explained.
         self.watched = False
-        #: Some alternative might still be better.
+        #: Whether some alternative might still be better.
         self.doubtful = False
-        #: Seconds that each purchase (a compilation, a library's import) would save in a call.
+        #: Seconds that each purchase (a compilation, an import) would save per call.
         self.gains: dict[Hashable, float] = {}
         self._interval = _REVIEW_INTERVAL
-        #: Trials that were not reported yet. Several plans share a bucket, so one arm may have several.
+        #: Trials without a report yet. Several plans share a bucket, so one arm may have several.
         self._trials: dict[str, list[ExplorationTrial]] = {}
         #: Long review intervals granted since a call was last reported.
         self._unreported = 0
@@ -106,7 +106,7 @@ class Incumbent:
         self._retry_at: dict[str, int] = {}
 
     def count(self, calls: int) -> None:
-        """Count calls that were reported."""
+        """Count reported calls."""
         self.calls += calls
         self._unreported = 0
 
@@ -121,14 +121,15 @@ class Incumbent:
         self._interval = _REVIEW_INTERVAL
 
     def unsettle(self) -> None:
-        """Review often, as at first: times have changed."""
+        """Review often again, because times have changed."""
         self._interval = _REVIEW_INTERVAL
 
     def may_try(self, row: Scored, best: Scored, *, promising: bool) -> bool:
-        """Whether an alternative is due: a promising one at growing intervals, any other one rarely."""
+        """Whether to try an alternative: a promising one at growing intervals, any other one rarely."""
         arm = row.option.arm
         if promising:
-            # The result of one trial is awaited before the next, but not for ever: its plan may never be called again.
+            # Wait for the result of one trial before the next, but not indefinitely: its plan may never be called
+            # again.
             return self.calls >= self._next_trial.get(arm, 0) + (_RETRY_CALLS if self._trials.get(arm) else 0)
         due = self._retry_at.get(arm)
         if due is None:
@@ -136,7 +137,7 @@ class Incumbent:
         return self.calls >= due
 
     def begin_trial(self, arm: str, trial: ExplorationTrial) -> None:
-        """Note that an alternative is tried now; the interval to its next trial doubles."""
+        """Record a trial of an alternative; the interval to its next trial doubles."""
         self._trials.setdefault(arm, []).append(trial)
         count = self._trial_counts.get(arm, 0)
         self._trial_counts[arm] = count + 1
@@ -149,14 +150,14 @@ class Incumbent:
         return trials.pop(0) if trials else None
 
     def review_after(self, best: Scored) -> int:
-        """How many further calls the incumbent serves before the next review."""
+        """Number of further calls of the incumbent before the next review."""
         found = best.estimate
         if best.compile > 0.0 or best.total >= LONG_CALL_SECONDS:
             return 0
         learns = self.watched or found.samples < _SETTLED_SAMPLES or (found.erratic and found.samples < KEPT)
         if learns or (self.doubtful and self.calls < _MAX_LEARNING_CALLS):
             return warmup_calls(best.total, switched=False)
-        # Calls of ever new shapes never reach the end of their interval: from time to time one is timed at once.
+        # Calls with changing shapes never reach the end of their interval, so one is timed at once from time to time.
         self._unreported += 1
         if self._unreported > _REVIEW_INTERVAL:
             return 0
@@ -167,7 +168,7 @@ class Incumbent:
 
 
 class Exploration:
-    """The budget for trying alternatives, and the choice of the one to try. Not locked: its owner is."""
+    """The budget for trying alternatives, and the choice of the one to try. Not thread-safe: the owner locks."""
 
     def __init__(self) -> None:
         #: Seconds of all calls so far.
@@ -187,9 +188,8 @@ class Exploration:
     ) -> Scored | None:
         """The alternative to try instead of ``best``, or None.
 
-        An arm of which nothing is known comes first. Then comes the cheapest of those whose lower bound beats the best
-        by the threshold. The bound falls slowly with the number of calls, so that no wrong prediction rules an arm out
-        for ever.
+        An unknown arm comes first, then the cheapest of those whose lower bound beats the best by the threshold. The
+        bound decreases slowly with the number of calls, so that no wrong prediction excludes an arm permanently.
         """
         incumbent.doubtful = False
         if not best.known:
@@ -206,8 +206,8 @@ class Exploration:
                 total, low = total * speedup, low * speedup
             if total > _MAX_COST_RATIO * best.total or row is best:
                 continue
-            if total != total:  # nan: nothing is known of it
-                # Where its calls cannot be timed (each is a first one) it stays unknown, and its trials become rare.
+            if total != total:  # nan: unknown
+                # If its calls cannot be timed (each is a first one) it stays unknown, and its trials become rare.
                 affordable = price(row) <= 0.0 and self._on_unknown + row.compile <= _UNKNOWN_SHARE * self.total
                 if affordable and incumbent.may_try(row, best, promising=True):
                     return row
@@ -226,7 +226,7 @@ class Exploration:
         return found
 
     def charge(self, seconds: float, *, unknown: bool) -> None:
-        """Charge the cost of a trial; ``unknown``: nothing was known of its arm before."""
+        """Charge the cost of a trial; ``unknown`` if nothing was known about its arm before."""
         if unknown:
             self._on_unknown += seconds
         else:
@@ -238,10 +238,10 @@ class Exploration:
 
 
 def _speedup_over_curve(best: Scored) -> float:
-    """The measured time of the best arm over what its curve predicts, where it is faster and known well; else 1.
+    """The measured time of the best arm over its curve, if it is faster and well known; otherwise 1.
 
-    The curves of arms not tried here may be off by as much (for a Fourier transform, at a prime size between its
-    neighbours). A best arm that is slower than its curve says nothing of the others: it was picked for its low
+    The curves of arms not tried here may have the same error (for example, of a Fourier transform at a prime size). A
+    best arm that is slower than its curve implies nothing about the others, because it was selected for its low
     prediction.
     """
     found = best.estimate

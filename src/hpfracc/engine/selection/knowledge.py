@@ -1,4 +1,4 @@
-"""What the engine knows: costs, transfers and failures, with the packaged prior and the wisdom they start from.
+"""The engine's knowledge: costs, transfers and failures, initialised from the packaged prior and the wisdom.
 
 There is one object per wisdom folder, so usually one per process. It turns arms into options with predicted costs, and
 measured times into samples, in memory and on disk.
@@ -41,7 +41,7 @@ __all__ = ["Knowledge", "Prior", "all_knowledge", "knowledge_for", "load_prior",
 
 _DEVICE_NUMBER = re.compile(r"(?<=@)(cuda):\d+")
 _WORKERS = re.compile(r"x\d+$")
-#: Ends the name of an operation whose transform is cached, in the keys of costs.
+#: Suffix of an operation with a cached transform, in the keys of costs.
 _PREPARED = "+prepared"
 
 
@@ -49,8 +49,8 @@ _PREPARED = "+prepared"
 class Prior:
     """Knots, compile times and transfer rates measured elsewhere and packaged with the library.
 
-    ``prior.json`` is made by ``benchmarks/make_prior.py`` from calibrations of the machines it names. It must be right
-    about the shape of the curves and about hopeless arms, not about the last factor of two.
+    ``prior.json`` is created by ``benchmarks/make_prior.py`` from calibrations of the machines that it names. It must
+    have the right shape of the curves and identify hopeless arms; a factor of two does not matter.
     """
 
     data: dict[str, Any]
@@ -71,7 +71,7 @@ class Prior:
         return dict(self.data["compile"])
 
     def transfers(self) -> dict[str, tuple[float, float]]:
-        """Latency in seconds and bytes a second, by kind of route (``"host->cuda"``)."""
+        """Latency in seconds and bytes per second, by kind of route (``"host->cuda"``)."""
         return {route: (latency, rate) for route, (latency, rate) in self.data["transfers"].items()}
 
 
@@ -89,7 +89,7 @@ def load_prior() -> Prior:
 
 logger = logging.getLogger("hpfracc.engine")
 
-#: Runnable threads per core from which a machine is busy: threads that wait for each other are then slowed down.
+#: Runnable threads per core above which a machine is busy, and threads that wait for each other are slow.
 _BUSY = 1.2
 #: A first call that exceeds the prediction by this factor, and by these seconds, is not explained by warming up.
 _FAR_OFF, _MOST_WARMING = 4.0, 1.0
@@ -101,7 +101,7 @@ class Knowledge(Guarded):
     Parameters
     ----------
     wisdom : Wisdom
-        Where measured times are kept.
+        Storage of measured times.
     """
 
     def __init__(self, wisdom: Wisdom) -> None:
@@ -120,7 +120,7 @@ class Knowledge(Guarded):
         self._stored: dict[tuple[str, str], list[Record]] = {}
         #: Ids of the records that were read, written or taken from other processes.
         self._ids: set[str] = set()
-        #: Watts by operation and arm, and by device; None until they are asked for.
+        #: Watts by operation and arm, and by device; None until first needed.
         self._watts: tuple[dict[tuple[str, str], float], dict[str, float]] | None = None
         self._begin()
 
@@ -145,18 +145,18 @@ class Knowledge(Guarded):
 
     @property
     def taken(self) -> int:
-        """How many records were read or taken from others so far."""
+        """Number of records read or received from other processes so far."""
         return len(self._ids)
 
     def records(self) -> list[Record]:
-        """The records that were read when this process began, or taken from others since; without copies' times."""
+        """The records read at the start of this process or received since, without transfer times."""
         with self._lock:
             return [record for records in self._stored.values() for record in records]
 
     def learn_from(self, records: Iterable[Record]) -> int:
-        """Take measurements of other processes, and keep them in the wisdom; returns the number of new ones.
+        """Add measurements of other processes to the wisdom; returns the number of new ones.
 
-        Those of another machine, which have another fingerprint, are kept for it and change nothing here.
+        Those of another machine, which have another fingerprint, are stored and have no effect here.
         """
         if self.wisdom.read_only or self.wisdom.path is None:
             return 0
@@ -200,7 +200,7 @@ class Knowledge(Guarded):
         )
 
     def _prime(self, request: Request, arm: Arm, key: CostKey) -> None:
-        """Load what is known of a key before its first use: packaged knots, then times measured here."""
+        """Load the knowledge about a key before its first use: packaged knots, then times measured here."""
         with self._lock:
             if key in self._primed:
                 return
@@ -255,7 +255,7 @@ class Knowledge(Guarded):
             # Nothing was compiled, so the next call will take as long: count it as a run.
             self.costs.observe(option.key, bucket, option.x, seconds)
             self._keep(request, option, "sample", seconds)
-        # The first call of an arm that compiles nothing is mostly a run, of no use to other processes.
+        # The first call of an arm that compiles nothing is mostly a run, and useless to other processes.
         if arm is not None and arm.spec.compiles != "never":
             self._keep(request, option, "compile", seconds if run.source == "none" else max(0.0, seconds - run.seconds))
 
@@ -358,14 +358,14 @@ class Knowledge(Guarded):
         )
 
     def _write_down(self, **facts: Any) -> None:
-        """Append a measurement to the wisdom, unless it exceeds the limits of a record (a very long name)."""
+        """Append a measurement to the wisdom, unless it exceeds the limits of a record (such as a very long name)."""
         try:
             record = Record(**facts)
         except InvalidInputError as error:
             logger.debug("a measurement is not kept: %s", error)
             return
         if shares_records():
-            self._ids.add(record.id)  # it may come back with those of others
+            self._ids.add(record.id)  # it may be received again from other processes
         self.wisdom.append([record])
 
     def note_fallback(self, operation: str, failed: str, taken: str, kind: str, error: BaseException) -> None:
@@ -386,10 +386,10 @@ class Knowledge(Guarded):
 
 
 def _waiting(arm: Arm) -> float:
-    """Expected slow-down, on a busy machine, of an arm whose threads wait for each other.
+    """Expected slowdown, on a busy machine, of an arm whose threads wait for each other.
 
     On two cores with ten busy threads, a history sum of 16,000 points took PyTorch 36 to 60 times as long, and one
-    thread of NumPy 3 times: at every operation the threads wait for one that the system does not run.
+    thread of NumPy 3 times: at every operation the threads wait for one that is not scheduled.
     """
     load = machine_load()
     threads = arm.on_host and registry.adapter(arm.backend).own_threads
@@ -411,7 +411,7 @@ def _arm_of(request: Request, option: Option) -> Arm | None:
 
 
 def _names_of(key: CostKey) -> tuple[str, str]:
-    """The operation of a key as it is recorded, and the one whose times bound it."""
+    """The recorded name of a key's operation, and that of the operation whose times bound it."""
     return key[0], key[0].removesuffix(_PREPARED)
 
 
@@ -434,12 +434,12 @@ def _gpu_fingerprint(device: str) -> str:
 
 
 class _KnowledgeCache(Guarded):
-    """The knowledge objects of this process, by where their wisdom is kept."""
+    """The knowledge objects of this process, by wisdom folder."""
 
     def __init__(self) -> None:
         super().__init__()
         self.known: dict[tuple[Path | None, bool], Knowledge] = {}
-        #: By the setting as it was written: resolving it takes longer than a decision.
+        #: By the setting as written, because resolving it takes longer than a decision.
         self.by_setting: dict[tuple[str | None, bool], Knowledge] = {}
 
     def get(self, setting: str | None, frozen: bool) -> Knowledge:
@@ -458,7 +458,7 @@ _cache = _KnowledgeCache()
 
 
 def knowledge_for(settings: Settings) -> Knowledge:
-    """The knowledge for these settings. Deterministic runs have one of their own, which is never changed."""
+    """The knowledge for these settings. Deterministic runs have a separate one, which never changes."""
     return _cache.get(settings.wisdom, settings.deterministic)
 
 
@@ -468,7 +468,7 @@ def all_knowledge() -> list[Knowledge]:
 
 
 def reset() -> None:
-    """Forget everything learned in this process; files on disk stay."""
+    """Discard everything learned in this process; files on disk are kept."""
     with _cache._lock:
         _cache.known.clear()
         _cache.by_setting.clear()
@@ -478,8 +478,8 @@ def reset() -> None:
 @atexit.register
 def _save() -> None:
     for known in all_knowledge():
-        # The next process tidies as well: a program need not end with a traceback for that.
+        # The next process tidies up too, so this is no reason for a traceback at exit.
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # nobody is left to act on it
+            warnings.simplefilter("ignore")  # at exit, so nothing can react to it
             with continuing(known.wisdom.path, "it is left as it is"):
                 known.wisdom.tidy()

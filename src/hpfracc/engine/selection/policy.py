@@ -1,11 +1,11 @@
-"""The policy: which arm takes the next call.
+"""The policy: which arm runs the next call.
 
 - The cost of an arm is its predicted run time with transfers, plus what must still be compiled or imported.
-- The cheapest arm is taken. The incumbent stays unless the gain exceeds the threshold.
-- An arm that must be compiled is taken once compiling would have paid for itself (:mod:`.rent_or_buy`).
+- The cheapest arm is used. The incumbent stays unless the gain exceeds the threshold.
+- An arm that must be compiled is used once compilation would have paid for itself (:mod:`.rent_or_buy`).
 - An alternative is tried only if it might be better, cannot cost much, and the exploration budget allows it.
 
-Counters decide when; no random numbers are used.
+Counters decide when alternatives are tried; no random numbers are used.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Choice:
     Attributes
     ----------
     option, estimate
-        What to run, and what it is predicted to take.
+        The option to run, and its predicted time.
     reason : str
         One sentence.
     explored : bool
         Whether it is run to learn about it rather than because it is expected to be fastest.
     review_after : int
-        How many further calls may use the same option before the next choice.
+        Number of further calls that may use the same option before the next choice.
     candidates : list of Scored
         All options, in the order given.
     """
@@ -70,7 +70,7 @@ class Chooser(Guarded):
     -----
     A *slot* is anything hashable that names a kind of call (operation, dtype, where the operands are). Each slot and
     bucket has one incumbent. The caller runs the chosen option for one call and ``review_after`` further ones, times
-    the last of them, and reports that time for all of them by :meth:`observe`, or by :meth:`tally` where the call could
+    the last of them, and reports that time for all of them by :meth:`observe`, or by :meth:`tally` if the call could
     not be timed. Then it chooses again.
     """
 
@@ -93,22 +93,22 @@ class Chooser(Guarded):
         budget: float = 0.01,
         frozen: bool = False,
     ) -> Choice:
-        """Choose one of ``options``; the first one where nothing is known of any.
+        """Choose one of ``options``; the first one if nothing is known about any of them.
 
         Parameters
         ----------
         slot, bucket : Hashable
             The kind of call, and its size.
         options : sequence of Option
-            The arms that could serve it, at least one.
+            The arms that can run it, at least one.
         threshold : float
-            The incumbent is replaced if it is slower than the best by more than this share.
+            The incumbent is replaced if it is slower than the best by more than this fraction.
         explore : bool
             Whether alternatives may be tried.
         budget : float
-            Share of the total time that trials may take.
+            Fraction of the total time that trials may take.
         frozen : bool
-            Choose from what is known; explore nothing and remember nothing.
+            Whether to choose from existing knowledge only, without exploring or storing anything.
         """
         if not options:
             raise InvalidInputError("no option to choose from; offer at least one arm")
@@ -148,7 +148,7 @@ class Chooser(Guarded):
             Measured seconds.
         first : bool
             Whether it was the first call of its compile key, or of an arm that only warms up. It is never recorded as
-            run time; with a compile key, it is recorded as compile time, less the predicted run.
+            run time; with a compile key, it is recorded as compile time, minus the predicted run.
         calls : int
             Calls since the last report, this one included.
         """
@@ -170,8 +170,8 @@ class Chooser(Guarded):
                 if verdict is Drift.CONFIRMED:
                     incumbent.unsettle()
             if trial is not None:
-                # Compiling is charged up to the expected price, so that one bad surprise does not end exploration; in
-                # full where nothing was known, so that surprises do not follow one another.
+                # Compilation is charged up to the expected price, so that one bad surprise does not end exploration; in
+                # full if nothing was known, so that surprises do not follow one another.
                 compiling = seconds - run if unknown else min(trial.price, seconds - run)
                 spent = min(calls, 1 + MAX_WARMUP_CALLS) * max(0.0, run - trial.best) + compiling
                 self._exploration.refund(trial.charged)
@@ -181,7 +181,7 @@ class Chooser(Guarded):
             self._count(incumbent, run * calls + (seconds - run), calls)
 
     def tally(self, slot: Hashable, bucket: Hashable, option: Option, calls: int) -> None:
-        """Count calls that were not timed. What another arm would have saved in them is credited all the same."""
+        """Count calls that were not timed. The savings of another arm in them are still credited."""
         with self._lock:
             estimate = self.costs.estimate(option.key, bucket, option.x, option.extra)
             run = 0.0 if estimate.source == "none" else estimate.seconds
@@ -226,7 +226,7 @@ class Chooser(Guarded):
         return 0.0
 
     def _best(self, incumbent: Incumbent, rows: list[Scored], threshold: float) -> tuple[Scored, str]:
-        """The row to take, and why: the cheapest, or an incumbent that is within the threshold."""
+        """The row to use, and the reason: the cheapest, or an incumbent within the threshold."""
         best: Scored | None = None
         kept: Scored | None = None
         least = kept_cost = math.inf
@@ -234,13 +234,13 @@ class Chooser(Guarded):
             cost = row.total if row.compile <= 0.0 else row.total + self._price(row)
             if row.option.watts is not None:
                 cost *= row.option.watts
-            if cost < least:  # never so where the total is nan
+            if cost < least:  # never if the total is nan
                 best, least = row, cost
             if row.option.arm == incumbent.arm:
                 kept, kept_cost = row, cost
         if best is None:
             row = kept or rows[0]
-            return row, f"{row.option.arm} is taken because nothing is known of any arm yet"
+            return row, f"{row.option.arm} is taken because nothing is known about any arm yet"
         if kept is not None and kept is not best and kept_cost < (1.0 + threshold) * least:
             more = kept_cost / least - 1.0
             if kept.option.watts is not None:
@@ -268,7 +268,8 @@ class Chooser(Guarded):
         price = self._price(row)
         reason = f"{arm} is tried: it might beat {best.option.arm} at {format_seconds(best.total)}"
         warmup = 0 if row.compile > 0.0 else warmup_calls(row.total, switched=True, on_host=row.option.on_host)
-        # Charged now and corrected by the report: other plans choose meanwhile, and some trials are never reported.
+        # Charged now and corrected by the report, because other plans choose in the meantime, and some trials are never
+        # reported.
         charged = max(0.0, price + (1 + warmup) * (row.total - best.total)) if row.known else 0.0
         self._exploration.charge(charged, unknown=False)
         incumbent.begin_trial(arm, ExplorationTrial(best.total, price, charged))
@@ -279,11 +280,11 @@ _SOURCES = {"samples": "samples of other sizes", "knots": "calibration", "prior"
 
 
 def _note_gains(incumbent: Incumbent, rows: Sequence[Scored], best: Scored, threshold: float) -> None:
-    """Work out what each purchase would save in every call that ``best`` serves from now on.
+    """Compute the savings of each purchase per call of ``best``.
 
-    One compilation may serve many size buckets (a Numba signature), and one import many compilations (all shapes of
-    JAX), so a purchase is credited by every call it would serve. A gain too small to replace the incumbent counts as 0.
-    An arm of which nothing is known is taken to need no time.
+    One compilation may apply to many size buckets (a Numba signature), and one import to many compilations (all shapes
+    of JAX), so a purchase is credited by every call to which it applies. A gain too small to replace the incumbent
+    counts as 0. An unknown arm is assumed to take no time.
     """
     gains = incumbent.gains
     gains.clear()
@@ -301,5 +302,5 @@ def _note_gains(incumbent: Incumbent, rows: Sequence[Scored], best: Scored, thre
 
 
 def _import_of(option: Option) -> tuple[str, str]:
-    """The import of an option's library, as an item of the account."""
+    """Account item of the import of an option's library."""
     return "import", option.owner

@@ -40,7 +40,7 @@ class OperationRegret:
         the cost model, so that noise does not count as a wrong choice. ``nan`` before the first call. With
         ``objective="energy"`` the same of joules: time by the power of each arm's device.
     exploring : float
-        Share of ``seconds`` spent on trying alternatives.
+        Fraction of ``seconds`` spent on trying alternatives.
     slow : float
         Share of the calls whose arm is more than 10 % slower than the best, or needs 10 % more energy.
     objective : str
@@ -59,7 +59,7 @@ class OperationRegret:
     objective: str = "time"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, with None where a number is not known."""
+        """Convert to plain values, with None for unknown numbers."""
         found = {name: getattr(self, name) for name in self.__slots__}
         return {
             name: None if isinstance(value, float) and math.isnan(value) else value for name, value in found.items()
@@ -155,7 +155,7 @@ class RegretReport:
 
 
 class Ledger:
-    """A chooser's record of what ran, for the regret. Not locked: its owner is.
+    """A chooser's record of calls, for the regret. Not thread-safe: the owner locks.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
-"""Rent or buy: what compiling costs, what it would have saved so far, and when it pays.
+"""Rent or buy: the cost of compilation, its hypothetical savings so far, and when it pays off.
 
 This is the ski rental problem. Someone who rents skis until the rent paid equals the price of a pair, and then buys,
 never pays more than twice the cost of the best plan in hindsight. Here a *purchase* is a compilation, or the import of
 a library. Its *price* is the time it takes, and the *rent* is the time that it would have saved in the calls so far.
 
-The engine's plans and the solvers keep one account, :data:`compile_account`.
+The engine's plans and the solvers share one account, :data:`compile_account`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from hpfracc.engine.selection.curve import check_seconds, log_work
 
 __all__ = ["RentOrBuy", "compile_account"]
 
-#: The price of a purchase that was never made is the median of this many made at the nearest sizes. The very first one
-#: carries what a library does once (``timings-h200.json``: CuPy 350 ms at the first size, 1 to 8 ms after), so that a
-#: mean or a straight line between two would be far too high for the sizes beside it.
+#: The price of a new purchase is the median of this number of purchases at the nearest sizes. The first one includes
+#: one-time work of the library (``timings-h200.json``: CuPy 350 ms at the first size, then 1 to 8 ms), so a mean or a
+#: line through two would be far too high.
 _NEAREST = 3
-#: Bounds of what is remembered: prices of one family, purchases made, and savings. What is forgotten is weighed as if
-#: it had yet to be bought, or had saved nothing yet.
+#: Maximum numbers of stored prices per family, purchases, and savings. A dropped item counts as not bought, or as
+#: without savings.
 _MOST_QUOTES, _MOST_BOUGHT, _MOST_SAVINGS = 1024, 16_384, 4096
 
 
 class RentOrBuy(Guarded):
-    """Prices of purchases, and what each would have saved so far. Thread-safe.
+    """Prices of purchases, and the savings of each so far. Thread-safe.
 
     An *item* is anything hashable that names one purchase (a compile key, a library, a user's function). A *family*
     is anything hashable that names items of about one price (an arm of an operation, right-hand sides of a solver).
@@ -60,7 +60,7 @@ class RentOrBuy(Guarded):
         self._patterns: dict[str, float] = {}
 
     def set_prior(self, family_or_pattern: Hashable, seconds: float) -> None:
-        """Expect a price before any was paid: of one family, or of arms whose name matches a pattern (``numba:*``)."""
+        """Set the expected price before any purchase: of one family, or of arms that match a pattern (``numba:*``)."""
         check_seconds(seconds)
         with self._lock:
             if isinstance(family_or_pattern, str):
@@ -68,7 +68,7 @@ class RentOrBuy(Guarded):
             self._priors[family_or_pattern] = seconds
 
     def quote(self, family: Hashable, item: Hashable, seconds: float, x: float | None = None) -> None:
-        """Take a price that was paid elsewhere or earlier, at work ``x``: it is known, but still to be paid here."""
+        """Add a price that was paid elsewhere or earlier, at work ``x``. It is known, but not yet paid here."""
         check_seconds(seconds)
         with self._lock:
             quotes = self._quotes.setdefault(family, {})
@@ -77,9 +77,9 @@ class RentOrBuy(Guarded):
                 del quotes[next(iter(quotes))]
 
     def buy(self, family: Hashable, item: Hashable, seconds: float | None = None, x: float | None = None) -> None:
-        """Note that ``item`` was bought in this process: it costs nothing from now on.
+        """Record that ``item`` was bought in this process; it costs nothing from now on.
 
-        ``seconds`` is what it took, at work ``x``; None where that says nothing about other items of the family.
+        ``seconds`` is its price at work ``x``; None if that is not representative of the family.
         """
         if seconds is not None:
             self.quote(family, item, seconds, x)
@@ -89,14 +89,14 @@ class RentOrBuy(Guarded):
                 del self._bought[next(iter(self._bought))]
 
     def is_bought(self, item: Hashable) -> bool:
-        """Whether ``item`` was bought in this process; None needs no buying."""
+        """Whether ``item`` was bought in this process; true for None."""
         return item is None or item in self._bought
 
     def price(self, family: Hashable, item: Hashable, x: float | None = None) -> float:
         """Seconds that buying ``item`` would take now; 0 once it was bought.
 
-        The price of this very item where one was paid, else the median of the family's prices (at the sizes nearest
-        to work ``x`` where it is given), else the prior, else 0.
+        The price of this item if it was paid before, otherwise the median of the family's prices (at the sizes nearest
+        to work ``x`` if it is given), otherwise the prior, otherwise 0.
         """
         if item is None or item in self._bought:
             return 0.0
@@ -119,7 +119,7 @@ class RentOrBuy(Guarded):
         self.credit_calls({item: seconds}, 1)
 
     def credit_calls(self, gains: Mapping[Hashable, float], calls: int) -> None:
-        """Add the time that each item would have saved in ``calls`` calls; ``gains`` are seconds a call."""
+        """Add the time that each item would have saved in ``calls`` calls; ``gains`` are seconds per call."""
         with self._lock:
             savings = self._savings
             for item, gain in gains.items():
@@ -132,11 +132,11 @@ class RentOrBuy(Guarded):
         return self._savings.get(item, 0.0)
 
     def pays(self, item: Hashable, price: float, ahead: float = 0.0) -> bool:
-        """Whether to buy now: the savings so far, or those known to lie ``ahead``, cover ``price``."""
+        """Whether to buy now: the savings so far, or the expected savings ``ahead``, cover ``price``."""
         return ahead >= price or self._savings.get(item, 0.0) >= price
 
     def clear(self) -> None:
-        """Forget everything, priors included."""
+        """Discard everything, including priors."""
         with self._lock:
             for known in (self._quotes, self._bought, self._savings, self._priors, self._patterns):
                 known.clear()

@@ -1,4 +1,4 @@
-"""Times that users report to selectors: shared by backend for predictions, and as each selector's own history."""
+"""Times that users report to selectors: shared for predictions by backend, and the history of each selector."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpfracc.engine.workload import Bucket
 
 __all__ = ["BackendTimes", "PerformanceHistory", "PerformanceRecord", "Report", "backend_times"]
 
-#: Reports kept per operation, backend and bucket, as many as the engine keeps samples of an arm.
+#: Number of reports per operation, backend and bucket, as for samples of an arm.
 _KEPT_TIMES = 32
 
 
@@ -28,7 +28,7 @@ class Report:
 class BackendTimes(Guarded):
     """Reports by (operation, backend, bucket), shared by all selectors of the process. Thread-safe.
 
-    They decide where no primitive stands for an operation. A selector can withdraw its own reports.
+    They are used for operations without a primitive. A selector can withdraw its own reports.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class BackendTimes(Guarded):
         low = good[len(good) // 4]
         mean = sum(good) / len(good)
         level = mean if mean > 2.0 * low else low  # an intermittent cost is still a cost
-        # Time is taken to be proportional to the size.
+        # Time is assumed proportional to the size.
         return float(level * 2.0 ** (_size(bucket) - _size(place)))
 
     def forget(self, owner: int) -> None:
@@ -87,7 +87,7 @@ def _size(bucket: Bucket) -> int:
 backend_times = BackendTimes()
 
 
-#: Records kept; the sums cover all that were ever added.
+#: Maximum number of records; the sums cover all that were ever added.
 _KEPT_RECORDS = 10_000
 _RECENT = 10
 
@@ -119,7 +119,7 @@ class PerformanceHistory(Guarded):
         self._records, self._sums = state
 
     def add(self, record: PerformanceRecord) -> None:
-        """Keep a record."""
+        """Add a record."""
         with self._lock:
             self._records.append(record)
             sums = self._sums.setdefault((record.backend, record.operation), [0.0, 0, 0])
@@ -135,7 +135,7 @@ class PerformanceHistory(Guarded):
             return list(self._records)
 
     def summary(self) -> dict[str, Any]:
-        """Totals per backend and operation; ``avg_time`` is nan where no call succeeded."""
+        """Totals per backend and operation; ``avg_time`` is nan if no call succeeded."""
         with self._lock:
             stats = {
                 key: {

@@ -39,12 +39,12 @@ class Placement:
 
     @property
     def start(self) -> str:
-        """``"host"`` or ``"device"``. Times are kept apart by it: those from the host include transfers."""
+        """``"host"`` or ``"device"``. Their times are separate: those from the host include transfers."""
         return "host" if self.device == "cpu" else "device"
 
     @property
     def pinned(self) -> str | None:
-        """Why only the caller's own library can serve the call, or None if any can."""
+        """Reason why only the caller's library can run the call, or None if any can."""
         if self.traced:
             return f"the operands are being traced by {self.library}"
         if self.gradient:
@@ -58,7 +58,7 @@ HOST = Placement()
 
 
 def place(arrays: Sequence[Any]) -> Placement:
-    """The placement of ``arrays``, or an error if they cannot be used in one call."""
+    """The placement of ``arrays``; raises an error if they cannot be used in one call."""
     library, device, gradient, traced = "numpy", "cpu", False, False
     for array in arrays:
         owner = library_of(array)
@@ -89,7 +89,7 @@ def place(arrays: Sequence[Any]) -> Placement:
 
 def _refuse_host_operands(arrays: Sequence[Any], library: str, device: str) -> None:
     for array in arrays:
-        # NumPy operands (weights, for example) are moved; a tensor left on the host is taken for a mistake.
+        # NumPy operands (such as weights) are moved; a tensor left on the host is treated as a mistake.
         if library_of(array) == library and not is_tracer(array) and array.ndim and device_of(array) == "cpu":
             raise InvalidInputError(
                 f"one {library} operand is on the host and another on {device}; move both to one device first"
@@ -98,7 +98,7 @@ def _refuse_host_operands(arrays: Sequence[Any], library: str, device: str) -> N
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """A backend that must be used, and where that was asked for."""
+    """A backend that must be used, and the source of that request."""
 
     backend: str
     source: str
@@ -112,7 +112,7 @@ def find_preference(
     context: str | None = None,
     preferred: Any = None,
 ) -> Preference | None:
-    """The preference that counts, or None if the engine may choose.
+    """The effective preference, or None if the engine may choose.
 
     In this order: the ``backend=`` argument, the innermost ``use_backend`` block, a selector's ``preferred_backend``,
     ``config(pin=...)``, ``HPFRACC_FORCE_*``.
@@ -150,9 +150,9 @@ class Request:
     signature, shapes : Hashable
         The compile keys of kernels compiled per signature, and of those compiled per shape.
     settings, preference
-        The settings in force and the backend that was asked for, if any.
+        The current settings, and the requested backend, if any.
     needs_gradient : bool
-        Whether a derivative is needed though no operand tracks one (yet).
+        Whether a derivative is needed although no operand tracks one (yet).
     prepared : bool
         Whether the caller gave a key under which the transform of an operand is cached.
     tried : frozenset of str
@@ -162,15 +162,15 @@ class Request:
     reserved : int
         Bytes, on the operands' device, reserved for the whole result of which this call computes a chunk.
     limit : int or None
-        Most bytes that the call may take, operands included, however much is free.
+        Maximum bytes of the call, including operands, regardless of free memory.
     kernel : str or None
         The kernel, such as ``"numpy:fft"``, that the other chunks of the same work use.
     ignore_memory : bool
-        Choose as if there were enough memory.
+        Whether to choose as if there were enough memory.
     plain : bool
         Whether the call came without parameters.
     short : bool
-        Whether this is a chunk of a call for which memory was short: no further library is imported for it.
+        Whether this is a chunk of a call that lacked memory; no further library is imported for it.
     """
 
     primitive: Primitive
@@ -193,11 +193,11 @@ class Request:
 
     @property
     def operation(self) -> str:
-        """The name under which costs are kept: calls with a cached transform cost less, and are kept apart."""
+        """The name in the cost model. Calls with a cached transform cost less, and are separate."""
         return f"{self.call.operation}+prepared" if self.prepared else self.call.operation
 
     def cost_key(self, arm: Arm) -> CostKey:
-        """The key of the arm's times; calls that record a gradient are timed apart."""
+        """The key of the arm's times; calls that record a gradient are separate."""
         start = self.placement.start
         if self.placement.gradient or self.needs_gradient:
             start += "+gradient"
@@ -205,7 +205,7 @@ class Request:
 
     @property
     def slot(self) -> tuple[Hashable, ...]:
-        """The key of choices: requests in one slot see the same arms."""
+        """The key of choices: requests in one slot have the same arms."""
         placement = self.placement
         preferred = None if self.preference is None else self.preference.backend
         gradient = placement.gradient or self.needs_gradient
@@ -214,7 +214,7 @@ class Request:
     def compile_key(self, arm: Arm) -> tuple[Hashable, ...]:
         """The key of the compilation that this call needs on ``arm``.
 
-        Arms that compile nothing have slower first calls too (a module is loaded, an FFT plan is made), once per
+        Arms that compile nothing also have slower first calls (a module is loaded, an FFT plan is created), once per
         operation.
         """
         arm_of = (arm.backend, arm.algorithm, arm.device)

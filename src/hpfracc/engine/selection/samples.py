@@ -11,15 +11,16 @@ __all__ = ["KEPT", "Drift", "TimeSamples"]
 
 #: Times kept per arm and bucket (selection.md).
 KEPT = 32
-#: This many times in a row on one side of the band are a change, not noise. On ``timings-cpu.json`` noise alone gives
-#: such a run once in 1,800 times; with 3, once in 490; with 5 a change is noticed a call later.
+#: Number of consecutive times on one side of the band that count as a change, not noise. On ``timings-cpu.json`` noise
+#: alone gives such a run once in 1,800 times; with 3, once in 490; with 5 a change is detected one call later.
 _RUN = 4
 #: The band extends beyond the quartiles by this factor (natural log).
 _MARGIN = math.log(1.5)
-#: Samples from which a band is made, and after which it is renewed.
+#: Number of samples of a band, and after which it is updated.
 _ENOUGH = 8
-#: How uncertain a typical time is at least, and how much more after a single sample (standard deviation of the log,
-#: before it is divided by the root of their number). Half or twice the second changes nothing on the stored tables.
+#: Minimum uncertainty of a typical time, and the additional one after a single sample (standard deviation of the
+#: logarithm, before division by the root of their number). Half or twice the second makes no difference on the stored
+#: tables.
 _SIGMA, _SIGMA_OF_ONE = 0.05, 0.2
 
 
@@ -27,14 +28,14 @@ class Drift(IntEnum):
     """Whether a new time agrees with those before it."""
 
     NONE = 0
-    #: Outside the band of the earlier times: time the next calls.
+    #: Outside the band of the earlier times; the next calls are timed.
     SUSPECTED = 1
     #: Several in a row outside the band: the earlier times were dropped.
     CONFIRMED = 2
 
 
 class TimeSamples:
-    """The last times, as log ratios to the curve, and their typical value. Not locked: its owner is.
+    """The last times, as log ratios to the curve, and their typical value. Not thread-safe: the owner locks.
 
     Ratios make calls of different size in one bucket comparable.
 
@@ -95,7 +96,7 @@ class TimeSamples:
 
     @property
     def level(self) -> float:
-        """Log of the typical ratio, or of the mean where it stays above twice that even without the worst time."""
+        """Log of the typical ratio, or of the mean if it exceeds twice that even without the worst time."""
         if not self._fresh:
             self._refresh()
         return self._level
@@ -116,7 +117,7 @@ class TimeSamples:
 
     @property
     def recent_low(self) -> float | None:
-        """The last log ratio if it lies below the earlier ones: the arm may have become faster. Else None."""
+        """The last log ratio if it is below the earlier ones, as the arm may have become faster; otherwise None."""
         last = self.ratios[-1]
         if self._band is not None:
             return last if self._run < 0 else None
@@ -129,8 +130,8 @@ class TimeSamples:
         level = 0.5 * (quartile + median)
         erratic = False
         if count >= _ENOUGH:
-            # An intermittent cost is still a cost. But a single outlier, however large, is ignored, and so is what has
-            # not occurred lately.
+            # Intermittent costs count. But a single outlier of any size is ignored, and so are costs that have not
+            # occurred recently.
             times = [math.exp(ratio) for ratio in self.ratios]
             twice, lately = 2.0 * math.exp(level), times[count // 2 :]
             erratic = sum(times) > twice * count

@@ -46,17 +46,16 @@ __all__ = [
     "select_optimal_backend",
 ]
 
-#: Calls for which an answer is kept before the clock is read, ...
+#: Calls for which an answer is cached before the clock is read, ...
 _CALLS_KEPT = 256
-#: ... and the share of the time since it was worked out that working it out anew may take: what was learned meanwhile
-#: may change it.
+#: ... and the fraction of the time since the answer that recomputing it may take, because new knowledge may change it.
 _REVIEW_SHARE = 0.01
 _MOST_ANSWERS = 4096
 _ids = itertools.count(1)
 
 
 class _Answer:
-    """A backend that was selected, and for how long it stands."""
+    """A selected backend, and how long it is valid."""
 
     __slots__ = ("backend", "calls_left", "reports_version", "review_at", "settings_version")
 
@@ -69,21 +68,21 @@ class _Answer:
 
 
 class IntelligentBackendSelector:
-    """Choose a backend for a workload, run functions with fallback, and learn from what they took.
+    """Select a backend for a workload, run functions with fallback, and learn from their times.
 
     Parameters
     ----------
     enable_learning : bool, optional
-        Whether reported times change later choices; by default ``HPFRACC_ENABLE_LEARNING``, else True.
+        Whether reported times change later choices; by default ``HPFRACC_ENABLE_LEARNING`` or True.
     gpu_memory_limit : float, optional
-        Share of a device's free memory a workload may take; by default ``HPFRACC_GPU_MEMORY_LIMIT``, else 0.8.
+        Fraction of a device's free memory that a workload may use; by default ``HPFRACC_GPU_MEMORY_LIMIT`` or 0.8.
     performance_threshold : float, optional
-        Gain that makes another backend be preferred to the one in use; 0.1 by default.
+        Speed-up for which another backend replaces the current one; 0.1 by default.
 
     Notes
     -----
-    The environment is read when a selector is made. Costs are shared by all selectors of a process, the history belongs
-    to one. All methods may be called from several threads.
+    The environment is read when a selector is created. Costs are shared by all selectors of a process; each has its own
+    history. All methods are thread-safe.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class IntelligentBackendSelector:
 
     @property
     def settings(self) -> Settings:
-        """The settings in force for this selector: the process's own with those it was made with."""
+        """The settings of this selector: those of the process, overridden by its own arguments."""
         return replace(get_settings(), **self._own)
 
     @property
@@ -123,21 +122,21 @@ class IntelligentBackendSelector:
 
     @property
     def gpu_memory_limit(self) -> float:
-        """Share of a device's free memory that a workload may take."""
+        """Fraction of a device's free memory that a workload may use."""
         return self.settings.gpu_memory_limit
 
     @property
     def performance_threshold(self) -> float:
-        """Gain that makes another backend be preferred to the one in use."""
+        """Speed-up for which another backend replaces the current one."""
         return self.settings.performance_threshold
 
     def select_backend(self, workload: WorkloadCharacteristics, preferred_backend: Any = None) -> BackendType:
-        """The backend that will finish ``workload`` soonest.
+        """The fastest backend for ``workload``.
 
         Raises
         ------
         BackendUnavailableError
-            If ``preferred_backend`` (or ``use_backend``, or ``HPFRACC_FORCE_*``) cannot be met, with the reason.
+            If ``preferred_backend`` (or ``use_backend``, or ``HPFRACC_FORCE_*``) cannot be satisfied, with the reason.
         """
         try:
             key = (
@@ -163,7 +162,7 @@ class IntelligentBackendSelector:
             if time.perf_counter() < answer.review_at:
                 answer.calls_left = _CALLS_KEPT
                 return answer.backend
-        versions = get_settings().version, backend_times.version  # before deciding: what changes meanwhile voids it
+        versions = get_settings().version, backend_times.version  # read first: a later change invalidates it
         begin = time.perf_counter()
         backend = BackendType(self._decide(workload, preferred_backend).backend)
         end = time.perf_counter()
@@ -181,11 +180,11 @@ class IntelligentBackendSelector:
         return route(workload, settings, preference)
 
     def explain(self, workload: WorkloadCharacteristics, preferred_backend: Any = None) -> Explanation:
-        """Every arm with its predicted time, interval, transfer, compile time, memory, samples; or its refusal."""
+        """Every arm with its predicted time, interval, transfer, compile time, memory and samples, or why not."""
         return Explanation([self._decide(workload, preferred_backend)])
 
     def predict_performance(self, workload: WorkloadCharacteristics) -> dict[BackendType, float]:
-        """Predicted seconds on every backend that could run ``workload``; nan where nothing is known yet."""
+        """Predicted seconds on every backend that could run ``workload``; nan if nothing is known yet."""
         best: dict[BackendType, float] = {}
         for row in self._decide(workload).candidates:
             if row.refused is None:
@@ -209,23 +208,23 @@ class IntelligentBackendSelector:
         Parameters
         ----------
         operation_name : str
-            Under which it is recorded.
+            Name under which it is recorded.
         backend : BackendType or str
-            Where to run first; ``AUTO`` asks :meth:`select_backend`.
+            Backend to run on first; ``AUTO`` selects one by :meth:`select_backend`.
         func : callable
-            With one required positional parameter it is handed the backend. Any other runs inside
-            ``use_backend(backend)``, so that engine calls in it go there.
+            A function with one required positional parameter receives the backend. Any other runs inside
+            ``use_backend(backend)``, so that its engine calls use it.
         workload : WorkloadCharacteristics
-            What it works on.
+            The workload of the function.
         fallback_backends : iterable, optional
             Tried in this order; NumPy is tried last even if it is not listed.
 
         Raises
         ------
         TypeError, ValueError
-            The function's own, unchanged and at once.
+            Errors of the function, raised unchanged and at once.
         AllBackendsFailedError
-            With what each backend raised.
+            With the error of each backend.
         """
         first = BackendType(check_backend(backend, auto=True))
         if first is BackendType.AUTO:
@@ -283,21 +282,21 @@ class IntelligentBackendSelector:
             self._answers.clear()
 
     def get_performance_summary(self) -> dict[str, Any]:
-        """Totals of what was reported to this selector."""
+        """Totals of the reports to this selector."""
         return self._history.summary()
 
     def get_performance_history(self) -> list[PerformanceRecord]:
-        """What was reported to this selector, oldest first."""
+        """The reports to this selector, oldest first."""
         return self._history.records()
 
     def reset_performance_history(self) -> None:
-        """Forget the history and what this selector learned; the shared wisdom stays."""
+        """Discard the history and what this selector learned; the shared wisdom is kept."""
         self._history.clear()
         backend_times.forget(self._id)
         self._answers.clear()
 
     def regret_report(self) -> RegretReport:
-        """How much time the engine's choices cost beyond the best ones, as far as was measured in this process."""
+        """Time that the engine's choices cost compared with the best ones, as measured in this process."""
         return knowledge_for(self.settings).chooser.ledger.report()
 
     def calculate_gpu_threshold(self, dtype_size: int = 8) -> int:
@@ -321,14 +320,14 @@ def _takes_backend(function: Callable[..., Any]) -> bool:
 
 
 def _no_workload(value: Any) -> InvalidInputError:
-    return InvalidInputError(f"workload={value!r} is not a WorkloadCharacteristics; make one first")
+    return InvalidInputError(f"workload={value!r} is not a WorkloadCharacteristics; create one first")
 
 
 def calculate_gpu_threshold(dtype_size: int = 8, gpu_memory_limit: float | None = None) -> int:
     """Elements of ``dtype_size`` bytes that fit on the first GPU now; 0 without a GPU."""
     size = as_count("dtype_size", dtype_size)
     if size == 0:
-        raise InvalidInputError("dtype_size=0 is not a size of an element; use the bytes of one, such as 8")
+        raise InvalidInputError("dtype_size=0 is not the size of an element; use its bytes, such as 8")
     share = (
         get_settings().gpu_memory_limit
         if gpu_memory_limit is None
@@ -342,7 +341,7 @@ _shared: IntelligentBackendSelector | None = None
 
 
 def get_shared_selector() -> IntelligentBackendSelector:
-    """The selector that the whole process shares."""
+    """The shared selector of the process."""
     global _shared
     if _shared is None:
         _shared = IntelligentBackendSelector()
@@ -350,7 +349,7 @@ def get_shared_selector() -> IntelligentBackendSelector:
 
 
 def reset() -> None:
-    """Forget the shared selector and every report."""
+    """Discard the shared selector and every report."""
     global _shared
     _shared = None
     backend_times.clear()

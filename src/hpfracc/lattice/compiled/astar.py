@@ -1,4 +1,4 @@
-"""A* on a lattice, compiled. The faster search where the number of remaining steps is a good bound of their cost.
+"""A* on a lattice, compiled. The faster search if the number of remaining steps is a good bound of their cost.
 
 Not an engine primitive: it stops at the goal, so its work depends on the data, and the result is a path of any length.
 Imported only by searches on large lattices.

@@ -1,4 +1,4 @@
-"""Bidirectional Dijkstra search on a lattice, compiled. The faster search where bounds of the remaining cost are weak.
+"""Bidirectional Dijkstra search on a lattice, compiled. The faster search if bounds of the remaining cost are weak.
 
 Two balls of half the radius hold fewer points than one ball: half as many in 2D, a quarter in 3D. Points wait in a ring
 of buckets, as in the engine's distance maps (``engine/backends/numba/kernels/stencil_relax.py``).

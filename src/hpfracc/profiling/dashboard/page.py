@@ -11,15 +11,15 @@ from typing import Any
 
 __all__ = ["pack", "render_page"]
 
-#: What few spans have, kept by the place of the span.
+#: Sparse fields, stored by the index of the span.
 _RARE = ("bytes", "error", "metadata", "decision", "transfer_ns", "compile_ns", "device_busy_ns", "device_idle_ns")
 
 
 def pack(document: dict[str, Any]) -> dict[str, Any]:
     """The document with its spans as columns.
 
-    ``parent`` is the place of the parent, -1 for none; names stand once in ``names``; what a device did, what memory
-    was read and what few spans have are kept apart, with the places of their spans.
+    ``parent`` is the index of the parent, -1 for none. Names are stored once in ``names``. Device times, memory and
+    sparse fields are stored separately, with the indices of their spans.
     """
     names: dict[str, int] = {}
     places = {span["id"]: place for place, span in enumerate(document["spans"])}
@@ -79,7 +79,7 @@ def render_page(document: dict[str, Any] | None, title: str = "") -> str:
     document : dict or None
         From :func:`hpfracc.profiling.load_profile`. Without one, a file can be dropped on the page.
     title : str
-        By default the command that was run.
+        Title; by default the command.
     """
     name = title or _title(document)
     style = _read("page.css")

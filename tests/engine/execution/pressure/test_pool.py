@@ -33,7 +33,7 @@ def test_the_pool_of_the_process_is_one() -> None:
 def test_wrong_requests_are_refused() -> None:
     """A library that cannot be, a buffer that is not ours, a size that is none."""
     pool = memory.get_memory_pool()
-    with pytest.raises(InvalidInputError, match="host buffers are NumPy's"):
+    with pytest.raises(InvalidInputError, match="host buffers are NumPy arrays"):
         pool.allocate(3, library="torch")
     with pytest.raises(InvalidInputError, match="'torch' or 'cupy'"):
         pool.allocate(3, device="cuda:0", library="jax")

@@ -28,7 +28,7 @@ def test_a_trembling_reading_changes_nothing() -> None:
 @pytest.mark.parametrize("marks", [(0.5, 0.4, 0.9), (0.5, 0.9), (0.0, 0.5, 0.9), (0.1, 0.5, 1.1)])
 def test_marks_must_rise(marks: tuple[float, ...]) -> None:
     """Anything but three rising shares is refused."""
-    with pytest.raises(InvalidInputError, match="rising shares"):
+    with pytest.raises(InvalidInputError, match="increasing fractions"):
         Levels(marks)
 
 

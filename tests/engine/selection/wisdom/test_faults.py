@@ -91,7 +91,7 @@ def test_a_bad_line_in_a_journal_is_counted(tmp_path):
     data = path.read_bytes()
     wisdom = Wisdom(tmp_path)
     assert wisdom.summary()["skipped"] == 1
-    with pytest.warns(WisdomWarning, match="1 of its entries are no records"):
+    with pytest.warns(WisdomWarning, match="1 of its entries are not records"):
         assert wisdom.load() == records
     assert [aside.read_bytes() for aside in files(tmp_path, "damaged")] == [data]
     assert wisdom.load() == records

@@ -95,7 +95,7 @@ def test_numbers_out_of_range_reach_no_estimate(place, field):
     huge = (1e308, 10**400, -1, float("nan"))
     values = [[0, value] if field == "bucket" else value for value in huge * 10]
     journal(place, *(dump(facts(**{field: value})) for value in values))
-    with pytest.warns(WisdomWarning, match="40 of its entries are no records"):
+    with pytest.warns(WisdomWarning, match="40 of its entries are not records"):
         call()
 
 

@@ -204,7 +204,7 @@ def test_importing_garbage_is_an_error(tmp_path, data, words):
 
 def test_importing_an_empty_folder_is_an_error(tmp_path):
     """A folder without wisdom is a mistake, not an empty lesson."""
-    with pytest.raises(WisdomError, match="holds no wisdom"):
+    with pytest.raises(WisdomError, match="has no wisdom"):
         Wisdom(tmp_path / "w").import_(tmp_path)
 
 

@@ -276,7 +276,7 @@ def test_what_is_not_known_is_refused() -> None:
     left = transport.first_passage(walk, (-3, 3), paths=100, until=2.0, rng=19)
     with pytest.raises(InvalidInputError, match="still inside at until=2"):
         left.mean()
-    with pytest.raises(InvalidInputError, match="followed until 2"):
+    with pytest.raises(InvalidInputError, match="until=2, before t=3"):
         left.survival(3.0)
     assert np.isinf(left.quantile(0.99))
     assert left.survival(0.0).value == 1.0

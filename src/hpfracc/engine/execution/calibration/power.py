@@ -1,7 +1,7 @@
 """The power of arms: each runs for some seconds while the counter of its device is read.
 
-Counters of energy tick slowly, so a single call has no energy. It is predicted as the call's time, which depends on its
-size, times the power of its arm, which is measured at one size.
+Energy counters are updated slowly, so the energy of a single call cannot be measured. It is predicted as the time of
+the call, which depends on its size, times the power of its arm, which is measured at one size.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from hpfracc.profiling.clocks import Counters, energy_counters
 
 __all__ = ["POWER_SECONDS", "ArmPower", "measure_power", "require_counters"]
 
-#: Seconds for which each arm runs: NVIDIA's counter ticks every 0.1 s.
+#: Seconds for which each arm runs: NVIDIA's counter is updated every 0.1 s.
 POWER_SECONDS = 2.0
-#: Exponents of the number of elements: large enough to keep a GPU busy, and as low as it takes for a short call.
+#: Exponents of the number of elements: large enough to keep a GPU busy, down to a size with short calls.
 _EXPONENTS = (18, 16, 14, 12, 10)
-#: Predicted seconds of a call at most: a direct sum of 2^18 points takes a minute.
+#: Maximum predicted seconds of a call: a direct sum of 2^18 points takes a minute.
 _MOST_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class ArmPower:
-    """Watts of an arm's device, and of the processor beside a GPU where it can be read, while the arm ran."""
+    """Watts of an arm's device, and of the processor if it can be read, while the arm ran."""
 
     operation: str
     arm: str
@@ -41,7 +41,7 @@ class ArmPower:
 
 
 def require_counters() -> Counters:
-    """The counters of this machine, or :class:`ConfigurationError` where there is none."""
+    """The counters of this machine; raises :class:`ConfigurationError` if there is none."""
     counters, reason = energy_counters()
     if not counters:
         raise ConfigurationError(
@@ -57,18 +57,18 @@ def measure_power(
     tell: Callable[[str, str], None],
     skip: Callable[[Series, tuple[int, ...], str, str], None],
 ) -> list[ArmPower]:
-    """Run every arm of each operation for some seconds, and keep the power of its device.
+    """Run every arm of each operation for a few seconds, and store the power of its device.
 
     Parameters
     ----------
     series : iterable of Series
         What is calibrated; one series of each operation and placement is used.
     backends : iterable of str
-        Those that take part.
+        Backends to measure.
     counters : mapping
         Joules so far, by device.
     tell, skip : callable
-        Told of each operation and arm, and of each arm that is left out, with the reason.
+        Called with each operation and arm, and with each arm that is skipped and the reason.
     """
     found: list[ArmPower] = []
     seen: set[tuple[str, str]] = set()
@@ -90,7 +90,7 @@ def measure_power(
             try:
                 short = (trial_of(exponent) for exponent in exponents if _is_short(trial_of(exponent), arm))
                 found.append(_measure(next(short, trial_of(exponents[-1])), arm, counters))
-            except Exception as error:  # whatever it is, the other arms go on
+            except Exception as error:  # any error: the other arms continue
                 skip(each, shape, arm.name, registry.describe_failure(error))
                 registry.adapter(arm.backend).release_memory(arm.device)
     return found
@@ -102,7 +102,7 @@ def _trial(series: Series, exponent: int) -> ArmTrial:
 
 
 def _is_short(trial: ArmTrial, arm: Arm) -> bool:
-    """Whether a call is predicted to be short; also where nothing is known."""
+    """Whether a call is predicted to be short; true if nothing is known."""
     request, costs = trial.request, trial.knowledge.costs
     option = trial.knowledge.option(request, arm)
     return not costs.estimate(option.key, request.call.bucket, option.x, option.extra).seconds > _MOST_SECONDS

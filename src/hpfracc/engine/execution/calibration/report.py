@@ -1,4 +1,4 @@
-"""The report of a calibration: the fastest arms by size, compile times, and what was left out and why."""
+"""The report of a calibration: the fastest arms by size, compile times, and skipped measurements with reasons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CalibrationReport", "Crossover", "Skipped", "show_shape"]
 
-#: The fastest arm at a smaller size still counts as fastest unless another one is faster by this share.
+#: The fastest arm at a smaller size counts as fastest unless another one is faster by this fraction.
 _THRESHOLD = 0.1
 
 
@@ -32,7 +32,7 @@ class Crossover:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something that was not measured, and why."""
+    """A skipped measurement, and the reason."""
 
     series: Series
     shape: tuple[int, ...]
@@ -56,11 +56,11 @@ class CalibrationReport:
     transfers : list of (route, bytes, seconds)
         Copies that were timed.
     skipped : list of Skipped
-        Measurements that were left out.
+        Skipped measurements.
     absent : dict of str to str
-        Backends that took no part, and why.
+        Backends that were not measured, and why.
     powers : list of ArmPower
-        Watts of arms, where energy was measured.
+        Watts of arms, if energy was measured.
     kept : int
         Records in the wisdom afterwards.
     """
@@ -214,7 +214,7 @@ def _compile_table(report: CalibrationReport) -> RenderableType | None:
     rows = [(*key, found) for key, found in times.items() if max(found) >= 0.01]
     if not rows:
         return None
-    table = Table(title="First calls, beside the time box", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title="First calls, outside the time limit", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("operation")
     table.add_column("arm", no_wrap=True)
     for name in ("compilations", "longest", "in all"):
@@ -252,7 +252,7 @@ def _power_table(report: CalibrationReport) -> RenderableType:
 def _summary(report: CalibrationReport) -> Iterator[str]:
     imports = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in report.imports.items())
     yield (
-        f"{report.measurements} timings in {report.spent:.1f} s of {report.budget:g} s; beside them "
+        f"{report.measurements} timings in {report.spent:.1f} s of {report.budget:g} s, without "
         f"{report.compiling:.1f} s of first calls" + (f" and imports: {imports}" if imports else "")
     )
     reasons = Counter(skip.kind for skip in report.skipped)

@@ -37,22 +37,22 @@ __all__ = ["Step", "calibrate"]
 BUDGET, THOROUGH_BUDGET = 10.0, 120.0
 #: An arm predicted to be slower than the best by this factor is not measured.
 _HOPELESS = 20.0
-#: Nor is one slower by this factor if timing it would take more than this share of the limit.
+#: Nor is one slower by this factor if timing it would take more than this fraction of the limit.
 _SLOWER, _COSTLY = 3.0, 0.03
 #: Arms within this factor of the best are measured twice if there is time.
 _CLOSE = 1.5
-#: So are arms that took less than this share of the time for more work.
+#: So are arms that took less than this fraction of the time for more work.
 _ODD = 0.8
-#: Share of the limit for repeating the quick calls of the first round; the rest is for slow calls and later rounds.
+#: Fraction of the limit for repeating the quick calls of the first round; the rest is for slow calls and later rounds.
 _FIRST_ROUND = 0.4
 _LEAST_EFFORT, _MOST_EFFORT = 0.5e-3, 50e-3
 #: Bytes of the copies that are timed.
 _COPIES = (2**10, 2**16, 2**20, 2**24)
-#: Kinds of measurements that are left out, as the summary counts them.
+#: Kinds of skipped measurements, as counted in the summary.
 _SLOW, _LATE, _SHAPES, _FAILED, _REFUSED, _POWERLESS = (
     "hopelessly slow",
     "for lack of time",
-    "compiled for each shape, so measured at few",
+    "compiled for each shape, so measured at few sizes",
     "failed",
     "refused by a mask",
     "without a reading of power",
@@ -83,7 +83,7 @@ def calibrate(
     backends: Iterable[str] | None = None,
     energy: bool = False,
 ) -> CalibrationReport:
-    """Time every arm of ``operations`` on this machine, and keep the times.
+    """Time every arm of ``operations`` on this machine, and store the times.
 
     Parameters
     ----------
@@ -92,24 +92,24 @@ def calibrate(
     budget_seconds : float, optional
         The time limit: 10 s by default, 120 s if thorough. Imports and first calls, which compile, are not included.
     thorough : bool
-        Finer and larger sizes, float32 as well, and arms that compile for each shape at every size.
+        Whether to use finer and larger sizes, float32 too, and every size for arms that compile for each shape.
     progress : callable, optional
         Called with each :class:`Step`.
     backends : iterable of str, optional
-        Only these; by default all that can be used.
+        Backends to calibrate; by default all that can be used.
     energy : bool
-        Measure the power of each arm too, for ``hf.config(objective="energy")``: two seconds for each, beside the time
-        limit.
+        Whether to measure the power of each arm too, for ``hf.config(objective="energy")``: two seconds for each,
+        outside the time limit.
 
     Returns
     -------
     CalibrationReport
-        The fastest arms by size, compile times, and what was left out and why.
+        The fastest arms by size, compile times, and skipped measurements with reasons.
 
     Raises
     ------
     ConfigurationError
-        In deterministic mode, in which nothing is learned; with ``energy``, where no counter can be read.
+        In deterministic mode, in which nothing is learned; with ``energy``, if no counter can be read.
     """
     budget = _check_budget(budget_seconds, thorough)
     names = None if operations is None else [get_operation(name).name for name in operations]
@@ -144,7 +144,7 @@ def _check_budget(seconds: float | None, thorough: bool) -> float:
 
 
 def _usable(backends: Iterable[str] | None, report: CalibrationReport) -> list[str]:
-    """The named backends, or all. One that cannot be used is an error if it was named, else it is noted."""
+    """The named backends, or all. An unusable one raises an error if it was named, otherwise it is recorded."""
     disabled = get_settings().disabled
     names = []
     for name in BACKENDS if backends is None else [check_backend(name) for name in backends]:
@@ -204,7 +204,7 @@ class _Runner:
         self.box = TimeBox(report.budget)
 
     def run(self) -> None:
-        """Time copies, then all arms round by round, then the doubtful ones once more."""
+        """Time copies, then all arms round by round, then the doubtful ones again."""
         self._copies()
         for number, exponents in enumerate(rounds(self.report.thorough)):
             for exponent in exponents:
@@ -215,7 +215,7 @@ class _Runner:
         prepared_operands.clear()
 
     def measure_power(self, counters: Counters) -> None:
-        """Measure the power of each arm, beside the time limit."""
+        """Measure the power of each arm, outside the time limit."""
 
         def tell(operation: str, arm: str) -> None:
             self.tell(Step("measuring the power of", operation, arm, self.box.spent, self.box.seconds))
@@ -271,7 +271,7 @@ class _Runner:
         best: Timing | None = None
         for arm in arms:
             if arm.spec.compiles == "shape" and not (first_round or self.report.thorough):
-                self._note(series, shape, arm.name, "compiling for each shape takes longer than it tells", _SHAPES)
+                self._note(series, shape, arm.name, "compiling for each shape would take too long", _SHAPES)
                 continue
             timing = self._try(series, trial, shape, arm, best)
             if timing is not None and (best is None or timing.seconds < best.seconds):
@@ -288,12 +288,12 @@ class _Runner:
                 self._note(series, shape, arm.name, f"at least {factor:.0f} times slower than {best.arm}", _SLOW)
                 return None
         if self.box.left < 2.0 * max(most, self.effort):
-            self._note(series, shape, arm.name, "it would not end within the box of time", _LATE)
+            self._note(series, shape, arm.name, "it would not end within the time limit", _LATE)
             return None
         self.tell(Step("measuring", f"{series.name} {show_shape(shape)}", arm.name, self.box.spent, self.box.seconds))
         try:
             timing = trial.time(arm, self.box, effort=self.effort)
-        except Exception as error:  # whatever it is, the other arms go on
+        except Exception as error:  # any error: the other arms continue
             self._note(series, shape, arm.name, registry.describe_failure(error), _FAILED)
             registry.adapter(arm.backend).release_memory(arm.device)
             return None
@@ -302,7 +302,7 @@ class _Runner:
         return timing
 
     def _recheck(self) -> None:
-        """Time doubtful arms once more, and keep the shorter time: something else may have been running."""
+        """Time doubtful arms again, and keep the shorter time, because the machine may have been busy."""
         for series in self.series:
             for exponent in range(series.most + 1):
                 row = self.report.timings.get(series, {}).get(series.shape(exponent), {})
@@ -336,16 +336,16 @@ class _Runner:
         return odd | (close if len(close) > 1 else set())
 
     def _trial(self, series: Series, exponent: int) -> ArmTrial | None:
-        """The call of that size; None if its operands cannot be made, or not within the time left."""
+        """The call of that size; None if its operands cannot be created within the remaining time."""
         specs, params = series.operands(exponent)
         # Touching memory for the first time takes about a nanosecond per byte.
         if self.box.left < 1e-9 * sum(8 * spec.size for spec in specs) + self.effort:
-            self._note(series, series.shape(exponent), "every arm", "the box of time is used up", _LATE)
+            self._note(series, series.shape(exponent), "every arm", "the time limit is used up", _LATE)
             return None
         try:
             arrays = typical_operands(series.operation, specs)
             return ArmTrial(series.operation, arrays, params, series.placement, prepared=series.variant == PREPARED)
-        except Exception as error:  # memory, or an operation of the user's that takes other operands
+        except Exception as error:  # out of memory, or a user's operation that takes other operands
             self._note(series, series.shape(exponent), "every arm", registry.describe_failure(error), _FAILED)
             return None
 
@@ -354,7 +354,7 @@ class _Runner:
 
     def _note(self, series: Series, shape: tuple[int, ...], arm: str, why: str, kind: str) -> None:
         if kind == _REFUSED:
-            # The same at most sizes: noted once.
+            # The same at most sizes, so recorded once.
             if (series, arm, kind) in self.noted:
                 return
             self.noted.add((series, arm, kind))

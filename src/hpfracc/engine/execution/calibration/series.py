@@ -15,7 +15,7 @@ from hpfracc.engine.selection.request import HOST, Placement
 
 __all__ = ["DEFAULT_OPERATIONS", "Series", "make_series", "rounds"]
 
-#: Calibrated unless others are named.
+#: Operations that are calibrated by default.
 DEFAULT_OPERATIONS = ("causal_convolution", "matmul", "fft", "elementwise", "reduction", "bitwise_xor")
 
 #: Exponents (powers of two) of the number of elements: the smallest, and the step of the first round; later rounds
@@ -27,7 +27,7 @@ _SQUARE = ("matmul", "stencil_relax")
 #: Points per weight in the variant with few weights, and matrices of a stack.
 _POINTS_PER_WEIGHT, _MATRICES = 16, 16
 FEW_WEIGHTS, STACK, PREPARED = "few weights", "stack", "prepared"
-#: Variants for kernels that refuse an operation's usual call, and the algorithm of each.
+#: Variants for kernels that do not support an operation's usual call, and the algorithm of each.
 _MADE_FOR = {FEW_WEIGHTS: "blocked", STACK: "stacked"}
 #: Operators cache the transforms of their weights, so most convolutions have one. What it saves differs between arms
 #: (on an H200 a direct sum of 64 points takes 35 us with a cached matrix, 210 us without; an FFT 85 and 140).
@@ -39,7 +39,7 @@ class Series:
     """One operation, dtype and placement of operands, over all sizes.
 
     ``variant`` distinguishes series of one operation: ``"prepared"`` caches the transform of the weights; ``"few
-    weights"`` and ``"stack"`` are only for kernels that refuse as many weights as points, or a single matrix.
+    weights"`` and ``"stack"`` are only for kernels that do not support as many weights as points, or a single matrix.
     """
 
     operation: str

@@ -10,16 +10,16 @@ from typing import Any
 
 __all__ = ["TimeBox", "TimeGrowth", "clock", "lower_quartile", "repeat"]
 
-#: Least length of a sample: the clock's own cost, some 50 ns, is then below half a percent.
+#: Minimum length of a sample, so that the cost of the clock, about 50 ns, is below half a percent.
 _SHORTEST_SAMPLE = 20e-6
-#: Most and fewest samples of a quick call.
+#: Maximum and minimum number of samples of a quick call.
 _MOST_SAMPLES, _LEAST_SAMPLES = 32, 5
 #: For slow calls, runs after the warm-up: (seconds a call takes, runs).
 _SLOW = ((0.1, 1), (0.03, 2), (0.01, 3))
 
 
 def clock(call: Callable[[], Any], wait: Callable[[], Any] | None = None, times: int = 1) -> float:
-    """Mean seconds of ``times`` calls in a row; ``wait`` is called after the last, and waits for their work."""
+    """Mean seconds of ``times`` consecutive calls; ``wait`` is called after the last, and waits for their work."""
     repeats = range(times)
     begin = time.perf_counter()
     for _ in repeats:
@@ -57,13 +57,13 @@ def repeat(
                 samples.append(clock(call, wait))
                 spent += samples[-1]
             return samples
-    # A warm-up is slower than what follows: caches are cold.
+    # A warm-up is slower than later calls, because caches are cold.
     calls = max(1, round(_SHORTEST_SAMPLE / max(warm, 1e-9)))
     once = clock(call, wait, calls)
     calls = max(1, round(_SHORTEST_SAMPLE / max(once, 1e-9)))
     count = round(effort / max(calls * once, 1e-9))
     count = min(max(count, _LEAST_SAMPLES), _MOST_SAMPLES)
-    # Longer samples rather than more of them: disturbances come in bursts, and a few samples must be free of them.
+    # Longer samples instead of more of them: disturbances come in bursts, and a few samples must be free of them.
     calls = max(calls, round(effort / count / max(once, 1e-9)))
     samples = []
     for _ in range(count):
@@ -85,7 +85,7 @@ class TimeBox:
     Parameters
     ----------
     seconds : float
-        The limit; ``math.inf`` only counts.
+        The limit; with ``math.inf`` time is only counted.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -100,7 +100,7 @@ class TimeBox:
 
     @property
     def left(self) -> float:
-        """Seconds that remain, never below 0."""
+        """Remaining seconds, at least 0."""
         return max(0.0, self.seconds - self.spent)
 
     @contextmanager
@@ -129,15 +129,15 @@ class TimeGrowth:
         self._points.sort()
 
     def least(self, work: float) -> float:
-        """Lower bound in seconds; 0 where nothing is known."""
+        """Lower bound in seconds; 0 if nothing is known."""
         return self._at(work, alone=0.0, steepest=1.0)
 
     def most(self, work: float) -> float:
-        """Upper bound in seconds; 0 where nothing is known."""
+        """Upper bound in seconds; 0 if nothing is known."""
         return self._at(work, alone=1.0, steepest=_STEEPEST, flattest=1.0)
 
     def expected(self, work: float) -> float:
-        """Expected seconds; 0 where nothing is known, so that it is tried first."""
+        """Expected seconds; 0 if nothing is known, so that it is tried first."""
         return self._at(work, alone=0.5, steepest=1.0)
 
     def _at(self, work: float, *, alone: float, steepest: float, flattest: float = 0.0) -> float:
@@ -149,7 +149,7 @@ class TimeGrowth:
         if below and above:
             (x0, y0), (x1, y1) = below[-1], above[0]
             return math.exp(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
-        if above:  # smaller than anything seen
+        if above:  # smaller than all measured sizes
             return math.exp(above[0][1])
         slope = alone
         if len(below) > 1 and below[-1][0] > below[-2][0]:

@@ -25,7 +25,7 @@ __all__ = ["ArmTrial", "Timing", "make_operands", "typical_operands"]
 
 #: Seed of every operand, for reproducible calls.
 _SEED = 20240917
-#: Period of the random numbers in an operand: making them takes longer than most kernels.
+#: Period of the random numbers in an operand, because generating them takes longer than most kernels.
 _PERIOD = 2**16 - 1
 
 
@@ -56,7 +56,7 @@ class ArmTrial:
     params : mapping
         Its parameters.
     placement : Placement
-        Where the operands are when a call begins.
+        Placement of the operands at the start of a call.
     prepared : bool
         Whether the transform of the weights is cached.
     """
@@ -91,7 +91,7 @@ class ArmTrial:
         return self.request.primitive.work(self.request.call, arm.algorithm)
 
     def time(self, arm: Arm, box: TimeBox, *, effort: float = 0.01, learn: bool = True) -> Timing:
-        """Time an arm on this call. A first call is timed apart, outside the time limit.
+        """Time an arm on this call. A first call is timed separately, outside the time limit.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class ArmTrial:
 
 
 def typical_operands(operation: str, specs: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
-    """Operands of a typical call: random ones, adapted by the operation where its time depends on values."""
+    """Operands of a typical call: random ones, adapted by the operation if its time depends on values."""
     return get_operation(operation).primitive.typical(make_operands(specs))
 
 

@@ -1,8 +1,8 @@
-"""Leak detection: a robust slope over a window of readings, which a warm-up that levels off does not trigger.
+"""Leak detection: a robust slope over a window of readings, which ignores a warm-up that levels off.
 
 Readings go up and down with every temporary, so only the lowest reading of each interval counts: memory that is never
-released. Their slope is the median of the slopes between all pairs (Theil and Sen), which outliers do not move. It is a
-leak if that slope is as steep at the end of the window as at its beginning; while a cache fills, or a program warms up,
+released. Their slope is the median of the slopes between all pairs (Theil and Sen), which is robust to outliers. It is
+a leak if that slope is as steep at the end of the window as at its start; while a cache fills or a program warms up,
 it flattens.
 
 References
@@ -23,13 +23,13 @@ from hpfracc.profiling.recorder import shared
 
 __all__ = ["Growth", "find_growth", "grown_in_spans", "robust_slope"]
 
-#: Seconds of readings that are used, and the fewest that are enough.
+#: Maximum and minimum seconds of readings.
 WINDOW, SHORTEST = 300.0, 60.0
-#: Intervals of which the lowest reading counts, and the fewest readings that fill them.
+#: Number of intervals, of which the lowest reading counts, and minimum number of readings.
 _BINS, _FEWEST = 12, 24
-#: Bytes a second below which growth is ignored: 230 MB an hour.
+#: Bytes per second below which growth is ignored: 230 MB per hour.
 SLOWEST = 64 * 1024
-#: How much of its first slope the growth must still have at the end, and how far it must stand out from the scatter.
+#: Minimum final slope relative to the initial one, and minimum growth relative to the scatter.
 _STEADY, _CLEAR = 0.6, 4.0
 
 Verdict = Literal["steady", "growing", "levelling off", "unknown"]
@@ -46,9 +46,9 @@ class Growth:
     bytes_per_second : float
         The robust slope; nan while unknown.
     seconds : float
-        Length of the window that it was found in.
+        Length of the window.
     growers : Mapping[str, float]
-        Spans and operations during which memory grew in that time, in bytes a second, the fastest first.
+        Spans and operations during which memory grew in that time, in bytes per second, the fastest first.
     """
 
     verdict: Verdict
@@ -125,7 +125,7 @@ def _floors(readings: Sequence[tuple[float, float]]) -> list[tuple[float, float]
 
 
 def grown_in_spans(seconds: float) -> dict[str, float]:
-    """Bytes a second that users' spans of the last ``seconds`` added, those inside others counted once.
+    """Bytes per second that users' spans of the last ``seconds`` added; nested spans count once.
 
     Empty unless the profiler is on and reads memory (``profiler.configure(memory=True)``).
     """

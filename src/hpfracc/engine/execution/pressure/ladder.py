@@ -1,7 +1,7 @@
-"""The clean-up ladder: what is done when memory is short, cheapest first; each rung reports what it freed.
+"""The clean-up ladder: actions when memory is short, cheapest first; each rung reports what it freed.
 
-Rungs are climbed until there is room again. One thread climbs at a time; a callback of a rung may call the monitor, or
-ask for a clean-up itself, and gets an answer at once.
+Rungs are climbed until there is enough memory. One thread climbs at a time; a callback of a rung may call the monitor,
+or request a clean-up itself, which returns at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger("hpfracc.memory")
 
 #: The rungs, lowest first.
 RUNGS = ("own caches", "garbage", "library caches", "smaller chunks", "device buffers to the host", "the CPU path")
-#: Seconds between two garbage collections of ours: one takes up to some 0.1 s in a large program.
+#: Seconds between two of our garbage collections; one takes up to 0.1 s in a large program.
 _COLLECT_EVERY = 2.0
 #: Seconds to wait for a thread that is cleaning up already.
 _PATIENCE = 1.0
@@ -41,7 +41,7 @@ _POLL_INTERVAL = 0.005
 
 @dataclass(frozen=True, slots=True)
 class RungReport:
-    """One rung: bytes that it says it released, bytes by which free memory grew, and seconds."""
+    """One rung: bytes that it reports as released, increase of free memory, and seconds."""
 
     name: str
     released: int
@@ -62,15 +62,15 @@ class CleanupReport:
     Attributes
     ----------
     device : str
-        Whose memory it was for.
+        Device whose memory was short.
     rungs : tuple of RungReport
-        Those that were climbed, in order.
+        The rungs that were climbed, in order.
     freed : int
-        Bytes free afterwards and not before, at least 0.
+        Increase of free bytes, at least 0.
     enough : bool
-        Whether there is as much room now as was asked for.
+        Whether the requested memory is now free.
     skipped : str
-        Why nothing was done, if so.
+        Why nothing was done; empty otherwise.
     """
 
     device: str
@@ -106,16 +106,16 @@ class Ladder(Guarded):
         self._callbacks: list[Callable[[], Any]] = []
         self._collected = -float("inf")
         self._inside = threading.local()
-        #: Who climbs now. Not a lock: an interrupt after one was acquired with a timeout would leave it held.
+        #: The climbing thread. Not a lock, because an interrupt after acquiring one with a timeout would leave it held.
         self._climber: dict[str, object] = {}
 
     def register(self, callback: Callable[[], Any]) -> None:
-        """Call ``callback()`` on the first rung: for caches of the user's own. It may return the bytes it released."""
+        """Call ``callback()`` on the first rung, for the user's own caches. It may return the bytes it released."""
         with self._lock:
             self._callbacks.append(callback)
 
     def unregister(self, callback: Callable[[], Any]) -> None:
-        """Forget a callback; nothing happens if it is not there."""
+        """Remove a callback, if it is registered."""
         with self._lock:
             self._callbacks = [each for each in self._callbacks if each is not callback]
 
@@ -133,13 +133,14 @@ class Ladder(Guarded):
         Parameters
         ----------
         device : str
-            Whose memory is short.
+            Device whose memory is short.
         need : int, optional
             Bytes that must become free.
         enough : callable, optional
-            Says whether there is room; by default whether ``need`` bytes are free, and without that never.
+            Returns whether there is enough memory; by default whether ``need`` bytes are free, and without ``need``
+            never.
         force : bool
-            Collect garbage even if that was done a moment ago.
+            Whether to collect garbage even if that was done recently.
         highest : str
             The last rung to climb.
         """
@@ -155,7 +156,7 @@ class Ladder(Guarded):
             self._inside.climbing = True
             return self._climb(climb, highest)
         finally:
-            # No call in here before it is undone: an interrupt is raised after calls.
+            # No call before this is undone, because interrupts are raised after calls.
             self._inside.climbing = False
             if "now" in climber and climber["now"] is climb:
                 del climber["now"]
@@ -169,7 +170,7 @@ class Ladder(Guarded):
             self._step(climb, name, work)
             try:
                 enough = climb.enough()
-            except MemoryError:  # to be asked again when the next rung has freed some
+            except MemoryError:  # to be read again after the next rung
                 enough = False
             if enough:
                 break
@@ -181,7 +182,7 @@ class Ladder(Guarded):
             device,
             report.freed_mb,
             len(report.rungs),
-            "" if enough or climb.need is None else f", {climb.need / 2**20:,.0f} MiB are still not there",
+            "" if enough or climb.need is None else f", {climb.need / 2**20:,.0f} MiB are still missing",
         )
         return report
 
@@ -191,7 +192,7 @@ class Ladder(Guarded):
         try:
             done = work(climb)
             if done is None:
-                return  # a rung that has nothing to do with this memory
+                return  # a rung that does not apply to this memory
             released, note = done
         except Exception as failure:  # memory may run out here too, and the next rung may help
             error = registry.describe_failure(failure)
@@ -208,7 +209,7 @@ class Ladder(Guarded):
         for callback in list(self._callbacks):
             try:
                 told = callback()
-            except Exception as failure:  # the user's own, and no reason to give up the rest
+            except Exception as failure:  # the user's error, and no reason to skip the rest
                 name = getattr(callback, "__name__", repr(callback))
                 notes.append(f"{name} failed: {registry.describe_failure(failure)}")
                 logger.warning("clean-up callback %s failed: %s", name, registry.describe_failure(failure))
@@ -249,23 +250,23 @@ class Ladder(Guarded):
         if climb.device == HOST:
             return None
         relief.avoid(climb.device)
-        return 0, f"new work keeps away from {climb.device} for a while"
+        return 0, f"new work avoids {climb.device} for a while"
 
     def reset(self) -> None:
-        """Forget callbacks."""
+        """Remove all callbacks."""
         with self._lock:
             self._callbacks.clear()
         self._collected = -float("inf")
         self.forget_climber()
 
     def forget_climber(self) -> None:
-        """Forget who climbs: a forked child does not have that thread."""
+        """Reset the climbing thread, which a forked child does not have."""
         self._climber = {}
         self._inside = threading.local()
 
 
 def _free(device: str) -> int | None:
-    """Free bytes, or None where they cannot be read."""
+    """Free bytes, or None if they cannot be read."""
     try:
         return get_budget().read(device)
     except MemoryError:
@@ -283,7 +284,7 @@ def _has_room(device: str, need: int | None) -> Callable[[], bool]:
 
 
 def _trim_heap() -> bool:
-    """Give freed heap memory back to the system, where the C library can."""
+    """Return freed heap memory to the system, if the C library can."""
     if not sys.platform.startswith("linux"):
         return False
     try:
@@ -292,7 +293,7 @@ def _trim_heap() -> bool:
         return False
 
 
-#: That of this process.
+#: The ladder of this process.
 ladder = Ladder()
 
 if hasattr(os, "register_at_fork"):

@@ -36,7 +36,7 @@ __all__ = ["MemoryMonitor", "MemorySnapshot", "MemoryStats", "get_memory_monitor
 
 logger = logging.getLogger("hpfracc.memory")
 
-#: Snapshots that are kept: an hour of one a second.
+#: Maximum number of snapshots: an hour at one per second.
 _KEPT = 3600
 #: Seconds between two automatic clean-ups.
 _CLEAN_EVERY = 5.0
@@ -44,7 +44,7 @@ _CLEAN_EVERY = 5.0
 
 @dataclass(frozen=True, slots=True)
 class MemorySnapshot:
-    """Memory at one moment, in bytes.
+    """Memory at one point in time, in bytes.
 
     Attributes
     ----------
@@ -53,11 +53,11 @@ class MemorySnapshot:
     device : str
         ``"cpu"`` or a GPU.
     total, used, free : int
-        The limit, what is used of it by everyone, and what could be allocated now.
+        The limit, the memory used by all processes, and what could be allocated now.
     allocated : int
-        What this process holds.
+        Memory of this process.
     usage : float
-        ``used / total`` of the limit that is fullest, from 0 to 1.
+        ``used / total`` of the tightest limit, from 0 to 1.
     pressure : Pressure
         The level.
     """
@@ -83,17 +83,17 @@ class MemoryStats:
     Attributes
     ----------
     device : str
-        What it watches.
+        The monitored device.
     snapshots : int
-        How many it took.
+        Number of snapshots.
     current_allocated_mb, peak_allocated_mb, mean_allocated_mb : float
-        What this process held: last, most, and on average.
+        Memory of this process: last, maximum and mean.
     free_mb, total_mb, usage : float
-        Of the last snapshot.
+        Values of the last snapshot.
     pressure : Pressure
         The level now.
     cleanups, freed_mb : int, float
-        Clean-ups, and what became free by them.
+        Number of clean-ups, and memory freed by them.
     """
 
     device: str
@@ -114,26 +114,26 @@ class MemoryStats:
 
 
 class MemoryMonitor(Guarded):
-    """Watches a GPU, or the host where there is none.
+    """Monitors the memory of a GPU, or of the host if there is none.
 
     Parameters
     ----------
     device_id : int or str
-        The GPU's number, or a device such as ``"cuda:1"`` or ``"cpu"``. Without such a GPU the host is watched.
+        The GPU's number, or a device such as ``"cuda:1"`` or ``"cpu"``. Without such a GPU the host is monitored.
     enable_auto_cleanup : bool
         Whether a snapshot above ``cleanup_threshold`` starts a clean-up.
     cleanup_threshold : float
-        Share in use from which on that happens.
+        Fraction in use above which a clean-up starts.
     thresholds : sequence of float
-        Shares at which moderate, high and critical pressure begin.
+        Fractions at which moderate, high and critical pressure start.
     hysteresis : float
-        How much lower a level is left than it is entered.
+        Difference between the fractions at which a level is entered and left.
     read : callable, optional
-        How memory is read; for tests.
+        Function that reads memory; for tests.
     """
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a MemoryMonitor watches its own process; call get_memory_monitor() in the other one")
+        raise TypeError("a MemoryMonitor belongs to its process; call get_memory_monitor() in the other one")
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class MemoryMonitor(Guarded):
     # Snapshots.
 
     def get_snapshot(self) -> MemorySnapshot:
-        """Take a snapshot and keep it. Callbacks are called where the level changed; a clean-up may follow."""
+        """Take a snapshot and store it. Callbacks are called if the level changed; a clean-up may follow."""
         reading = self._read(self.device)
         with self._lock:
             before = self._levels.level
@@ -182,7 +182,7 @@ class MemoryMonitor(Guarded):
             self._snapshots += 1
             self._peak = max(self._peak, reading.allocated)
             callbacks = list(self._callbacks) if level is not before else []
-        # Without the lock: a callback may take its time, call this monitor, or wait for a thread that does.
+        # Without the lock: a callback may take long, call this monitor, or wait for a thread that does.
         for callback in callbacks:
             self._tell(callback, snapshot)
         if self.enable_auto_cleanup and reading.usage >= self.cleanup_threshold:
@@ -191,7 +191,7 @@ class MemoryMonitor(Guarded):
 
     def _tell(self, callback: Callable[[MemorySnapshot], Any], snapshot: MemorySnapshot) -> None:
         if getattr(self._inside, "telling", False):
-            return  # a callback that takes a snapshot is not called for it
+            return  # a callback is not called for its own snapshots
         self._inside.telling = True
         try:
             callback(snapshot)
@@ -210,32 +210,32 @@ class MemoryMonitor(Guarded):
         self._count(ladder.climb(self.device, enough=lambda: self._read(self.device).usage < goal))
 
     def get_pressure(self) -> Pressure:
-        """The level now: low, moderate, high or critical."""
+        """The current level: low, moderate, high or critical."""
         return self.get_snapshot().pressure
 
     def get_snapshot_history(self) -> list[MemorySnapshot]:
-        """The snapshots so far, oldest first; the last hour or so of one a second."""
+        """The snapshots so far, oldest first; about the last hour at one per second."""
         with self._lock:
             return list(self._history)
 
     def can_allocate(self, size_mb: float, safety_margin: float = 0.1) -> bool:
-        """Whether ``size_mb`` MiB could be allocated now and leave ``safety_margin`` of what is free.
+        """Whether ``size_mb`` MiB could be allocated now, leaving the fraction ``safety_margin`` of the free memory.
 
         Parameters
         ----------
         size_mb : float
             MiB.
         safety_margin : float
-            Share of the free memory that must remain, from 0 up to, not including, 1.
+            Fraction of the free memory that must remain, at least 0 and below 1.
         """
         if not size_mb >= 0.0:
             raise InvalidInputError(f"size_mb={size_mb!r} is not a size; use MiB of at least 0")
         if not 0.0 <= safety_margin < 1.0:
-            raise InvalidInputError(f"safety_margin={safety_margin!r} is not a share; use 0 up to, not including, 1")
+            raise InvalidInputError(f"safety_margin={safety_margin!r} is not a fraction; use at least 0 and below 1")
         return get_budget().fits(size_mb * 2**20, self.device, 1.0 - safety_margin)
 
     def get_stats(self) -> MemoryStats:
-        """Statistics of all snapshots, one taken now included."""
+        """Statistics of all snapshots, including a new one."""
         now = self.get_snapshot()
         with self._lock:
             mean = statistics.fmean(snapshot.allocated for snapshot in self._history)
@@ -256,7 +256,7 @@ class MemoryMonitor(Guarded):
     # Cleaning up.
 
     def cleanup_memory(self) -> CleanupReport:
-        """Clean up, without changing how later calls run; each rung of the ladder reports what it freed."""
+        """Clean up, without affecting later calls; each rung of the ladder reports what it freed."""
         report = ladder.climb(self.device, force=True, highest="library caches")
         self._count(report)
         return report
@@ -268,7 +268,7 @@ class MemoryMonitor(Guarded):
                 self._freed += report.freed
 
     def register_cleanup_callback(self, callback: Callable[[], Any]) -> None:
-        """Call ``callback()`` in every clean-up: for caches of your own. It may return the bytes it released."""
+        """Call ``callback()`` in every clean-up, for your own caches. It may return the bytes it released."""
         if not callable(callback):
             raise InvalidInputError(f"{callback!r} is not callable; give a function without arguments")
         with self._lock:
@@ -294,7 +294,7 @@ class MemoryMonitor(Guarded):
                 self._sampler = _Sampler(self, interval)
 
     def stop_sampling(self) -> None:
-        """End the background thread; nothing happens if there is none."""
+        """Stop the background thread, if it is running."""
         with self._lock:
             sampler, self._sampler = self._sampler, None
         if sampler is not None:
@@ -307,14 +307,14 @@ class MemoryMonitor(Guarded):
         return self._sampler is not None and self._sampler.is_alive()
 
     def detect_growth(self, window: float = WINDOW, slowest: float = SLOWEST) -> Growth:
-        """Whether what this process holds grows without end, and during which spans and operations.
+        """Whether the memory of this process grows steadily, and during which spans and operations.
 
         Parameters
         ----------
         window : float
-            Seconds of snapshots that are used.
+            Seconds of snapshots to use.
         slowest : float
-            Bytes a second below which growth is ignored.
+            Bytes per second below which growth is ignored.
         """
         with self._lock:
             history = list(self._history)
@@ -329,7 +329,7 @@ class MemoryMonitor(Guarded):
         return replace(found, growers=dict(sorted(growers.items(), key=lambda pair: -pair[1])))
 
     def close(self) -> None:
-        """End sampling and forget callbacks."""
+        """Stop sampling and remove callbacks."""
         self.stop_sampling()
         with self._lock:
             own, self._own_cleanups = self._own_cleanups, []
@@ -339,7 +339,7 @@ class MemoryMonitor(Guarded):
 
 
 class _Sampler:
-    """Takes snapshots in a thread of its own; ends with its monitor."""
+    """Takes snapshots in its own thread; ends with its monitor."""
 
     def __init__(self, monitor: MemoryMonitor, interval: float) -> None:
         self._monitor = weakref.ref(monitor)
@@ -371,13 +371,13 @@ class _Sampler:
 
     def stop(self) -> None:
         self._end.put(None)
-        if self.is_alive() and threading.get_ident() != self._thread:  # a callback of its own may stop it
+        if self.is_alive() and threading.get_ident() != self._thread:  # one of its callbacks may stop it
             self._work.wait(5.0)
 
 
 def _check_threshold(share: float) -> None:
     if not 0.0 < share <= 1.0:
-        raise InvalidInputError(f"cleanup_threshold={share!r} is not a share; use above 0 and at most 1")
+        raise InvalidInputError(f"cleanup_threshold={share!r} is not a fraction; use a number above 0 and at most 1")
 
 
 _monitors: dict[str, MemoryMonitor] = {}
@@ -387,7 +387,7 @@ _lock = threading.Lock()
 def get_memory_monitor(
     device_id: int | str = 0, enable_auto_cleanup: bool = True, cleanup_threshold: float = 0.85
 ) -> MemoryMonitor:
-    """The process's monitor of a GPU, or of the host where there is none; the settings are those given last.
+    """The process's monitor of a GPU, or of the host if there is none, with the settings given last.
 
     Examples
     --------
@@ -408,7 +408,7 @@ def get_memory_monitor(
 
 
 def reset() -> None:
-    """End and forget every monitor of this process."""
+    """Close and remove every monitor of this process."""
     with _lock:
         known = list(_monitors.values())
         _monitors.clear()

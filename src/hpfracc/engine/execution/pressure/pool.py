@@ -1,4 +1,4 @@
-"""The public memory pool: host buffers, page-locked where there is a GPU, and device buffers of the libraries."""
+"""The public memory pool: host buffers, page-locked if there is a GPU, and device buffers of the libraries."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def _dtype_name(dtype: Any) -> str:
 class MemoryPool(Guarded):
     """A pool of reusable buffers, each with one owner at a time.
 
-    Host buffers are kept here, within a bound. Device buffers come from the library's own pool (PyTorch's caching
+    Host buffers are stored here, up to a limit. Device buffers come from the library's own pool (PyTorch's caching
     allocator, CuPy's memory pool), which keeps them; this pool records them and counts requests.
 
     Parameters
     ----------
     max_bytes : int or str
-        Host bytes kept for later at most.
+        Maximum bytes of idle host buffers.
     pinned : bool, optional
-        Whether host buffers are page-locked, for quicker copies to a GPU; by default where there is one.
+        Whether host buffers are page-locked, for faster copies to a GPU; by default if there is one.
     """
 
     def __init__(self, max_bytes: int | str = CAPACITY, pinned: bool | None = None) -> None:
@@ -57,7 +57,7 @@ class MemoryPool(Guarded):
         self._hits = self._misses = 0
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a MemoryPool holds memory of its own process; call get_memory_pool() in the other one")
+        raise TypeError("a MemoryPool belongs to its process; call get_memory_pool() in the other one")
 
     def allocate(
         self,
@@ -73,13 +73,13 @@ class MemoryPool(Guarded):
         Parameters
         ----------
         shape, dtype
-            Of the array; the dtype by name or as NumPy's.
+            Shape and dtype of the array; the dtype by name or as a NumPy dtype.
         device : str
             ``"cpu"``, or a device such as ``"cuda:0"``.
         library : str, optional
-            Whose array it is on a device: ``"torch"`` or ``"cupy"``; by default the one that is loaded.
+            Library of an array on a device: ``"torch"`` or ``"cupy"``; by default the one that is loaded.
         clear : bool
-            Zeros; False leaves in it whatever was there before.
+            Whether the buffer is filled with zeros; otherwise its content is undefined.
 
         Returns
         -------
@@ -87,7 +87,7 @@ class MemoryPool(Guarded):
         """
         if device == "cpu":
             if library not in (None, "numpy"):
-                raise InvalidInputError(f"library={library!r} on the host; host buffers are NumPy's: leave it out")
+                raise InvalidInputError(f"library={library!r} on the host; host buffers are NumPy arrays: omit it")
             return self._host.allocate(shape, dtype, clear=clear)
         name = library or next((name for name in ("torch", "cupy") if registry.is_loaded(name)), None)
         if name not in ("torch", "cupy"):
@@ -98,18 +98,18 @@ class MemoryPool(Guarded):
         if clear:
             made[...] = 0
         with self._lock:
-            # The library's pool had it if it did not have to ask the driver for more.
+            # It came from the library's pool if no memory was requested from the driver.
             grew = adapter.reserved_bytes(device) > kept
             self._hits, self._misses = self._hits + (not grew), self._misses + grew
             self._device[id(made)] = (weakref.ref(made), nbytes(made))
         return made
 
     def release(self, buffer: Any) -> None:
-        """Take a buffer back; one that is not the pool's, or was released before, is refused."""
+        """Return a buffer; raises an error if it is not from the pool, or was released before."""
         with self._lock:
             entry = self._device.get(id(buffer))
             if entry is not None and entry[0]() is buffer:
-                del self._device[id(buffer)]  # the library's pool has it once the caller lets go of it
+                del self._device[id(buffer)]  # the library's pool gets it once the caller drops it
                 return
         self._host.release(buffer)
 
@@ -143,7 +143,7 @@ _pool: MemoryPool | None = None
 
 
 def get_memory_pool(max_bytes: int | str | None = None, pinned: bool | None = None) -> MemoryPool:
-    """The process's pool, or one of your own where a bound or the kind of memory is given.
+    """The process's pool, or a new one if a limit or the kind of memory is given.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def get_memory_pool(max_bytes: int | str | None = None, pinned: bool | None = No
 
 
 def staging_pool() -> BufferPool:
-    """The pool in which the engine stacks items: page-locked where a library with a GPU is loaded."""
+    """The pool in which the engine stacks items: page-locked if a library with a GPU is loaded."""
     if not hardware.machine().gpus:
         return host_buffers
     pinned_buffers.make = _pinned
@@ -172,7 +172,7 @@ def staging_pool() -> BufferPool:
 
 
 def reset() -> None:
-    """Forget the pools of this process."""
+    """Discard the pools of this process."""
     global _pool
     _pool = None
     pinned_buffers.reset()

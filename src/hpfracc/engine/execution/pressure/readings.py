@@ -1,4 +1,4 @@
-"""Readings of a memory, and the level of pressure that they stand for."""
+"""Readings of memory, and the corresponding level of pressure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpfracc.errors import InvalidInputError
 
 __all__ = ["Levels", "Pressure", "Reading", "read_memory", "watched_device"]
 
-#: Shares of memory in use at which moderate, high and critical begin, and how much lower each is left.
+#: Fractions of memory in use at which moderate, high and critical start, and how much lower each is left.
 MARKS, BELOW = (0.60, 0.75, 0.90), 0.05
 
 _probe = HostProbe()
@@ -22,7 +22,7 @@ _probe = HostProbe()
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Bytes in all, used by all processes, free for this one and held by it; and the share in use, from 0 to 1."""
+    """Total bytes, used by all processes, free for this one and held by it; and the fraction in use."""
 
     total: int
     used: int
@@ -32,9 +32,9 @@ class Reading:
 
 
 def watched_device(device_id: int | str) -> str:
-    """The device of that number or name; the host where there is no such GPU."""
+    """The device of that number or name; the host if there is no such GPU."""
     if isinstance(device_id, bool) or not isinstance(device_id, int | str):
-        raise InvalidInputError(f"device_id={device_id!r} is no device; use a number, or a name such as 'cuda:0'")
+        raise InvalidInputError(f"device_id={device_id!r} is not a device; use a number, or a name such as 'cuda:0'")
     if isinstance(device_id, int) and device_id < 0:
         raise InvalidInputError(f"device_id={device_id} is negative; use the number of a GPU, from 0")
     name = f"cuda:{device_id}" if isinstance(device_id, int) else device_id
@@ -60,7 +60,7 @@ def read_memory(device: str) -> Reading:
 
 
 def _held(name: str, device: str) -> int:
-    """Bytes of the library's arrays on the device; of its whole pool where it does not count them."""
+    """Bytes of the library's arrays on the device; of its whole pool if it does not count them."""
     adapter = registry.adapter(name)
     marks = adapter.peak_bytes(device)
     return adapter.reserved_bytes(device) if marks is None else marks[0]
@@ -86,23 +86,23 @@ class Levels:
     Parameters
     ----------
     marks : sequence of float
-        Shares in use at which moderate, high and critical begin.
+        Fractions in use at which moderate, high and critical start.
     below : float
-        How much lower than its mark a level is left, so that small changes around a mark do nothing.
+        How much lower than its mark a level is left, so that small changes around a mark have no effect.
     """
 
     def __init__(self, marks: Sequence[float] = MARKS, below: float = BELOW) -> None:
         marks = tuple(marks)
         if len(marks) != 3 or not 0.0 < marks[0] < marks[1] < marks[2] <= 1.0:
-            raise InvalidInputError(f"thresholds={marks!r} are not three rising shares; use such as (0.6, 0.75, 0.9)")
+            raise InvalidInputError(f"thresholds={marks!r} are not three increasing fractions; use (0.6, 0.75, 0.9)")
         if not 0.0 <= below < marks[0]:
-            raise InvalidInputError(f"hysteresis={below!r} is not a share below {marks[0]}; use such as 0.05")
+            raise InvalidInputError(f"hysteresis={below!r} is not a fraction below {marks[0]}; use one such as 0.05")
         self.marks = marks
         self.below = below
         self.level = Pressure.LOW
 
     def update(self, usage: float) -> Pressure:
-        """The level after a reading of ``usage``, a share from 0 to 1."""
+        """The level after a reading of ``usage``, a fraction from 0 to 1."""
         order = list(Pressure)
         rank = self.level.rank
         while rank < 3 and usage >= self.marks[rank]:

@@ -1,4 +1,4 @@
-"""The memory report: limits and what they leave, GPUs, predicted against measured peaks; and limits of one's own."""
+"""The memory report: limits and free memory, GPUs, predicted against measured peaks; and limits set by users."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class MemoryReport:
     Attributes
     ----------
     host : HostMemory
-        Every limit on this process's memory, and what each leaves.
+        Every limit on this process's memory, and the free memory under each.
     devices : dict of str to (hardware.DriverMemory or None)
-        Each GPU as its driver sees it, other processes included; None without nvidia-ml-py.
+        Memory of each GPU according to its driver, including other processes; None without nvidia-ml-py.
     caps : dict of str to int
         Limits set with :func:`limit`.
     forecasts : tuple of ForecastRow
         Predicted against actual peaks, and how the predictions are corrected.
     pool : PoolStats
-        The engine's own buffers: padding, and items laid side by side.
+        The engine's buffers, for padding and stacked items.
     kept : int
-        Bytes of transforms that are kept under a ``weights_key``.
+        Bytes of transforms that are cached under a ``weights_key``.
     transfers : RingStats
-        Chunks that went between host and GPU through page-locked memory of that pool, and how many had to ask for it.
+        Chunks that were copied between host and GPU through page-locked memory of that pool, and how many allocated it.
     """
 
     host: HostMemory
@@ -112,7 +112,7 @@ class MemoryReport:
 
 
 def report() -> MemoryReport:
-    """Limits and what they leave, GPUs, predicted against actual peaks of calls, and the engine's own buffers.
+    """Limits and free memory, GPUs, predicted against actual peaks of calls, and the engine's buffers.
 
     Examples
     --------
@@ -133,9 +133,9 @@ def report() -> MemoryReport:
 
 @contextmanager
 def limit(device: str, size: int | str) -> Iterator[None]:
-    """Let no engine call take more than ``size`` of a device's memory within a ``with`` block, whatever is free.
+    """Limit the memory of each engine call on a device to ``size`` within a ``with`` block.
 
-    Larger calls are done in pieces. The limit holds for the whole process.
+    Larger calls are run in chunks. The limit applies to the whole process.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def limit(device: str, size: int | str) -> Iterator[None]:
     True
     """
     if device != HOST and not device.startswith("cuda"):
-        raise InvalidInputError(f"device={device!r} is no device; use 'cpu' or a GPU such as 'cuda:0'")
+        raise InvalidInputError(f"device={device!r} is not a device; use 'cpu' or a GPU such as 'cuda:0'")
     name = "cuda:0" if device == "cuda" else device
     cap, before = parse_bytes("size", size), get_budget().caps().get(name)
     try:

@@ -19,23 +19,23 @@ _every: weakref.WeakSet[Spillable] = weakref.WeakSet()
 
 
 class Spillable(Guarded):
-    """Holds an array on a device; under pressure the engine moves it to the host, and :meth:`get` brings it back.
+    """An array on a device that the engine may move to the host under pressure; :meth:`get` moves it back.
 
-    Keep this object instead of the array: as long as the array itself is referred to elsewhere, its memory stays taken.
+    Keep this object instead of the array: while there are other references to the array, its memory is not freed.
 
     Parameters
     ----------
     array : array
-        On a device, of any library, and without a gradient.
+        Array on a device, of any library, without a gradient.
     """
 
     def __init__(self, array: Any) -> None:
         super().__init__()
         device = device_of(array)
         if device == "cpu":
-            raise InvalidInputError("a host array takes no memory of a device; give an array that lives on one")
+            raise InvalidInputError("a host array uses no memory of a device; give an array on a device")
         if tracks_gradient(array):
-            raise InvalidInputError("an array that carries a gradient cannot leave its device; detach it first")
+            raise InvalidInputError("an array with a gradient cannot be moved off its device; detach it first")
         self.device = device
         self.library = library_of(array)
         self.nbytes = nbytes(array)
@@ -56,7 +56,7 @@ class Spillable(Guarded):
         with self._lock:
             if self._host is not None:
                 return 0
-            # A copy of our own: what a library hands out may be page-locked memory of a bounded supply.
+            # A separate copy, because the library's may be page-locked memory, which is limited.
             self._host = np.array(registry.adapter(self.library).to_host(self._array))
             self._array = None
         get_budget().invalidate(self.device)

@@ -1,7 +1,7 @@
 """Wisdom: measured times kept on disk, shared by processes without a lock, and safe through crashes.
 
-A folder holds one *journal* per process (append-only lines of JSON), *generations* (immutable merged files, each with
-a unique name), and ``wisdom.json``, a copy of the newest generation for people and other machines.
+A folder has one *journal* per process (append-only lines of JSON), *generations* (immutable merged files, each with
+a unique name), and ``wisdom.json``, a copy of the newest generation for reading and for other machines.
 
 Concurrent merges lose nothing. A process removes a generation only after it has read it and has written a newer one
 that contains it, under a name never used before. It removes a journal only after its writer has ended and all of it is

@@ -24,15 +24,15 @@ __all__ = [
     "read_merged",
 ]
 
-#: Raised when older versions of hpfracc could no longer read the files; they then leave them alone.
+#: Incremented when older versions of hpfracc can no longer read the files; they then do not touch them.
 SCHEMA = 1
 
-#: Limits of what is read. All that is kept takes some 9 MB, and a journal is merged at 4 MiB. Within these limits no
-#: file takes more than a second or two, or some 300 MB, to read or refuse.
+#: Limits for reading. All stored records take about 9 MB, and a journal is merged at 4 MiB. Within these limits no file
+#: takes more than two seconds, or about 300 MB, to read or reject.
 MOST_BYTES = 32 << 20
 _MOST_ENTRIES = 100_000
 _MOST_VALUES = 32 * _MOST_ENTRIES
-#: Less is written than is read.
+#: Limits for writing are lower than those for reading.
 _MOST_WRITTEN = MOST_BYTES * 3 // 4
 
 
@@ -49,21 +49,21 @@ class Content:
     damage : str or None
         Why a merged file as a whole is damaged; ``records`` are then those that could be recovered.
     newer : bool
-        Whether a later version of hpfracc wrote it in a format not known here: it is left alone.
+        Whether a later version of hpfracc wrote it in an unknown format; it is not touched then.
     """
 
     records: list[Entry] = field(default_factory=list)
     skipped: int = 0
     damage: str | None = None
     newer: bool = False
-    #: Why the first entry that is not a record was refused.
+    #: Why the first invalid entry was rejected.
     complaint: str | None = None
 
     @property
     def fault(self) -> str | None:
-        """Why the file should be set aside; None if it is intact."""
+        """Reason why the file should be set aside; None if it is intact."""
         if self.damage is None and self.skipped:
-            return f"{self.skipped} of its entries are no records, the first because of {self.complaint}"
+            return f"{self.skipped} of its entries are not records, the first because of {self.complaint}"
         return self.damage
 
 
@@ -108,7 +108,7 @@ def read_merged(data: bytes) -> Content:
 
 
 def read_journal(data: bytes) -> Content:
-    """Read a journal. An incomplete last line, of a process that was killed, is left out."""
+    """Read a journal. An incomplete last line, of a process that was killed, is ignored."""
     head, *lines = data.split(b"\n", _MOST_ENTRIES + 1)
     if _schema_of(head) > SCHEMA:
         return Content(newer=True)
@@ -120,7 +120,7 @@ def _read_entries(entries: list[Any]) -> Content:
     for entry in entries[:_MOST_ENTRIES]:
         _take(content, entry)
     if len(entries) > _MOST_ENTRIES:
-        content.damage = f"it holds more than the {_MOST_ENTRIES:,} entries that are read"
+        content.damage = f"it has more than {_MOST_ENTRIES:,} entries"
     return content
 
 

@@ -18,15 +18,15 @@ from hpfracc.engine.selection.wisdom.records import Entry, unite
 
 __all__ = ["FolderSnapshot", "Source", "list_files", "merge_into_one", "read_folder", "remove_leftovers", "set_aside"]
 
-#: Times a folder is re-read because a file disappeared meanwhile, which means that another process merged.
+#: Maximum number of times a folder is read again because a file disappeared, which means that another process merged.
 _ATTEMPTS = 16
-#: Seconds after which a temporary file is taken to belong to a process that was killed.
+#: Seconds after which a temporary file counts as left by a process that was killed.
 _ABANDONED = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file that was read: its bytes and content. An unreadable one (a FIFO, or too long) has no bytes."""
+    """A file that was read: its bytes and content. An unreadable one (a FIFO, or too large) has no bytes."""
 
     path: Path
     kind: FileKind
@@ -116,10 +116,10 @@ def list_files(layout: WisdomLayout) -> list[tuple[Path, FileKind]]:
 
 
 def set_aside(source: Source, layout: WisdomLayout) -> Path | None:
-    """Rename a damaged file if it did not change since it was read; the new path, or None if not renamed."""
+    """Rename a damaged file if it did not change since it was read; returns the new path, or None if not renamed."""
     aside = layout.aside(source.path)
     try:
-        if _identity(os.stat(source.path)) != _identity(source.status):  # repaired meanwhile
+        if _identity(os.stat(source.path)) != _identity(source.status):  # repaired in the meantime
             return None
         os.rename(source.path, aside)
     except OSError:
@@ -144,7 +144,7 @@ def merge_into_one(layout: WisdomLayout, records: Sequence[Entry], snapshot: Fol
     """Write ``records``, which include all of ``snapshot``, and remove the files that this supersedes.
 
     The order makes it safe (see the package's docstring): the new generation is on disk before anything is removed,
-    generations are removed only if a new one was written, journals only if nobody can append to them.
+    generations are removed only if a new one was written, journals only if no process can append to them.
 
     Returns
     -------
@@ -187,5 +187,5 @@ def _put_away(source: Source, layout: WisdomLayout) -> str:
     where = f"set aside as {aside.name}" if aside is not None else "left where it is"
     return (
         f"{source.path} is damaged ({source.content.fault}) and was {where}; {len(source.content.records)} records "
-        "could still be read from it, the others come from what lies beside it or are measured again"
+        "could still be read from it; the others come from other files or are measured again"
     )

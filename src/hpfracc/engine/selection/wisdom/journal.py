@@ -19,7 +19,7 @@ __all__ = ["Journal", "remove_if_abandoned"]
 
 #: A journal idle for this long is closed and a new one begun, ...
 IDLE_SECONDS = 3600.0
-#: ... so a journal untouched for this long has no writer, even where locks cannot show that.
+#: ... so a journal unchanged for this long has no writer, even if locks cannot show that.
 UNTOUCHED_SECONDS = 86_400.0
 
 
@@ -41,16 +41,16 @@ class Journal:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has been idle so long that other processes may soon take it for abandoned."""
+        """Whether it has been idle so long that other processes may soon consider it abandoned."""
         return abs(time.time() - self._last) > IDLE_SECONDS
 
     def write(self, lines: bytes) -> None:
-        """Append complete lines; they then survive the end of the process, however it ends.
+        """Append complete lines, which then survive any end of the process.
 
         Raises
         ------
         OSError
-            If not all lines were written, or the journal was removed meanwhile; write them to a new one then.
+            If not all lines were written, or the journal was removed; then write them to a new one.
         """
         data = lines if self.size else encode_journal_head() + lines
         written = os.write(self._fd, data)
@@ -62,7 +62,7 @@ class Journal:
             raise FileNotFoundError(f"{self.path} was removed while in use")
 
     def close(self) -> None:
-        """Close it; from now on any process may merge and remove it."""
+        """Close it; any process may then merge and remove it."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             with contextlib.suppress(OSError):
@@ -76,7 +76,7 @@ class Journal:
 def remove_if_abandoned(path: Path, size: int, layout: WisdomLayout, aside: Path | None = None) -> bool:
     """Remove a journal of ``size`` bytes that was merged, unless it grew or its writer may still be running.
 
-    With ``aside`` it is renamed to that instead.
+    With ``aside`` it is renamed to that name instead.
     """
     try:
         fd = os.open(path, os.O_RDWR | OPEN_FLAGS | getattr(os, "O_NONBLOCK", 0))
@@ -110,7 +110,7 @@ def _hold(fd: int) -> bool:
 
 
 def _try_lock(fd: int) -> bool | None:
-    """Whether the lock was acquired; None where there are no locks."""
+    """Whether the lock was acquired; None if there are no locks."""
     if sys.platform == "win32":
         return None
     try:

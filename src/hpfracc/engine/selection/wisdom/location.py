@@ -28,14 +28,14 @@ def warn_once(what: str, where: str, message: str) -> None:
 
 @contextlib.contextmanager
 def continuing(where: object, consequence: str) -> Iterator[None]:
-    """Turn any error in the block into a warning, so that the caller's computation goes on.
+    """Turn any error in the block into a warning, so that the caller's computation continues.
 
-    The files are read strictly, so no known fault ends up here. But they are written by other processes, versions and
+    The files are read strictly, so no known fault gets here. But they are written by other processes, versions and
     machines, and a computation must not fail because of them.
     """
     try:
         yield
-    except Warning:  # the user made warnings errors
+    except Warning:  # the user turned warnings into errors
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
@@ -45,7 +45,7 @@ def continuing(where: object, consequence: str) -> Iterator[None]:
 
 
 def reset_warnings() -> None:
-    """Forget which warnings were given."""
+    """Allow all warnings to be given again."""
     _given.clear()
 
 
@@ -55,13 +55,13 @@ _STEM = "wisdom"
 
 
 def resolve_path(setting: str | None) -> Path | None:
-    """The path that the setting ``wisdom`` (or ``HPFRACC_WISDOM``) names.
+    """The path of the setting ``wisdom`` (or ``HPFRACC_WISDOM``).
 
     Parameters
     ----------
     setting : str or None
-        ``"off"``; a folder; a ``.json`` file, which is then the merged file, with the others beside it; None for the
-        user's cache folder.
+        ``"off"``; a folder; a ``.json`` file, which is then the merged file, with the others in its folder; None for
+        the user's cache folder.
 
     Returns
     -------
@@ -74,25 +74,25 @@ def resolve_path(setting: str | None) -> Path | None:
         return None
     text = os.path.expanduser(setting.strip())
     if text.startswith("~"):
-        raise ConfigurationError(f"wisdom={setting!r}: whose home that is cannot be told; write the whole path")
+        raise ConfigurationError(f"wisdom={setting!r}: the home folder is unknown; write the full path")
     try:
         valid = b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:
         valid = False
     if not valid:
-        raise ConfigurationError(f"wisdom={setting!r} holds characters that no path can have; name another folder")
+        raise ConfigurationError(f"wisdom={setting!r} has characters that are invalid in a path; name another folder")
     return Path(text).absolute()
 
 
 def _default() -> Path | None:
-    from platformdirs import user_cache_path  # some 20 ms, which only the default needs
+    from platformdirs import user_cache_path  # takes 20 ms, and only the default needs it
 
     try:
         path = user_cache_path("hpfracc") / _STEM
-    except RuntimeError:  # how later versions say that there is no home
+    except RuntimeError:  # later versions signal a missing home folder in this way
         path = Path("~")
     if str(path).startswith("~"):
-        words = "this account has no home folder, so what hpfracc learns is not kept; set HPFRACC_WISDOM to a folder "
+        words = "this account has no home folder, so what hpfracc learns is not stored; set HPFRACC_WISDOM to a folder "
         warn_once("homeless", "", f"{words}that can be written, or to 'off'")
         return None
     return path.absolute()
@@ -116,7 +116,7 @@ class WisdomLayout:
     @classmethod
     def of(cls, path: Path) -> WisdomLayout:
         """The layout for a path from :func:`resolve_path`."""
-        if path.suffix == ".json" and not os.path.isdir(path):  # unlike Path.is_dir, raises nothing
+        if path.suffix == ".json" and not os.path.isdir(path):  # unlike Path.is_dir, does not raise
             return cls(path.parent, path.stem)
         return cls(path)
 

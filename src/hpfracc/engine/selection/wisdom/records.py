@@ -1,4 +1,4 @@
-"""Records of measurements as they are written and read, and which of them are kept.
+"""Records of measurements: their format, and which of them are retained.
 
 Uniting and trimming commute: ``retain(retain(a) + b) == retain(a + b)``. So the order of merges does not matter.
 """
@@ -38,8 +38,8 @@ __all__ = [
 Kind = Literal["knot", "sample", "compile", "transfer", "memory", "power"]
 KINDS: frozenset[str] = frozenset(get_args(Kind))
 
-#: Limits of a valid measurement. They admit any real one, and keep sums, logarithms, dates and tables from overflowing:
-#: three years, far more work than a machine does in them, the year 5138, and the length of a name.
+#: Limits of a valid measurement. They allow any real one, and prevent overflow of sums, logarithms, dates and tables:
+#: three years, far more work than a machine does in that time, the year 5138, and the length of a name.
 MOST_SECONDS, MOST_WORK, MOST_TIME = 1e8, 1e36, 1e11
 MOST_CHARACTERS = 256
 #: Limits of a line: its bytes, and its nesting depth. A record of this version has at most half of the bytes and a
@@ -54,7 +54,7 @@ _counter = itertools.count()
 
 
 def new_id() -> str:
-    """A globally unique id; ids rise within one process."""
+    """A globally unique id; ids increase within one process."""
     global _token
     if not _token:
         _token = os.urandom(8).hex()
@@ -85,7 +85,7 @@ class Record:
     start : str
         Where the operands were.
     dtype : str
-        Of the computation.
+        Dtype of the computation.
     bucket : tuple of two int, optional
         Its size bucket; required for samples.
     x : float, optional
@@ -99,7 +99,7 @@ class Record:
     time : float
         Seconds since 1970; now by default.
     id : str
-        Unique; a new one by default. It makes merging idempotent.
+        Unique id, which makes merging idempotent; a new one by default.
     """
 
     kind: Kind
@@ -168,7 +168,7 @@ class UnknownRecord:
     Attributes
     ----------
     id, time
-        As in :class:`Record`; the line itself and 0 where missing.
+        As in :class:`Record`; if missing, the line itself and 0.
     line : str
         The record as JSON.
     """
@@ -192,12 +192,12 @@ Entry = Record | UnknownRecord
 
 
 def parse_line(line: str | bytes) -> Record:
-    """The record on a line, or :class:`InvalidInputError`, whatever the line contains."""
+    """The record on a line; raises :class:`InvalidInputError` for any other content."""
     return parse_object(_decode(line))
 
 
 def parse_object(value: Any) -> Record:
-    """The record in a decoded JSON object, or :class:`InvalidInputError`."""
+    """The record in a decoded JSON object; raises :class:`InvalidInputError` if it is not one."""
     if not isinstance(value, Mapping):
         _refuse("record", value, "a JSON object")
     if not (_REQUIRED <= value.keys() <= _KNOWN):
@@ -226,7 +226,7 @@ def parse_entry(entry: Any) -> Entry:
     try:
         line = json.dumps(value, separators=(",", ":"), allow_nan=False)
     except ValueError as error:
-        raise InvalidInputError(f"a record cannot be kept as JSON ({error}); leave it out") from None
+        raise InvalidInputError(f"a record cannot be stored as JSON ({error}); omit it") from None
     _check_line(line.encode())
     own, when = value.get("id"), value.get("time")
     moment = float(when) if isinstance(when, int | float) and 0.0 <= when <= MOST_TIME else 0.0
@@ -239,12 +239,12 @@ def _decode(line: str | bytes) -> Any:
     try:
         return parse_json(data, MOST_DEPTH)
     except ValueError as error:  # UnicodeDecodeError is one
-        raise InvalidInputError(f"not a line of JSON ({error}); leave the line out") from None
+        raise InvalidInputError(f"not a line of JSON ({error}); omit the line") from None
 
 
 def _check_line(data: bytes) -> None:
     if len(data) > MOST_LINE_BYTES:
-        raise InvalidInputError(f"a line of {len(data):,} bytes is no record; use at most {MOST_LINE_BYTES:,} bytes")
+        raise InvalidInputError(f"a line of {len(data):,} bytes is not a record; use at most {MOST_LINE_BYTES:,} bytes")
 
 
 def _check_text(name: str, value: Any) -> None:
@@ -255,14 +255,14 @@ def _check_text(name: str, value: Any) -> None:
 def _number(name: str, value: Any, most: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         _refuse(name, value, "a number")
-    if not 0.0 <= value <= most:  # also refuses nan, and whole numbers that no float holds
+    if not 0.0 <= value <= most:  # also rejects nan, and integers too large for a float
         _refuse(name, value, f"a number from 0 to {most:g}")
     return float(value)
 
 
 def _whole(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        _refuse(name, value, "a whole number from 0 to 2^63")
+        _refuse(name, value, "an integer from 0 to 2^63")
     return value
 
 
@@ -272,13 +272,13 @@ def _bucket(value: Any) -> Bucket:
     return _whole("bucket[0]", value[0]), _whole("bucket[1]", value[1])
 
 
-#: Abbreviates any decoded JSON, however deep or long.
+#: Abbreviates any decoded JSON.
 _brief = Repr()
 _brief.maxlevel, _brief.maxstring, _brief.maxother = 3, 70, 70
 
 
 def _show(value: Any) -> str:
-    # repr() refuses whole numbers of thousands of digits.
+    # repr() raises an error for integers with thousands of digits.
     shown = f"2^{value.bit_length()}" if isinstance(value, int) and value.bit_length() > 128 else _brief.repr(value)
     return shown if len(shown) < 80 else shown[:77] + "..."
 
@@ -287,11 +287,11 @@ def _refuse(name: str, value: Any, wanted: str) -> NoReturn:
     raise InvalidInputError(f"{name}={_show(value)} in a record; use {wanted}")
 
 
-#: Records kept of each group (see :func:`_group`), the newest: those that the cost model uses, and a few others.
+#: Number of newest records kept of each group (see :func:`_group`): those that the cost model uses, and a few others.
 PER_GROUP: dict[Kind, int] = {"sample": 32, "knot": 4, "compile": 8, "transfer": 8, "memory": 8, "power": 4}
 
-#: Records kept in total, the newest; samples are counted apart, so that they cannot displace a calibration. Reading
-#: this many takes some 0.3 s.
+#: Number of newest records kept in total; samples are counted separately, so that they cannot displace a calibration.
+#: Reading them takes about 0.3 s.
 MOST_SAMPLES = 20_000
 MOST_OTHERS = 10_000
 #: The same for records of later versions, whose groups are unknown.
@@ -310,7 +310,7 @@ def unite(*collections: Iterable[Entry]) -> dict[str, Entry]:
 
 
 def retain(records: Iterable[Entry]) -> list[Entry]:
-    """The records to keep, oldest first."""
+    """The records to retain, oldest first."""
     groups: dict[Any, list[Record]] = defaultdict(list)
     samples: list[Entry] = []
     others: list[Entry] = []

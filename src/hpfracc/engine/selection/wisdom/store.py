@@ -1,4 +1,4 @@
-"""The records of all processes that share a wisdom folder, including this process's own that are not written yet."""
+"""The records of all processes that share a wisdom folder, including unwritten ones of this process."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def describe_records(entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def describe_files(layout: WisdomLayout | None) -> dict[str, Any]:
-    """Names, sizes and modification times of the files; ``changed`` is None without files."""
+    """Names, sizes and modification times of the files; ``changed`` is None if there are none."""
     files: list[dict[str, Any]] = []
     found: list[tuple[Path, FileKind]] = []
     if layout is not None:
@@ -74,7 +74,7 @@ def describe_files(layout: WisdomLayout | None) -> dict[str, Any]:
     for path, kind in found:
         try:
             status = path.stat()
-        except OSError:  # removed by a merge meanwhile
+        except OSError:  # removed by a merge
             continue
         files.append({"name": path.name, "kind": kind, "bytes": status.st_size, "changed": status.st_mtime})
     return {
@@ -84,7 +84,7 @@ def describe_files(layout: WisdomLayout | None) -> dict[str, Any]:
     }
 
 
-_REMEDY = "export it again with `hpfracc wisdom export FILE` where it was measured"
+_REMEDY = "export it again with `hpfracc wisdom export FILE` on the machine that measured it"
 
 
 def read_import(path: Path) -> list[Entry]:
@@ -94,7 +94,7 @@ def read_import(path: Path) -> list[Entry]:
             snapshot = read_folder(WisdomLayout.of(path))
             files = [(source.path, source.content) for source in snapshot.sources]
             if not files:
-                raise WisdomError(f"{path} holds no wisdom to import; {_REMEDY}")
+                raise WisdomError(f"{path} has no wisdom to import; {_REMEDY}")
         else:
             files = [(path, read_merged(read_plain(path, MOST_BYTES).data))]
     except OSError as error:
@@ -111,17 +111,17 @@ def _check(path: Path, content: Content) -> None:
         raise WisdomError(f"{path} cannot be imported: {content.fault}; {_REMEDY}")
 
 
-#: Records after which they are written to disk, and how many are kept where that is impossible.
+#: Number of records after which they are written, and maximum number in memory if that is impossible.
 _GATHERED = 256
 _KEPT_IN_MEMORY = 8192
-#: Journal size in bytes at which a process merges: some 16,000 records.
+#: Journal size in bytes at which a process merges: about 16,000 records.
 _LONG_JOURNAL = 4 << 20
-#: Number of files from which a process merges at its end. Always merging would slow down short scripts.
+#: Number of files above which a process merges at its end. Always merging would slow down short scripts.
 _SCATTERED = 12
 #: Seconds until the next attempt to write to a folder that could not be written.
 _RETRY = 60.0
 
-#: Records kept for another process between two :meth:`Wisdom.take_shared`, at most.
+#: Maximum number of records kept for another process between two :meth:`Wisdom.take_shared`.
 _MOST_SHARED = 256
 
 _every: weakref.WeakSet[Wisdom] = weakref.WeakSet()
@@ -129,7 +129,7 @@ _sharing = False
 
 
 def share_records(on: bool) -> None:
-    """Whether records of this process are kept for another one too, which takes them by :func:`take_shared`."""
+    """Set whether records of this process are also kept for another one, which gets them by :func:`take_shared`."""
     global _sharing
     _sharing = on
 
@@ -150,10 +150,10 @@ class Wisdom(Guarded):
     Parameters
     ----------
     path : Path or None
-        A folder, or a ``.json`` file with the others beside it, from :func:`resolve_path`; None keeps nothing.
+        A folder, or a ``.json`` file with the others in its folder, from :func:`resolve_path`; None stores nothing.
     read_only : bool
         Never write or rename anything, and learn nothing: for reproducible decisions. A ``.json`` file is then read
-        alone, without the files beside it.
+        without the others in its folder.
     """
 
     def __init__(self, path: Path | None, *, read_only: bool = False) -> None:
@@ -179,7 +179,7 @@ class Wisdom(Guarded):
                 self._shared.extend(given)
             full = len(self._pending) >= _GATHERED
         if full:
-            with continuing(self.path, "what is learned is kept in memory only"):
+            with continuing(self.path, "what is learned stays in memory only"):
                 self.flush()
 
     def take_shared(self) -> list[Record]:
@@ -189,9 +189,9 @@ class Wisdom(Guarded):
         return taken
 
     def flush(self) -> bool:
-        """Write the added records. After True they survive the end of the process, however it ends.
+        """Write the added records; returns whether they are on disk and survive any end of the process.
 
-        False means that the folder cannot be written (with a warning, once); the records are kept in memory.
+        False means that the folder cannot be written (with a warning, once); the records stay in memory.
         """
         with self._lock:
             if self._layout is None or self.read_only or not self._pending:
@@ -294,7 +294,7 @@ class Wisdom(Guarded):
     def clear(self) -> int:
         """Remove all files in this folder, including journals of other processes; returns their number.
 
-        Running processes continue to learn, and write what they hold in memory.
+        Running processes continue to learn, and write what they have in memory.
         """
         with self._lock:
             if self.read_only:
@@ -321,7 +321,7 @@ class Wisdom(Guarded):
     def summary(self) -> dict[str, Any]:
         """Counts per fingerprint, backend and operation, the files with their sizes, and the last change.
 
-        ``state`` is ``"off"``, ``"unreadable"``, ``"read-only"``, ``"memory only"`` (the place cannot be written) or
+        ``state`` is ``"off"``, ``"unreadable"``, ``"read-only"``, ``"memory only"`` (the folder cannot be written) or
         ``"kept"``.
         """
         with self._lock:
@@ -336,7 +336,7 @@ class Wisdom(Guarded):
             }
 
     def close(self) -> None:
-        """Write what is left and let go of the journal; the object can still be used."""
+        """Write pending records and close the journal; the object can still be used."""
         with self._lock:
             self.flush()
             self._close_journal()
@@ -363,11 +363,11 @@ class Wisdom(Guarded):
             self._warn("missing", "does not exist, so nothing is known from it; name a file that `export` wrote")
         for source in snapshot.sources:
             if source.content.newer:
-                self._warn("newer", f"holds {source.path.name}, which a later hpfracc wrote: it is left alone, unused")
+                self._warn("newer", f"has {source.path.name}, which a later hpfracc wrote: it is not used")
         return retain(unite(snapshot.records.values(), self._pending).values()), snapshot
 
     def _mend(self, layout: WisdomLayout, records: list[Entry], snapshot: FolderSnapshot) -> None:
-        """Set damaged files aside once their readable records are saved; only warn where nothing is written."""
+        """Set damaged files aside once their readable records are saved; only warn if nothing can be written."""
         if not self.read_only:
             self._unite_files(layout, records, snapshot)
             return
@@ -405,13 +405,13 @@ class Wisdom(Guarded):
         return self._retry_at is None or time.monotonic() >= self._retry_at
 
     def _give_up(self, error: OSError) -> None:
-        """Keep records in memory for a while, after a failed write."""
+        """After a failed write, keep records in memory for a while."""
         self._close_journal()
         self._retry_at = time.monotonic() + _RETRY
         self._trim_memory()
         self._warn(
             "unwritable",
-            f"cannot be written ({error.strerror or error}): what is learned is kept in memory only; "
+            f"cannot be written ({error.strerror or error}): what is learned stays in memory only; "
             "set HPFRACC_WISDOM to a folder that can be written, or to 'off'",
         )
 
@@ -428,7 +428,7 @@ class Wisdom(Guarded):
         warn_once(what, str(self.path), f"wisdom at {self.path} {words}")
 
     def _forked(self) -> None:
-        """In a forked child: records added before the fork are written by the parent."""
+        """Called in a forked child. Records added before the fork are written by the parent."""
         self._close_journal()
         self._shared = []
         if self._retry_at is None:
@@ -442,7 +442,7 @@ def _after_fork() -> None:
 
 def _at_exit() -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # nobody is left to act on it
+        warnings.simplefilter("ignore")  # at exit, so nothing can react to it
         for wisdom in list(_every):
             with continuing(wisdom.path, "what it held is not kept"):
                 wisdom.close()
