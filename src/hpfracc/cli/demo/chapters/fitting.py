@@ -47,7 +47,7 @@ def build(context: DemoContext) -> Chapter:
         Words(
             (
                 "A model of drug absorption: a dose passes from the gut into the blood and is eliminated. The order, "
-                "both rates and the dose are estimated together from 31 simulated measurements with 1 % noise.",
+                "both rates and the dose are estimated together from simulated data at 31 times, with 1 % noise.",
             )
         ),
         Figures(

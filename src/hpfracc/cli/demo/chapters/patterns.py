@@ -59,7 +59,11 @@ def build(context: DemoContext) -> Chapter:
         ),
         Heading("Gray-Scott model", "Order 2 in space (left) and 1.5 (right)."),
         _frames([run["frame"][1] for run in runs], "Concentration of the second chemical.", points),
-        Heading("A spiral wave", "FitzHugh-Nagumo model of excitable tissue, with diffusion of order 1.7."),
+        Heading(
+            "FitzHugh-Nagumo model",
+            "Excitable tissue with diffusion of order 1.7. A broken wave front "
+            f"{'starts to curl.' if context.quick else 'curls into a spiral.'}",
+        ),
         _frames([spiral["frame"][0]], "Membrane voltage.", points),
         TableBlock(
             "Time of each run",
