@@ -430,8 +430,13 @@ def give_back(value: Any) -> Any:
     return value
 
 
-def test_there_and_back_by_spawn():
-    """Operations, operators and solutions reach a spawned process, and its errors reach the caller."""
+def test_there_and_back_by_spawn(monkeypatch: pytest.MonkeyPatch):
+    """Operations, operators and solutions reach a spawned process, and its errors reach the caller.
+
+    The process is left with NumPy: to import the other libraries takes longer than all that is tried here.
+    """
+    for name in ("NUMBA", "TORCH", "JAX"):
+        monkeypatch.setenv(f"HPFRACC_DISABLE_{name}", "1")
     solution = solved(step=0.05).sol
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         tasks = [(hf.fft, SIGNAL), (hf.Caputo(0.5), SIGNAL, GRID), (solution, GRID), (doubled, SIGNAL)]
