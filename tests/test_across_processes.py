@@ -28,6 +28,7 @@ from hpfracc.engine.execution.pressure.growth import Growth
 from hpfracc.profiling import Profiler, Span, get_profiler
 from hpfracc.profiling.comparison import Comparison, Rules, SpanComparison
 from hpfracc.solvers.ode import problems
+from tests.helpers.travelling import an_error, doubled, fail, give_back, work
 
 GRID = np.linspace(0.0, 1.0, 33)
 SIGNAL = np.sin(GRID)
@@ -311,25 +312,6 @@ def all_errors() -> list[type[BaseException]]:
     return sorted(ours, key=lambda kind: kind.__qualname__)
 
 
-class StubbornError(Exception):
-    """An exception of another library that cannot be rebuilt from its arguments."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code = code
-
-
-def an_error(kind: type[BaseException]) -> BaseException:
-    more: dict[type, tuple[Any, ...]] = {
-        errors.AllBackendsFailedError: ({"numpy": ValueError("no"), "torch": StubbornError(3, "gone")},),
-        errors.BatchItemError: (7,),
-    }
-    made = kind("what was wrong", *more.get(kind, ()))
-    made.add_note("a note")
-    made.__cause__ = ExceptionGroup("all", [ValueError("no"), StubbornError(3, "gone")])
-    return made
-
-
 @pytest.mark.parametrize("kind", all_errors(), ids=lambda kind: kind.__qualname__)
 def test_every_error_and_warning_travels(kind: type[BaseException]):
     """Message, attributes, notes and cause survive; a cause that cannot be pickled is replaced by its text."""
@@ -412,26 +394,13 @@ def test_every_test_equation_travels():
 # In another process: what is sent there is used there, and errors come back as themselves.
 
 
-@hf.operation
-def doubled(x):
-    return 2 * x
+def test_there_and_back_by_spawn(monkeypatch: pytest.MonkeyPatch):
+    """Operations, operators and solutions reach a spawned process, and its errors reach the caller.
 
-
-def work(task: tuple[Any, ...]) -> Any:
-    tool, *arguments = task
-    return tool(*arguments)
-
-
-def fail(kind: str) -> Any:
-    raise an_error(getattr(errors, kind))
-
-
-def give_back(value: Any) -> Any:
-    return value
-
-
-def test_there_and_back_by_spawn():
-    """Operations, operators and solutions reach a spawned process, and its errors reach the caller."""
+    The process has NumPy alone: to import the other libraries takes longer than all that is tried here.
+    """
+    for name in ("NUMBA", "TORCH", "JAX"):
+        monkeypatch.setenv(f"HPFRACC_DISABLE_{name}", "1")
     solution = solved(step=0.05).sol
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         tasks = [(hf.fft, SIGNAL), (hf.Caputo(0.5), SIGNAL, GRID), (solution, GRID), (doubled, SIGNAL)]

@@ -20,7 +20,7 @@ from rich.console import Console
 from hpfracc.cli import main
 from hpfracc.cli.demo import blocks, chapters
 from hpfracc.cli.demo.blocks import Cell, Chapter, Code, Figures, Heading, TableBlock, Words
-from hpfracc.cli.demo.chapters import convolution, noise, patterns, plumes
+from hpfracc.cli.demo.chapters import convolution, derivatives, equations, lattice, noise, patterns, plumes
 from hpfracc.cli.demo.chart import Chart, ChartLine, Mark, spread
 from hpfracc.cli.demo.page import render
 from hpfracc.cli.demo.survey import Survey, SurveyRow
@@ -69,6 +69,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(convolution, "_QUICK_SIZES", (16, 250, 4_000))
     monkeypatch.setattr(plumes, "_QUICK_SIZE", (201, 20))
     monkeypatch.setattr(patterns, "_QUICK_SIZE", (16, 9.0, 4.0))
+    monkeypatch.setattr(derivatives, "_QUICK_SIZES", (50, 200, 800))
+    monkeypatch.setattr(equations, "_QUICK_STEPS", (100, 1_000))
+    monkeypatch.setattr(equations, "_LAST", 3.0)
+    for name, value in (("QUICK_SIDE", 64), ("DRAWN", 32), ("QUICK_PAIRS", 1_000)):
+        monkeypatch.setattr(lattice, f"_{name}", value)
     for name, value in (("POINTS", 5_000), ("PATHS", 1_000), ("WALKS", 100)):
         monkeypatch.setattr(noise, f"_QUICK_{name}", value)
     for name in ("NUMBA", "TORCH", "JAX", "CUPY"):
@@ -375,6 +380,11 @@ def test_plumes_have_small_errors(monkeypatch: pytest.MonkeyPatch):
 def test_patterns_keep_the_norm(monkeypatch: pytest.MonkeyPatch):
     """Of the wave packet; the page has two pictures and a row for each run."""
     monkeypatch.setattr(patterns, "_QUICK_SIZE", (16, 9.0, 4.0))
+    monkeypatch.setattr(derivatives, "_QUICK_SIZES", (50, 200, 800))
+    monkeypatch.setattr(equations, "_QUICK_STEPS", (100, 1_000))
+    monkeypatch.setattr(equations, "_LAST", 3.0)
+    for name, value in (("QUICK_SIDE", 64), ("DRAWN", 32), ("QUICK_PAIRS", 1_000)):
+        monkeypatch.setattr(lattice, f"_{name}", value)
     chapter = chapters.build("patterns", chapters.DemoContext(True, lambda share, text: None))
     assert chapter.data["norm"] < 1e-11
     assert len(chapter.data["runs"]) == 3
