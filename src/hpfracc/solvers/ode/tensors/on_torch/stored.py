@@ -32,9 +32,8 @@ from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 __all__ = ["StoredSolve", "solve_stored"]
 
 #: Largest state for which the gradients of the parameters are computed for all points of a block together on the host.
-#: The activations of larger states do not fit into the cache. Cost for an MLP 8-64-64-8 relative to bare evaluations,
-#: together and separately: 9.6 and 10.3 at a batch of 64, 11.8 and 10.5 at 256, 12.4 and 9.3 at 1024
-#: (benchmarks/results/neural_fode.txt).
+#: The activations of larger states do not fit into the cache. Cost over bare evaluations, together and separately: 9.6
+#: and 10.3 at a batch of 64, 11.8 and 10.5 at 256, 12.4 and 9.3 at 1024 (benchmarks/results/neural_fode.txt).
 _MOST_TOGETHER = 1024
 
 Function = Callable[[Any, torch.Tensor], torch.Tensor]
