@@ -8,8 +8,7 @@ the solution,
     \bar f_n &= \sum_{m>n} (a_{m-n} \bar y_m + b_{m-n} \bar p_m), \\
     \bar y_n &= g_n + f_y(y_n)^T \bar f_n, \quad \bar p_n = a_0 f_y(p_n)^T \bar y_n,
 
-which are history sums in reversed time. The other rules have fewer or other terms.
-"""
+history sums in reversed time. Other rules have fewer or other terms."""
 
 from __future__ import annotations
 
