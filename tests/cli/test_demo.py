@@ -70,8 +70,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plumes, "_QUICK_SIZE", (201, 20))
     monkeypatch.setattr(patterns, "_QUICK_SIZE", (16, 9.0, 4.0))
     monkeypatch.setattr(derivatives, "_QUICK_SIZES", (50, 200, 800))
-    monkeypatch.setattr(equations, "_QUICK_STEPS", (100, 1_000))
-    monkeypatch.setattr(equations, "_LAST", 3.0)
+    for name, value in (
+        ("QUICK_STEPS", (100, 1_000)),
+        ("LAST", 3.0),
+        ("ORDERS", (0.5, 0.9)),
+        ("TOLERANCES", (1e-3,) * 2),
+    ):
+        monkeypatch.setattr(equations, f"_{name}", value)
     for name, value in (("QUICK_SIDE", 64), ("DRAWN", 32), ("QUICK_PAIRS", 1_000)):
         monkeypatch.setattr(lattice, f"_{name}", value)
     for name, value in (("POINTS", 5_000), ("PATHS", 1_000), ("WALKS", 100)):
@@ -381,8 +386,13 @@ def test_patterns_keep_the_norm(monkeypatch: pytest.MonkeyPatch):
     """Of the wave packet; the page has two pictures and a row for each run."""
     monkeypatch.setattr(patterns, "_QUICK_SIZE", (16, 9.0, 4.0))
     monkeypatch.setattr(derivatives, "_QUICK_SIZES", (50, 200, 800))
-    monkeypatch.setattr(equations, "_QUICK_STEPS", (100, 1_000))
-    monkeypatch.setattr(equations, "_LAST", 3.0)
+    for name, value in (
+        ("QUICK_STEPS", (100, 1_000)),
+        ("LAST", 3.0),
+        ("ORDERS", (0.5, 0.9)),
+        ("TOLERANCES", (1e-3,) * 2),
+    ):
+        monkeypatch.setattr(equations, f"_{name}", value)
     for name, value in (("QUICK_SIDE", 64), ("DRAWN", 32), ("QUICK_PAIRS", 1_000)):
         monkeypatch.setattr(lattice, f"_{name}", value)
     chapter = chapters.build("patterns", chapters.DemoContext(True, lambda share, text: None))

@@ -74,19 +74,26 @@ def find_imports(module: Module) -> list[Import]:
 def _imports(text: str, package: str) -> list[Import]:
     return [
         Import(target, node.lineno, at_import)
-        for node, at_import in _walk(_parse(text), at_import=True)
+        for node, at_import in _walk(_parse(text), at_import=True, calls=any(name in text for name in IMPORTERS))
         for target in _targets(node, package)
     ]
 
 
-def _walk(node: ast.AST, *, at_import: bool) -> Iterator[tuple[ast.AST, bool]]:
+def _walk(node: ast.AST, *, at_import: bool, calls: bool) -> Iterator[tuple[ast.AST, bool]]:
+    """Every node below, or without ``calls`` every statement: they are a tenth of the nodes."""
     waiting = [(node, at_import)]
     while waiting:
         parent, runs = waiting.pop()
-        for child in ast.iter_child_nodes(parent):
+        for child in ast.iter_child_nodes(parent) if calls else _statements(parent):
             found = child, runs and not _is_deferred(child, parent)
             yield found
             waiting.append(found)
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """What lies in the blocks of a statement: statements, and parts of one that have blocks themselves."""
+    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        yield from getattr(node, block, ())
 
 
 def _is_deferred(node: ast.AST, parent: ast.AST) -> bool:
