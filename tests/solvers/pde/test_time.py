@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
 from scipy.integrate import quad
 
 import hpfracc as hf
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.pde import CorrectedQuadrature, Diffusion, DiffusionL1, DiffusionL2Sigma, Dirichlet, Neumann
 from hpfracc.solvers.pde.history.weights import IntervalWeights
 from tests.helpers.thinned import thinned
@@ -207,3 +208,31 @@ def test_weights_keep_their_digits():
                 expected[k - 1] -= b
                 expected[k] += b * tau / following
         assert max(abs(float(rows[4, k] / expected[k]) - 1.0) for k in range(5)) < 1e-14
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [0.3, 0.5, 0.8, 1.0, 1.3, 1.6])
+@pytest.mark.parametrize("start", ["hat", "step", "one"])
+def test_orders_at_a_time_for_data_that_are_not_smooth(start: str, alpha: float):
+    """A kink, two jumps, and data that do not fit the boundary; against exact modes on the same grid."""
+    x = np.linspace(0.0, np.pi, 33)
+    hat = np.minimum(x, np.pi - x)
+    u0 = {"hat": hat, "step": np.where(np.abs(x - 1.6) < 0.6, 1.0, 0.0), "one": np.ones(x.size)}[start]
+    given = {"x": x, "space": Diffusion(1.0), "boundary": "dirichlet", "alpha": alpha, "save": "last"}
+    given |= {"estimate": False, "du0": 0.0 if alpha > 1.0 else None}
+    methods = [(CorrectedQuadrature(k), k) for k, most in ((2, 2.0), (3, 1.91), (4, 1.68), (5, 1.40)) if alpha <= most]
+    if alpha <= 1.0:
+        methods.append((DiffusionL1(), 2.0 - alpha))
+    if alpha < 1.0:
+        methods.append((DiffusionL2Sigma(), 2.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)
+        exact = hf.solve_fpde(None, (0.0, 1.0), u0, method="exact_modes", **given).u[-1]
+        for method, order in methods:
+            steps = (80, 160) if order == 5 else (160, 320) if alpha <= 1.0 else (320, 640)
+            errors = [
+                np.abs(hf.solve_fpde(None, (0.0, 1.0), u0, method=method, step=1.0 / n, **given).u[-1] - exact).max()
+                for n in steps
+            ]
+            # Below that rounding decides.
+            assert order_of(errors) > order - 0.15 or errors[-1] < 1e-10

@@ -63,7 +63,11 @@ class Dirichlet(BoundaryCondition):
 @final
 @dataclass(frozen=True, slots=True)
 class Neumann(BoundaryCondition):
-    """The derivative along the outward normal is ``slope``. The end points of the grid lie on the boundary."""
+    """The derivative along the outward normal is ``slope``. The end points of the grid lie on the boundary.
+
+    With a slope of 0 nothing passes the end; for :class:`~hpfracc.solvers.pde.terms.OneSided` terms, whose flux is of
+    another form, that is what it means.
+    """
 
     slope: BoundaryData = 0.0
 

@@ -1,4 +1,4 @@
-"""Domains that are no boxes."""
+"""Domains other than boxes."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class NodalForm:
 
 
 class ModalForm:
-    """Coefficients: a linear equation falls apart into one for each eigenfunction."""
+    """Coefficients of the eigenfunctions: a linear equation becomes one scalar equation for each."""
 
     modal = True
 

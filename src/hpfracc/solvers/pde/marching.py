@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 def can_march(problem: EvolutionProblem, form: Any) -> bool:
-    """Whether the equation falls apart into real ones that do not depend on each other."""
+    """Whether the equation is diagonal with real eigenvalues, so that each mode is stepped on its own."""
     symbol = problem.space.symbol
     plain = all(isinstance(alpha, int | float) and isinstance(c, int | float) for c, alpha in problem.orders)
     return (

@@ -149,8 +149,10 @@ class FrameRecorder:
         if block.fill is None or self._whole is None or self._outside is None or not later:
             return block.make()  # type: ignore[no-any-return]
         place = len(self.times) - self._before
-        here: Array = self.problem.space.restrict(self._whole[place : place + block.count])
+        rows = self._whole[place : place + block.count]
+        here: Array = self.problem.space.restrict(rows)
         block.fill(here)
+        rows.reshape(block.count, -1)[:, self._outside[0]] = self._outside[1]
         return here
 
     def take_block(self, times: Array, states: Array) -> str | None:
@@ -164,15 +166,18 @@ class FrameRecorder:
             times, states = times[skipped:], states[skipped:]
             if not len(times):
                 return None
-        count = len(times)
-        if not np.isfinite(states.sum()):
+        count, whole = len(times), self._whole
+        placed = whole is not None and np.may_share_memory(whole, states)  # by make_block
+        # With the boundary points around them they lie in one piece.
+        rows = whole[len(self.times) - self._before :][:count].reshape(-1) if placed and whole is not None else None
+        if not np.isfinite(states.sum() if rows is None else np.dot(rows, rows)):
             good = np.isfinite(states.reshape(count, -1)).all(axis=1)
             if not good.all():
                 first = int(np.argmin(good))
                 if first:
                     self.take_block(times[:first], states[:first])
                 return self._not_finite(float(times[first]), states[first])
-        space, whole = self.problem.space, self._whole
+        space = self.problem.space
         if whole is None:
             frame = self._frame(float(times[0]), states[0])
             whole = self._whole = np.empty((self._room, *frame.shape), frame.dtype)
@@ -190,9 +195,8 @@ class FrameRecorder:
         if self._outside is None:
             here[...] = space.embed(states, float(times[-1]))
         else:
-            inside = space.restrict(here)
-            if not np.may_share_memory(inside, states):  # as made by make_block
-                inside[...] = states
+            if not placed:
+                space.restrict(here)[...] = states
             here.reshape(count, -1)[:, self._outside[0]] = self._outside[1]
         self.steps += count
         self.newest = (float(times[-1]), states[-1])

@@ -25,7 +25,7 @@ _APART = 64
 
 
 def sine_values(c: Array, out: Array) -> None:
-    """``out[i, j] = sum_k c[i, k] sin(pi (j + 1) (k + 1) / n) / n`` with n the number of points and one: ``idst``.
+    """``out[i, j] = sum_k c[i, k] sin(pi (j + 1) (k + 1) / n) / n`` with n = points + 1, as SciPy's ``idst``.
 
     Parameters
     ----------

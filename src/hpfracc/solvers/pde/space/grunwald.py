@@ -192,7 +192,7 @@ class ShiftedGrunwald(Semidiscretisation):
         return lu_solve(factors, rows.T, check_finite=False).T.reshape(rhs.shape)
 
     def _solve_traced(self, shift: Any, rhs: Any) -> Any:
-        """By a factorisation inside what JAX traces."""
+        """By a dense factorisation, which JAX can trace and differentiate."""
         points = math.prod(self.shape)
         if points > DENSE_KEPT or (is_array(shift) and math.prod(shift.shape) > 1):
             raise InvalidInputError(

@@ -109,7 +109,7 @@ def _transposed(torch: Any, linear: Map) -> Map:
 @functools.cache
 def _adjoint_function(torch: Any) -> Any:
     class Adjoint(torch.autograd.Function):  # type: ignore[misc]
-        """Zero; its derivative is the inverse of the operator."""
+        """Returns zero; its derivative is the inverse of the operator, applied by ``adjoint``."""
 
         @staticmethod
         def forward(ctx: Any, residual: Any, adjoint: Map) -> Any:
