@@ -1,17 +1,17 @@
 """Locks that stay usable after a fork and after an interrupt, and the rules for that.
 
-A thread of the parent may hold a lock at the time of a fork; in the child nobody would ever release it. So locks are
+A thread of the parent may hold a lock at the time of a fork; in the child it would never be released. So locks are
 replaced there.
 
-Ctrl-C raises ``KeyboardInterrupt`` in the main thread between any two instructions of Python. A lock stays held for
-ever if that happens after it was acquired and before the block that releases it was entered. Hence these rules, which
-``tests/architecture/test_locks.py`` enforces:
+Ctrl-C raises ``KeyboardInterrupt`` in the main thread between any two instructions of Python. A lock stays held
+forever if that happens after it was acquired and before the block that releases it was entered. Hence these rules,
+which ``tests/architecture/test_locks.py`` enforces:
 
 - A lock is a ``Lock`` or ``RLock`` of :mod:`threading`, acquired by ``with``: both are implemented in C, and no
-  interrupt comes between acquiring one and entering the block. Nothing calls ``acquire``.
+  interrupt can occur between acquiring one and entering the block. Nothing calls ``acquire``.
 - Nothing uses a ``Condition``, ``Semaphore``, ``Event`` or ``Barrier``, an executor or its futures, or ``Thread``
-  outside :mod:`hpfracc._shielded`: they are Python around such a lock, and an interrupt within leaves it held.
-- A thread waits for others by polling a ``queue.SimpleQueue`` with a timeout, and holds no lock meanwhile.
+  outside :mod:`hpfracc._shielded`: they are Python code around such a lock, and an interrupt inside leaves it held.
+- A thread waits for others by polling a ``queue.SimpleQueue`` with a timeout, and holds no lock while it waits.
 """
 
 from __future__ import annotations

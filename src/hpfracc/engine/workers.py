@@ -1,8 +1,8 @@
-"""The engine's own threads.
+"""The engine's thread pool.
 
 Kernels that release the GIL distribute their blocks over this pool. The pool starts at first use, grows to the largest
-number of workers asked for, and is dropped in a forked child, where its threads do not run. Each block runs in a copy
-of the caller's context, so that ``use_backend`` holds inside workers too.
+requested number of workers, and is dropped in a forked child, where its threads do not run. Each block runs in a copy
+of the caller's context, so ``use_backend`` applies inside workers too.
 
 An interrupt can reach the caller between any two instructions, so it shares no lock with its helpers. Blocks are
 claimed by ``dict.setdefault``, results go into a preallocated list, and the caller polls a queue implemented in C; each
@@ -41,12 +41,12 @@ _lock = threading.Lock()
 _tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
 _started = 0
 _inside = threading.local()
-#: At most this many cores for this process, where it shares the machine with others of its kind.
+#: Maximum number of cores of this process, if it shares the machine with similar ones.
 _most_cores: int | None = None
 
 
 def available_cores() -> int:
-    """Cores this process may run on: its affinity, or the limit that :func:`limit_cores` set."""
+    """Number of cores this process may use: its affinity, or the limit of :func:`limit_cores`."""
     try:
         cores = max(1, len(os.sched_getaffinity(0)))
     except AttributeError:  # not on every system
@@ -61,7 +61,7 @@ def limit_cores(most: int | None) -> None:
 
 
 def machine_load() -> float:
-    """Runnable threads of all processes per core (the load average); 0 where unknown."""
+    """Runnable threads of all processes per core (the load average); 0 if unknown."""
     try:
         return os.getloadavg()[0] / max(1, os.cpu_count() or 1)
     except (AttributeError, OSError):  # not on every system
@@ -69,16 +69,16 @@ def machine_load() -> float:
 
 
 def even_blocks(total: int, parts: int, least: int = 1) -> list[tuple[int, int]]:
-    """``[0, total)`` cut into at most ``parts`` ranges of almost equal length, none shorter than ``least``."""
+    """``[0, total)`` split into at most ``parts`` ranges of almost equal length, none shorter than ``least``."""
     parts = max(1, min(parts, total // max(1, least)))
     edges = [total * part // parts for part in range(parts + 1)]
     return [(low, high) for low, high in itertools.pairwise(edges) if high > low]
 
 
 def run_blocks(function: Callable[[B], T], blocks: Sequence[B], workers: int) -> list[T]:
-    """``[function(block) for block in blocks]`` on at most ``workers`` threads, the caller's among them.
+    """``[function(block) for block in blocks]`` on at most ``workers`` threads, including the caller's.
 
-    Each thread takes the next free block, so fewer threads than asked for (if the system starts no more) still do all
+    Each thread takes the next free block, so fewer threads than requested (if the system starts no more) still do all
     the work. The first error is raised after all blocks have ended; an interrupt after the started ones have. A call
     from inside a worker runs in that worker, so nested use cannot deadlock.
     """
@@ -108,7 +108,7 @@ def run_items(
         Whether no further items are started after an error.
     """
     job = _Job(function, items, advance, until_error)
-    # In a copy of the context here too, since timing decides which items run in this thread.
+    # In a copy of the context here too, because timing decides which items run in this thread.
     return contextvars.copy_context().run(job.run, lambda: _ask_new_threads(job, min(workers, len(items)) - 1))
 
 
@@ -229,7 +229,7 @@ def _nothing(block: Any) -> Any:
 
 def _ask_pool(job: _Job[B, T], helpers: int) -> None:
     global _started
-    with _lock, contextlib.suppress(RuntimeError):  # no room for another stack, or the interpreter is shutting down
+    with _lock, contextlib.suppress(RuntimeError):  # no memory for another stack, or the interpreter is shutting down
         while _started < helpers:
             start_thread(partial(_serve, _tasks), f"hpfracc_{_started}")
             _started += 1

@@ -19,8 +19,8 @@ Bucket = tuple[int, int]
 #: The operation type of unregistered names.
 OTHER = "other"
 
-#: The public operation types, and the primitive that stands for each. None: the choice is between backends, by the
-#: times reported to ``record_performance``.
+#: The public operation types, and the primitive of each. None: the choice is between backends, by the times reported to
+#: ``record_performance``.
 OPERATION_PRIMITIVES: dict[str, str | None] = {
     "matmul": "matmul",
     "conv": "causal_convolution",
@@ -41,7 +41,7 @@ OPERATION_PRIMITIVES: dict[str, str | None] = {
 
 
 def named_for(operation: str, settings: Mapping[str, T]) -> T | None:
-    """The setting for ``operation``, by its own name or by an operation type that it stands for."""
+    """The setting for ``operation``, by its name or by an operation type that it implements."""
     if operation in settings:
         return settings[operation]
     return next((value for name, value in settings.items() if OPERATION_PRIMITIVES.get(name) == operation), None)
@@ -66,9 +66,9 @@ class WorkloadCharacteristics:
     dtype_size : int
         Bytes of one element.
     is_iterative, requires_gradient : bool
-        Whether the work repeats, and whether a derivative must flow through it.
+        Whether the work is iterative, and whether it must be differentiable.
     **features
-        Anything else; kept in ``features``.
+        Further properties, stored in ``features``.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class WorkloadCharacteristics:
         self.data_shape = as_shape(data_shape)
         self.dtype_size = as_count("dtype_size", dtype_size)
         if self.dtype_size == 0:
-            raise InvalidInputError("dtype_size=0 is not a size of an element; use the bytes of one, such as 8")
+            raise InvalidInputError("dtype_size=0 is not the size of an element; use its bytes, such as 8")
         self.is_iterative = bool(is_iterative)
         self.requires_gradient = bool(requires_gradient)
         self.features: dict[str, Any] = dict(features)
@@ -100,7 +100,7 @@ class WorkloadCharacteristics:
 
     @property
     def length(self) -> int:
-        """Elements of one row; by ``data_size`` where it disagrees with the shape."""
+        """Elements of one row; from ``data_size`` if it disagrees with the shape."""
         if not self.data_shape:
             return self.data_size
         if math.prod(self.data_shape) != self.data_size:
@@ -114,7 +114,7 @@ class WorkloadCharacteristics:
 
     @property
     def bucket_of_size(self) -> Bucket:
-        """The bucket of the size alone: reported times do not say how a call was batched."""
+        """The bucket of the size alone, because reported times do not include the batch shape."""
         return bucket_of(1, self.data_size)
 
     @property
@@ -132,7 +132,7 @@ class WorkloadCharacteristics:
 
 
 def as_count(name: str, value: Any) -> int:
-    """``value`` as an int of at least 0, or :class:`InvalidInputError`; a whole float such as 1e6 is taken."""
+    """``value`` as an int of at least 0; or :class:`InvalidInputError`; accepts integral floats such as 1e6."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     try:
@@ -145,7 +145,7 @@ def as_count(name: str, value: Any) -> int:
 
 
 def as_shape(shape: Any) -> tuple[int, ...]:
-    """``shape`` as a tuple of ints of at least 0, or :class:`InvalidInputError`; a single int is one axis."""
+    """``shape`` as a tuple of ints of at least 0; raises :class:`InvalidInputError` otherwise. An int is one axis."""
     if isinstance(shape, int | float):
         shape = (shape,)
     try:

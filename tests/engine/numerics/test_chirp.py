@@ -47,7 +47,7 @@ def test_many_points_against_the_sum():
         ((), (3,), {}, ShapeError, "no axis"),
         ((4,), (2,), {}, ShapeError, "three numbers"),
         ((4,), (), {}, ShapeError, "three numbers"),
-        ((2, 4), (3, 3), {}, ShapeError, "do not fit together"),
+        ((2, 4), (3, 3), {}, ShapeError, "do not broadcast"),
         ((4,), (3,), {"points": -1}, InvalidInputError, "points=-1"),
         ((4,), (3,), {"points": 2.5}, InvalidInputError, "points=2.5"),
         ((4,), (3,), {"offsets": (0.3, 0.0)}, InvalidInputError, "multiples of 0.5"),

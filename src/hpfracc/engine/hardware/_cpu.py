@@ -1,4 +1,4 @@
-"""The processor, and what of it this process may use."""
+"""The processor, and the part of it that this process may use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CPU:
     logical : int
         Hardware threads of the machine.
     physical : int or None
-        Cores of the machine; None where unknown.
+        Cores of the machine; None if unknown.
     affinity : tuple of int
         Hardware threads this process may run on.
     allotment : str
@@ -82,7 +82,7 @@ def _affinity(logical: int) -> tuple[int, ...]:
 
 
 def _cpuinfo(text: str) -> dict[str, str]:
-    """The entries of the first processor, and those that some boards list after the last one."""
+    """The entries of the first processor, and those that some systems list after the last one."""
     facts: dict[str, str] = {}
     for line in text.splitlines():
         name, found, value = line.partition(":")
@@ -106,7 +106,7 @@ def _model_elsewhere() -> str:
 
 
 def _core(root: Path, number: int) -> tuple[str, str] | None:
-    """(package, core) of a hardware thread, or None where unknown."""
+    """(package, core) of a hardware thread, or None if unknown."""
     topology = root / f"sys/devices/system/cpu/cpu{number}/topology"
     core = read_text(topology / "core_id")
     return None if core is None else (read_text(topology / "physical_package_id") or "0", core)

@@ -21,7 +21,7 @@ class DriverMemory:
     total, free, used : int
         As the driver reports.
     processes : tuple of (int, int or None)
-        Process ids and bytes (None where unknown). In a container the ids may be those of the host.
+        Process ids and bytes (None if unknown). In a container the ids may be those of the host.
     """
 
     total: int

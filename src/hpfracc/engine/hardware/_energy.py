@@ -15,7 +15,7 @@ __all__ = ["read_energy_counters"]
 
 
 class _Rapl:
-    """The packages of a processor, added up. Each file counts microjoules and starts again from 0 at its range."""
+    """The sum over the packages of a processor. Each file counts microjoules and wraps around at its range."""
 
     def __init__(self, folders: list[Path]) -> None:
         self._folders = folders
@@ -30,7 +30,7 @@ class _Rapl:
         return int(text)
 
     def __call__(self) -> float:
-        """Joules since it was made."""
+        """Joules since creation."""
         for place, folder in enumerate(self._folders):
             now = self._value(folder)
             passed = now - self._last[place]
@@ -40,7 +40,7 @@ class _Rapl:
 
 
 def read_energy_counters(root: Path = Path("/")) -> tuple[dict[str, Callable[[], float]], str]:
-    """A function for each device that gives its joules so far, and a sentence on what cannot be read. Never raises."""
+    """A function that returns the joules of each device, and a sentence on unreadable counters. Never raises."""
     found: dict[str, Callable[[], float]] = {}
     missing = []
     packages = sorted(
@@ -62,14 +62,14 @@ def read_energy_counters(root: Path = Path("/")) -> tuple[dict[str, Callable[[],
         for gpu in gpus:
             found[gpu.device] = _nvml_counter(gpu.uuid)
     except Exception as error:  # no package, an old driver, or a GPU that does not count
-        missing.append(f"NVML gives no energy ({type(error).__name__}: {error}); install nvidia-ml-py")
+        missing.append(f"NVML reports no energy ({type(error).__name__}: {error}); install nvidia-ml-py")
     return found, "; ".join(missing)
 
 
 def _nvml_counter(uuid: str) -> Callable[[], float]:
     nvml: Any = start_nvml()
     handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
-    nvml.nvmlDeviceGetTotalEnergyConsumption(handle)  # raises where it is not counted
+    nvml.nvmlDeviceGetTotalEnergyConsumption(handle)  # raises if it is not counted
 
     def read() -> float:
         return 1e-3 * float(nvml.nvmlDeviceGetTotalEnergyConsumption(handle))

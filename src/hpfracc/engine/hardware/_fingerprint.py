@@ -1,4 +1,4 @@
-"""Fingerprints: hashes of everything that the speed of an arm depends on. Times are valid only where they match."""
+"""Fingerprints: hashes of everything that the speed of an arm depends on. Times are valid only if they match."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["fingerprint", "source_hash"]
 def fingerprint(
     backend: str, device: str, version: str, threads: int, source_hash: str, on: Machine | None = None
 ) -> str:
-    """Sixteen hexadecimal digits that change if and only if an arm must be measured anew.
+    """Sixteen hexadecimal digits that change if and only if an arm must be measured again.
 
     Upgrading a library invalidates only its own arms; a new driver only those on the GPU.
 
@@ -47,8 +47,8 @@ def source_hash(source: str | bytes | os.PathLike[str] | Callable[..., Any]) -> 
     Parameters
     ----------
     source : path, bytes, str or callable
-        The file of a path; text or bytes; or the source of a function, or its bytecode where there is no source (at a
-        prompt).
+        The file of a path; text or bytes; or the source of a function, or its bytecode if there is no source
+        (interactive input).
     """
     if isinstance(source, os.PathLike):
         return _digest(Path(source).read_bytes())

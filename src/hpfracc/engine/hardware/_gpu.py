@@ -27,7 +27,7 @@ class GPU:
     Attributes
     ----------
     device : str
-        Its name in this process; ``"cuda:0"`` is the first that ``CUDA_VISIBLE_DEVICES`` admits. CUDA may number
+        Its name in this process; ``"cuda:0"`` is the first that ``CUDA_VISIBLE_DEVICES`` allows. CUDA may number
         different models in another order unless ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
     name : str
         The vendor's name.
@@ -38,7 +38,7 @@ class GPU:
     bus : str
         Its PCI bus id.
     memory : int or None
-        Bytes of memory; None where only the driver's files are available.
+        Bytes of memory; None if only the driver's files are available.
     """
 
     device: str
@@ -68,7 +68,7 @@ def read_gpus(root: Path = Path("/"), visible: str | None = None) -> tuple[GPU, 
     for way in ways:
         try:
             gpus = way()
-        except Exception:  # a broken driver may raise anything; try the next way
+        except Exception:  # a broken driver may raise anything; try the next source
             continue
         if gpus:
             break
@@ -115,7 +115,7 @@ def _from_nvml() -> list[GPU]:
 
 
 def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value  # older versions give bytes
+    return value.decode() if isinstance(value, bytes) else value  # older versions return bytes
 
 
 def _bus(text: str) -> str:
@@ -143,7 +143,7 @@ def _from_files(root: Path) -> list[GPU]:
 
 
 def _has_node(root: Path, minor: str | None) -> bool:
-    """Whether this container has a GPU listed by the driver; assumed where no device node exists yet."""
+    """Whether this container has a GPU listed by the driver; assumed if no device node exists yet."""
     return minor is None or not (root / "dev/nvidiactl").exists() or (root / f"dev/nvidia{minor}").exists()
 
 
@@ -165,7 +165,7 @@ def _from_command() -> list[GPU]:
 
 
 def _visible(gpus: Sequence[GPU], text: str | None) -> list[GPU]:
-    """The GPUs that ``CUDA_VISIBLE_DEVICES`` admits, in its order. CUDA stops at the first invalid entry."""
+    """The GPUs that ``CUDA_VISIBLE_DEVICES`` allows, in its order. CUDA stops at the first invalid entry."""
     if text is None:
         return list(gpus)
     chosen: list[GPU] = []

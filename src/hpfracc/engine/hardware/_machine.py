@@ -14,7 +14,7 @@ from hpfracc.engine.hardware._gpu import GPU, read_gpus
 
 __all__ = ["Machine", "library_version", "library_versions", "machine", "reset"]
 
-#: The packages that provide a module, in the order in which they are tried, where names differ.
+#: The packages that provide a module, in the order in which they are tried, if names differ.
 _PACKAGES: dict[str, tuple[str, ...]] = {
     "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy"),
     "pynvml": ("nvidia-ml-py",),
@@ -34,7 +34,7 @@ def library_version(module: str) -> str | None:
 
 
 def library_versions() -> dict[str, str | None]:
-    """Version of every backend's library; None where not installed."""
+    """Version of every backend's library; None if not installed."""
     return {module: library_version(module) for module in _LIBRARIES}
 
 
@@ -53,11 +53,11 @@ class Machine:
     cpu : CPU
         The processor.
     ram : int or None
-        Bytes of memory of the machine; ``engine.memory`` tells how much this process may use.
+        Bytes of memory of the machine; ``engine.memory`` has the limits of this process.
     gpus : tuple of GPU
         GPUs that this process may use, in the order of their device numbers.
     libraries : Mapping[str, str or None]
-        Versions by module; None where not installed.
+        Versions by module; None if not installed.
     """
 
     host: str
@@ -106,7 +106,7 @@ def machine() -> Machine:
 
 
 def reset() -> None:
-    """Read anew on the next call."""
+    """Read again on the next call."""
     global _machine
     _machine = None
 

@@ -1,8 +1,8 @@
-"""Phases of chirps, right to the last place at any length, in any array namespace.
+"""Phases of chirps, accurate to the last place at any length, in any array namespace.
 
-A chirp is ``exp(-2 pi i r m^2)`` with whole m. At a million points ``r m^2`` has lost twelve digits of its fraction,
-and the fraction is all that counts. Here r is cut into pieces of 26 bits and so is the whole number ``m^2``: every
-product of two pieces is exact, and those that are whole are not even formed.
+A chirp is ``exp(-2 pi i r m^2)`` with integer m. At a million points ``r m^2`` has lost twelve digits of its fraction,
+and only the fraction matters. Here r and the integer ``m^2`` are split into pieces of 26 bits: every product of two
+pieces is exact, and integer products are skipped.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _ROOM = 1 << _BITS
 
 
 def turns(xp: Namespace, rate: Any, rest: Any, index: Any, largest: int) -> Any:
-    """``(rate + rest) index^2`` less whole turns, from -1/2 to 1/2; ``rate`` carries its derivative.
+    """``(rate + rest) index^2`` modulo 1, from -1/2 to 1/2; differentiable in ``rate``.
 
-    ``rate`` has a last axis of length 1 to broadcast along ``index``; ``rest`` (or None) is what float64 could not hold
-    of it. ``largest`` bounds ``abs(index)``, below 2^31.
+    ``rate`` has a last axis of length 1 to broadcast along ``index``; ``rest`` (or None) is its rounding error in
+    float64. ``largest`` bounds ``abs(index)``, below 2^31.
     """
     squares = index * index
     whole = xp.astype(squares, "float64")
@@ -35,7 +35,8 @@ def turns(xp: Namespace, rate: Any, rest: Any, index: Any, largest: int) -> Any:
     scale = 1.0
     total = 0.0 * whole * left
     for i in range(len(pieces)):
-        # The next 26 bits of the rate: whole multiples of 2^-26(i+1), so that products with later pieces are whole.
+        # The next 26 bits of the rate: integer multiples of 2^-26(i+1), so that products with later pieces are
+        # integers.
         scale *= _ROOM
         part = xp.round(left * scale) / scale
         left = left - part
@@ -53,9 +54,10 @@ def turns(xp: Namespace, rate: Any, rest: Any, index: Any, largest: int) -> Any:
 def chirps(
     xp: Namespace, rates: Any, given: int, points: int, offsets: tuple[float, float], size: int
 ) -> tuple[Any, Any, Any]:
-    """The factors before, between and after the convolution; the middle one in the order of a cyclic one of ``size``.
+    """The factors before, in and after the convolution; the middle one in the order of a cyclic convolution.
 
-    ``n k = (n^2 + k^2 - (k - n)^2) / 2`` turns the sum into one; indices are doubled, so that halves become whole.
+    ``n k = (n^2 + k^2 - (k - n)^2) / 2`` turns the sum into a convolution; indices are doubled, so that halves become
+    integers.
     """
     start, stop = (round(2 * offset) for offset in offsets)
     low = rates[..., 3:] if rates.shape[-1] == 6 else None
@@ -66,7 +68,7 @@ def chirps(
         rate = parts[0]
         if len(parts) == 2:
             rate = parts[0] + parts[1]
-            # What the sum has lost, after Knuth: at large n it counts.
+            # The rounding error of the sum (Knuth), which matters at large n.
             other = rate - parts[0]
             lost = (parts[0] - (rate - other)) + (parts[1] - other)
             rest = lost if rest is None else rest + lost

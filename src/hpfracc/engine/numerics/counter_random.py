@@ -1,11 +1,11 @@
 """Counter-based random numbers as array arithmetic: Philox4x64-10, and the Box-Muller transform.
 
 Word ``j`` of a path is word ``j % 4`` of the Philox block with counter ``(j // 4 + 1, path, stream, 0)``: the words of
-``numpy.random.Philox``, which increments its counter before it makes a block. The functions take unsigned 64-bit
+``numpy.random.Philox``, which increments its counter before each block. The functions take unsigned 64-bit
 integers, or signed ones that wrap (PyTorch has no complete unsigned ones).
 
-The transform uses only sums, products, quotients and square roots, which IEEE 754 rounds in one way: NumPy and compiled
-code give the same bits. Its error is at most 1.3 units of double precision.
+The transform uses only sums, products, quotients and square roots, which IEEE 754 rounds uniquely: NumPy and
+compiled code give the same bits. Its error is at most 1.3 units of double precision.
 
 References
 ----------
@@ -68,7 +68,7 @@ COSINE: Final = _reciprocal_factorials(2)
 
 
 def _signed(value: int, signed: bool) -> int:
-    """A 64-bit constant, as a negative number where the integers are signed."""
+    """A 64-bit constant, as a negative number if the integers are signed."""
     return value - 2**64 if signed and value >= 2**63 else value
 
 

@@ -1,8 +1,8 @@
 """Formulae over arrays, written as text: parsed once, checked node by node, never evaluated as Python.
 
-Only what stands in :data:`FUNCTIONS` and in the tables of operators below gets through, so a formula can neither
-import, nor look up attributes, nor loop. What comes out is a small tree and a line of source in which every name is a
-parameter or a function that the backend itself hands in.
+Only the functions of :data:`FUNCTIONS` and the operators in the tables below are allowed, so a formula can neither
+import, nor look up attributes, nor loop. The result is a small tree and a line of source in which every name is a
+parameter or a function that the backend supplies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 
 __all__ = ["CONSTANTS", "FUNCTIONS", "Expression", "Node", "parse_expression"]
 
-#: Functions a formula may call, and how many arguments each takes; they mean what NumPy's of that name mean.
+#: Functions that a formula may call, and their numbers of arguments, as in NumPy.
 FUNCTIONS: dict[str, int] = {
     **dict.fromkeys(("sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh"), 1),
     **dict.fromkeys(("exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "abs", "sign", "floor", "ceil"), 1),
@@ -31,7 +31,7 @@ FUNCTIONS: dict[str, int] = {
 }
 CONSTANTS: dict[str, float] = {"pi": math.pi, "e": math.e}
 
-#: Functions that have a meaning for complex numbers in every library.
+#: Functions that support complex numbers in every library.
 _COMPLEX = frozenset(
     {"sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "log", "log10", "sqrt", "abs", "power", "where"}
 )
@@ -56,11 +56,11 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "**": np.power,
     "negative": np.negative,
 }
-#: Longer formulae than this are not written by people; the limit keeps Python's own parser out of trouble.
+#: Maximum length of a formula, which protects Python's parser.
 _LONGEST = 10_000
 _DEEPEST = 100
 
-#: What a formula gives: truth values, real or complex numbers.
+#: Types of the result: booleans, real or complex numbers.
 Result = Literal["bool", "real", "complex"]
 
 
@@ -77,7 +77,7 @@ class Node:
     arguments: tuple[Node, ...] = ()
 
     def walk(self) -> Iterator[Node]:
-        """The node itself and all below it."""
+        """The node and all its descendants."""
         yield self
         for argument in self.arguments:
             yield from argument.walk()
@@ -94,11 +94,11 @@ class Expression:
     source : str
         A Python expression in which only ``names`` and names of :data:`FUNCTIONS` occur.
     tree : Node
-        The same as a tree; :meth:`render` writes it in another dialect.
+        The same as a tree; :meth:`render` converts it to another dialect.
     functions : frozenset of str
         Names of the functions it calls.
     steps : int
-        Operators and calls: passes over the data that a library without fusion makes.
+        Number of operators and calls: passes over the data in a library without fusion.
     """
 
     names: tuple[str, ...]
@@ -112,11 +112,11 @@ class Expression:
     def compile_for(self, namespace: Mapping[str, Any]) -> Callable[..., Any]:
         """The formula as a function of the arrays (positional, in the order of ``names``).
 
-        ``namespace`` gives a function for each name of :data:`FUNCTIONS` that the formula uses; operators are left to
-        the arrays themselves.
+        ``namespace`` has a function for each name of :data:`FUNCTIONS` that the formula uses; operators are those of
+        the arrays.
         """
-        # Python's own names stay within reach of the libraries (PyTorch imports parts of itself inside an operator,
-        # with the builtins of whoever called it); the formula cannot name them, for every name in it was checked.
+        # Builtins stay available to the libraries (PyTorch imports parts of itself inside an operator, with the
+        # builtins of its caller); the formula cannot use them, because every name in it was checked.
         scope: dict[str, Any] = {}
         for name in self.functions:
             scope[name] = namespace[name]
@@ -124,7 +124,7 @@ class Expression:
         return function
 
     def result(self, *, complex_operands: bool) -> Result:
-        """What it gives for real or complex operands; raises where complex numbers have no such function."""
+        """Type of the result for real or complex operands; raises an error for functions without complex support."""
         if not complex_operands:
             return "bool" if self.tree.kind == "comparison" else "real"
         if isinstance(self._complex_result, UnsupportedDtypeError):
@@ -142,14 +142,14 @@ class Expression:
 
 
 def parse_expression(expression: str, names: Sequence[str]) -> Expression:
-    """Parse and check a formula; the last thousand are remembered.
+    """Parse and check a formula; the last thousand are cached.
 
     Parameters
     ----------
     expression : str
         Such as ``"x*y + sin(x)"``: numbers, ``pi``, ``e``, the operands' names, ``+ - * / // % **``, comparisons and
-        :data:`FUNCTIONS`. A comparison counts as 1 or 0 where a number is wanted, and a number as true where it is
-        not 0 and a condition is wanted.
+        :data:`FUNCTIONS`. A comparison used as a number is 1 or 0, and a number used as a condition is true if it is
+        not 0.
     names : sequence of str
         Names of the arrays, in order. Each must occur in the formula.
     """
@@ -174,7 +174,7 @@ def _parse(expression: str, names: tuple[str, ...]) -> Expression:
     used = {node.value for node in tree.walk() if node.kind == "name"}
     unused = [name for name in names if name not in used]
     if unused:
-        raise InvalidInputError(f"expression={expression!r} does not use {unused[0]!r}; leave that array out")
+        raise InvalidInputError(f"expression={expression!r} does not use {unused[0]!r}; omit that array")
     source = _render(tree, _Dialect())
     code = compile(f"lambda {', '.join(names)}: {source}", "<expression>", "eval")
     nodes = list(tree.walk())
@@ -196,13 +196,13 @@ def _check_names(names: tuple[str, ...]) -> None:
         if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
             raise InvalidInputError(f"{name!r} cannot name an array; use a plain name such as 'x'")
         if name in FUNCTIONS or name in CONSTANTS:
-            raise InvalidInputError(f"{name!r} already means something in an expression; call the array something else")
+            raise InvalidInputError(f"{name!r} is already a name of expressions; rename the array")
     if len(set(names)) != len(names):
         raise InvalidInputError(f"names={names!r} holds a name twice; give each array its own")
 
 
 class _Reader:
-    """Turns Python's syntax tree into ours, refusing whatever is not on the lists."""
+    """Converts Python's syntax tree to ours; raises an error for anything that is not allowed."""
 
     def __init__(self, expression: str, names: tuple[str, ...]) -> None:
         self.expression = expression
@@ -252,7 +252,7 @@ class _Reader:
         if name in FUNCTIONS:
             raise self.refuse(f"{name!r} is a function", f"call it, as {name}({self.names[0]})")
         known = ", ".join((*self.names, *CONSTANTS))
-        raise self.refuse(f"nothing is called {name!r}", f"the names are {known}")
+        raise self.refuse(f"the name {name!r} is unknown", f"the names are {known}")
 
     def read_comparison(self, node: ast.Compare, depth: int) -> Node:
         if len(node.ops) != 1:
@@ -288,8 +288,8 @@ class _Reader:
 
     def choice(self, condition: Node, yes: Node, no: Node) -> Node:
         if yes.kind == "number" and no.kind == "number":
-            # Between two plain numbers a library picks a dtype of its own choice (PyTorch: float32). An operand in the
-            # branch that is never taken hands its dtype over, and its values, be they nan, do not come through.
+            # Between two plain numbers a library chooses a dtype itself (PyTorch: float32). An operand in the branch
+            # that is never selected provides its dtype, while its values, even nan, have no effect.
             yes = Node("call", "where", (condition, yes, Node("name", self.names[0])))
         return Node("call", "where", (condition, yes, no))
 
@@ -300,7 +300,7 @@ class _Reader:
 
 
 def _folded(node: Node) -> Node:
-    """``node`` as a number if all its arguments are: no library then meets a function of plain numbers."""
+    """``node`` as a number if all its arguments are, so that no library evaluates functions of plain numbers."""
     if any(argument.kind != "number" for argument in node.arguments):
         return node
     function = _UFUNCS.get(str(node.value)) or getattr(np, str(node.value))
@@ -310,7 +310,7 @@ def _folded(node: Node) -> Node:
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
-    """How the leaves of a formula are written."""
+    """Notation of the leaves of a formula."""
 
     number: Callable[[float], str] = repr
     name: Callable[[str], str] = str
@@ -329,7 +329,7 @@ def _render(node: Node, dialect: _Dialect) -> str:
         return f"(-{parts[0]})"
     if node.value == "**":
         exponent = node.arguments[1]
-        # An integer exponent is a few multiplications; as a float it is a call of pow.
+        # An integer exponent is a few multiplications; a float calls pow.
         if exponent.kind == "number" and float(exponent.value).is_integer() and abs(float(exponent.value)) < 64:
             return dialect.power(parts[0], int(exponent.value))
     return f"({parts[0]} {node.value} {parts[1]})"
@@ -339,7 +339,7 @@ def _bracketed(number: Callable[[float], str], value: float) -> str:
     if math.isfinite(value):
         text = number(value)
         return f"({text})" if text.startswith("-") else text
-    # repr() of these is no literal; 1e999 reads as infinity.
+    # repr() of these is not a literal; 1e999 evaluates to infinity.
     if math.isnan(value):
         return f"({number(1.0)} * (1e999 - 1e999))"
     return "(1e999)" if value > 0 else "(-1e999)"
@@ -353,7 +353,7 @@ def _complex_result(tree: Node) -> Result | UnsupportedDtypeError:
 
 
 def _result(node: Node) -> Result:
-    """What ``node`` gives when the operands are complex."""
+    """Type of ``node`` for complex operands."""
     if node.kind == "name":
         return "complex"
     if node.kind == "number":
@@ -363,7 +363,7 @@ def _result(node: Node) -> Result:
     symbol = str(node.value)
     if is_complex and (symbol in _ORDERED or (node.kind == "call" and symbol not in _COMPLEX)):
         raise UnsupportedDtypeError(
-            f"elementwise: {symbol!r} is not served for complex numbers; take abs() first, or convert to real arrays"
+            f"elementwise: {symbol!r} does not support complex numbers; take abs() first, or convert to real arrays"
         )
     if node.kind == "comparison":
         return "bool"

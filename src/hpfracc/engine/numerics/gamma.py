@@ -1,8 +1,8 @@
-"""Gamma in any array namespace, and derivatives of 1/Gamma in exact arguments.
+"""Gamma in any array namespace, and derivatives of 1/Gamma for exact arguments.
 
-Some libraries have only the logarithm of Gamma, which loses a digit for each ten of its exponent. Here Gamma is found
-up to 16 by products and a polynomial on [2, 3), beyond by Stirling's formula with the power in two halves, so that it
-overflows where Gamma does; on the left by reflection.
+Some libraries have only the logarithm of Gamma, which loses digits for large values. Here Gamma is computed up to 16 by
+products and a polynomial on [2, 3), beyond by Stirling's formula with the power in two halves, so that it overflows
+only where Gamma does; for negative arguments by reflection.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hpfracc.errors import InvalidInputError
 
 __all__ = ["MOST_DERIVATIVES", "gamma_value", "reciprocal_gammas"]
 
-#: Gamma(5/2 + t) for -1/2 <= t < 1/2, by interpolation at Chebyshev points in 60 digits: 2e-17 off.
+#: Gamma(5/2 + t) for -1/2 <= t < 1/2, by interpolation at Chebyshev points in 60 digits; the error is 2e-17.
 _NEAR = (
     1.329340388179137,
     0.9347345216260855,
@@ -45,9 +45,9 @@ _NEAR = (
 #: log Gamma(y) - (y - 1/2) log y + y - log(2 pi)/2 as a series in 1/y: B_2k / (2k (2k - 1)).
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 _FAR = 16
-#: Beyond, Gamma and its reciprocal have left the range of float64.
+#: Beyond this argument Gamma and its reciprocal leave the range of float64.
 _END = 190.0
-#: Derivatives of 1/Gamma that are written out below.
+#: Number of derivatives of 1/Gamma that are implemented below.
 MOST_DERIVATIVES = 2
 
 
@@ -94,7 +94,7 @@ def _by_stirling(xp: Namespace, z: Any) -> Any:
 def reciprocal_gammas(alpha: float, beta: float, count: int, derivative: int = 0) -> np.ndarray:
     """A derivative of ``1/Gamma`` at ``beta + alpha k`` for k < count.
 
-    With exact arguments: near a zero half an ulp of the argument is all the digits.
+    With exact arguments, because near a zero half an ulp of the argument would lose all digits.
     """
     if not 0 <= derivative <= MOST_DERIVATIVES:
         raise InvalidInputError(
@@ -122,7 +122,7 @@ def _on_the_right(x: float, derivative: int) -> float:
 
 
 def _by_reflection(x: float, distance: float, derivative: int) -> float:
-    """``1/Gamma(x) = sin(pi x) Gamma(1 - x) / pi``, with ``distance`` from the nearest whole number, sign left out."""
+    """``1/Gamma(x) = sin(pi x) Gamma(1 - x) / pi``, with ``distance`` from the nearest integer, without the sign."""
     sine, cosine = math.sin(math.pi * distance), math.cos(math.pi * distance)
     size = math.gamma(1.0 - x)
     if derivative == 0:

@@ -1,13 +1,14 @@
 r"""The history sum by a tree of clusters: O(n log n), to the rounding of the direct sum.
 
-Seen from a time at least its own length away, a cluster of intervals acts through a polynomial: the kernel
-:math:`(t - s)^p` is interpolated in s at Chebyshev nodes of the cluster, so that the cluster becomes as many point
-sources, whose strengths (moments) depend on the samples alone. The distance makes the interpolation converge like
-:math:`(3 + \sqrt 8)^{-m}` with m nodes: :data:`NODES` of them leave 1e-16. Nearer intervals are summed directly.
+At a distance of at least its own length, a cluster of intervals acts through a polynomial: the kernel
+:math:`(t - s)^p` is interpolated in s at Chebyshev nodes of the cluster, so the cluster becomes that number of
+point sources, whose strengths (moments) depend only on the samples. The distance makes the interpolation converge like
+:math:`(3 + \sqrt 8)^{-m}` with m nodes: with :data:`NODES` nodes the error is 1e-16. Closer intervals are summed
+directly.
 
-Moments go up the tree: those of a leaf from Gauss quadrature of each interval, which is exact for polynomials of this
-degree, those of a larger cluster from the nodes of its two halves. All distances are taken from the end of a cluster,
-which is a point of the grid, so that large times lose no digits.
+Moments are computed from the leaves up: those of a leaf by Gauss quadrature of each interval, which is exact for
+polynomials of this degree, those of a larger cluster from the nodes of its two halves. All distances are measured from
+the end of a cluster, which is a grid point, so that large times lose no digits.
 
 References
 ----------
@@ -29,11 +30,11 @@ __all__ = ["LEAF", "NODES", "HistoryTree"]
 
 Array = np.ndarray[Any, Any]
 
-#: Intervals of a leaf, and outputs that are made together. 16 to 64 differ by less than a third.
+#: Intervals per leaf, and outputs that are computed together. Times for 16 to 64 differ by less than a third.
 LEAF = 32
-#: Chebyshev nodes of a cluster: with 20 the interpolation showed in the 15th digit.
+#: Chebyshev nodes of a cluster: with 20 the interpolation error was visible in the 15th digit.
 NODES = 22
-#: Leaves, and pairs of clusters, whose moments are made together: some MiB of polynomials.
+#: Leaves, and pairs of clusters, whose moments are computed together: a few MiB of polynomials.
 _TOGETHER, _PAIRS = 64, 512
 
 
@@ -48,7 +49,7 @@ def _chebyshev(x: Array) -> Array:
     return table
 
 
-#: The nodes, how far each lies before the end of [-1, 1], and the matrix from moments in the polynomials to strengths.
+#: The nodes, their distances from the end of [-1, 1], and the matrix from polynomial moments to strengths.
 _X = np.cos(np.pi * (np.arange(NODES) + 0.5) / NODES)
 _BEFORE = 1.0 - _X
 _STRENGTHS = _chebyshev(_X) * (2.0 / NODES)
@@ -70,20 +71,20 @@ class _Clusters:
 
 
 class HistoryTree:
-    """A signal on a grid, ready to be summed at the grid's own points.
+    """A signal on a grid, prepared for sums at the grid points.
 
     Parameters
     ----------
     kind : str
         ``"power"``, ``"tempered"`` or ``"logarithmic"``.
     times : array, shape (n,)
-        Strictly rising.
+        Strictly increasing.
     signal : array, shape (..., n)
-        Finite, float64 or complex128; what is at the first point counts nowhere.
+        Finite, float64 or complex128; the first value is not used.
     parameters : tuple of float
         The exponent, and the tempering of a tempered kernel.
     scaled : bool
-        Whether the means are taken ``p + 1`` times.
+        Whether the means are multiplied by ``p + 1``.
     """
 
     def __init__(
@@ -95,16 +96,16 @@ class HistoryTree:
         self._n = times.size
         self._widths = np.ones(self._n)
         self._widths[1:] = distances(NUMPY, kind, times[1:], times[:-1])
-        #: Positions for deciding what is far.
+        #: Positions for the distance criterion.
         self._at = times - times[0] if kind != "logarithmic" else np.log1p((times - times[0]) / times[0])
-        #: Where the clusters of each size begin among all of them: the leaves first.
+        #: Index of the first cluster of each size; the leaves come first.
         self._offsets: list[int] = []
         self._clusters = self._grow()
-        # As plain numbers, which are quicker to look at one by one.
+        # As plain numbers, which are faster to read one by one.
         self._reach = (self._at[self._clusters.ends] + self._clusters.lengths * (1.0 + 1e-9)).tolist()
 
     def _grow(self) -> _Clusters:
-        """All clusters, from the leaves up; one that has not all its intervals is never far from anything."""
+        """All clusters, from the leaves up; an incomplete one is never far from any output."""
         ends = LEAF * np.arange(1, (self._n - 1) // LEAF + 1)
         levels = [self._leaves(ends)]
         while len(levels[-1].ends) >= 2:
@@ -117,11 +118,11 @@ class HistoryTree:
         )
 
     def _distance(self, late: Array, early: Array) -> Array:
-        """How far the points numbered ``early`` lie before those numbered ``late``."""
+        """Distances of the points ``early`` before the points ``late``."""
         return np.asarray(distances(NUMPY, self._kind, self._times[late], self._times[early]))
 
     def _faded(self, late: Array, early: Array) -> Array | float:
-        """What tempering leaves of a sample between two points."""
+        """The tempering factor between two points."""
         if self._kind != "tempered":
             return 1.0
         return np.asarray(np.exp(-self._sigma * (self._times[late] - self._times[early])))
@@ -130,7 +131,7 @@ class HistoryTree:
         lengths = self._distance(ends, ends - LEAF)
         rows = self._signal.shape[:-1]
         strengths = np.empty((*rows, len(ends), NODES), self._signal.dtype)
-        # Where in its interval a Gauss point lies, as a share of its width before the interval's end.
+        # Distance of a Gauss point from the end of its interval, as a fraction of the width.
         share = 0.5 * (1.0 - _GAUSS)
         for low in range(0, len(ends), _TOGETHER):
             some = slice(low, low + _TOGETHER)
@@ -139,7 +140,7 @@ class HistoryTree:
             before = self._distance(end, points)[..., None] + self._widths[points][..., None] * share
             polynomials = _chebyshev(1.0 - before * (2.0 / lengths[some, None, None]))
             means = polynomials @ (0.5 * _GAUSS_WEIGHTS)
-            del polynomials  # before the next ones are made
+            del polynomials  # freed before the next ones are created
             samples = self._signal[..., points] * self._faded(end, points)
             strengths[..., some, :] = np.einsum("...lk,jlk->...lj", samples, means) @ _STRENGTHS
         return _Clusters(ends, lengths, strengths)
@@ -185,7 +186,7 @@ class HistoryTree:
         return far, near
 
     def sum_block(self, block: int) -> tuple[slice, Array]:
-        """Outputs number ``1 + LEAF * block`` and the following, as many as a leaf has; with their place."""
+        """Outputs from ``1 + LEAF * block`` on, as many as a leaf has; and their position."""
         low = 1 + LEAF * block
         high = min(self._n, low + LEAF)
         outputs = np.arange(low, high)[:, None]
@@ -216,5 +217,5 @@ class HistoryTree:
 
     @property
     def blocks(self) -> int:
-        """How many blocks of outputs there are after the first point."""
+        """Number of blocks of outputs after the first point."""
         return -(-(self._n - 1) // LEAF)

@@ -1,7 +1,7 @@
 """The weights of the intervals of a grid at later points, in any array namespace.
 
-Over an interval the kernel's mean is taken, ``(b^q - a^q) / (q (b - a))`` with ``q = p + 1`` for the power ``r^p``
-between the distances a and b: neighbouring powers, which would cancel, are subtracted by ``expm1`` and ``log1p``.
+On an interval the mean of the kernel is used, ``(b^q - a^q) / (q (b - a))`` with ``q = p + 1`` for the power ``r^p``
+between the distances a and b. Neighbouring powers, which would cancel, are subtracted by ``expm1`` and ``log1p``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hpfracc._xp import Namespace
 
 __all__ = ["KINDS", "block_of_weights", "distances", "mean_power", "output_blocks"]
 
-#: The kernels there are, with the parameters that follow times and signal.
+#: The kernels, with the parameters that follow times and signal.
 KINDS: dict[str, tuple[str, ...]] = {
     "power": ("exponent",),
     "tempered": ("exponent", "tempering"),
@@ -25,7 +25,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 
 def output_blocks(n: int, block: int, most: int) -> list[tuple[int, int]]:
-    """Outputs that are made together: about ``block`` weights each time, of ``most`` outputs at the most."""
+    """Ranges of outputs that are computed together: about ``block`` weights, and at most ``most`` outputs."""
     blocks, low = [], 0
     while low < n:
         high = min(n, low + _rows_from(low, block, most))
@@ -35,14 +35,14 @@ def output_blocks(n: int, block: int, most: int) -> list[tuple[int, int]]:
 
 
 def _rows_from(low: int, block: int, most: int) -> int:
-    """The most rows r from ``low`` on for which ``r (low + r)`` weights are a block."""
+    """The maximum number of rows r from ``low`` on for which ``r (low + r)`` weights fit into a block."""
     return max(1, min(most, (math.isqrt(low * low + 4 * block) - low) // 2))
 
 
 def mean_power(xp: Namespace, a: Any, width: Any, p: Any, scaled: bool = False) -> Any:
     """The mean of ``r**p`` from ``a`` to ``a + width``; ``a`` may be 0, ``p`` exceeds -1.
 
-    If ``scaled``, times ``p + 1``: then ``p`` may be -1, where only an interval that touches 0 has a share.
+    If ``scaled``, times ``p + 1``: then ``p`` may be -1, where only an interval that touches 0 contributes.
     """
     q = p + 1.0
     touches = a <= 0.0
@@ -54,7 +54,7 @@ def mean_power(xp: Namespace, a: Any, width: Any, p: Any, scaled: bool = False) 
 
 
 def distances(xp: Namespace, kind: str, late: Any, early: Any) -> Any:
-    """How far ``early`` lies before ``late``: their difference, or that of their logarithms."""
+    """Distance of ``early`` before ``late``: their difference, or that of their logarithms."""
     gap = late - early
     return xp.log1p(gap / early) if kind == "logarithmic" else gap
 
@@ -84,7 +84,7 @@ def block_of_weights(
 
 
 def _interpolate(xp: Namespace, at: Any, knots: Any, table: Any) -> Any:
-    """Straight lines between the knots; beyond them the first or the last value."""
+    """Linear interpolation between the knots; the first or last value beyond them."""
     index = xp.searchsorted(knots, at.reshape(-1)).reshape(at.shape)
     index = xp.clip(index, 1, knots.shape[0] - 1)
     left, right = knots[index - 1], knots[index]

@@ -11,8 +11,8 @@ __all__ = ["fast_length", "largest_factor", "power_of_two", "row_scratch", "tran
 def fast_length(least: int) -> int:
     """The smallest even ``2^a 3^b 5^c 7^d`` of at least ``least``.
 
-    cuFFT, MKL, DUCC and pocketfft all have their own passes for these primes; even, because a real transform of even
-    length is a complex one of half that length.
+    cuFFT, MKL, DUCC and pocketfft have special passes for these primes. Even, because a real transform of even length
+    is a complex one of half that length.
     """
     best = power_of_two(max(least, 2))
     seven = 1
@@ -21,7 +21,7 @@ def fast_length(least: int) -> int:
         while five < best:
             three = five
             while three < best:
-                # The power of two that lifts this product to `least`, and at least one factor of two.
+                # The power of two that raises this product to `least`, and at least one factor of two.
                 size = three * power_of_two(max(2, -(-least // three)))
                 best = min(best, size)
                 three *= 3
@@ -36,7 +36,7 @@ def power_of_two(least: int) -> int:
 
 
 def transformed_shape(shape: tuple[int, ...], kind: str, n: int | None, axis: int) -> tuple[int, ...]:
-    """The shape of the transform of ``kind`` along ``axis``; an axis without points stays so unless ``n`` says more."""
+    """The shape of the transform of ``kind`` along ``axis``; an empty axis stays empty unless ``n`` is larger."""
     given = shape[axis]
     points = n if n is not None else 2 * (given - 1) if kind == "irfft" and given else given
     axis %= len(shape)
@@ -44,7 +44,7 @@ def transformed_shape(shape: tuple[int, ...], kind: str, n: int | None, axis: in
 
 
 def largest_factor(number: int) -> int:
-    """The largest prime factor, 1 of 1."""
+    """The largest prime factor; 1 for 1."""
     largest, factor = 1, 2
     while factor * factor <= number:
         if number % factor:
@@ -56,10 +56,10 @@ def largest_factor(number: int) -> int:
 
 @lru_cache(maxsize=1024)
 def row_scratch(points: int, dtype: str) -> int:
-    """Bytes of scratch that a host library takes while it transforms one row of ``points``.
+    """Bytes of scratch memory that a host library needs to transform one row of ``points``.
 
-    It goes to and fro between its place and a buffer. With a prime factor larger than its root it becomes a convolution
-    of at least twice as many points, by Bluestein.
+    The transform alternates between the data and a buffer. With a prime factor larger than the square root it becomes a
+    convolution of at least twice the length (Bluestein).
     """
     single = dtype in ("float32", "complex64")
     if points < 50 or largest_factor(points) ** 2 <= points:

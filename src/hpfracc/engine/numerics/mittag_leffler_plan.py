@@ -1,22 +1,21 @@
-"""Tables for E_{a,b}: all that depends on the two parameters alone, made once and kept.
+"""Tables for E_{a,b}: everything that depends only on the two parameters, computed once and cached.
 
-E_{a,b}(z) = (1/2 pi i) int e^s s^(a-b) / (s^a - z) ds along a contour around the negative axis. We take one parabola
-s = mu (1 + i u)^2 for all z of a band of |z|, and the trapezoid rule in u with nodes u = (k + tau) h. Then E is a sum
-of fractions w_k / (p_k - z), p_k = s_k^a, and three things are put right exactly rather than by moving the contour
+E_{a,b}(z) = (1/2 pi i) int e^s s^(a-b) / (s^a - z) ds along a contour around the negative axis. One parabola
+s = mu (1 + i u)^2 is used for all z of a band of |z|, and the trapezoid rule in u with nodes u = (k + tau) h. Then E is
+a sum of fractions w_k / (p_k - z), p_k = s_k^a, and three effects are corrected exactly, not by moving the contour
 (as Garrappa, SIAM J. Numer. Anal. 53 (2015), does for each z):
 
 * a pole s* = z^(1/a) changes the rule's error by a known amount, so its residue R = s*^(1-b) e^(s*) / a enters as
   R / (1 - e^(2 pi i tau) q) with q = exp(-2 pi (sqrt(s*/mu) - 1)/h): one formula on both sides of the contour;
 * a node that falls on a pole is avoided by another tau (0, 1/4, 1/2 or 3/4);
-* small values at large |z| are not left over from large ones: 1/(s^a - z) = -sum_{k<=m} s^(a(k-1)) z^-k +
-  z^-m s^(a m)/(s^a - z), so that m terms of the expansion in 1/z are taken as they stand and only the rest is
-  integrated. Where the bound of that rest is below the rounding of what remains, the sum is dropped altogether: that is
-  the asymptotic region.
+* small values at large |z| are not differences of large ones: 1/(s^a - z) = -sum_{k<=m} s^(a(k-1)) z^-k +
+  z^-m s^(a m)/(s^a - z), so m terms of the expansion in 1/z are used directly and only the remainder is
+    integrated. If the bound of the remainder is below rounding, the sum is dropped: that is the asymptotic region.
 
-For |z| <= radius the power series is used. With integer a and b nothing is left to integrate: E is elementary.
+For |z| <= radius the power series is used. With integer a and b there is no integral: E is elementary.
 
-A derivative in b multiplies the integrand by -log s: so the weights, the residues (log s* for log s) and 1/Gamma (its
-own derivative) change, and nothing else does. One in a is (d/da) E = z (d/dz) (d/db) E.
+A derivative in b multiplies the integrand by -log s: so only the weights, the residues (log s* for log s) and 1/Gamma
+(its derivative) change. One in a is (d/da) E = z (d/dz) (d/db) E.
 """
 
 from __future__ import annotations
@@ -42,19 +41,19 @@ __all__ = [
     "parabola",
 ]
 
-#: Shifts of the trapezoid rule's nodes, in steps. Real z needs the first two only.
+#: Shifts of the nodes of the trapezoid rule, in steps. Real z needs only the first two.
 OFFSETS = (0.0, 0.5, 0.25, 0.75)
 _EPS = 2.0**-53
 _MOST_TERMS = 100
 _LARGEST_GAMMA = 100.0
 _MOST_TAYLOR = 72
-#: Nodes are looked for up to this u: e^s has fallen to nothing, whatever power of s stands beside it.
+#: Maximum u of the nodes, where e^s is negligible with any power of s.
 _FARTHEST = 24.0
-#: How much wider the second parabola is: poles on the one have Im u = 0.37 on the other, and e^s is not yet so large
-#: that small values drown in its rounding (at 4 first derivatives near alpha = 1 had lost three digits more).
+#: Relative width of the second parabola: poles on one have Im u = 0.37 on the other, and e^s is not so large that small
+#: values are lost in its rounding (with 4, first derivatives near alpha = 1 lose three more digits).
 _WIDENING = 2.5
 _STEPS = [k / 128 for k in range(38, 8, -1)] + [k / 512 for k in range(35, 2, -1)]
-#: Parameters beyond these leave the range of float64 through the Gamma function itself.
+#: Parameters beyond these overflow float64 in the Gamma function.
 _LIMIT = 150.0
 
 
@@ -72,10 +71,10 @@ class Pole:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """What is used for ``lower <= |z|`` up to the next band.
+    """The data for ``lower <= |z|`` up to the next band.
 
     ``points[i]`` and ``weights[i]`` are the nodes p_k and weights w_k with u >= 0 for ``OFFSETS[i]``; those with u < 0
-    are conjugates (of offset ``1 - tau``). A pole with ``log |q|`` beyond ``reach`` is left to the rule's own error.
+    are conjugates (of offset ``1 - tau``). A pole with ``log |q|`` beyond ``reach`` is negligible.
     """
 
     lower: float
@@ -92,8 +91,8 @@ class Band:
 class ContourPlan:
     """Everything about a derivative of E_{alpha,beta} that does not depend on z: ``order`` in z, ``logs`` in beta.
 
-    ``wide`` holds the bands once more, with parabolas that stand away from the poles close to the usual ones. Values do
-    not mind those, but each derivative divides by the distance: 7e-14 were lost at the first.
+    ``wide`` has the bands again, with parabolas away from poles that are close to the usual ones. Values are not
+    affected by these, but each derivative divides by the distance: the first lost 7e-14.
     """
 
     alpha: float
@@ -113,7 +112,7 @@ class ContourPlan:
 
 
 def check_parameters(alpha: float, beta: float) -> None:
-    """Raise :class:`InvalidInputError` unless E_{alpha,beta} is ours to compute."""
+    """Raise :class:`InvalidInputError` unless E_{alpha,beta} is supported."""
     for name, value in (("alpha", alpha), ("beta", beta)):
         if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
             raise InvalidInputError(
@@ -127,12 +126,12 @@ def check_parameters(alpha: float, beta: float) -> None:
 
 @lru_cache(maxsize=256)
 def make_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) -> ContourPlan:
-    """The tables for a derivative of E_{alpha,beta}, ``order`` times in z and ``logs`` in beta; some milliseconds."""
+    """The tables for a derivative of E_{alpha,beta}, ``order`` times in z and ``logs`` times in beta."""
     check_parameters(alpha, beta)
     taylor, radius = _power_series(alpha, beta, 0, logs, 0.0)
     closed = alpha == int(alpha) and beta == int(beta) and not logs
     if closed:
-        # 1/Gamma vanishes at 0, -1, ...: the expansion in 1/z ends and its rest is zero.
+        # 1/Gamma vanishes at 0, -1, ...: the expansion in 1/z is finite, without a remainder.
         terms = max(0, math.ceil(beta / alpha) - 1)
         inverse = reciprocal_gammas(-alpha, beta, terms + 1)
         bands: tuple[Band, ...] = (Band(radius, terms, 1.0, 1.0, 0.0, True, (), ()),)
@@ -162,13 +161,13 @@ def make_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) -> Conto
 
 
 def _power_series(alpha: float, beta: float, order: int, logs: int, least: float) -> tuple[np.ndarray, float]:
-    """Coefficients of the derivative, and the radius (``least`` or more) where they suffice and hardly cancel."""
+    """Coefficients of the derivative, and the radius (at least ``least``) within which they are accurate."""
     count = min(_MOST_TAYLOR + 16 * order, max(3, int((_LIMIT + 20.0 - beta) // alpha) + 1 - order))
     coefficients = reciprocal_gammas(alpha, beta, count + order, logs)[order:]
     coefficients *= np.array([float(math.perm(k + order, order)) for k in range(count)])
     with np.errstate(divide="ignore"):
         heights = np.log(np.abs(coefficients))
-    # The term that the value is made of near zero: the first, unless 1/Gamma(beta) is close to nothing.
+    # The dominant term near zero: the first, unless 1/Gamma(beta) is tiny.
     leading = next(k for k in range(count) if heights[k] > heights[: k + 2].max() - 3.0)
     orders = np.arange(count)
     radius, kept = 2.0**-12, count
@@ -178,7 +177,7 @@ def _power_series(alpha: float, beta: float, order: int, logs: int, least: float
         total = float(np.exp(terms[leading:] - largest).sum()) * math.exp(min(largest, 700.0))
         ends = float(terms[-2:].max()) < largest + math.log(_EPS / 8)
         start = math.exp(min(float(terms[leading]), 700.0))
-        # Where a value begins to cancel it does so no less as integral and exponentials.
+        # Where the series starts to cancel, so do the integral and the exponentials.
         steady = total <= 2.5 * start or (order == 0 and total <= _alternative(alpha, beta, logs, 2.0 ** (quarter / 4)))
         if radius >= least and (not (ends and steady) or largest > 690.0):
             break
@@ -188,7 +187,7 @@ def _power_series(alpha: float, beta: float, order: int, logs: int, least: float
 
 
 def _make_bands(alpha: float, beta: float, logs: int, radius: float, inverse: np.ndarray) -> tuple[Band, ...]:
-    """Bands outwards from ``radius`` until the expansion alone is enough."""
+    """Bands outwards from ``radius`` until the expansion alone is sufficient."""
     orders = np.arange(float(inverse.size))
     sizes, powers = _integrand(alpha, beta, logs, orders)
     ratio = 2.0 ** max(0.5, alpha / 3)
@@ -200,18 +199,19 @@ def _make_bands(alpha: float, beta: float, logs: int, radius: float, inverse: np
         kept = np.abs(inverse) * upper**-orders
         kept[0] = 0.0
         value = np.maximum(np.maximum.accumulate(kept), _least_residue(alpha, beta, logs, upper))
-        # What is added up, terms counted less as they are right to the last place; not much more than need be.
+        # Sum of sizes, with less weight for terms that are accurate to the last place.
         losses = rest + 0.1 * np.cumsum(np.where(orders > 0, np.abs(inverse), 0.0) * lower**-orders)
         sparing = losses <= 4.0 * losses.min()
         negligible = sparing & (rest < _EPS / 8 * value)
         if negligible.any():
             break
-        # As few terms as make the rest, and with it its rounding, small against the value; else the least loss.
+        # The fewest terms for which the remainder and its rounding are small relative to the value; else the least
+        # loss.
         small = sparing & (rest < 0.02 * value)
         terms = int(np.argmax(small) if small.any() else np.argmin(losses))
         bands.append(_make_band(alpha, beta, logs, lower, terms, 1.0))
         lower = upper
-    # The expansion alone, with fewer terms the farther out.
+    # The expansion alone, with fewer terms at larger |z|.
     while True:
         terms = int(np.argmax(negligible))
         bands.append(Band(lower, terms, 1.0, 1.0, 0.0, True, (), ()))
@@ -225,7 +225,7 @@ def _make_bands(alpha: float, beta: float, logs: int, radius: float, inverse: np
 
 
 def _integrand(alpha: float, beta: float, logs: int, orders: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sizes of the weights, and of s^a, after each number of terms: enough to choose that number by."""
+    """Sizes of the weights and of s^a after each number of terms, to choose that number."""
     exponents = (beta - alpha * orders)[:, None]
     mu = np.maximum(1.0, exponents)
     nodes, widths = parabola(1.0, 0.1640625, np.arange(120) + 0.5)
@@ -235,7 +235,7 @@ def _integrand(alpha: float, beta: float, logs: int, orders: np.ndarray) -> tupl
 
 
 def _alternative(alpha: float, beta: float, logs: int, radius: float) -> float:
-    """Size of what the value at ``-radius`` is added up from outside the power series' range."""
+    """Size of the summands of the value at ``-radius`` outside the power series."""
     size = _least_residue(alpha, beta, logs, radius)
     if alpha == int(alpha) and beta == int(beta) and not logs:
         return size
@@ -244,7 +244,7 @@ def _alternative(alpha: float, beta: float, logs: int, radius: float) -> float:
 
 
 def _least_residue(alpha: float, beta: float, logs: int, radius: float) -> float:
-    """Size of the smallest exponential term that is there for every direction of z; none below alpha = 1."""
+    """Size of the smallest exponential term that exists for every direction of z; none below alpha = 1."""
     if alpha < 1:
         return 0.0
     s = min(radius ** (1 / alpha), 600.0)
@@ -275,7 +275,7 @@ def _widened(alpha: float, beta: float, logs: int, band: Band) -> Band:
 
 
 def _power(base: np.ndarray, logs: np.ndarray, exponent: float) -> np.ndarray:
-    """``base**exponent``: whole powers by multiplication, for exp(n log) would lose n times the digits."""
+    """``base**exponent``; integer powers by multiplication, because exp(n log) would lose digits in proportion to n."""
     whole = round(exponent)
     powers = np.exp((exponent - whole) * logs)
     factor = base if whole >= 0 else 1 / base
@@ -287,7 +287,7 @@ def _power(base: np.ndarray, logs: np.ndarray, exponent: float) -> np.ndarray:
 
 
 def parabola(mu: float, step: float, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes s_k, and h/(2 pi i) ds/du there. With dyadic ``mu`` and ``step`` the nodes have no rounding."""
+    """Nodes s_k, and h/(2 pi i) ds/du there. With dyadic ``mu`` and ``step`` the nodes are exact."""
     u = step * indices
     turn = 1 + 1j * u
     return mu * (1 - u * u + 2j * u), step / math.pi * mu * turn
@@ -295,9 +295,9 @@ def parabola(mu: float, step: float, indices: np.ndarray) -> tuple[np.ndarray, n
 
 @lru_cache(maxsize=1024)
 def choose_parabola(exponent: float, widening: float) -> tuple[float, float, float]:
-    """``mu``, the largest step whose rule has an error below rounding, and how far up poles count; for e^s s^-exponent.
+    """``mu``, the largest step with an error below rounding, and the range of relevant poles; for e^s s^-exponent.
 
-    The error is the least value, over lines Im u = d, of the integrand there times e^(-2 pi |d| / h). Upwards the lines
+    The error is the minimum, over lines Im u = d, of the integrand there times e^(-2 pi |d| / h). Upwards the lines
     end at the branch point (d = 1), downwards e^s grows.
     """
     best = max(1.0, exponent)
@@ -332,7 +332,7 @@ def _poles(alpha: float, beta: float, odd: int, closed: bool) -> tuple[Pole, ...
 
 
 def _cos_sin_pi(x: Fraction) -> tuple[float, float]:
-    """``cos(pi x)`` and ``sin(pi x)``, small ones with all their digits."""
+    """``cos(pi x)`` and ``sin(pi x)``, accurate for small values too."""
     quarter = round(2 * x)
     rest = math.pi * float(x - Fraction(quarter, 2))
     cosine, sine = math.cos(rest), math.sin(rest)

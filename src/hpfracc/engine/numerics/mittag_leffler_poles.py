@@ -1,6 +1,6 @@
-"""The exponential part of E_{a,b}: residues at s* = z^(1/a), each with its share, in any array namespace.
+"""The exponential part of E_{a,b}: residues at s* = z^(1/a), each with its factor, in any array namespace.
 
-Only elementwise functions and ``where`` are used, so that NumPy, PyTorch and JAX all run it. Derivatives are carried as
+Only elementwise functions and ``where`` are used, so NumPy, PyTorch and JAX all run it. Derivatives are represented by
 truncated power series in ``(zeta - z)/z``: lists of coefficients, the value first.
 """
 
@@ -15,10 +15,10 @@ from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, ContourPlan, Po
 
 __all__ = ["Poles", "Strip", "add_residues", "choose_offset", "find_poles", "is_close", "whole_power"]
 
-#: Exponents beyond this are taken out before exp and put back at the end, so that no inf - inf arises.
+#: Larger exponents are factored out before exp and restored at the end, to avoid inf - inf.
 _LARGE = 600.0
 _HUGE = 1e300
-#: Im u of a pole below which derivatives are better taken along another parabola.
+#: Im u of a pole below which derivatives are more accurate along another parabola.
 _CLOSE = 0.3
 _PHASES = tuple(complex(round(math.cos(2 * math.pi * t)), round(math.sin(2 * math.pi * t))) for t in OFFSETS)
 
@@ -27,7 +27,7 @@ Jet = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """The trapezoid rule as a pole sees it: ``2 pi / h``, ``sqrt(mu)``, and up to which ``log |q|`` poles count.
+    """Parameters of the trapezoid rule for poles: ``2 pi / h``, ``sqrt(mu)``, and the largest relevant ``log |q|``.
 
     Numbers, or arrays with one entry for each z.
     """
@@ -39,7 +39,7 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Poles:
-    """One pole for each z: where there is one, s*, its root, ``(s*/|s*|)^(1-b)``, ``|s*|``, and how often it counts."""
+    """One pole for each z: whether it exists, s*, its root, ``(s*/|s*|)^(1-b)``, ``|s*|``, and its multiplicity."""
 
     present: Any
     s: Any
@@ -50,7 +50,7 @@ class Poles:
 
 
 def find_poles(xp: Namespace, plan: ContourPlan, z: Any, sign: int = 0) -> list[Poles]:
-    """All poles on the principal sheet; ``sign`` says that all (real) z have this sign, 0 that they may differ."""
+    """All poles on the principal sheet; ``sign`` is the common sign of all (real) z, 0 if they may differ."""
     size = _root(xp, plan, xp.abs(z))
     half = xp.sqrt(size)
     if "complex" in str(z.dtype):
@@ -72,9 +72,9 @@ def _directions(pole: Pole) -> tuple[complex, complex, complex]:
 
 
 def _complex_poles(xp: Namespace, plan: ContourPlan, z: Any, size: Any, half: Any) -> list[Poles]:
-    """One for each turn by 2 pi that can stay on the principal sheet."""
+    """One pole for each rotation by 2 pi that can be on the principal sheet."""
     angle = xp.angle(z)
-    # With integer parameters there is no cut, and of two angles that differ by 2 pi one counts.
+    # With integer parameters there is no cut, and angles that differ by 2 pi count once.
     slack = math.pi * 2.0**-20 / plan.alpha if plan.closed else 0.0
     most = math.floor((plan.alpha + 1) / 2)
     found = []
@@ -92,7 +92,7 @@ def _unit(xp: Namespace, theta: Any) -> Any:
 
 
 def _root(xp: Namespace, plan: ContourPlan, size: Any) -> Any:
-    """``size**(1/a)`` right to the last place though 1/a is no float, and finite."""
+    """``size**(1/a)`` accurate to the last place although 1/a is not a float, and finite."""
     if plan.alpha == 1:
         return size
     root = size ** (1 / plan.alpha)
@@ -102,13 +102,13 @@ def _root(xp: Namespace, plan: ContourPlan, size: Any) -> Any:
 
 
 def _log_q(xp: Namespace, strip: Strip, root: Any) -> Any:
-    """``log q``, kept from overflow."""
+    """``log q``, without overflow."""
     value = (root / strip.root_mu - 1.0) * (-strip.rate)
     return xp.where(xp.real(value) < _LARGE, value, _LARGE + 0j)
 
 
 def choose_offset(xp: Namespace, strip: Strip, poles: list[Poles], count: int) -> Any:
-    """The index into OFFSETS, one for all or one for each z, whose nodes stay clear of the poles."""
+    """The index into OFFSETS, one for all or one for each z, whose nodes are away from the poles."""
     if not poles:
         return 1
     near = [(pole.present, xp.exp(_log_q(xp, strip, pole.root))) for pole in poles]
@@ -122,13 +122,13 @@ def choose_offset(xp: Namespace, strip: Strip, poles: list[Poles], count: int) -
         if best is None:
             best, choice = score, 0.0 * score + i
         else:
-            better = (score > best) & (best < 0.7)  # the first is kept unless it comes close
+            better = (score > best) & (best < 0.7)  # the first is used unless it is close
             best, choice = xp.where(better, score, best), xp.where(better, 0.0 * score + i, choice)
     return choice
 
 
 def is_close(xp: Namespace, strip: Strip, poles: list[Poles]) -> Any:
-    """Whether a pole lies near the parabola, for each z; False for all where there is none."""
+    """Whether a pole is near the parabola, for each z; False for all if there is none."""
     close: Any = False
     for pole in poles:
         distance = xp.real(_log_q(xp, strip, pole.root)) / strip.rate
@@ -139,7 +139,7 @@ def is_close(xp: Namespace, strip: Strip, poles: list[Poles]) -> Any:
 def add_residues(
     xp: Namespace, plan: ContourPlan, strip: Strip | None, z: Any, poles: list[Poles], offset: Any, total: Any
 ) -> Any:
-    """``total`` and the poles' part, added so that an overflow is inf and not nan; no ``strip``: the full residues."""
+    """``total`` plus the poles; overflow gives inf and not nan. Without ``strip`` the full residues are added."""
     if not poles:
         return total
     order, complex_z = plan.order, "complex" in str(z.dtype)
@@ -171,7 +171,7 @@ def add_residues(
 
 
 def _residue(xp: Namespace, plan: ContourPlan, order: int, pole: Poles, excess: Any) -> Jet:
-    """``s^(1-b) e^s / a``, times a power of ``-log s``, as a series; ``exp(excess)`` is left out."""
+    """``s^(1-b) e^s / a``, times a power of ``-log s``, as a series, without the factor ``exp(excess)``."""
     alpha, power = plan.alpha, 1 - plan.beta
     real, imag = xp.real(pole.s), xp.imag(pole.s)
     plain = pole.size**power * xp.exp(xp.where(real < _LARGE, real, _LARGE))
@@ -211,7 +211,7 @@ def _share(xp: Namespace, plan: ContourPlan, strip: Strip, order: int, pole: Pol
 
 
 def whole_power(base: Any, exponent: int) -> Any:
-    """By multiplication: libraries take a complex power through its logarithm, which costs digits."""
+    """Integer power by multiplication; libraries use the logarithm for complex powers, which loses digits."""
     power: Any = None
     while exponent:
         if exponent & 1:

@@ -1,6 +1,6 @@
 """The value of E_{a,b} and its derivatives on one band of |z|, in any array namespace that runs eagerly.
 
-The formulae are those of ``mittag_leffler_plan``; the poles' part is in ``mittag_leffler_poles``.
+The formulae are those of ``mittag_leffler_plan``; the contribution of the poles is in ``mittag_leffler_poles``.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from hpfracc.engine.numerics.mittag_leffler_poles import (
 
 __all__ = ["band_value", "leibniz", "mirrored", "taylor_value", "values_together"]
 
-#: Values of z that a GPU takes at once: enough to fill it, and no more than make some hundred megabytes of fractions;
-#: between those a sixth of all, which is rarely less than the largest band has.
+#: Values of z that a GPU processes at once: enough to fill it, and at most some hundred megabytes of fractions; between
+#: these a sixth of all, which is rarely less than the largest band.
 _LEAST_TOGETHER, _MOST_TOGETHER, _SHARE_TOGETHER = 1 << 14, 1 << 18, 6
 
 
 def values_together(count: int) -> int:
-    """Of ``count`` values, those of one band that a GPU takes at once: however they lie, the memory is the same."""
+    """Number of values of one band that a GPU processes at once, so that memory does not depend on the data."""
     return max(_LEAST_TOGETHER, min(_MOST_TOGETHER, count // _SHARE_TOGETHER))
 
 
@@ -43,7 +43,7 @@ def taylor_value(plan: ContourPlan, z: Any) -> Any:
 def band_value(xp: Namespace, plan: ContourPlan, index: int, z: Any, sign: int = 0) -> Any:
     """The derivative that ``plan`` is for, for ``|z|`` in its band ``index``; ``z`` in double precision.
 
-    ``sign`` says that all (real) z have this sign, which saves the other poles; 0 if they differ or are complex.
+    ``sign`` is the common sign of all (real) z, which saves the other poles; 0 if they differ or are complex.
     """
     band = plan.bands[index]
     expansion = _expansion(plan, band, z)
@@ -74,7 +74,7 @@ def _with_integral(xp: Namespace, plan: ContourPlan, band: Band, z: Any, poles: 
 
 
 def mirrored(offset: int) -> int:
-    """The index of ``1 - tau``: whose conjugates are the nodes below the axis."""
+    """The index of ``1 - tau``, whose conjugates are the nodes below the axis."""
     return offset if offset < 2 else 5 - offset
 
 
@@ -100,7 +100,7 @@ def _expansion(plan: ContourPlan, band: Band, z: Any) -> Any:
 
 
 def _integral(xp: Namespace, band: Band, z: Any, order: int, offset: Any) -> list[Any]:
-    """The sums of fractions over the nodes each z was given."""
+    """The sums of fractions over the nodes of each z."""
     complex_z, chosen = "complex" in str(z.dtype), None
     for i in (offset,) if isinstance(offset, int) else range(4 if complex_z else 2):
         sums = _fractions(xp, band.points[i], band.weights[i], z, order)
@@ -121,7 +121,7 @@ def _fractions(xp: Namespace, points: Any, weights: Any, z: Any, order: int) -> 
         above = xp.asarray(weights.real) * distance + xp.asarray(weights.imag * points.imag)
         return [2.0 * (above / size).sum(-1)]
     if order == 0:
-        # One division: a reciprocal first would be a third array of this size, where a library makes it in two steps.
+        # One division: a reciprocal first would be a third array of this size.
         return [(xp.asarray(weights) / (xp.asarray(points) - z)).sum(-1)]
     reciprocal = 1.0 / (xp.asarray(points) - z)
     power = xp.asarray(weights) * reciprocal

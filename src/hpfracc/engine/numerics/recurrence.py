@@ -1,9 +1,9 @@
-"""The exponential recurrence by stretches, in any array namespace: NumPy's, CuPy's, PyTorch's.
+"""The exponential recurrence by segments, in any array namespace: NumPy, CuPy, PyTorch.
 
-Uniform steps: within a stretch of ``L`` steps the values are a product with an ``L x L`` matrix, the states at its end
-one with ``L x J``, and what earlier stretches left one with ``J x L``; only from stretch to stretch does one thing have
-to wait for another, and that in some ``2 sqrt(N / L)`` operations. Own steps: many stretches go step by step side by
-side, once to find the states at their ends and once more, from the right states, for the values.
+Uniform steps: within a segment of ``L`` steps the values are a product with an ``L x L`` matrix, the states at its end
+a product with ``L x J``, and the contribution of earlier segments a product with ``J x L``. Only segments depend on
+each other, in about ``2 sqrt(N / L)`` operations. Non-uniform steps: many segments advance step by step in parallel,
+once for the states at their ends and again, from the right states, for the values.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ __all__ = [
     "uniform_steps",
 ]
 
-#: Steps of a stretch where the step is uniform: the matrix of a stretch then costs as much as some hundred terms.
+#: Steps of a segment if the step is uniform: the matrix of a segment then costs as much as about a hundred terms.
 _STRETCH = 128
-#: Up to this number of stretches the states are carried one by one.
+#: Maximum number of segments whose states are propagated one by one.
 FEW_STRETCHES = 16
-#: The highest degree of an input within a step: the recursion of :func:`arrival` loses a digit more with each.
+#: The highest degree of an input within a step: the recursion of :func:`arrival` loses one more digit with each.
 MOST_DEGREE = 4
-#: Terms of its series, for ``|z| < 1``: the last one left out is below 1e-17.
+#: Terms of its series, for ``|z| < 1``: the first omitted one is below 1e-17.
 _TERMS = 18
 
 
 def stretch_length(n: int) -> int:
-    """Steps of one stretch of a signal of ``n`` uniform steps."""
+    """Steps per segment of a signal of ``n`` uniform steps."""
     return min(_STRETCH, n)
 
 
 def lag_table(length: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """``table[i, k] = k - i`` where that is not negative, else 0; and where it is not."""
+    """``table[i, k] = k - i`` where that is not negative, else 0; and the mask where it is negative."""
     lag = np.arange(length)[None, :] - np.arange(length)[:, None]
     return np.maximum(lag, 0), lag >= 0
 
@@ -78,7 +78,7 @@ def uniform_steps(
 
 
 def _starts(xp: Namespace, ends: Any, z: Any, initial: Any) -> Any:
-    """The states before each stretch, ``(..., C, J)``, from what each one adds and how far the states fade along it."""
+    """The states before each segment, ``(..., C, J)``, from the contribution and the decay of each."""
     count = ends.shape[-2]
     fade = xp.exp(-z)
     if count <= FEW_STRETCHES:
@@ -102,7 +102,7 @@ def _starts(xp: Namespace, ends: Any, z: Any, initial: Any) -> Any:
 
 
 def _pad(xp: Namespace, array: Any, count: int, axis: int) -> Any:
-    """``count`` zeros more along an axis."""
+    """Append ``count`` zeros along an axis."""
     if not count:
         return array
     shape = list(array.shape)
@@ -122,11 +122,11 @@ def own_steps(
     together: int,
     smooth: bool = False,
 ) -> tuple[Any, Any]:
-    """The same for steps ``(n,)`` that differ, ``together`` stretches side by side; ``smooth`` to be differentiated."""
+    """The same for non-uniform steps ``(n,)``, with ``together`` parallel segments; ``smooth`` if differentiated."""
     n = x.shape[-1]
     groups = max(1, min(together, n))
     length = -(-n // groups)
-    # A step of no length with nothing in it leaves the states as they are.
+    # A step of length 0 without input does not change the states.
     tau = _pad(xp, steps, groups * length - n, -1).reshape((groups, length))
     rows = _pad(xp, x, groups * length - n, -1).reshape((*x.shape[:-1], groups, length))
     wide = xp.astype(weights, x.dtype)
@@ -165,7 +165,7 @@ def _one_by_one(xp: Namespace, ends: Any, fades: Any, initial: Any) -> Any:
 
 
 def taint(xp: Namespace, y: Any, final: Any, x: Any, initial: Any, lagged: bool) -> tuple[Any, Any]:
-    """Set to nan what follows the first non-finite sample of a row, and all of a row that starts from such states."""
+    """Set to nan everything after the first non-finite sample of a row, and rows with non-finite initial states."""
     lost = ~xp.isfinite(initial).all(-1)[..., None]
     seen = (xp.cumsum(~xp.isfinite(x), -1) > 0) | lost
     ended = seen[..., -1:]
@@ -177,13 +177,13 @@ def taint(xp: Namespace, y: Any, final: Any, x: Any, initial: Any, lagged: bool)
 def arrival(xp: Namespace, z: Any, degree: int | None, *, smooth: bool = True) -> Any:
     """``int_0^1 u^p exp(-z (1 - u)) du`` at every ``z``, or 1 where the input arrives at the end of the step.
 
-    It is what remains at the end of a step, over which the exponent fell by ``z``, of an input spread over it like
-    ``u^p``, p being ``degree`` (None: all at the end): ``p!`` times the phi-function of order ``p + 1`` at ``-z`` of
+    It is the remainder, at the end of a step with decay ``exp(-z)``, of an input distributed over it like ``u^p``,
+    where p is ``degree`` (None: all at the end): ``p!`` times the phi-function of order ``p + 1`` at ``-z`` of
     exponential integrators.
 
-    A power series for ``|z| < 1``, the recursion ``b_p = (1 - p b_{p-1}) / z`` beyond: both keep their digits, and so
-    do their derivatives, which ``expm1(-z) / z`` near 0 does not; that one, six times as quick, is taken where
-    ``smooth`` says that nobody differentiates.
+    A power series for ``|z| < 1``, the recursion ``b_p = (1 - p b_{p-1}) / z`` beyond: both are accurate, and so are
+    their derivatives, unlike those of ``expm1(-z) / z`` near 0. The latter, six times as fast, is used unless
+    ``smooth``.
     """
     if degree is None:
         return xp.ones_like(z)

@@ -1,4 +1,4 @@
-"""Neighbourhoods of a lattice: which steps there are, and relaxation over arrays with a layer of ghosts around."""
+"""Neighbourhoods of a lattice: their steps, and relaxation over arrays with a ghost layer."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ __all__ = ["NEIGHBOURHOODS", "bucket_ring", "forward_offsets", "padded_views", "
 
 NEIGHBOURHOODS = ("von_neumann", "moore")
 
-#: Width of a bucket as a share of the mean cost: narrow enough that few steps are shorter, wide enough that few buckets
-#: are empty (benchmarks/lattice.py, mazes of 2048 x 2048). And the most buckets.
+#: Width of a bucket as a fraction of the mean cost: narrow enough that few steps are shorter, wide enough that few
+#: buckets are empty (benchmarks/lattice.py, mazes of 2048 x 2048); and the maximum number of buckets.
 _SHARE = 1 / 8
 _MOST_BUCKETS = 1 << 16
 
 
 def bucket_ring(mean: float, greatest: float) -> tuple[float, int]:
-    """Width of a bucket for a search in order of distance, and how many there are: a power of two.
+    """Width of a bucket for a search in order of distance, and the number of buckets, a power of two.
 
-    No step is longer than the ring without two of its buckets.
+    No step is longer than the ring minus two buckets.
     """
-    # Above the least numbers, whose reciprocal is infinite.
+    # Above the smallest numbers, whose reciprocal is infinite.
     width = max(mean * _SHARE, greatest / (_MOST_BUCKETS - 4), 1e-300)
     return width, 1 << math.ceil(math.log2(max(4.0, greatest / width + 4)))
 
 
 @lru_cache(maxsize=64)
 def forward_offsets(ndim: int, neighbourhood: str) -> tuple[tuple[int, ...], ...]:
-    """One step of each pair of opposite ones: along each axis, or for Moore all that come after 0 in their order."""
+    """One step of each pair of opposite ones: along each axis, or for Moore all after 0 in lexicographic order."""
     if neighbourhood == "von_neumann":
         return tuple(tuple(int(axis == other) for other in range(ndim)) for axis in range(ndim))
     zero = (0,) * ndim
@@ -38,7 +38,7 @@ def forward_offsets(ndim: int, neighbourhood: str) -> tuple[tuple[int, ...], ...
 
 
 def padded_views(padded: Any, offsets: tuple[tuple[int, ...], ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Of an array with a ghost layer along its last axes, the neighbours of all points in each direction."""
+    """Views of the neighbours of all points in each direction, for an array with a ghost layer along its last axes."""
     return tuple(
         padded[(..., *(slice(1 + step, 1 + step + size) for step, size in zip(offset, shape, strict=True)))]
         for offset in offsets
@@ -46,7 +46,7 @@ def padded_views(padded: Any, offsets: tuple[tuple[int, ...], ...], shape: tuple
 
 
 def refresh_ghosts(padded: Any, shape: tuple[int, ...], periodic: tuple[bool, ...]) -> None:
-    """Copy the opposite faces into the ghosts of periodic axes, one axis after the other so that corners are right."""
+    """Copy the opposite faces into the ghosts of periodic axes, axis by axis, which also sets the corners."""
     ndim = len(shape)
     for axis, (size, wraps) in enumerate(zip(shape, periodic, strict=True)):
         if wraps:
@@ -76,9 +76,9 @@ def relax(
     xp : module
         A library whose ``minimum``, ``add`` and ``where`` take ``out=``: NumPy or PyTorch.
     full : callable
-        From a shape, an array of infinities.
+        Creates an array of infinities of a given shape.
     every : int
-        Rounds between two looks at whether anything changed: a look waits for a device.
+        Rounds between two checks for changes, because a check waits for the device.
     """
     shape = tuple(costs.shape[1:] if edges else costs.shape)
     ndim = len(shape)
@@ -98,7 +98,7 @@ def relax(
         refresh_ghosts(ghosted, shape, periodic)
         arriving = [padded_views(ghosted[place], (offset,), shape)[0] for place, offset in enumerate(back)]
     best, trial = full((*lead, *shape)), full((*lead, *shape))
-    # No shortest path visits a point twice, so it has fewer steps than there are points.
+    # A shortest path visits no point twice, so it has fewer steps than there are points.
     rounds = 0
     while rounds < math.prod(shape):
         for turn in range(every):
@@ -114,7 +114,7 @@ def relax(
                 for view in (*ahead[1:], *behind[1:]):
                     xp.minimum(best, view, out=best)
                 xp.add(best, costs, out=best)
-            # The last round of a group tells whether it was in vain; the ones before it need no look.
+            # Only the last round of a group is checked for changes.
             lower = best < inner if turn == every - 1 else None
             xp.minimum(inner, best, out=best)
             inner[...] = best

@@ -1,7 +1,7 @@
 """Cosine and sine transforms by Fourier transforms of the permuted or extended signal.
 
-For libraries that have only the latter. They are compositions of the library's own functions, so that they can be
-differentiated, traced and mapped. All run along the last axis and are exact to rounding; scaling is that of
+For libraries that have only Fourier transforms. They are compositions of library functions, so they can be
+differentiated, traced and mapped. All run along the last axis and are exact to rounding, with the scaling of
 ``scipy.fft`` without ``norm``.
 """
 
@@ -15,7 +15,7 @@ from hpfracc._xp import Namespace
 
 __all__ = ["TRIGONOMETRIC", "backward", "forward"]
 
-#: Cosine and sine transforms, by the name ``kinds`` knows them by.
+#: Cosine and sine transforms, by their names in ``kinds``.
 TRIGONOMETRIC = ("dct1", "dct2", "dst1", "dst2")
 
 
@@ -30,7 +30,7 @@ def backward(xp: Namespace, kind: str, x: Any) -> Any:
 
 
 def _by_parts(xp: Namespace, transform: Callable[[Namespace, Any], Any], x: Any) -> Any:
-    """Real and imaginary part side by side: the transforms use that their signal is real."""
+    """Apply to real and imaginary parts separately, because the transforms need a real signal."""
     if not xp.is_complex(x):
         return transform(xp, x)
     both = transform(xp, xp.stack((x.real, x.imag)))
@@ -38,20 +38,20 @@ def _by_parts(xp: Namespace, transform: Callable[[Namespace, Any], Any], x: Any)
 
 
 def _zero(xp: Namespace, x: Any) -> Any:
-    """One zero a row."""
+    """One zero per row."""
     return xp.zeros_like(x[..., :1])
 
 
 def _phases(xp: Namespace, count: int, n: int, like: Any) -> Any:
-    """``exp(-i pi k / (2 n))`` for k below ``count``, with the digits of ``like``."""
+    """``exp(-i pi k / (2 n))`` for k below ``count``, in the precision of ``like``."""
     single = "32" in str(like.dtype)
-    # JAX has no double precision here unless the samples have.
+    # JAX has double precision here only if the samples have.
     angles = xp.arange(0, count, "float32" if single and xp.library == "jax" else "float64", like)
     angles = angles * (-math.pi / (2 * n))
     return xp.astype(xp.unit(angles), "complex64" if single else "complex128")
 
 
-# Type I: the signal continued to a period, evenly or oddly about its end points.
+# Type I: the signal extended to a period, evenly or oddly about its end points.
 
 
 def _dct1(xp: Namespace, x: Any) -> Any:
@@ -71,10 +71,10 @@ def _idst1(xp: Namespace, x: Any) -> Any:
     return _dst1(xp, x) / (2.0 * (x.shape[-1] + 1))
 
 
-# Type II: samples of even number, then those of odd number backwards, is a signal of the same length whose Fourier
-# transform, turned by a quarter of a step, has the cosine transform in its real and imaginary parts (J. Makhoul, IEEE
-# Trans. Acoust. Speech Signal Process. 28 (1980) 27-34). A sine transform is one of the signal with alternating signs,
-# backwards.
+# Type II: the even samples followed by the odd samples in reverse form a signal of the same length whose Fourier
+# transform, after a phase shift, has the cosine transform in its real and imaginary parts (J. Makhoul, IEEE
+# Trans. Acoust. Speech Signal Process. 28 (1980) 27-34). A sine transform is the reversed cosine
+# # transform of the signal with alternating signs.
 
 
 def _dct2(xp: Namespace, x: Any) -> Any:
@@ -103,7 +103,7 @@ def _idst2(xp: Namespace, x: Any) -> Any:
 
 
 def _permuted(xp: Namespace, x: Any) -> tuple[Any, Any]:
-    """Samples of even number, and of odd number, from their cosine transform."""
+    """Even and odd samples from their cosine transform."""
     n = x.shape[-1]
     half = n // 2 + 1
     other = xp.concatenate([_zero(xp, x), xp.flip(x)[..., : half - 1]], -1)

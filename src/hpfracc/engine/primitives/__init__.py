@@ -1,4 +1,4 @@
-"""The primitives by name: what operators lower themselves to, and what backends implement."""
+"""The primitives by name: operators are lowered to them, and backends implement them."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ PRIMITIVES: dict[str, Primitive] = {
 }
 
 
-#: The contracts of operations that users registered, put here by the floor that lets them.
+#: The contracts of users' operations, added by the layer that registers them.
 OWN_PRIMITIVES: dict[str, Primitive] = {}
 
 
 def get_primitive(name: str) -> Primitive:
-    """The primitive called ``name``, or :class:`UnknownOperationError` with names that are close to it."""
+    """The primitive ``name``; raises :class:`UnknownOperationError` with similar names if there is none."""
     primitive = PRIMITIVES.get(name)
     if primitive is None:
         close = difflib.get_close_matches(str(name), PRIMITIVES, n=3, cutoff=0.4)

@@ -1,7 +1,7 @@
-"""The base class of primitives: contracts that the kernels of every backend fulfil.
+"""The base class of primitives: contracts that the kernels of every backend satisfy.
 
-A primitive knows shapes, dtypes, work and memory. It knows no backend: those implement it, under the same argument
-names, in ``engine/backends/<backend>/kernels/<primitive>.py``.
+A primitive defines shapes, dtypes, work and memory, independently of backends. These implement it, with the same
+argument names, in ``engine/backends/<backend>/kernels/<primitive>.py``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _itemsize(dtype: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """Shape and dtype of an array that need not exist: enough for :meth:`Primitive.describe`."""
+    """Shape and dtype of an array that may not exist: sufficient for :meth:`Primitive.describe`."""
 
     shape: tuple[int, ...]
     dtype: str = "float64"
@@ -74,7 +74,7 @@ class ArraySpec:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a primitive, as far as its cost depends on it: never on the data.
+    """The properties of a call on which its cost depends, without the data.
 
     Attributes
     ----------
@@ -83,13 +83,13 @@ class Call:
     batch, length : int
         Independent rows, and elements of one row.
     dtype : str
-        The dtype the work is done in; array operands are cast to it unless the primitive says otherwise.
+        Dtype of the computation; array operands are cast to it unless the primitive specifies otherwise.
     shape : tuple of int
         Shape of the result.
     input_bytes, output_bytes : int
-        Bytes of the operands and of the result, in the dtypes in which they travel.
+        Bytes of the operands and of the result, in the dtypes in which they are transferred.
     facts : Mapping[str, Any]
-        Whatever else the work and memory models need, such as ``taps``.
+        Further properties for the work and memory models, such as ``taps``.
     """
 
     operation: str
@@ -108,7 +108,7 @@ class Call:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element of the dtype in which the work is done."""
+        """Bytes of one element in the dtype of the computation."""
         return _itemsize(self.dtype)
 
     @property
@@ -118,9 +118,9 @@ class Call:
 
 
 class Transform(NamedTuple):
-    """Fourier transforms of one kind: points along the transformed axes, how many there are, dtype of the signal.
+    """Fourier transforms of one kind: points along the transformed axes, their number, and the dtype of the signal.
 
-    ``inverse`` says that the last one goes back to that dtype.
+    ``inverse`` means that the last transform returns to that dtype.
     """
 
     lengths: tuple[int, ...]
@@ -147,21 +147,21 @@ class Case:
 class Primitive(ABC):
     """The contract of one operation.
 
-    Subclasses are stateless; one instance of each stands in ``engine.primitives.PRIMITIVES``.
+    Subclasses are stateless; ``engine.primitives.PRIMITIVES`` has one instance of each.
     """
 
-    #: Name under which kernels, the CLI and the wisdom know it.
+    #: Its name in kernels, the CLI and the wisdom.
     name: ClassVar[str]
     #: Names of the array operands, in order; a trailing ``"*"`` means any number.
     operands: ClassVar[tuple[str, ...]]
-    #: Index of the operand that may be transformed once and used again under a key, or None.
+    #: Index of the operand whose transform can be cached under a key, or None.
     prepared_operand: ClassVar[int | None] = None
     #: Whether operands are cast to ``Call.dtype`` before a kernel sees them.
     casts: ClassVar[bool] = True
 
     @abstractmethod
     def describe(self, *arrays: Any, **params: Any) -> Call:
-        """Check the operands (arrays or :class:`ArraySpec`) and say what the call costs depend on."""
+        """Check the operands (arrays or :class:`ArraySpec`) and return what the cost depends on."""
 
     @abstractmethod
     def work(self, call: Call, algorithm: str) -> float:
@@ -169,13 +169,13 @@ class Primitive(ABC):
 
     @abstractmethod
     def workspace(self, call: Call, algorithm: str) -> int:
-        """Bytes of the arrays that ``algorithm`` works in, counted once; a kernel holds some multiple of them.
+        """Bytes of the working arrays of ``algorithm``, counted once; a kernel needs a multiple of them.
 
         See :class:`~hpfracc.engine.backends.base.MemoryModel`.
         """
 
     def block_elements(self, call: Call, algorithm: str) -> int:
-        """Elements that ``algorithm`` works through in blocks of a bounded size, such as weights that it makes."""
+        """Elements that ``algorithm`` processes in blocks of a bounded size, such as computed weights."""
         return 0
 
     def transform(self, call: Call, algorithm: str) -> Transform | None:
@@ -188,26 +188,26 @@ class Primitive(ABC):
 
     @abstractmethod
     def reference(self, *arrays: np.ndarray, **params: Any) -> np.ndarray:
-        """The plainest right answer, in NumPy, slow if need be: what every kernel is tested against."""
+        """A simple, correct implementation in NumPy, possibly slow, against which every kernel is tested."""
 
     @abstractmethod
     def cases(self, dtype: str) -> Iterator[Case]:
         """Test cases: plain, batched, non-contiguous, zero-length, odd sizes."""
 
     def typical(self, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-        """Random operands made into those of a typical call, where time depends on more than their shapes."""
+        """Convert random operands to those of a typical call, if time depends on more than their shapes."""
         return arrays
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Ways to do the call in pieces, the best first; none where it can only be done whole."""
+        """Ways to split the call, the best first; none if it cannot be split."""
         return iter(())
 
     def merge(self, parts: np.ndarray, sizes: tuple[int, ...], **params: Any) -> np.ndarray:
-        """The result from those of pieces, stacked along a new first axis; ``sizes`` says how much each piece had."""
+        """The result from those of the pieces, stacked along a new first axis; ``sizes`` are their lengths."""
         raise NotImplementedError(f"{self.name} has no pieces to bring together")
 
     def memory(self, call: Call, algorithm: str) -> int:
-        """Bytes in all: operands, result and one workspace."""
+        """Total bytes: operands, result and one workspace."""
         return call.input_bytes + call.output_bytes + self.workspace(call, algorithm)
 
 
@@ -219,14 +219,14 @@ def dtype_of(array: Any) -> str:
 
 
 def require_dtype(name: str, dtype: str, allowed: frozenset[str], operation: str) -> None:
-    """Raise :class:`UnsupportedDtypeError` unless ``dtype`` is among those ``operation`` serves."""
+    """Raise :class:`UnsupportedDtypeError` unless ``operation`` supports ``dtype``."""
     if dtype not in allowed:
         raise UnsupportedDtypeError(
             f"{operation}: {name} has dtype {dtype!r}; it takes {', '.join(sorted(allowed))}: convert it first"
         )
 
 
-# Arrays for test cases: seeded, of any dtype, and laid out in memory in the ways that kernels must accept.
+# Arrays for test cases: seeded, of any dtype, in all memory layouts that kernels must accept.
 
 
 def samples(dtype: str, shape: int | tuple[int, ...], seed: int) -> np.ndarray[Any, Any]:

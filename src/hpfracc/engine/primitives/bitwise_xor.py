@@ -28,8 +28,8 @@ __all__ = ["BitwiseXor"]
 class BitwiseXor(Primitive):
     """``a ^ b`` for integers of any width and booleans, over arrays that broadcast.
 
-    Operands are brought to NumPy's common dtype; int64 with uint64 has none that holds both and is refused. A bool
-    among booleans is a truth value, among integers 0 or 1. Exact, and without a derivative.
+    Operands are converted to NumPy's common dtype; int64 with uint64 has none and raises an error. A bool with booleans
+    is a truth value, with integers 0 or 1. Exact, and without a derivative.
     """
 
     name = "bitwise_xor"
@@ -69,12 +69,12 @@ class BitwiseXor(Primitive):
         return broadcast_cuts(map(shape_of, arrays), call.shape)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
-        """Two arrays; numbers that are no integers are taken for 64 bits each."""
+        """Two arrays; other dtypes are replaced by 64-bit integers."""
         spec = ArraySpec(shape, dtype if dtype in INTEGERS else "uint64")
         return (spec, spec), {}
 
     def reference(self, *arrays: np.ndarray[Any, Any], **params: Any) -> np.ndarray[Any, Any]:
-        """NumPy's own."""
+        """NumPy's implementation."""
         call = self.describe(*arrays, **params)
         a, b = (np.asarray(array).astype(call.dtype) for array in arrays)
         return np.asarray(np.bitwise_xor(a, b))

@@ -41,12 +41,12 @@ LEAST_BLOCK = 2048
 
 
 def block_length(taps: int) -> int:
-    """Points of one block's transform: a power of two of which the weights fill at most a quarter."""
+    """Length of one block's transform: a power of two, of which the weights fill at most a quarter."""
     return power_of_two(max(LEAST_BLOCK, 4 * taps))
 
 
 def fills_one_block(call: Call) -> str | None:
-    """Why a call is not worth cutting into blocks, or None where there are at least two."""
+    """Reason why blocks do not pay off for a call, or None if there are at least two."""
     taps: int = call.facts["taps"]
     step = block_length(taps) - taps + 1
     if call.length > step:
@@ -59,20 +59,20 @@ class CausalConvolution(Primitive):
     r"""``y[..., n] = sum_{k <= n} weights[..., k] * signal[..., n - k]``.
 
     ``weights`` has shape ``(..., K)``, ``signal`` ``(..., n)``; leading axes broadcast and the result has ``n`` points.
-    With ``K > n`` the excess is not used, with ``K < n`` the weights count as zero from ``K`` on. The work is done in
-    the signal's precision (integers: float64), complex if either operand is.
+    With ``K > n`` the excess is not used; with ``K < n`` the weights are zero from ``K`` on. The computation is in the
+    precision of the signal (float64 for integers), complex if either operand is.
 
-    ``differences=True`` sums over ``signal[n] - signal[n-1]`` (0 at the first point) instead of the signal: what an
-    L-type rule needs, without a pass of its own. An optional third operand ``starts``, of shape ``(m, n)``, gives the
-    samples (or differences) number ``starts_from`` to ``starts_from + m - 1`` weights of their own beside those:
-    ``starts[j, n] * s[..., starts_from + j]`` is added at every point from that sample on, earlier entries are not
-    looked at. Rules that begin otherwise than they go on need them.
+    ``differences=True`` sums over ``signal[n] - signal[n-1]`` (0 at the first point) instead of the signal: as
+    L-type rules need, without a separate pass. An optional third operand ``starts``, of shape ``(m, n)``, has
+    additional weights for the samples (or differences) ``starts_from`` to ``starts_from + m - 1``: ``starts[j, n] *
+    s[..., starts_from + j]`` is added at every point from that sample on; earlier entries are not read. Rules with
+    special starting formulas need them.
 
-    Non-finite samples stay causal: they reach the outputs whose sum involves them, and no other. Differentiable in
+    Non-finite samples stay causal: they affect only the outputs whose sum includes them. Differentiable in
     both operands; the adjoint is the anti-causal convolution with the conjugate.
 
-    Algorithms: ``direct`` is the sum, ``n K`` steps; ``fft`` one padded transform; ``blocked`` transforms of blocks a
-    few times as long as the weights, which pays where ``K`` is much smaller than ``n``.
+    Algorithms: ``direct`` is the sum, ``n K`` steps; ``fft`` one padded transform; ``blocked`` uses transforms of
+    blocks a few times as long as the weights, which pays off if ``K`` is much smaller than ``n``.
     """
 
     name = "causal_convolution"
@@ -91,7 +91,7 @@ class CausalConvolution(Primitive):
         rows, points = shape_of(weights), shape_of(signal)
         if not rows or not points:
             name, shape = ("signal", points) if rows else ("weights", rows)
-            raise ShapeError(f"{self.name}: {name} has shape {shape}; it needs at least one axis, the one summed along")
+            raise ShapeError(f"{self.name}: {name} has shape {shape}; it needs at least one axis, the summation axis")
         length, batch = points[-1], points[:-1]
         if len(rows) > 1 and rows[:-1] != batch:
             batch = broadcast(self.name, rows[:-1], batch)
@@ -123,12 +123,12 @@ class CausalConvolution(Primitive):
         shape, first = shape_of(starts), whole_number(self.name, "starts_from", starts_from)
         if len(shape) != 2 or shape[1] != length:
             raise ShapeError(
-                f"{self.name}: starts has shape {shape}; it needs one row of {length} weights, as many as the signal "
-                "has points, for each sample that has weights of its own"
+                f"{self.name}: starts has shape {shape}; it needs one row of {length} weights, one for each point "
+                "of the signal, for each sample with additional weights"
             )
         if first < 0 or first + shape[0] > length:
             raise ShapeError(
-                f"{self.name}: {shape[0]} samples from number {first} on are to have weights of their own, but the "
+                f"{self.name}: {shape[0]} samples from number {first} on have additional weights, but the "
                 f"signal has {length} points"
             )
         return elements(shape)
@@ -146,7 +146,7 @@ class CausalConvolution(Primitive):
         return float(call.batch * size * math.log2(size))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """The padded rows of signal and weights, or the signal cut into blocks; for a direct sum the rows."""
+        """The padded rows of signal and weights, or the signal in blocks; for a direct sum the rows."""
         transform = self.transform(call, algorithm)
         if transform is None:
             return call.output_bytes
@@ -160,7 +160,7 @@ class CausalConvolution(Primitive):
         return 0 if transform is None else transform.lengths[0] * transform.rows
 
     def transform(self, call: Call, algorithm: str) -> Transform | None:
-        """Of the padded rows, or of the blocks; a direct sum has none."""
+        """The transform of the padded rows, or of the blocks; none for a direct sum."""
         n, taps = call.length, call.facts["taps"]
         if algorithm == "direct" or not call.batch * n * taps:
             return None
@@ -170,11 +170,11 @@ class CausalConvolution(Primitive):
         return Transform((fast_length(n + taps - 1),), call.batch, call.dtype, inverse=True)
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Rows; then time, where a piece needs the samples before it that the weights reach back to."""
+        """Rows; then time, where a piece needs the earlier samples within reach of the weights."""
         weights, signal, *starts = map(shape_of, arrays)
         yield from outer_cuts((weights, signal, *(None for _ in starts)), call.shape, (-1,))
         if call.length > 1:
-            # Of starting weights each sample's are needed throughout; differences reach back one sample further.
+            # Every piece needs all starting weights; differences need one more sample.
             before = max(0, call.facts["taps"] - 1) + int(call.facts["differences"])
             yield Cut(-1, call.length, (None, -1, *(None for _ in starts)), before=before)
 

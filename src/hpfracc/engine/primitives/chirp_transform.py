@@ -38,7 +38,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 __all__ = ["ChirpTransform", "transform_length"]
 
 _TAKES = INEXACT | INTEGERS
-#: Twice an index is squared in 62 bits.
+#: Maximum number of points: the square of twice an index needs 62 bits.
 _MOST_POINTS = 1 << 29
 
 
@@ -49,22 +49,22 @@ def transform_length(given: int, points: int) -> int:
 
 @final
 class ChirpTransform(Primitive):
-    r"""``chirp_transform(x, rates, points=None, offsets=(0.0, 0.0))``: a Fourier sum of any spacing, between chirps.
+    r"""``chirp_transform(x, rates, points=None, offsets=(0.0, 0.0))``: a Fourier sum with any spacing, between chirps.
 
     ``y[..., k] = e(r2 K^2) sum_n e(r0 N^2 + r1 N K) x[..., n]`` with ``e(t) = exp(-2 pi i t)``, ``N = n + offsets[0]``,
-    ``K = k + offsets[1]`` and k below ``points`` (as many as are given, by default). ``x`` has shape ``(..., n)``,
-    ``rates`` ``(..., 3)``: r0, r1, r2, real, in float64; with ``(..., 6)`` the last three are what float64 could not
-    hold of the first. Leading axes broadcast. Offsets are multiples of one half.
+    ``K = k + offsets[1]`` and k below ``points`` (by default the number of samples). ``x`` has shape ``(..., n)``,
+    ``rates`` ``(..., 3)``: r0, r1, r2, real, in float64; with ``(..., 6)`` the last three are the rounding errors of
+    the first three. Leading axes broadcast. Offsets are multiples of one half.
 
     With rates ``(0, 1/n, 0)`` it is the Fourier transform, with ``(0, r, 0)`` the fractional one of Bailey and
-    Swarztrauber, in general a sampled linear canonical transform. Phases are reduced exactly, so that nothing is lost
-    at large n but what the rates themselves have lost: a rate that is wrong by d moves the last phase by ``d n^2``.
+    Swarztrauber, in general a sampled linear canonical transform. Phases are reduced exactly, so the only error at
+    large n is that of the rates: an error d of a rate changes the last phase by ``d n^2``.
 
-    The result is complex, in the precision of ``x``. A sample that is not finite spoils every point of its row.
+    The result is complex, in the precision of ``x``. A non-finite sample makes its whole row non-finite.
     Differentiable in both operands.
 
-    Algorithms: ``fft``, three padded transforms, of which one is kept with the chirps under a key; the key must name
-    ``points`` and ``offsets`` too.
+    Algorithms: ``fft``, three padded transforms, one of which is cached with the chirps under a key; the key must
+    include ``points`` and ``offsets``.
     """
 
     name = "chirp_transform"
@@ -129,7 +129,7 @@ class ChirpTransform(Primitive):
         return transform.nbytes + 16 * transform.lengths[0] * max(1, int(call.facts["rate_rows"]))
 
     def transform(self, call: Call, algorithm: str) -> Transform:
-        """Of the padded rows."""
+        """The transform of the padded rows."""
         return Transform((transform_length(call.length, call.facts["points"]),), call.batch, call.facts["result"])
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
@@ -142,7 +142,7 @@ class ChirpTransform(Primitive):
         return (ArraySpec(shape or (1,), dtype), ArraySpec((3,), real)), {}
 
     def reference(self, *arrays: np.ndarray[Any, Any], **params: Any) -> np.ndarray[Any, Any]:
-        """The sum as it is defined, in extended precision, its phases as exact fractions."""
+        """The sum by definition, in extended precision, with phases as exact fractions."""
         call = self.describe(*arrays, **params)
         first, second = (round(2 * offset) for offset in call.facts["offsets"])
         x = np.asarray(arrays[0]).astype(call.dtype).astype(np.clongdouble)

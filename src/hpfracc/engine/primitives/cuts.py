@@ -1,6 +1,6 @@
-"""How a call can be done in pieces: along which axis of its result, and what each operand gives to a piece.
+"""Ways to split a call: the axis of the result, and the part of each operand that a piece needs.
 
-A primitive knows this as it knows its shapes. The engine uses it where a whole call does not fit into memory.
+A primitive defines this along with its shapes. The engine uses it if a whole call does not fit into memory.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ __all__ = ["Cut", "broadcast_cuts", "outer_cuts"]
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """One way to cut a call.
+    """One way to split a call.
 
     Attributes
     ----------
     axis : int
-        The axis of the result that is cut, counted from the last; for ``merges`` the axis of the operand.
+        The axis of the result that is split, counted from the last; for ``merges`` the axis of the operand.
     length : int
         Points along it.
     operands : tuple of (int or None)
-        The axis along which each operand is cut, counted from the last; None for one that every piece needs whole.
+        The axis along which each operand is split, counted from the last; None if every piece needs all of it.
     before : int
-        Points before a piece that its first results need as well.
+        Number of points before a piece that its first results need.
     merges : bool
-        Whether pieces are of an axis that the result does not have: then their results are brought together by the
-        primitive's :meth:`~hpfracc.engine.primitives.base.Primitive.merge`.
+        Whether the axis is not in the result: then the results of the pieces are combined by the primitive's
+        :meth:`~hpfracc.engine.primitives.base.Primitive.merge`.
     """
 
     axis: int
@@ -42,7 +42,7 @@ def broadcast_cuts(
 ) -> Iterator[Cut]:
     """Cuts along every axis that operands share by broadcasting, the longest first.
 
-    ``core`` gives for each operand how many of its last axes do not broadcast.
+    ``core`` is the number of last axes of each operand that do not broadcast.
     """
     shapes = tuple(shapes)
     core = core or (0,) * len(shapes)
@@ -61,7 +61,7 @@ def outer_cuts(
 ) -> Iterator[Cut]:
     """Cuts along every axis of the result but the ``inner`` ones, the longest first; axes count from the last.
 
-    Operands have the same axes as the result, or are repeated along them; None stands for one that is never cut.
+    Operands have the same axes as the result, or are repeated along them; None is for one that is never split.
     """
     shapes, kept = tuple(shapes), frozenset(inner)
     axes = [axis for axis in range(-len(result), 0) if axis not in kept and result[axis] > 1]

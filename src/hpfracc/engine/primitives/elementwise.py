@@ -43,15 +43,15 @@ Shape = tuple[int, ...]
 class Elementwise(Primitive):
     """``elementwise(*arrays, expression="x*y + sin(x)", names=("x", "y"))`` over arrays that broadcast.
 
-    What a formula may hold stands in :mod:`hpfracc.engine.numerics.expression`. Operands are brought to NumPy's
-    common dtype, float64 if all are integers or booleans; a Python number takes the dtype of the arrays beside it.
-    The result has that dtype, but bool for a comparison and the real dtype for what is real of complex numbers, such
-    as ``abs(z)``. Division by zero and the like give inf or nan, without a warning.
+    See :mod:`hpfracc.engine.numerics.expression` for the syntax. Operands are converted to NumPy's common dtype,
+    float64 if all are integers or booleans; a Python number takes the dtype of the arrays. The result has that dtype,
+    except bool for a comparison and the real dtype for real functions of complex numbers, such as ``abs(z)``. Division
+    by zero and similar operations give inf or nan, without a warning.
 
     Differentiable in every operand where the formula is.
 
-    Algorithms: ``default`` makes a pass over the data for each step of the formula, ``blocked`` the same for pieces
-    that stay in cache, ``fused`` a single pass.
+    Algorithms: ``default`` makes a pass over the data for each step of the formula; ``blocked`` does the same for
+    blocks that stay in cache; ``fused`` makes a single pass.
     """
 
     name = "elementwise"
@@ -101,7 +101,7 @@ class Elementwise(Primitive):
         return float(call.length * max(1, call.facts["steps"]))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """Intermediate results: whole arrays, or nothing where the formula is evaluated piece by piece."""
+        """Intermediate results: whole arrays, or nothing if the formula is evaluated in blocks."""
         return int(call.facts["temporaries"]) if algorithm == "default" else 0
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
@@ -165,17 +165,17 @@ class Elementwise(Primitive):
 
 @lru_cache(maxsize=1024)
 def live_bytes(expression: str, names: tuple[str, ...], shapes: tuple[Shape, ...], dtype: str) -> int:
-    """The most that is alive, the result among it; operands are the caller's.
+    """Maximum bytes of live arrays, including the result; operands belong to the caller.
 
-    An operand of fewer elements, repeated along an axis, gives smaller intermediate results until it meets a larger
-    one. NumPy holds less: it writes a result over an operand that nobody else holds.
+    A broadcast operand gives smaller intermediate results until it is combined with a larger one. NumPy needs less,
+    because it reuses temporary operands for results.
     """
     tree = parse_expression(expression, names).tree
     return _live(tree, dict(zip(names, shapes, strict=True)), np.dtype(dtype))[0]
 
 
 def _live(node: Node, shapes: dict[str, Shape], dtype: np.dtype) -> tuple[int, int, Shape, bool]:
-    """The most bytes so far, bytes of the result, its shape, and whether it is real."""
+    """Maximum bytes so far, bytes of the result, its shape, and whether it is real."""
     if node.kind == "name":
         return 0, 0, shapes[str(node.value)], dtype.kind != "c"
     if node.kind == "number":
@@ -191,6 +191,6 @@ def _live(node: Node, shapes: dict[str, Shape], dtype: np.dtype) -> tuple[int, i
     real = all(part[3] for part in parts) or node.kind == "comparison" or node.value == "abs"
     each = 1 if node.kind == "comparison" else dtype.itemsize // 2 if real and dtype.kind == "c" else dtype.itemsize
     size = int(np.prod(shape, dtype=np.int64)) * each
-    # A number divided by an array is made in two steps by PyTorch: its reciprocal, then a product.
+    # PyTorch divides a number by an array in two steps: a reciprocal, then a product.
     steps = 2 if node.value == "/" and node.arguments[0].kind == "number" else 1
     return max(most, held + steps * size), size, shape, real

@@ -1,4 +1,4 @@
-"""Contract of the exponential recurrence: a fading memory that costs the same at every step."""
+"""Contract of the exponential recurrence: exponentially decaying memory with constant cost per step."""
 
 from __future__ import annotations
 
@@ -46,19 +46,18 @@ class ExponentialRecurrence(Primitive):
 
     ``rates`` (:math:`\lambda`, decay of each term) and ``weights`` have shape ``(J,)``; ``steps`` (:math:`\tau`) is one
     number (uniform) or has shape ``(n,)``; ``signal`` has shape ``(..., n)`` and ``initial``, the states before the
-    first step, ``(..., J)``, leading axes of the two broadcasting. ``degree`` says how :math:`x_n` arrives: None, all
-    of it at the end of its step, ``b = 1``; a whole number p from 0 to 4, spread over the step like :math:`u^p`,
-    :math:`b = \int_0^1 u^p e^{-\lambda\tau(1-u)} du`. With ``lagged`` the sum leaves the newest input out,
-    :math:`y_n = \sum_j w_j e^{-\lambda_j \tau_n} s_{j,n-1}`: what came before, seen from now. With ``final`` the result
-    has shape ``(..., n + J)``: after the values the states that the last step left, which continue the recurrence as
-    the next call's ``initial``.
+    first step, ``(..., J)``, with broadcast leading axes. ``degree`` is how :math:`x_n` enters: None, at the end of
+    its step, ``b = 1``; an integer p from 0 to 4, distributed over the step like :math:`u^p`,
+    :math:`b = \int_0^1 u^p e^{-\lambda\tau(1-u)} du`. With ``lagged`` the sum excludes the newest
+    input, :math:`y_n = \sum_j w_j e^{-\lambda_j \tau_n} s_{j,n-1}`. With ``final`` the result has shape
+    ``(..., n + J)``: the values followed by the states after the last step, which are ``initial`` of the next call.
 
-    The result has the dtype of the signal (integers: float64); states and coefficients are kept in double precision
-    whatever it is, for a slow term in single precision forgets by rounding alone. From the first non-finite sample of a
-    row on its values are nan, and so are its final states. Differentiable in all five operands.
+    The result has the dtype of the signal (integers: float64); states and coefficients are always in double precision,
+    because a slowly decaying term in single precision is lost to rounding. From the first non-finite sample of a row
+    on, its values and its final states are nan. Differentiable in all five operands.
 
-    Algorithms: ``direct`` goes step by step; ``blocked`` takes many stretches of the signal side by side, by matrix
-    products where the step is uniform.
+    Algorithms: ``direct`` goes step by step; ``blocked`` processes many segments of the signal in parallel, by matrix
+    products if the step is uniform.
     """
 
     name = "exponential_recurrence"
@@ -100,7 +99,7 @@ class ExponentialRecurrence(Primitive):
         if len(terms) != 1 or shape_of(weights) != terms or states[-1] != terms[0]:
             raise ShapeError(
                 f"{self.name}: rates {terms}, weights {shape_of(weights)} and the last axis of initial {states} "
-                "must have one and the same number of terms"
+                "must have the same number of terms"
             )
         length = points[-1]
         uniform = shape_of(steps) in ((), (1,))
@@ -122,12 +121,12 @@ class ExponentialRecurrence(Primitive):
         )
 
     def work(self, call: Call, algorithm: str) -> float:
-        """Steps times terms, for each row; steps of their own cost an exponential each."""
+        """Steps times terms, for each row; non-uniform steps cost an exponential each."""
         exponentials = 0 if call.facts["uniform"] else 10
         return float((call.batch + exponentials) * call.length * max(1, call.facts["terms"]))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """The signal in double precision, and a state for each term of each stretch of 128 points."""
+        """The signal in double precision, and a state for each term of each segment of 128 points."""
         states: int = call.facts["terms"] * (1 + call.length // 128)
         return call.batch * (call.length + states) * call.wide_itemsize
 
@@ -136,12 +135,12 @@ class ExponentialRecurrence(Primitive):
         return outer_cuts((None, None, None, shape_of(arrays[3]), shape_of(arrays[4])), call.shape, (-1,))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
-        """Forty terms, as the memory of a fractional derivative has at six digits."""
+        """Forty terms, as for a fractional derivative with six digits."""
         terms, step = ArraySpec((40,), real_of(dtype)), ArraySpec((), real_of(dtype))
         return (terms, terms, step, ArraySpec(shape or (1,), dtype), ArraySpec((40,), dtype)), {}
 
     def typical(self, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-        """Memory that fades: rates over many scales, positive weights, a short step."""
+        """Decaying memory: rates over many scales, positive weights, a short step."""
         rates, weights, step, *rest = arrays
         scales = np.geomspace(1e-2, 1e4, rates.size).astype(rates.dtype)
         return [scales, np.abs(weights), np.full_like(step, 1e-3), *rest]
@@ -167,7 +166,7 @@ class ExponentialRecurrence(Primitive):
         return (np.concatenate([result, state], -1) if call.facts["final"] else result).astype(call.dtype)
 
     def cases(self, dtype: str) -> Iterator[Case]:
-        """Uniform steps and others, each way of arriving, states in and out, and lengths beyond one stretch."""
+        """Uniform and non-uniform steps, each degree, initial and final states, and lengths beyond one segment."""
 
         def case(
             name: str,

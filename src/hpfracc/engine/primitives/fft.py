@@ -45,12 +45,12 @@ NORMS = ("backward", "ortho", "forward")
 class FourierTransform(Primitive):
     """``fft(x, kind="fft", n=None, axis=-1, norm="backward")``, as ``numpy.fft`` defines its four kinds.
 
-    ``n`` points along ``axis`` are transformed: the array is cut or padded with zeros to that. ``rfft`` takes real
-    numbers and gives ``n // 2 + 1`` frequencies; ``irfft`` takes frequencies and gives ``n`` real numbers, by default
-    ``2 (frequencies - 1)``. Work is done in the precision of ``x`` (integers: float64); ``fft`` and ``ifft`` of real
-    numbers take them as they are.
+    ``n`` points along ``axis`` are transformed: the array is truncated or zero-padded to that length. ``rfft`` takes
+    real numbers and returns ``n // 2 + 1`` frequencies; ``irfft`` takes frequencies and returns ``n`` real numbers, by
+    default ``2 (frequencies - 1)``. The computation is in the precision of ``x`` (float64 for integers); ``fft`` and
+    ``ifft`` accept real numbers.
 
-    An axis without points gives one without points, unless ``n`` asks for some (of zeros). Differentiable in ``x``.
+    An empty axis gives an empty result, unless ``n`` is positive (then zeros are transformed). Differentiable in ``x``.
     """
 
     name = "fft"
@@ -101,7 +101,7 @@ class FourierTransform(Primitive):
         if kind != "irfft" or given == 0:
             return given
         if given == 1:
-            raise ShapeError(f"{self.name}: kind='irfft' of a single frequency gives 2 (1 - 1) = 0 points; say n=1")
+            raise ShapeError(f"{self.name}: kind='irfft' of a single frequency gives 2 (1 - 1) = 0 points; use n=1")
         return 2 * (given - 1)
 
     def work(self, call: Call, algorithm: str) -> float:
@@ -109,7 +109,7 @@ class FourierTransform(Primitive):
         return float(call.batch * call.length * max(1.0, math.log2(max(1, call.length))))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """A copy of ``x`` where it is padded, cut, made complex or overwritten; and scratch of a row."""
+        """A copy of ``x`` if it is padded, truncated, made complex or overwritten; and scratch for a row."""
         facts = call.facts
         wanted: int = facts["frequencies"] if facts["kind"] == "irfft" else call.length
         widened = facts["kind"] in ("fft", "ifft") and facts["result"] != call.dtype
@@ -125,7 +125,7 @@ class FourierTransform(Primitive):
         return Transform((call.length,), call.batch, call.facts["result"] if real else call.dtype, inverse=real)
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Every axis but the one that is transformed, the longest first."""
+        """Every axis except the transformed one, the longest first."""
         shape = shape_of(arrays[0])
         along = normal_axis(self.name, params.get("axis", -1), len(shape))
         axes = [axis for axis in range(len(shape)) if axis != along and shape[axis] > 1]
@@ -133,12 +133,12 @@ class FourierTransform(Primitive):
             yield Cut(axis - len(shape), shape[axis], (axis - len(shape),))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
-        """The transform most people want of such numbers: real ones keep half the spectrum."""
+        """The most common transform of this dtype: half the spectrum for real numbers."""
         kind = "fft" if dtype.startswith("complex") else "rfft"
         return (ArraySpec(shape or (1,), dtype),), {"kind": kind}
 
     def reference(self, *arrays: np.ndarray[Any, Any], **params: Any) -> np.ndarray[Any, Any]:
-        """The sum as it is defined, in extended precision."""
+        """The sum by definition, in extended precision."""
         call = self.describe(*arrays, **params)
         kind, norm = call.facts["kind"], params.get("norm", "backward")
         points = call.length
@@ -149,7 +149,7 @@ class FourierTransform(Primitive):
         if kind == "irfft" and points:
             tail = np.conj(x[..., 1 : points - wanted + 1][..., ::-1])
             ends = x.copy()
-            ends[..., 0] = ends[..., 0].real  # what a real signal cannot have is not looked at
+            ends[..., 0] = ends[..., 0].real  # imaginary parts that a real signal cannot have are ignored
             if points % 2 == 0:
                 ends[..., -1] = ends[..., -1].real
             x = np.concatenate([ends, tail], axis=-1)

@@ -1,4 +1,4 @@
-"""Contract of the history sum: the causal sum with weights of both times, for grids that are not uniform."""
+"""Contract of the history sum: the causal sum with weights that depend on both times, for non-uniform grids."""
 
 from __future__ import annotations
 
@@ -36,21 +36,23 @@ _REAL = FLOATS | INTEGERS
 class HistorySum(Primitive):
     r"""``y[..., n] = sum_{k <= n} K(t[n]; t[k-1], t[k]) x[..., k]``, with weights of both times.
 
-    ``times`` has shape ``(n,)`` and rises, ``signal`` ``(..., n)``; the parameters of the kernel follow. By ``kernel``:
+    ``times`` has shape ``(n,)`` and increases, ``signal`` has shape ``(..., n)``; the parameters of the kernel follow.
+    By ``kernel``:
 
     ``"power"``, with ``exponent`` p > -1: the mean of :math:`(t_n - s)^p` over the interval from :math:`t_{k-1}` to
     :math:`t_k`, exactly; ``"tempered"``, with ``exponent`` and ``tempering`` :math:`\sigma`: the same times
     :math:`e^{-\sigma (t_n - t_k)}`; ``"logarithmic"``, with ``exponent``: the mean of :math:`(\log(t_n/s))^p` over the
-    interval in :math:`\log s` (times are positive). For these three x belongs to the interval that ends at its point,
-    so that the first one counts nowhere. ``"tabulated"``, with ``knots`` and ``table``: the value at
-    :math:`t_n - t_k` of straight lines between the knots, the last value beyond; x belongs to its point. With
-    ``scaled=True`` the means are taken p + 1 times, which has a limit at p = -1: the newest interval alone.
+    interval in :math:`\log s` (times are positive). For these three, x belongs to the interval that ends at its point,
+    so the first value is not used. ``"tabulated"``, with ``knots`` and ``table``: linear interpolation at :math:`t_n -
+    t_k` between the knots, the last value beyond; x belongs to its point. With ``scaled=True`` the means are multiplied
+    by p + 1, which has a limit at p = -1: the newest interval alone.
 
-    The result has the dtype of the signal (integers: float64); weights are made and summed in double precision. From
-    the first non-finite sample of a row on its values are nan. Differentiable in times, signal and parameters.
+    The result has the dtype of the signal (integers: float64); weights are computed and summed in double precision.
+    From the first non-finite sample of a row on, its values are nan. Differentiable in times, signal and parameters.
 
-    Algorithms: ``direct`` makes each weight where it is used: n^2/2 of them, and no more memory than the signal's.
-    ``tree`` sums what is near directly and what is far by polynomials, to rounding, in O(n log n); not with a table.
+    Algorithms: ``direct`` computes each of the n^2/2 weights where it is used, with no more memory than the signal.
+    ``tree`` sums close intervals directly and distant ones by polynomials, to rounding, in O(n log n); not with a
+    table.
     """
 
     name = "history_sum"
@@ -67,7 +69,7 @@ class HistorySum(Primitive):
             raise InvalidInputError(f"{self.name}: kernel={kernel!r}; use one of {', '.join(KINDS)}")
         if not isinstance(scaled, bool) or (scaled and kernel == "tabulated"):
             raise InvalidInputError(
-                f"{self.name}: scaled={scaled!r} with the {kernel} kernel; use True or False, the first with a mean"
+                f"{self.name}: scaled={scaled!r} with the {kernel} kernel; use True or False, and False for a table"
             )
         if len(parameters) != len(names):
             raise InvalidInputError(
@@ -86,7 +88,7 @@ class HistorySum(Primitive):
         if kernel == "tabulated":
             if len(shapes[0]) != 1 or shapes[0] != shapes[1] or shapes[0][0] < 2:
                 raise ShapeError(
-                    f"{self.name}: knots {shapes[0]} and table {shapes[1]}; give two or more of each, as many"
+                    f"{self.name}: knots {shapes[0]} and table {shapes[1]}; give the same number of each, at least two"
                 )
         elif any(elements(shape) != 1 for shape in shapes):
             raise ShapeError(f"{self.name}: {' and '.join(names)} of shape {shapes}; give one number for each")
@@ -103,7 +105,7 @@ class HistorySum(Primitive):
         )
 
     def work(self, call: Call, algorithm: str) -> float:
-        """Pairs of points: a weight for each, which costs as much as some ten products with it; fewer in a tree."""
+        """Pairs of points: a weight for each, which costs about as much as ten products; fewer in a tree."""
         if algorithm == "tree":
             return float((call.batch + 10) * call.length * (LEAF + NODES * math.log2(1.0 + call.length / LEAF)))
         return float((call.batch + 10) * call.length**2 / 2)
@@ -127,7 +129,7 @@ class HistorySum(Primitive):
         return (ArraySpec(shape[-1:], real), ArraySpec(shape, dtype), ArraySpec((), real)), {"kernel": "power"}
 
     def typical(self, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-        """Times that rise, denser at the beginning, and the order of a half-derivative."""
+        """Increasing times, denser at the start, and the order of a half-derivative."""
         times, signal, order = arrays
         graded = np.linspace(0, 1, times.size) ** 2
         return [graded.astype(times.dtype), signal, np.full_like(order, 0.5)]

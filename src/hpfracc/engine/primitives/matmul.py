@@ -31,8 +31,8 @@ _TAKES = INEXACT | INTEGERS
 class Matmul(Primitive):
     """``a @ b``: matrices in the last two axes, the others broadcast; a vector counts as a row or a column.
 
-    Operands are brought to NumPy's common dtype. Every backend serves float32, float64, complex64 and complex128;
-    integers and booleans are exact and NumPy's alone. The result of two vectors is an array without axes.
+    Operands are converted to NumPy's common dtype. Every backend supports float32, float64, complex64 and complex128;
+    integers and booleans are exact and supported by NumPy only. The result of two vectors is a 0-d array.
 
     Float32 is accumulated as the library's BLAS does. Differentiable in both operands.
     """
@@ -60,7 +60,7 @@ class Matmul(Primitive):
         return Call(
             operation=self.name,
             batch=size,
-            # Elements of the square matrices whose product takes as many steps.
+            # Elements of square matrices whose product takes the same number of steps.
             length=round((rows * inner * columns) ** (2 / 3)),
             dtype=dtype,
             shape=shape,
@@ -74,7 +74,7 @@ class Matmul(Primitive):
         return float(call.batch * call.facts["rows"] * call.facts["inner"] * call.facts["columns"])
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """Nothing: BLAS reads the operands where they lie."""
+        """Nothing: BLAS reads the operands in place."""
         return 0
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
@@ -90,7 +90,7 @@ class Matmul(Primitive):
         yield from sorted((way for way in ways if way.length > 1), key=lambda way: -way.length)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
-        """A matrix with one of its transposed shape; two vectors for one axis."""
+        """A matrix and one of the transposed shape; two vectors for one axis."""
         shape = shape or (1,)
         return (ArraySpec(shape, dtype), ArraySpec((*shape[:-2], *shape[:-3:-1]), dtype)), {}
 
@@ -104,7 +104,7 @@ class Matmul(Primitive):
             return np.asarray(np.matmul(left, right)).astype(call.dtype)
 
     def cases(self, dtype: str) -> Iterator[Case]:
-        """Vectors, matrices, stacks of them, each memory layout, and nothing at all in every place."""
+        """Vectors, matrices, stacks of them, each memory layout, and every kind of empty axis."""
 
         def case(name: str, a: tuple[int, ...], b: tuple[int, ...], differentiable: bool = False) -> Case:
             return Case(name, (samples(dtype, a, 1), samples(dtype, b, 2)), differentiable=differentiable)

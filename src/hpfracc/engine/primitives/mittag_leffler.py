@@ -32,13 +32,13 @@ __all__ = ["MittagLefflerFunction"]
 class MittagLefflerFunction(Primitive):
     """``mittag_leffler(z, alpha=, beta=1.0, order=0)``: E_{alpha,beta}(z), or its ``order``-th derivative in z.
 
-    E_{a,b}(z) = sum_k z^k / Gamma(a k + b). ``z`` has any shape; whole numbers are taken as float64, and the result has
-    the dtype of z: real for real z. The work is done in double precision whatever the dtype. ``alpha`` and ``beta`` are
+    E_{a,b}(z) = sum_k z^k / Gamma(a k + b). ``z`` has any shape; integers are converted to float64, and the result has
+    the dtype of z: real for real z. The computation is always in double precision. ``alpha`` and ``beta`` are
     numbers, not arrays. Beyond the range of the dtype the result is inf; nan stays nan.
 
     Differentiable in z.
 
-    Algorithms: ``contour``, as told in :mod:`hpfracc.engine.numerics.mittag_leffler_plan`.
+    Algorithms: ``contour``; see :mod:`hpfracc.engine.numerics.mittag_leffler_plan`.
     """
 
     name = "mittag_leffler"
@@ -59,7 +59,7 @@ class MittagLefflerFunction(Primitive):
         return Call(self.name, 1, size, dtype, shape, bytes_, bytes_, {"order": order})
 
     def work(self, call: Call, algorithm: str) -> float:
-        """Elements, times the derivatives that are carried along."""
+        """Elements times the number of derivatives."""
         return float(call.length * (1 + call.facts["order"]))
 
     def workspace(self, call: Call, algorithm: str) -> int:
@@ -67,7 +67,7 @@ class MittagLefflerFunction(Primitive):
         return call.length * call.wide_itemsize
 
     def block_elements(self, call: Call, algorithm: str) -> int:
-        """Points: each takes some fifty fractions."""
+        """Points: each needs about fifty fractions."""
         return call.length
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
@@ -79,7 +79,7 @@ class MittagLefflerFunction(Primitive):
         return (ArraySpec(shape, dtype),), {"alpha": 0.7}
 
     def typical(self, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-        """Where solutions that decay look: left of 0, near and far."""
+        """Arguments of decaying solutions: negative, small and large."""
         return [-4 * np.abs(arrays[0]).astype(arrays[0].dtype)]
 
     def reference(self, *arrays: np.ndarray[Any, Any], **params: Any) -> np.ndarray[Any, Any]:

@@ -1,7 +1,7 @@
-"""Reading operands: shape and dtype of anything array-like, quickly, and refusals that say what to do.
+"""Reading of operands: fast access to shape and dtype of any array-like, and errors with a remedy.
 
 An operand is an array of any library, an :class:`~hpfracc.engine.primitives.base.ArraySpec` or a Python number or
-list; only ``shape`` and ``dtype`` are looked at.
+list; only ``shape`` and ``dtype`` are read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
     "whole_number",
 ]
 
-#: Names of dtypes already seen, by the dtype itself: spelling one out costs a microsecond.
+#: Cached names of dtypes, because formatting one takes a microsecond.
 _NAMES: dict[Any, str] = {}
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}
 _REAL = {"complex64": "float32", "complex128": "float64"}
@@ -44,18 +44,18 @@ def shape_of(array: Any) -> tuple[int, ...]:
     try:
         return np.shape(array)
     except ValueError as error:
-        raise ShapeError(f"a list that is no array was given ({error}); make its rows equally long") from None
+        raise ShapeError(f"a list is not an array ({error}); make its rows equally long") from None
 
 
 def read_dtype(operation: str, name: str, array: Any, allowed: frozenset[str]) -> str:
-    """The dtype of an operand, or :class:`UnsupportedDtypeError` with the remedy that fits it."""
+    """The dtype of an operand; raises :class:`UnsupportedDtypeError` with a remedy if it is not supported."""
     key = getattr(array, "dtype", None)
     dtype = _NAMES.get(key) if key is not None else None
     if dtype is None:
         try:
             dtype = dtype_of(array)
         except ValueError as error:
-            raise ShapeError(f"{operation}: {name} is no array ({error}); make its rows equally long") from None
+            raise ShapeError(f"{operation}: {name} is not an array ({error}); make its rows equally long") from None
         if key is not None:
             _NAMES[key] = dtype
     if dtype not in allowed:
@@ -67,11 +67,11 @@ def _remedy(dtype: str, allowed: frozenset[str]) -> str:
     if dtype == "object":
         return "which holds Python objects; convert it to numbers first, as with numpy.asarray(x, dtype=float)"
     if dtype.startswith(("float16", "bfloat16", "float8", "float4")) and "float32" in allowed:
-        return "which loses too many digits to work in; convert it to float32"
+        return "which has too few digits; convert it to float32"
     if dtype in ("float96", "float128", "longdouble") and "float64" in allowed:
-        return "which no backend computes in; convert it to float64"
+        return "which no backend supports; convert it to float64"
     if dtype in ("complex192", "complex256", "clongdouble") and "complex128" in allowed:
-        return "which no backend computes in; convert it to complex128"
+        return "which no backend supports; convert it to complex128"
     if dtype[0] in "<>" and dtype[1] in "fciu":
         return f"which is not in this machine's byte order; convert it with .astype({dtype[1:]!r})"
     return f"which it does not take; convert it to one of {', '.join(sorted(allowed))}"
@@ -118,14 +118,14 @@ def broadcast(operation: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
         if len(sizes) > 1:
             shown = " and ".join(map(str, shapes))
             raise ShapeError(
-                f"{operation}: shapes {shown} do not fit together; axes must be equal, or 1, counted from the last"
+                f"{operation}: shapes {shown} do not broadcast; axes must be equal, or 1, counted from the last"
             )
         result.append(sizes.pop() if sizes else 1)
     return tuple(result)
 
 
 def whole_number(operation: str, name: str, value: Any) -> int:
-    """``value`` as an int, or :class:`InvalidInputError`; a bool is not a number here."""
+    """``value`` as an int; raises :class:`InvalidInputError` if it is not one. A bool is not accepted."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -135,12 +135,12 @@ def whole_number(operation: str, name: str, value: Any) -> int:
 
 
 def normal_axis(operation: str, axis: Any, axes: int) -> int:
-    """``axis`` counted from the front, or :class:`InvalidInputError`."""
+    """``axis`` counted from the front; raises :class:`InvalidInputError` if it does not exist."""
     number = whole_number(operation, "axis", axis)
     if not -axes <= number < axes:
         raise InvalidInputError(
             f"{operation}: axis={number} of an array with {axes} axes; use {-axes} to {axes - 1}"
             if axes
-            else f"{operation}: axis={number} of an array without axes; give it at least one, or leave axis out"
+            else f"{operation}: axis={number} of an array without axes; give it at least one, or omit axis"
         )
     return number % axes

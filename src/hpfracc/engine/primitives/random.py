@@ -26,7 +26,7 @@ __all__ = ["KINDS", "Random"]
 KINDS = ("normal", "uniform")
 
 _NUMBERS = INTEGERS - {"bool"}
-#: A key has four words of 32 bits; narrower integers do not hold them.
+#: Dtypes of a key, which has four words of 32 bits.
 _WIDE = frozenset({"uint32", "int64", "uint64"})
 
 
@@ -34,18 +34,18 @@ _WIDE = frozenset({"uint32", "int64", "uint64"})
 class Random(Primitive):
     r"""``random(paths, key, n=, kind="normal", stream=0, dtype="float64")``: n random numbers for each path.
 
-    A number depends on the key, the stream, its path and its place alone, so that batches, threads, devices and
-    machines change nothing. Word ``j`` of path ``p`` is word ``j mod 4`` of the Philox4x64-10 block [1] with counter
+    A number depends only on the key, the stream, its path and its position, not on batches, threads, devices or
+    machines. Word ``j`` of path ``p`` is word ``j mod 4`` of the Philox4x64-10 block [1] with counter
     :math:`(\lfloor j/4 \rfloor + 1, p, s, 0)`, as in ``numpy.random.Philox``.
 
-    ``paths`` are whole numbers of any shape, not negative; ``key`` has four words of 32 bits, low ones first. The
-    result has the shape of ``paths`` and an axis of ``n``. ``kind="uniform"`` gives :math:`(k + 1/2) 2^{-52}` with the
-    upper 52 bits k of a word (23 bits in float32), ``"normal"`` the Box-Muller transform of pairs of words:
+    ``paths`` are non-negative integers of any shape; ``key`` has four words of 32 bits, low ones first. The result has
+    the shape of ``paths`` with a further axis of length ``n``. ``kind="uniform"`` gives :math:`(k + 1/2) 2^{-52}` with
+    the upper 52 bits k of a word (23 bits in float32), ``"normal"`` the Box-Muller transform of pairs of words:
 
     .. math:: \sqrt{-2 \ln u}\,(\cos 2 \pi v, \sin 2 \pi v), \quad u = (\lfloor w_1/2^{11} \rfloor + 1) 2^{-53}, \quad
         v = \lfloor w_2/2^{11} \rfloor 2^{-53}.
 
-    float32 is float64 rounded. Without a derivative.
+    float32 is rounded from float64. Not differentiable.
 
     Algorithms: ``streams``, a generator moved from path to path; ``arithmetic``, the words of many paths at once;
     ``compiled`` and ``fused``, number by number in one pass.
@@ -88,7 +88,7 @@ class Random(Primitive):
         )
 
     def work(self, call: Call, algorithm: str) -> float:
-        """Numbers; moving a generator to a path costs some 500 of them."""
+        """Numbers; moving a generator to a path costs as much as 500 of them."""
         return float(call.batch * (call.length + (500 if algorithm == "streams" else 0)))
 
     def workspace(self, call: Call, algorithm: str) -> int:
@@ -96,7 +96,7 @@ class Random(Primitive):
         return call.batch * 8
 
     def block_elements(self, call: Call, algorithm: str) -> int:
-        """The numbers, which are made in blocks."""
+        """The numbers, which are drawn in blocks."""
         return call.batch * call.length
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
@@ -141,7 +141,7 @@ class Random(Primitive):
         return result.reshape(call.shape).astype(call.dtype)
 
     def cases(self, dtype: str) -> Iterator[Case]:
-        """Both kinds, lengths that no block divides, far paths and streams, memory layouts, nothing at all."""
+        """Both kinds, lengths beside multiples of a block, large paths and streams, memory layouts, empty arrays."""
         if dtype not in FLOATS:
             return
         key = np.array([0x12345678, 0x9ABCDEF0, 0xFFFFFFFF, 0x80000001], np.uint32)

@@ -26,7 +26,7 @@ __all__ = ["KINDS", "Reduction", "reduced_axes"]
 
 _TAKES = INEXACT | INTEGERS
 KINDS = ("sum", "mean", "prod", "max", "min", "norm")
-#: What adds up: integers do so in 64 bits, as NumPy's do on every system we serve.
+#: Kinds that add up; integers do so in 64 bits, as in NumPy on all supported systems.
 _WIDENED = {name: "uint64" if name.startswith("u") else "int64" for name in INTEGERS}
 
 
@@ -47,11 +47,11 @@ class Reduction(Primitive):
     """``reduction(x, kind="sum", axis=None, keepdims=False)``; kinds: sum, mean, prod, max, min, norm.
 
     ``axis`` is None (all), a number or a tuple. ``norm`` is the 2-norm, ``sqrt(sum |x|^2)``, unscaled, and real. Sums
-    and products of integers are exact modulo 2^64; their mean and norm are float64. max and min hand nan on. Without
-    elements a sum is 0, a product 1, a mean nan and a norm 0; a maximum or minimum is refused.
+    and products of integers are exact modulo 2^64; their mean and norm are float64. max and min propagate nan. For no
+    elements a sum is 0, a product 1, a mean nan and a norm 0; a maximum or minimum raises an error.
 
-    Floating sums are added in blocks or pairs: their error grows like the logarithm of the number of elements, or
-    slower. A product's grows with the number. Differentiable in ``x``.
+    Floating-point sums are computed in blocks or pairs: their error grows at most like the logarithm of the number of
+    elements. The error of a product grows linearly. Differentiable in ``x``.
     """
 
     name = "reduction"
@@ -96,7 +96,7 @@ class Reduction(Primitive):
         return float(call.batch * call.length)
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """The squares of a norm along axes that do not lie together; nothing otherwise."""
+        """The squares of a norm along non-adjacent axes; nothing otherwise."""
         return 0 if call.facts["trailing"] else self.block_elements(call, algorithm) * call.itemsize
 
     def block_elements(self, call: Call, algorithm: str) -> int:
@@ -104,7 +104,7 @@ class Reduction(Primitive):
         return call.batch * call.length if call.facts["kind"] == "norm" else 0
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Axes that stay, the longest first; then those that go, whose parts are reduced once more."""
+        """Remaining axes, the longest first; then reduced ones, whose parts are reduced again."""
         shape = shape_of(arrays[0])
         gone = reduced_axes(params.get("axis"), len(shape))
         kept = [axis for axis in range(len(shape)) if axis not in gone]
@@ -117,7 +117,7 @@ class Reduction(Primitive):
                 yield Cut(axis - len(shape), shape[axis], (axis - len(shape),), merges=True)
 
     def merge(self, parts: np.ndarray[Any, Any], sizes: tuple[int, ...], **params: Any) -> np.ndarray[Any, Any]:
-        """Sums of sums, products of products; means by the number of elements behind each."""
+        """Sums of sums, products of products; means weighted by the number of elements."""
         kind = params.get("kind", "sum")
         with np.errstate(all="ignore"):
             if kind == "mean":
@@ -156,7 +156,7 @@ class Reduction(Primitive):
             if (ordered and dtype.startswith("complex")) or (
                 not inexact and not ordered and dtype not in _WIDENED.values()
             ):
-                continue  # smaller integers are widened before they add up, so no kernel sees them
+                continue  # smaller integers are widened before summation, so kernels do not get them
             if not inexact and kind in ("mean", "norm"):
                 continue
             x = samples(dtype, (3, 4, 5), 1)

@@ -44,7 +44,7 @@ class SpectralAxes(NamedTuple):
     """The axes by kind, counted from the end.
 
     ``waves`` are those of cosine and sine transforms with their kinds, ``turns`` those of Fourier transforms in the
-    order given: the last of these is halved where the result is real.
+    given order: the last of these is halved if the result is real.
     """
 
     waves: tuple[tuple[int, str], ...]
@@ -79,13 +79,13 @@ def plan_axes(axes: Any, kinds: Any, ndim: int) -> SpectralAxes:
 
 
 def is_half(points: int, given: int) -> bool:
-    """Whether a symbol with ``given`` frequencies along the halved axis has those from 0 up, and no others."""
+    """Whether a symbol with ``given`` frequencies along the halved axis has only the non-negative ones."""
     return given != 1 and given == points // 2 + 1
 
 
 @final
 class SpectralMultiply(Primitive):
-    """``spectral_multiply(symbol, signal, axes=-1, kinds="fft", real=None)``: transform, times ``symbol``, back.
+    """``spectral_multiply(symbol, signal, axes=-1, kinds="fft", real=None)``: transform, multiply, transform back.
 
     ``axes`` is an axis of the signal or several, ``kinds`` the transform along all of them or one for each. Index
     ``k`` of the symbol along such an axis of ``n`` points stands for
@@ -96,15 +96,15 @@ class SpectralMultiply(Primitive):
     - ``"dst1"``: ``sin(pi (k + 1) (j + 1) / (n + 1))``: zero one step outside;
     - ``"dst2"``: ``sin(pi (k + 1) (j + 1/2) / n)``: zero half a step outside.
 
-    ``symbol`` broadcasts against the spectrum, which has the signal's shape, and may have more leading axes; so has the
-    result then. Work is done in the signal's precision (integers: float64).
+    ``symbol`` broadcasts against the spectrum, which has the shape of the signal; it may have more leading axes, which
+    the result then has too. The computation is in the precision of the signal (float64 for integers).
 
     The result is real if signal and symbol are, complex otherwise. A real symbol of a real signal must be even,
-    ``symbol[-k] = symbol[k]`` (else say ``real=False``), and ``real=True`` promises of a complex one that it is
-    Hermitian, ``symbol[-k] = conj(symbol[k])``, which makes the result real. For a real result only the frequencies
-    from 0 up of the last Fourier axis are looked at, ``n // 2 + 1`` of them, and a symbol may have just those.
+    ``symbol[-k] = symbol[k]`` (otherwise use ``real=False``), and ``real=True`` asserts that a complex one is
+    Hermitian, ``symbol[-k] = conj(symbol[k])``, which makes the result real. For a real result only the ``n // 2 + 1``
+    non-negative frequencies of the last Fourier axis are used, and a symbol may have only those.
 
-    A sample that is not finite makes its whole transform so, and no other. Differentiable in both operands.
+    A non-finite sample makes its whole transform non-finite, and no other. Differentiable in both operands.
     """
 
     name = "spectral_multiply"
@@ -188,7 +188,7 @@ class SpectralMultiply(Primitive):
             if len(given) >= -axis and given[axis] not in (1, spectrum[axis]):
                 raise ShapeError(
                     f"{self.name}: symbol has {given[axis]} frequencies along axis {axis}, where the signal has "
-                    f"{points[axis]} points; give as many, or 1 for all"
+                    f"{points[axis]} points; give the same number, or 1 for all"
                 )
 
     def work(self, call: Call, algorithm: str) -> float:
@@ -196,9 +196,9 @@ class SpectralMultiply(Primitive):
         return float(call.batch * call.length * max(1.0, math.log2(max(1, call.length))))
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """The spectrum, or the result where that is larger; twice that for cosines by Fourier transforms.
+        """The spectrum, or the result if that is larger; twice that for cosines by Fourier transforms.
 
-        SciPy transforms in place what is complex or a cosine.
+        SciPy transforms complex data and cosines in place.
         """
         if not call.length:
             return 0
@@ -209,7 +209,7 @@ class SpectralMultiply(Primitive):
         return (2 if waves else 1) * max(spectrum, call.output_bytes)
 
     def transform(self, call: Call, algorithm: str) -> Transform | None:
-        """Along all Fourier axes at once."""
+        """The transform along all Fourier axes at once."""
         turns = call.facts["turns"]
         if not turns or not call.batch * call.length:
             return None
@@ -315,11 +315,11 @@ def _hermitian(dtype: str, n: int) -> np.ndarray[Any, Any]:
     return np.fft.fft(samples("float64", n, 10)).astype(dtype)
 
 
-# The transforms as they are defined, in extended precision: what kernels are tested against.
+# The transforms by definition, in extended precision, against which kernels are tested.
 
 
 def _whole_symbol(half: np.ndarray[Any, Any], n: int, turns: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """All frequencies from those that are not negative along the last of ``turns``, by Hermitian symmetry."""
+    """All frequencies from the non-negative ones along the last of ``turns``, by Hermitian symmetry."""
     axis = turns[-1]
     tail = np.conj(np.take(half, range(n - n // 2 - 1, 0, -1), axis=axis))
     for other in turns[:-1]:
@@ -350,7 +350,7 @@ def _transform_matrix(kind: str, n: int) -> np.ndarray[Any, Any]:
 
 
 def _inverse_matrix(kind: str, n: int) -> np.ndarray[Any, Any]:
-    """``M[j, k]`` of the way back: the transposed, by the lengths of its columns."""
+    """``M[j, k]`` of the inverse: the transpose, divided by the squared norms of the rows."""
     forward = _transform_matrix(kind, n)
     if kind == "fft":
         return forward.conj().T / max(n, 1)

@@ -46,17 +46,16 @@ class StencilRelax(Primitive):
 
     .. math:: d_v = \min\Big(s_v, \min_{u \sim v} (d_u + c_{uv})\Big),
 
-    the smallest such numbers: where ``start`` is finite a path may begin, at that price, and elsewhere it is infinite.
+    the smallest solution: a path may start where ``start`` is finite, at that cost; elsewhere it is infinite.
 
-    ``costs`` has the shape of the lattice: entering a point costs its entry. With ``edges=True`` it has one more axis
-    in front, one entry for each direction: ``costs[j, u]`` is what the step between ``u`` and ``u + offset_j`` costs,
-    both ways; the offsets are the axes in their order, or for ``"moore"`` the half of :math:`\{-1, 0, 1\}^d` that
-    comes after 0 in the order of words. A cost that is infinite, negative or not a number closes its point or edge; a
-    price in ``start`` that is not finite is none. ``start`` may have leading axes: one map each. ``periodic`` is for
-    all axes or for each.
+    ``costs`` has the shape of the lattice: the cost of entering each point. With ``edges=True`` it has a leading axis
+    of directions: ``costs[j, u]`` is the cost of the step between ``u`` and ``u + offset_j``, in both directions; the
+    offsets are the axes in their order, or for ``"moore"`` the half of :math:`\{-1, 0, 1\}^d` that comes after 0 in
+    lexicographic order. A cost that is infinite, negative or nan closes its point or edge; a non-finite value in
+    ``start`` is not a source. ``start`` may have leading axes, one map each. ``periodic`` is for all axes or for each.
 
-    Algorithms: ``dijkstra`` takes the nearest point first; ``relax`` lowers all points at once until nothing changes;
-    ``frontier`` those alone whose neighbours changed; ``tiles`` blocks of points, those alone that can change, each
+    Algorithms: ``dijkstra`` processes the nearest point first; ``relax`` updates all points at once until nothing
+    changes; ``frontier`` only those whose neighbours changed; ``tiles`` only blocks of points that can change, each
     until nothing in it does. Not differentiable.
     """
 
@@ -111,7 +110,7 @@ class StencilRelax(Primitive):
         )
 
     def work(self, call: Call, algorithm: str) -> float:
-        """Steps looked at: each once in order of distance, or all in every round."""
+        """Steps examined: each once in order of distance, or all in every round."""
         steps = float(call.batch * call.length * call.facts["steps"])
         if algorithm == "relax":
             return steps * float(max(1, call.facts["reach"]))
@@ -123,7 +122,7 @@ class StencilRelax(Primitive):
         """Maps and costs; a list of points for each map; or for SciPy all steps as a sparse matrix."""
         steps: int = call.facts["steps"]
         if algorithm == "csgraph":
-            return steps * call.length * 72  # steps are numbered and measured in 64 bits
+            return steps * call.length * 72  # steps have 64-bit indices and lengths
         if algorithm == "frontier":
             return call.batch * call.length * 8
         return (call.batch + (steps if call.facts["edges"] else 1)) * call.length * call.itemsize
@@ -138,14 +137,14 @@ class StencilRelax(Primitive):
         return (spec, spec), {}
 
     def typical(self, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-        """Positive costs, and one source: the middle."""
+        """Positive costs, and one source in the middle."""
         costs, start = arrays
         single = np.full_like(start, np.inf)
         single.reshape(-1)[start.size // 2 : start.size // 2 + 1] = 0
         return [1 + np.abs(costs), single]
 
     def reference(self, *arrays: np.ndarray[Any, Any], **params: Any) -> np.ndarray[Any, Any]:
-        """Bellman and Ford, point by point, in extended precision."""
+        """The Bellman-Ford algorithm, point by point, in extended precision."""
         call = self.describe(*arrays, **params)
         costs, start = (np.asarray(array).astype(call.dtype).astype(np.longdouble) for array in arrays)
         lattice = call.facts["lattice"]

@@ -1,4 +1,4 @@
-"""Contract of the symmetric Toeplitz product: a sum over both sides, weighted by distance."""
+"""Contract of the symmetric Toeplitz product: a two-sided sum, weighted by distance."""
 
 from __future__ import annotations
 
@@ -52,30 +52,30 @@ def read_axes(axes: Any, ndim: int) -> tuple[int, ...]:
 
 
 def padded_sizes(points: Sequence[int], taps: Sequence[int]) -> tuple[int, ...]:
-    """Points of the cyclic sums that do not wrap into the signal's own, along each axis."""
+    """Lengths of cyclic sums without wrap-around into the signal, along each axis."""
     return tuple(fast_length(max(1, n + used - 1)) for n, used in zip(points, taps, strict=True))
 
 
 def several_axes(call: Call) -> str | None:
-    """Why a direct sum does not serve a call, or None."""
+    """Reason why a direct sum does not support a call, or None."""
     count = len(call.facts["axes"])
-    return None if count == 1 else f"it sums along one axis, not {count} at once; fft takes any number"
+    return None if count == 1 else f"it sums along one axis, not {count} at once; fft supports any number"
 
 
 @final
 class ToeplitzApply(Primitive):
     r"""``y[..., n] = sum_k weights[..., |n - k|] * signal[..., k]``, or the same over several ``axes`` at once.
 
-    Over the axes (a, b) it is ``y[n, m] = sum_{k, l} weights[|n - k|, |m - l|] signal[k, l]``. ``weights`` has those
-    axes where the signal has them, counted from the last, with any number of taps; of more than there are points the
-    excess is not used, and beyond the last they count as zero. All other axes broadcast. Work is done in the signal's
-    precision (integers: float64), complex if either operand is.
+    Over the axes (a, b) it is ``y[n, m] = sum_{k, l} weights[|n - k|, |m - l|] signal[k, l]``. ``weights`` has the
+    same axes, counted from the last, with any number of taps; taps beyond the number of points are not used, and
+    missing ones are zero. All other axes broadcast. The computation is in the precision of the signal (float64 for
+    integers), complex if either operand is.
 
-    A sample that is not finite reaches the outputs whose sum involves it, and no other. Differentiable in both
-    operands; for real weights the operator is its own adjoint.
+    A non-finite sample affects only the outputs whose sum includes it. Differentiable in both operands; for real
+    weights the operator is self-adjoint.
 
-    Algorithms: ``direct`` is the sum along one axis, about ``2 n K`` steps; ``fft`` a padded transform, a product with
-    that of the weights continued to both sides, and back.
+    Algorithms: ``direct`` is the sum along one axis, about ``2 n K`` steps; ``fft`` is a padded transform, a product
+    with the transform of the symmetrically extended weights, and an inverse transform.
     """
 
     name = "toeplitz_apply"
@@ -147,14 +147,14 @@ class ToeplitzApply(Primitive):
         return int(call.facts["weight_rows"]) * call.length**2 if algorithm == "direct" else 0
 
     def transform(self, call: Call, algorithm: str) -> Transform | None:
-        """Of the padded rows; a direct sum has none."""
+        """The transform of the padded rows; none for a direct sum."""
         if algorithm == "direct" or not call.batch * call.length * call.facts["taps"]:
             return None
         sizes = padded_sizes(call.facts["points"], call.facts["used"])
         return Transform(sizes, call.batch, call.dtype, inverse=True)
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Every axis that is not summed along, the longest first."""
+        """Every axis except the summation axes, the longest first."""
         return outer_cuts(map(shape_of, arrays), call.shape, call.facts["axes"])
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
@@ -215,7 +215,7 @@ class ToeplitzApply(Primitive):
 
 
 def _part(lag: int, n: int) -> slice:
-    """The outputs that a sample ``lag`` before them reaches."""
+    """The outputs that depend on a sample ``lag`` before them."""
     return slice(max(0, lag), n + min(0, lag))
 
 

@@ -30,13 +30,13 @@ __all__ = ["TridiagonalSolve"]
 class TridiagonalSolve(Primitive):
     r"""The x with :math:`l_i x_{i-1} + d_i x_i + u_i x_{i+1} = b_i`, along the last axis.
 
-    All four operands, ``lower``, ``diagonal``, ``upper`` and ``rhs``, have shape ``(..., n)``, leading axes
-    broadcasting: one matrix may serve many right-hand sides. ``lower[..., 0]`` and ``upper[..., -1]`` are not read.
+    All four operands, ``lower``, ``diagonal``, ``upper`` and ``rhs``, have shape ``(..., n)`` with broadcast
+    leading axes: one matrix may have many right-hand sides. ``lower[..., 0]`` and ``upper[..., -1]`` are not read.
 
-    For matrices that need no pivoting: diagonally dominant ones, and symmetric positive definite ones. A row whose
-    solution is not finite is nan throughout. Differentiable in all operands.
+    For matrices that need no pivoting: diagonally dominant ones, and symmetric positive definite ones. A row with a
+    non-finite solution is nan throughout. Differentiable in all operands.
 
-    Algorithms: ``lapack`` eliminates with the library's own routine, one matrix after the other; ``thomas`` eliminates
+    Algorithms: ``lapack`` eliminates with the library's routine, one matrix after the other; ``thomas`` eliminates
     all rows together, or compiled; ``reduction`` is parallel cyclic reduction, which halves the coupling of all
     equations in each of :math:`\log_2 n` steps.
 
@@ -49,7 +49,7 @@ class TridiagonalSolve(Primitive):
     operands = ("lower", "diagonal", "upper", "rhs")
 
     def describe(self, lower: Any, diagonal: Any, upper: Any, rhs: Any) -> Call:
-        """Check the operands; ``facts``: ``matrices``, how many different ones there are."""
+        """Check the operands; ``facts``: ``matrices``, the number of distinct ones."""
         given = dict(zip(self.operands, (lower, diagonal, upper, rhs), strict=True))
         names = tuple(read_dtype(self.name, name, array, INEXACT | INTEGERS) for name, array in given.items())
         dtype = promoted(names)
