@@ -22,8 +22,8 @@ __all__ = ["SweepCost", "SweepResult", "open_sweep"]
 _BUSY = 0.5
 #: Seconds of a sweep of which no advice is given.
 _SHORT = 1.0
-#: Items that take less, and are at least so many, are worth one call for many of them: 268,000 Brusselators a second in
-#: stacks on an H200, and 1,478 one by one on 16 cores.
+#: Seconds of an item below which, and items from which on, one call for many is worth it: 268,000 Brusselators a second
+#: in stacks on an H200, and 1,478 one by one on 16 cores.
 _QUICK_ITEM, _MANY_ITEMS = 0.1, 1000
 
 
