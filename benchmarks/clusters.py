@@ -122,14 +122,17 @@ async def farm(workers: int, tasks: int, rounds: int = 5) -> None:
           f"{scheduler_cost(workers) * 1e3:.2f} ms", flush=True)  # fmt: skip
 
 
-def memory(gibibytes: float) -> None:
+def memory(gibibytes: float, time_chunks: bool) -> None:
+    """An array through two workers that hold a part of it: in chunks of rows, or in chunks of time."""
     import dask.array as da
     from distributed import Client, LocalCluster
 
     points, rows = 1 << 16, int(gibibytes * 2**30 / 8 / (1 << 16))
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": "600MiB"}
     with LocalCluster(**options) as cluster, Client(cluster):
-        signal = da.random.default_rng(0).standard_normal((rows, points), chunks=(32, points))
+        chunks = (256, points // 8) if time_chunks else (32, points)
+        signal = da.random.default_rng(0).standard_normal((rows, points), chunks=chunks)
+        print(hf.explain(hf.caputo, signal, step=1e-3, alpha=0.5), flush=True)
         begin = time.perf_counter()
         total = float(abs(hf.caputo(signal, step=1e-3, alpha=0.5)).max(axis=1).sum().compute())
         print(
@@ -265,6 +268,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--farm", default="", help="numbers of workers, such as 50,200")
     parser.add_argument("--memory", type=float, default=0.0, help="GiB to send through two workers of 600 MiB")
+    parser.add_argument("--time-chunks", action="store_true", help="with --memory: chunks of time instead of rows")
     parser.add_argument("--gpus", type=float, default=0.0, help="seconds of one and two processes on the GPUs")
     parser.add_argument("--energy", type=float, default=0.0, help="seconds for each arm that is compared, at least 2")
     given = parser.parse_args()
@@ -279,7 +283,7 @@ def main() -> None:
     for workers in filter(None, given.farm.split(",")):
         asyncio.run(farm(int(workers), 5000))
     if given.memory:
-        memory(given.memory)
+        memory(given.memory, given.time_chunks)
 
 
 if __name__ == "__main__":

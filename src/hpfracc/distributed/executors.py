@@ -47,7 +47,7 @@ class Runner(ABC):
         """The end of some task, or None if there is none within a moment."""
 
     def window(self, seconds: float) -> int:
-        """Tasks to keep in flight if one takes ``seconds`` (nan if unknown).
+        """Tasks to keep in flight, from the seconds that one takes (nan: not known yet).
 
         One that runs and one that waits for each worker.
         """

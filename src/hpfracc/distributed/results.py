@@ -22,7 +22,7 @@ __all__ = ["SweepCost", "SweepResult", "open_sweep"]
 _BUSY = 0.5
 #: Seconds of a sweep of which no advice is given.
 _SHORT = 1.0
-#: Items shorter than this, at least this number of them, should be stacked into one call: 268,000 Brusselators a second
+#: Seconds of an item below which, and items from which on, one call for many is worth it: 268,000 Brusselators a second
 #: in stacks on an H200, and 1,478 one by one on 16 cores.
 _QUICK_ITEM, _MANY_ITEMS = 0.1, 1000
 

@@ -47,9 +47,9 @@ def worker_name() -> str:
 def adopt_limits(worker: Any = None) -> None:
     """Make the engine see the cores and the memory of the Dask worker it runs in, not those of the machine.
 
-    Cores are the worker's threads; the memory of one call is what its limit leaves beside all that its process holds
-    (the data it manages, and libraries), divided by its threads, and an eighth of the limit at least. Outside a worker
-    nothing changes.
+    Cores are the worker's threads. The memory of one call is what is left until Dask pauses the worker, at 80 % of its
+    limit by default, beside all that its process holds (data and libraries), divided by its threads; and an eighth of
+    the limit at least. Outside a worker nothing changes.
     """
     global _adopted
     worker = dask_worker() if worker is None else worker
@@ -58,7 +58,10 @@ def adopt_limits(worker: Any = None) -> None:
     limit_gpu()
     threads = int(worker.state.nthreads)
     limit = worker.memory_manager.memory_limit
-    cap = None if limit is None else max(int(limit) // _LEAST_SHARE, int(limit) - _held(worker)) // threads
+    cap = None
+    if limit is not None:
+        usable = int(limit * (worker.memory_manager.memory_pause_fraction or 1.0))
+        cap = max(int(limit) // _LEAST_SHARE, usable - _held(worker)) // threads
     if _adopted == (worker.address, threads, cap):
         return
     limit_cores(threads)

@@ -149,7 +149,8 @@ class Adapter(ABC):
     import_seconds: ClassVar[float] = 0.0
     #: Whether first calls, which compile, are made out of the reach of interrupts: one would leave its compiler locked.
     shields_compilation: ClassVar[bool] = False
-    #: Bytes of the host that the library takes once imported, with its first kernel compiled; 0 where not measured.
+    #: Bytes of the host that the library takes once imported, after some hundred small calls of one operation, which
+    #: compile its kernels; 0 where not measured.
     import_bytes: ClassVar[int] = 0
     #: Whether the library spreads an operation over threads of its own on the host, which wait for one another.
     own_threads: ClassVar[bool] = False

@@ -66,7 +66,7 @@ class JaxAdapter(Adapter):
     name: ClassVar[str] = "jax"
     module: ClassVar[str] = "jax"
     import_seconds: ClassVar[float] = 1.0
-    import_bytes: ClassVar[int] = 95 << 20
+    import_bytes: ClassVar[int] = 230 << 20
     own_threads: ClassVar[bool] = True
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (

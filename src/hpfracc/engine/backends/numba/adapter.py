@@ -41,7 +41,7 @@ class NumbaAdapter(HostAdapter):
     module = "numba"
     import_seconds = 0.3
     shields_compilation = True
-    import_bytes = 90 << 20
+    import_bytes = 95 << 20
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (_compiled("causal_convolution", "direct", INEXACT, 1.0),),
         "elementwise": (_compiled("elementwise", "fused", INEXACT),),

@@ -71,7 +71,7 @@ class TorchAdapter(Adapter):
     name: ClassVar[str] = "torch"
     module: ClassVar[str] = "torch"
     import_seconds: ClassVar[float] = 2.0
-    import_bytes: ClassVar[int] = 165 << 20
+    import_bytes: ClassVar[int] = 185 << 20
     own_threads: ClassVar[bool] = True
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
