@@ -74,6 +74,12 @@ PAIRS: dict[
         lambda m: {"input_weight": m.input.weight, "input_bias": m.input.bias, "recurrent_weight": m.recurrent.weight},
         (2, 40, 2),
     ),
+    "lstm, exponentials": (
+        lambda a: ml.FractionalLSTM(2, 2, a, memory="exponentials"),
+        lambda j, a: j["FractionalLSTM"](2, 2, a, memory="exponentials", key=jax.random.key(0)),
+        lambda m: {"input_weight": m.input.weight, "input_bias": m.input.bias, "recurrent_weight": m.recurrent.weight},
+        (2, 40, 2),
+    ),
     "diffusion": (
         lambda a: ml.GraphDiffusion(torch.tensor(PATH), a, 0.7),
         lambda j, a: j["GraphDiffusion"](PATH, a, 0.7),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -158,6 +159,45 @@ def test_memory_of_cells():
             h = torch.sigmoid(leave) * torch.tanh(c)
         torch.testing.assert_close(found[:, -1], h, atol=1e-12, rtol=0)
         torch.testing.assert_close(last, cells[-1], atol=1e-12, rtol=0)
+
+
+def test_exponentials_are_the_weights_of_the_memory():
+    """Each lag up to a million against binomial coefficients of many digits, at the ends of the orders too."""
+    mpmath = pytest.importorskip("mpmath")
+    from hpfracc.ml.memory_exponentials import LONGEST, decays, weight_factors
+
+    scale, bent = weight_factors()
+    for d in (0.0, 0.01, 0.25, 0.49, 1.0):
+        weights = math.sin(math.pi * d) * scale * np.exp(d * bent)
+        for k in (2, 3, 7, 100, 12_345, LONGEST):
+            exact = float(-((-1) ** k) * mpmath.binomial(d, k))
+            assert (weights * decays() ** (k - 2)).sum() == pytest.approx(exact, rel=5e-9, abs=1e-16)
+
+
+@pytest.mark.parametrize("d", [0.3, [0.1, 0.3, 0.45]], ids=["one", "each"])
+def test_a_sum_of_exponentials_is_the_full_memory(d: Any):
+    """Outputs and gradients, that of the order among them, to the tolerance; a sequence in two parts is one."""
+    x = torch.randn(2, 70, 2, dtype=F64, generator=torch.Generator().manual_seed(2))
+    found = []
+    for memory in ("full", "exponentials"):
+        torch.manual_seed(1)
+        layer = ml.FractionalLSTM(2, 3, learned(d), memory=memory).double()
+        outputs, (h, c, *rest) = layer(x)
+        outputs.square().sum().backward()
+        found.append([outputs, h, c, *(each.grad for each in layer.parameters())])
+        assert f"memory={memory!r}" in repr(layer)
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-8)
+    assert rest[0].shape == (95, 2, 3)
+    first, state = layer(x[:, :33])
+    second, _ = layer(x[:, 33:], state)
+    torch.testing.assert_close(torch.cat([first, second], 1), found[1][0], rtol=1e-13, atol=1e-14)
+    with pytest.raises(InvalidInputError, match="exponentials"):
+        ml.FractionalLSTM(2, 3, 0.3).double()(x, state)
+    with pytest.raises(InvalidInputError, match="from 0 to 1"):
+        ml.FractionalLSTM(2, 3, 1.2, memory="exponentials").double()(x)
+    with pytest.raises(InvalidInputError, match="memory='half'"):
+        ml.FractionalLSTM(2, 3, memory="half")
 
 
 def test_orders_by_channel():

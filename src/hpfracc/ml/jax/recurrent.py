@@ -9,22 +9,29 @@ J. Zhao, F. Huang, J. Lv, Y. Duan, Z. Qin, G. Li, G. Tian, "Do RNN and LSTM have
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from hpfracc._xp import Namespace
-from hpfracc.errors import ShapeError
+from hpfracc._arrays import is_tracer
+from hpfracc._xp import Namespace, namespace, of_variables
+from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.jax.fractional_layer import FractionalDerivative
 from hpfracc.ml.jax.order import LearnableOrder, OrderLike, as_order
 from hpfracc.ml.jax.pytrees import as_samples, initial, pytree
+from hpfracc.ml.memory_exponentials import LONGEST, decays, read_memory, weight_factors
 from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.sequences import binomials
 from hpfracc.operators.core.weights import weights_of
 
 __all__ = ["FractionalFilter", "FractionalLSTM", "FractionalRNN"]
+
+#: Steps that the backward pass runs again together.
+_BLOCK = 32
 
 
 def _make_weights(xp: Namespace, d: Any, n: int) -> tuple[Any]:
@@ -125,14 +132,15 @@ class FractionalRNN:
 class FractionalLSTM:
     r"""An LSTM whose cell remembers by a power law instead of a forget gate; as :class:`hpfracc.ml.FractionalLSTM`.
 
-    All lags are summed at every step, one product with the cells so far: the work grows with the square of the time.
-
     Parameters
     ----------
     input_size, hidden_size : int
         Features of the input and of the state.
     d : float, sequence of float, array or LearnableOrder
         The order, one for all cells or one for each.
+    memory : {"full", "exponentials"}
+        ``"full"`` sums all lags at every step, one product with the cells so far: the work grows with the square of the
+        time. ``"exponentials"`` keeps 95 numbers for each cell instead, for orders from 0 to 1.
     key : jax.random.key
         For the parameters.
     """
@@ -141,8 +149,12 @@ class FractionalLSTM:
     input_weight: Any
     input_bias: Any
     recurrent_weight: Any
+    memory: str
 
-    def __init__(self, input_size: int, hidden_size: int, d: OrderLike = None, *, key: Any = None) -> None:
+    def __init__(
+        self, input_size: int, hidden_size: int, d: OrderLike = None, *, memory: str = "full", key: Any = None
+    ) -> None:
+        object.__setattr__(self, "memory", read_memory(memory))
         order = LearnableOrder(0.25, bounds=(0.0, 0.5)) if d is None else as_order(d)
         if order.channels not in (None, hidden_size):
             raise ShapeError(f"{order.channels} orders for {hidden_size} cells; give one, or one for each")
@@ -152,12 +164,20 @@ class FractionalLSTM:
         recurrent = initial(jax.random.fold_in(key, 2), (3 * hidden_size, hidden_size), hidden_size)
         object.__setattr__(self, "recurrent_weight", recurrent)
 
-    def __call__(self, x: Any) -> tuple[Any, tuple[Any, Any]]:
-        """Outputs of shape (batch, time, hidden), and the last state and cell."""
+    def __call__(self, x: Any, state: tuple[Any, ...] | None = None) -> tuple[Any, tuple[Any, ...]]:
+        """Outputs of shape (batch, time, hidden), and the last state and cell.
+
+        With ``memory="exponentials"`` what is remembered comes third; the three are the ``state`` of a call that
+        continues the sequence.
+        """
         x = as_samples(x)
         _check_sequences(x, self.input_weight.shape[1])
         steps, hidden = x.shape[1], self.recurrent_weight.shape[1]
         driven = _product(x, self.input_weight) + self.input_bias
+        if self.memory == "exponentials":
+            return self._along(driven, state)
+        if state is not None:
+            raise InvalidInputError("a state without all earlier cells; use memory='exponentials' to continue")
         weights = -_memory_weights(self.order, steps, driven.dtype)
         # lags[t, s] = -w_{t-s} for s < t, else 0; a third axis where each cell has its order.
         apart = jnp.arange(steps)[:, None] - jnp.arange(steps)[None, :]
@@ -176,3 +196,52 @@ class FractionalLSTM:
 
         (h, cells), outputs = jax.lax.scan(step, (state, cells), (jnp.moveaxis(driven, 1, 0), lags, jnp.arange(steps)))
         return jnp.moveaxis(outputs, 0, 1), (h, cells[-1])
+
+    def _along(self, driven: Any, state: tuple[Any, ...] | None) -> tuple[Any, tuple[Any, ...]]:
+        """The same with a sum of exponentials: some steps at a time, which the backward pass runs again."""
+        batch, steps = driven.shape[:2]
+        if steps > LONGEST:
+            raise InvalidInputError(f"{steps:,} steps; exponentials stand for {LONGEST:,} lags: use memory='full'")
+        first, decay, weights = _exponentials(self.order, driven.dtype)
+        if state is None:
+            empty = jnp.zeros((batch, self.recurrent_weight.shape[1]), driven.dtype)
+            state = empty, empty, jnp.zeros((decay.shape[0], *empty.shape), driven.dtype)
+
+        def step(carry: tuple[Any, ...], gates: Any) -> tuple[tuple[Any, ...], Any]:
+            h, before, past = carry
+            enter, leave, candidate = jnp.split(gates + _product(h, self.recurrent_weight), 3, -1)
+            # Lag 1 by itself, the others from the exponentials.
+            c = jax.nn.sigmoid(enter) * jnp.tanh(candidate) + first * before + (weights * past).sum(0)
+            h = jax.nn.sigmoid(leave) * jnp.tanh(c)
+            return (h, c, decay * past + before), h
+
+        rows = jnp.moveaxis(driven, 1, 0)
+        whole = steps - steps % _BLOCK
+        outputs = []
+        if whole:
+            blocks = rows[:whole].reshape(whole // _BLOCK, _BLOCK, *rows.shape[1:])
+            state, found = jax.lax.scan(
+                jax.checkpoint(lambda carry, part: jax.lax.scan(step, carry, part)), state, blocks
+            )
+            outputs.append(found.reshape(whole, *found.shape[2:]))
+        if whole < steps:
+            state, found = jax.lax.scan(step, state, rows[whole:])
+            outputs.append(found)
+        return jnp.moveaxis(jnp.concatenate(outputs), 0, 1), state
+
+
+def _exponentials(order: Any, dtype: Any) -> tuple[Any, Any, Any]:
+    """The weight of lag 1, decays of shape (95, 1, 1), and weights of shape (95, 1, 1) or (95, 1, orders)."""
+    d = order()
+    if not is_tracer(d) and bool(np.any((np.asarray(d) < 0.0) | (np.asarray(d) > 1.0))):
+        raise InvalidInputError(f"d={d}: exponentials are for orders from 0 to 1; use memory='full'")
+    xp = namespace("jax")
+
+    def make(one: Any) -> tuple[Any]:
+        scale, bent = map(xp.array, weight_factors())
+        return (xp.sin(math.pi * one) * scale * xp.exp(one * bent),)
+
+    with xp.scope():  # in double precision
+        several = [d] if order.channels is None else [d[i] for i in range(order.channels)]
+        weights = jnp.stack([of_variables(xp, make)(xp.array(one))[0] for one in several], -1).astype(dtype)
+    return jnp.asarray(d, dtype).reshape(-1), jnp.asarray(decays(), dtype)[:, None, None], weights[:, None, :]

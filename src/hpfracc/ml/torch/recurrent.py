@@ -14,10 +14,12 @@ from typing import Any, final
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.ml.memory_exponentials import LONGEST, decays, read_memory, weight_factors
 from hpfracc.ml.torch.fractional_layer import FractionalDerivative
 from hpfracc.ml.torch.order import LearnableOrder, OrderLike, as_order, shown_order, uncompiled
 from hpfracc.operators.core.lags import Lags
@@ -156,8 +158,7 @@ class FractionalLSTM(nn.Module):
     .. math:: c_t = -\sum_{k=1}^{t} w_k(d)\, c_{t-k} + i_t \tilde c_t, \qquad h_t = o_t \tanh c_t,
 
     with input gate, output gate and candidate of an LSTM. Order 0 forgets at once, order 1 is an LSTM whose forget gate
-    is 1; between 0 and 1/2 the memory is long and stationary. All of it is kept: lags beyond a block are summed by
-    the engine, none is cut off.
+    is 1; between 0 and 1/2 the memory is long and stationary.
 
     Parameters
     ----------
@@ -165,6 +166,10 @@ class FractionalLSTM(nn.Module):
         Features of the input and of the state.
     d : float, sequence of float, Tensor, Parameter or LearnableOrder
         The order, one for all cells or one for each; ``LearnableOrder(0.25, bounds=(0, 0.5))`` by default.
+    memory : {"full", "exponentials"}
+        ``"full"`` keeps all cells: lags beyond a block are summed by the engine, none is cut off. ``"exponentials"``
+        keeps 95 numbers for each cell however long the sequence is, for orders from 0 to 1: the weights of a million
+        lags to a relative 5e-9, and a call can begin with the state that another one ended with.
 
     Examples
     --------
@@ -175,10 +180,11 @@ class FractionalLSTM(nn.Module):
     (torch.Size([2, 40, 5]), torch.Size([2, 5]))
     """
 
-    def __init__(self, input_size: int, hidden_size: int, d: OrderLike = None) -> None:
+    def __init__(self, input_size: int, hidden_size: int, d: OrderLike = None, *, memory: str = "full") -> None:
         super().__init__()
         _sizes(input_size, hidden_size)
         self.input_size, self.hidden_size = input_size, hidden_size
+        self.memory = read_memory(memory)
         self.order = LearnableOrder(0.25, bounds=(0.0, 0.5)) if d is None else as_order(d)
         if self.order.channels not in (None, hidden_size):
             raise ShapeError(f"{self.order.channels} orders for {hidden_size} cells; give one, or one for each")
@@ -186,11 +192,19 @@ class FractionalLSTM(nn.Module):
         self.recurrent = nn.Linear(hidden_size, 3 * hidden_size, bias=False)
         _initialised(self, hidden_size)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Outputs of shape (batch, time, hidden), and the last state and cell."""
+    def forward(self, x: Tensor, state: tuple[Tensor, ...] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Outputs of shape (batch, time, hidden), and the last state and cell.
+
+        With ``memory="exponentials"`` what is remembered comes third, of shape (95, batch, hidden); the three are the
+        ``state`` of a call that continues the sequence.
+        """
         _check_sequences(x, self.input_size)
         steps = x.shape[1]
         driven = self.input(x)
+        if self.memory == "exponentials":
+            return self._along(driven, state)
+        if state is not None:
+            raise InvalidInputError("a state without all earlier cells; use memory='exponentials' to continue")
         weights = -_weights(self.order, steps, driven)
         h = driven.new_zeros(x.shape[0], self.hidden_size)
         outputs: list[Tensor] = []
@@ -215,14 +229,57 @@ class FractionalLSTM(nn.Module):
         assert cells is not None
         return torch.stack(outputs, 1), (h, cells[..., -1])
 
+    def _along(self, driven: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The same with a sum of exponentials: some steps at a time, which the backward pass runs again."""
+        batch, steps = driven.shape[:2]
+        if steps > LONGEST:
+            raise InvalidInputError(f"{steps:,} steps; exponentials stand for {LONGEST:,} lags: use memory='full'")
+        first, decay, weights = _exponentials(self.order, driven)
+        kind = first.dtype
+        if state is None:
+            empty = driven.new_zeros(batch, self.hidden_size, dtype=kind)
+            state = empty.to(driven.dtype), empty, empty.new_zeros(decay.shape[0], batch, self.hidden_size)
+
+        def run(part: Tensor, h: Tensor, before: Tensor, past: Tensor) -> tuple[Tensor, ...]:
+            outputs = []
+            for gates in part.unbind(1):
+                enter, leave, candidate = (gates + self.recurrent(h)).chunk(3, -1)
+                # Lag 1 by itself, the others from the exponentials.
+                c = torch.sigmoid(enter) * torch.tanh(candidate) + first * before + (weights * past).sum(0)
+                past, before = torch.addcmul(before, decay, past), c
+                h = torch.sigmoid(leave) * torch.tanh(c)
+                outputs.append(h)
+            return torch.stack(outputs, 1), h, before, past
+
+        found = []
+        for part in driven.split(_BLOCK, 1):
+            recorded = torch.is_grad_enabled() and steps > _BLOCK
+            outputs, *rest = checkpoint(run, part, *state, use_reentrant=False) if recorded else run(part, *state)
+            found.append(outputs)
+            state = tuple(rest)
+        return torch.cat(found, 1), state
+
     def extra_repr(self) -> str:
-        """Sizes and order."""
-        return f"{self.input_size}, {self.hidden_size}, d={shown_order(self.order)}"
+        """Sizes, order and memory."""
+        return f"{self.input_size}, {self.hidden_size}, d={shown_order(self.order)}, memory={self.memory!r}"
 
 
 @uncompiled
 def _weights(order: Any, steps: int, like: Tensor) -> Tensor:
     return memory_weights(order, steps, like.float() if like.dtype in (torch.float16, torch.bfloat16) else like)
+
+
+@uncompiled
+def _exponentials(order: Any, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The weight of lag 1, decays of shape (95, 1, 1), and weights of shape (95, 1, 1) or (95, 1, orders)."""
+    kind = torch.float32 if like.dtype in (torch.float16, torch.bfloat16) else like.dtype
+    with torch.autocast(like.device.type, enabled=False):
+        d = torch.as_tensor(order(), dtype=torch.float64, device=like.device).reshape(-1)
+        if not d.requires_grad and bool(((d < 0.0) | (d > 1.0)).any()):
+            raise InvalidInputError(f"d={d.tolist()}: exponentials are for orders from 0 to 1; use memory='full'")
+        decay, scale, bent = (torch.as_tensor(each, device=like.device) for each in (decays(), *weight_factors()))
+        weights = torch.sin(math.pi * d) * scale[:, None] * torch.exp(d * bent[:, None])
+    return d.to(kind), decay.to(kind)[:, None, None], weights.to(kind)[:, None, :]
 
 
 @uncompiled

@@ -1,0 +1,59 @@
+r"""The weights of fractional memory as a sum of exponentials, for the recurrent layers of both libraries.
+
+For lags from 2 on,
+
+.. math:: -w_k(d) = (-1)^{k+1} \binom{d}{k} = \frac{\sin \pi d}{\pi} \int_0^\infty e^{-s(k-d)} (1 - e^{-s})^d\,ds,
+    \qquad -1 < d < 2,
+
+which is Euler's integral of :math:`\Gamma(k-d)/\Gamma(k+1)`. The trapezoidal rule in the logarithm of s has an error
+like :math:`e^{-\pi^2/\Delta}` for a spacing :math:`\Delta`, so 95 exponentials give a million lags to 8 digits.
+Their decays do not depend on the order, and their weights are smooth in it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["LONGEST", "decays", "read_memory", "weight_factors"]
+
+Array = np.ndarray[Any, Any]
+
+#: The most lags that the sum stands for.
+LONGEST = 1 << 20
+#: Relative error of what is left out at both ends; that of the rule is 5e-9 at most.
+_TOLERANCE = 1e-9
+_SPACING = 0.4
+
+
+@functools.cache
+def _logarithms() -> Array:
+    # At the slow end the integrand is (s LONGEST)^(1 + d), at the fast one e^(-s (2 - d)).
+    return np.arange(math.log(_TOLERANCE / LONGEST), math.log(-math.log(_TOLERANCE) + 4.0), _SPACING)
+
+
+def decays() -> Array:
+    """What each exponential keeps over a step, shape (count,)."""
+    return np.exp(-np.exp(_logarithms()))
+
+
+def weight_factors() -> tuple[Array, Array]:
+    """``a`` and ``b`` of shape (count,): ``-w_k(d)`` is the sum of ``sin(pi d) a exp(d b) decays()**(k - 2)``.
+
+    For 2 <= k <= 2**20 and an order d in [0, 1].
+    """
+    logs = _logarithms()
+    rates = np.exp(logs)
+    return _SPACING / math.pi * np.exp(logs - 2.0 * rates), rates + np.log(-np.expm1(-rates))
+
+
+def read_memory(memory: Any) -> str:
+    """``"full"`` or ``"exponentials"``."""
+    if memory not in ("full", "exponentials"):
+        raise InvalidInputError(f"memory={memory!r} is not known; use 'full' or 'exponentials'")
+    return str(memory)
