@@ -36,7 +36,7 @@ demo: $(VENV)/.light
 	$(BIN)/hpfracc demo
 
 # Optimising takes XLA longer than running what a test runs once: left out here, and in no other run of the tests.
-test: export XLA_FLAGS := $(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true
+test: export XLA_FLAGS := $(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false
 # Processes that share the tests compile the same small programs: whoever is first leaves them for the others.
 test: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.pytest_cache/jax
 test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
