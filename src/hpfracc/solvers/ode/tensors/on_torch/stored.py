@@ -1,14 +1,14 @@
 r"""The gradient of a fixed-step solve as the exact transpose of its steps, from stored states.
 
 For PECE the steps are :math:`p_n = T_n + \sum_{j<n} b_{n-j} f_j` and
-:math:`y_n = T_n + c_n f_0 + \sum_{j<n} a_{n-j} f_j + a_0 f(p_n)`. Backwards in n, with g the gradient with respect to
-the solution,
+:math:`y_n = T_n + c_n f_0 + \sum_{j<n} a_{n-j} f_j + a_0 f(p_n)`. With g the gradient in the solution, backwards in n,
 
 .. math::
     \bar f_n &= \sum_{m>n} (a_{m-n} \bar y_m + b_{m-n} \bar p_m), \\
     \bar y_n &= g_n + f_y(y_n)^T \bar f_n, \quad \bar p_n = a_0 f_y(p_n)^T \bar y_n,
 
-history sums in reversed time. Other rules have fewer or other terms."""
+history sums in reversed time. Other rules have fewer or other terms.
+"""
 
 from __future__ import annotations
 
