@@ -16,7 +16,7 @@ from scipy.special import binom, erfcx
 import hpfracc as hf
 from hpfracc import ml
 from hpfracc._config import get_settings
-from hpfracc.errors import ConfigurationError, InvalidInputError, PinnedBackendError, ShapeError
+from hpfracc.errors import ConfigurationError, InvalidInputError, PinnedBackendError, ShapeError, SolveError
 
 torch = pytest.importorskip("torch")
 
@@ -208,6 +208,15 @@ def test_orders_by_channel():
         torch.testing.assert_close(found[:, i], ml.FractionalDerivative(alpha)(x[:, i]), atol=1e-12, rtol=0)
     with pytest.raises(ShapeError, match="3 orders for samples of shape"):
         ml.FractionalDerivative([0.1, 0.2, 0.3])(x)
+
+
+def test_lanczos_refuses_second_derivatives():
+    """In order and features together they would lack a term."""
+    order, x = torch.tensor(0.6, dtype=F64, requires_grad=True), torch.ones(4, 1, dtype=F64).cumsum(0).requires_grad_()
+    loss = ml.LaplacianPower(PATH, order, method="lanczos")(x).square().sum()
+    (slope,) = torch.autograd.grad(loss, order, create_graph=True)
+    with pytest.raises(SolveError, match="eigen"):
+        torch.autograd.grad(slope, x)
 
 
 def test_large_graphs_by_lanczos():

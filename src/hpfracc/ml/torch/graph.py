@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.ml.torch.order import OrderLike, as_order, shown_order, uncompiled
+from hpfracc.solvers.ode.tensors.on_torch.once import differentiable_once
 from hpfracc.special import mittag_leffler
 
 __all__ = ["GraphDiffusion", "LaplacianPower"]
@@ -86,8 +87,23 @@ def _by_lanczos(matrix: Tensor, x: Tensor, f: Callable[[Tensor], Tensor]) -> Ten
         basis, vectors, values, size = _krylov(matrix, columns.detach(), f)
     coefficients = (vectors * (f(values) * vectors[:, 0]).unsqueeze(1)).sum(-1)
     value = torch.einsum("nmc,cm->nc", basis, coefficients) * size
-    value = value + _LinearPart.apply(columns, matrix, f)
+    value = _FirstDerivatives.apply(value + _LinearPart.apply(columns, matrix, f), columns)
     return value.reshape(x.shape[-2], *x.shape[:-2], x.shape[-1]).movedim(0, -2)
+
+
+class _FirstDerivatives(torch.autograd.Function):
+    """The value itself; its gradient cannot be differentiated, since the basis has no derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, columns: Tensor) -> Tensor:
+        ctx.save_for_backward(columns)
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Any, None]:
+        (columns,) = ctx.saved_tensors
+        (found,) = differentiable_once(lambda: [slope], [columns, slope], "use method='eigen'")
+        return found, None
 
 
 class _LinearPart(torch.autograd.Function):

@@ -51,4 +51,4 @@ class _Once(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, *bars: torch.Tensor) -> Any:
-        raise SolveError(f"this gradient of a solve cannot be differentiated twice: {ctx.remedy}")
+        raise SolveError(f"this gradient cannot be differentiated twice: {ctx.remedy}")
