@@ -64,7 +64,7 @@ class Profiler:
             self._recorder.enable()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Profiler cannot be pickled; send profiler.document().to_dict(), or its spans")
+        raise TypeError("a Profiler belongs to its process; send profiler.document().to_dict(), or its spans")
 
     @classmethod
     def _around(cls, recorder: Recorder) -> Profiler:
