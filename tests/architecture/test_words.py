@@ -34,6 +34,9 @@ WORDS = {
     r"again and again": "repeatedly",
     r"so many": "the number itself",
     r"what it is worth": "gain",
+    r"for ever": "forever",
+    r"box of time": "time limit",
+    r"commonest": "most common",
 }
 #: The same for parts of identifiers; a sentence may use some of the words.
 PARTS = {
@@ -173,6 +176,8 @@ def test_an_intrusion_is_noticed(tmp_path: Path, file: str, text: str, noticed: 
         ('"""Called so\nmany times."""', True),
         ("raise ValueError(f'{name} was met before')", True),
         ("# measured again", False),
+        ("# waits for ever", True),
+        ("# for every row", False),
     ],
 )
 def test_an_unusual_word_is_noticed(tmp_path: Path, text: str, noticed: bool):

@@ -1,7 +1,7 @@
-"""Backends: what each says about itself, and the arms it offers.
+"""Backends: their descriptions, and the arms that they offer.
 
-A backend is one folder: ``adapter.py`` says what the library is, where its memory lies and how arrays move;
-``kernels/<primitive>.py`` holds pure functions. Only adapters synchronise a device.
+A backend is one folder: ``adapter.py`` describes the library, its memory and the conversion of arrays;
+``kernels/<primitive>.py`` has pure functions. Only adapters synchronise a device.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Compiles = Literal["never", "signature", "shape"]
 class Kernel:
     """A loaded kernel: ``run(*arrays, **params)`` on arrays of its own library, all on one device.
 
-    Where a transform of one operand can be kept, ``prepare(operand, call)`` makes it and
-    ``apply(prepared, *other_arrays, **params)`` uses it; ``run`` is the two together. ``plain`` is the same without the
-    options of the primitive, for calls whose ``facts`` say that they have none: nothing stands in their way then.
+    If a transform of one operand can be cached, ``prepare(operand, call)`` computes it and
+    ``apply(prepared, *other_arrays, **params)`` uses it; ``run`` does both. ``plain`` is the same without the options
+    of the primitive, for calls whose ``facts`` say that they have none.
     """
 
     run: Callable[..., Any]
@@ -42,11 +42,11 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class MemoryModel:
-    """The memory of a kernel beyond operands and result, in numbers that can be kept true by hand.
+    """The memory of a kernel in addition to operands and result, in a few numbers that can be maintained by hand.
 
-    ``copies`` of the primitive's workspace at the peak, and for each worker a block: of the elements that the kernel
-    works through at most ``block`` at a time, with ``each`` bytes an element. It should hold within a factor of 2; the
-    first measured peak corrects it. ``benchmarks/memory.py`` prints what is measured.
+    ``copies`` of the primitive's workspace at the peak, and for each worker a block of at most ``block`` elements with
+    ``each`` bytes per element. It should be accurate within a factor of 2; the first measured peak corrects it.
+    ``benchmarks/memory.py`` prints measurements.
     """
 
     copies: float = 1.0
@@ -54,33 +54,34 @@ class MemoryModel:
     each: int = 0
 
     def bytes(self, workspace: int, elements: int, workers: int = 1) -> int:
-        """Bytes for a call with that ``workspace`` and that many ``elements`` to work through in blocks."""
+        """Bytes for a call with that ``workspace`` and that number of ``elements`` to process in blocks."""
         return int(self.copies * workspace) + workers * min(elements, self.block) * self.each
 
 
 @dataclass(frozen=True, slots=True)
 class KernelSpec:
-    """What a backend says of a kernel before loading it: enough to choose by.
+    """Description of a kernel before it is loaded, sufficient for selection.
 
     Attributes
     ----------
     primitive, algorithm : str
-        What it computes, and how (``"direct"``, ``"fft"``, ``"default"``).
+        Primitive and algorithm (``"direct"``, ``"fft"``, ``"default"``).
     dtypes : frozenset of str
-        Values of ``Call.dtype`` it serves.
+        Supported values of ``Call.dtype``.
     compiles : {"never", "signature", "shape"}
-        What a new compilation is made for.
+        What a new compilation is needed for.
     differentiable : bool
-        Whether the library's own differentiation goes through it.
+        Whether the library can differentiate it.
     threads : bool
-        Whether it takes ``workers=`` and spreads over that many threads of ours; such a kernel is offered once with one
-        worker and once with all.
+        Whether it takes ``workers=`` and uses that number of the engine's threads; such a kernel is offered with one
+        worker and with all.
     refuses : callable or None
-        ``refuses(call)`` gives a sentence why this call cannot be served, or None.
+        ``refuses(call)`` returns a sentence why this call is not supported, or None.
     own_arrays : bool
-        Whether it is chosen only for arrays of its own library: its last digits differ, where others agree to the bit.
+        Whether it is selected only for arrays of its own library, because its last digits differ while others agree to
+        the bit.
     memory, gpu_memory : MemoryModel
-        What it takes beyond operands and result, on the host and on a GPU; the same on both where only one is given.
+        Its memory in addition to operands and result, on the host and on a GPU; the same on both if only one is given.
     """
 
     primitive: str
@@ -97,7 +98,7 @@ class KernelSpec:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One thing that can be chosen: a kernel of a backend, on a device, with a number of workers."""
+    """An arm: a kernel of a backend, on a device, with a number of workers."""
 
     backend: str
     spec: KernelSpec = field(compare=False)
@@ -124,7 +125,7 @@ class Arm:
 
 
 class DeviceTimer(Protocol):
-    """A pair of marks in a device's own queue of work; reading it never waits."""
+    """A pair of marks in a device's queue; reading it never waits."""
 
     def start(self) -> None:
         """Mark the beginning."""
@@ -133,32 +134,32 @@ class DeviceTimer(Protocol):
         """Mark the end."""
 
     def seconds(self) -> float | None:
-        """Time between the marks, or None while the device has not reached the second."""
+        """Time between the marks, or None if the device has not reached the second yet."""
 
 
 class Adapter(ABC):
-    """One library, as the engine sees it. Importing the module that defines one imports no such library."""
+    """The engine's interface to one library. Importing an adapter's module does not import the library."""
 
     #: Name of the backend, and of its folder.
     name: ClassVar[str]
     #: The module whose presence means that the backend is installed.
     module: ClassVar[str]
-    #: The packages that may bring that module, where they are not called like it.
+    #: The packages that provide that module, if their names differ.
     packages: ClassVar[tuple[str, ...]] = ()
-    #: Seconds that importing the library takes where nothing better is known; measured once it was imported.
+    #: Assumed seconds of importing the library; measured once it was imported.
     import_seconds: ClassVar[float] = 0.0
-    #: Whether first calls, which compile, are made out of the reach of interrupts: one would leave its compiler locked.
+    #: Whether first calls, which compile, are shielded from interrupts, which would leave its compiler locked.
     shields_compilation: ClassVar[bool] = False
     #: Bytes of the host that the library takes once imported, after some hundred small calls of one operation, which
     #: compile its kernels; 0 where not measured.
     import_bytes: ClassVar[int] = 0
-    #: Whether the library spreads an operation over threads of its own on the host, which wait for one another.
+    #: Whether the library runs an operation on its own threads on the host, which wait for one another.
     own_threads: ClassVar[bool] = False
     #: The kernels it offers, per primitive.
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]]
 
     def before_import(self) -> None:
-        """What must be arranged before the engine itself imports the library for the first time."""
+        """Setup before the engine imports the library for the first time."""
         return None
 
     @abstractmethod
@@ -177,18 +178,18 @@ class Adapter(ABC):
 
     @abstractmethod
     def from_host(self, array: np.ndarray, device: str) -> Any:
-        """The library's own array on ``device``; shares memory on the host where it can."""
+        """The library's array on ``device``; shares memory on the host if possible."""
 
     @abstractmethod
     def to_host(self, array: Any) -> np.ndarray:
-        """A NumPy array, complete when this returns; shares memory on the host where it can."""
+        """A NumPy array, complete on return; shares memory on the host if possible."""
 
     @abstractmethod
     def cast(self, array: Any, dtype: str) -> Any:
-        """``array`` (of this library) in ``dtype``, itself if it is so already."""
+        """``array`` (of this library) in ``dtype``; itself if it has that dtype."""
 
     def is_asynchronous(self, device: str) -> bool:
-        """Whether a kernel's return does not mean that its work is done."""
+        """Whether kernels return before their work is done."""
         return device != "cpu"
 
     def synchronize(self, device: str) -> None:
@@ -196,50 +197,50 @@ class Adapter(ABC):
         return None
 
     def timer(self, device: str) -> DeviceTimer | None:
-        """A timer in the device's own queue, or None where the library has none."""
+        """A timer in the device's queue, or None if the library has none."""
         return None
 
     def clock(self) -> DeviceClock | None:
-        """The library's own clock for the profiler; asked for only once the library is imported."""
+        """The library's clock for the profiler; called only after the library is imported."""
         return None
 
     def free_bytes(self, device: str) -> int | None:
-        """Bytes a new allocation on ``device`` could take, unused pool memory included; None if unknown."""
+        """Bytes available for a new allocation on ``device``, including unused pool memory; None if unknown."""
         return None
 
     def release_memory(self, device: str) -> None:
-        """Give cached but unused memory back."""
+        """Release cached but unused memory."""
         return None
 
     def peak_bytes(self, device: str) -> tuple[int, int] | None:
-        """Bytes of ``device`` in use now, and the most so far, as the library's own pool counts; None if it does not.
+        """Bytes of ``device`` in use, and the peak so far, according to the library's pool; None if it does not count.
 
-        Looking changes nothing: a call's peak is known only where it was the highest so far.
+        Reading has no side effects: a call's peak is known only if it was the highest so far.
         """
         return None
 
     def reset_peak(self, device: str) -> None:
-        """Let the highest mark of ``device`` begin anew from what is in use now, where the library can."""
+        """Reset the peak of ``device`` to the current use, if the library can."""
         return None
 
     def reserved_bytes(self, device: str) -> int:
-        """Bytes of ``device`` that the library's own pool has taken, used or not; 0 where it has none."""
+        """Bytes of ``device`` that the library's pool has allocated, used or not; 0 if it has none."""
         return 0
 
     def pinned_bytes(self, size: int) -> np.ndarray | None:
-        """``size`` bytes of page-locked host memory, or None where the library has none to give."""
+        """``size`` bytes of page-locked host memory, or None if the library has none."""
         return None
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
-        """An array on ``device`` from the library's own pool, its contents undefined."""
-        raise NotImplementedError(f"{self.name} makes no arrays on {device}")
+        """An uninitialised array on ``device`` from the library's pool."""
+        raise NotImplementedError(f"{self.name} does not create arrays on {device}")
 
     def stack(self, arrays: Sequence[Any]) -> Any:
-        """Arrays of one shape side by side, along a new first axis."""
-        raise NotImplementedError(f"{self.name} stacks no arrays of its own")
+        """Stack arrays of one shape along a new first axis."""
+        raise NotImplementedError(f"{self.name} does not stack arrays")
 
     def stack_on(self, arrays: Sequence[Any], buffer: np.ndarray) -> Any:
-        """The same on the memory of a host buffer, for a library that can share it; no gradient goes through."""
+        """The same into a host buffer, for a library that can share its memory; without gradients."""
         raise NotImplementedError(f"{self.name} does not write into buffers of the host")
 
     def concatenate(self, parts: Sequence[Any], axis: int) -> Any:
@@ -247,15 +248,15 @@ class Adapter(ABC):
         raise NotImplementedError(f"arrays of {self.name} are written into instead")
 
     def begin_in_child(self) -> None:
-        """What must be arranged before its first use in a forked child whose parent had imported the library."""
+        """Setup before its first use in a forked child whose parent had imported the library."""
         return None
 
     def is_running(self) -> bool:
-        """Whether the library has started threads without which it waits for ever; they are not in a forked child."""
+        """Whether the library has started threads without which it hangs; a forked child does not have them."""
         return False
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether ``error`` is this library's way of saying that memory ran out."""
+        """Whether ``error`` is an out-of-memory error of this library."""
         return isinstance(error, MemoryError)
 
     def scope(self, call: Call) -> contextlib.AbstractContextManager[Any] | None:
@@ -264,7 +265,7 @@ class Adapter(ABC):
 
 
 class HostAdapter(Adapter):
-    """A library that works on NumPy's own arrays: nothing moves."""
+    """A library that works on NumPy arrays: nothing is copied."""
 
     def devices(self) -> tuple[str, ...]:
         """The host."""
@@ -279,7 +280,7 @@ class HostAdapter(Adapter):
         return np.asarray(array)
 
     def cast(self, array: np.ndarray, dtype: str) -> np.ndarray:
-        """``array`` in ``dtype``, itself if it is so already."""
+        """``array`` in ``dtype``; itself if it has that dtype."""
         return array if array.dtype == dtype else array.astype(dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> np.ndarray:

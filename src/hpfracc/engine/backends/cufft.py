@@ -1,9 +1,9 @@
-"""Bytes of the work area that cuFFT takes for a plan, asked from cuFFT itself. Imports no array library.
+"""Bytes of cuFFT's work area for a plan, queried from cuFFT itself. Imports no array library.
 
-The size depends on lengths, batch and precision in ways that no simple rule tells: measured on an H200, between nothing
-and five times the transform. So cuFFT is asked, by a plan that allocates nothing and is destroyed at once. That takes
-0.2 to 3 ms; the first time for a kind of length some 100 ms, because kernels are loaded that the transform needs
-anyway. A rule stands in for small transforms, and where the process has not loaded cuFFT.
+The size depends on lengths, batch and precision in a way that no simple rule describes: on an H200 between nothing and
+five times the transform. So cuFFT is queried, by a plan that allocates nothing and is destroyed at once. That takes 0.2
+to 3 ms; the first time for a kind of length about 100 ms, because kernels are loaded that the transform needs anyway. A
+rule is used for small transforms, and if the process has not loaded cuFFT.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from hpfracc.engine.primitives.base import Transform
 __all__ = ["LEAST_ASKED", "work_area", "work_bytes"]
 
 _LOG = logging.getLogger("hpfracc")
-#: Bytes of a transform from which on cuFFT is asked: work areas of smaller ones do not matter on a GPU.
+#: Minimum bytes of a transform for which cuFFT is queried; work areas of smaller ones do not matter on a GPU.
 LEAST_ASKED = 2**23
-#: Answers that are kept.
+#: Maximum number of cached answers.
 _MOST_KEPT = 1024
 #: Points of the longest row that cuFFT mostly transforms in one pass, and of the largest block of several axes.
 _ONE_PASS, _ONE_BLOCK = 4096, 2**20
-#: The largest prime that has passes of its own.
+#: The largest prime with special passes.
 _LARGEST_PRIME = 127
 
 _FLOAT, _DOUBLE, _COMPLEX, _DOUBLE_COMPLEX = 0, 1, 4, 5
@@ -63,9 +63,9 @@ _Key = tuple[str, tuple[int, ...], int]
 
 
 def work_bytes(transform: Transform) -> int:
-    """Bytes of the work area: as cuFFT says where it can be asked and the transform is large, else by a rule."""
+    """Bytes of the work area: from cuFFT if it can be queried and the transform is large, otherwise by a rule."""
     kind = _BY_DTYPE[transform.dtype][transform.inverse]
-    # A plan takes up to three axes; more are transformed one group after another.
+    # A plan supports up to three axes; more are transformed in groups.
     lengths, rows = transform.lengths[-3:], transform.rows * math.prod(transform.lengths[:-3])
     if not math.prod(lengths) * rows:
         return 0
@@ -74,28 +74,27 @@ def work_bytes(transform: Transform) -> int:
 
 
 def work_area(kind: str, lengths: tuple[int, ...], batch: int) -> int | None:
-    """What cuFFT says of a plan of ``batch`` transforms; None where it cannot be asked. Never raises.
+    """Work area of cuFFT for a plan of ``batch`` transforms; None if it cannot be queried. Never raises.
 
-    Asked is the library that the process has loaded already, the first one where there are several. The plan is made
-    for the device whose context is current in this thread, as a transform of this thread's would be, or for device 0
-    where none is and that one is in use; no context is ever created, for without one there is no answer. That device
-    need not be the one a call will run on: sizes differ only between generations of GPUs, of which a machine rarely
-    has two.
+    The library is the one that the process has loaded, the first if there are several. The plan is for the device whose
+    context is current in this thread, or for device 0 if there is none and that one is in use. No context is created;
+    without one the result is None. That device may differ from the one of a call, but sizes differ only between
+    generations of GPUs, and a machine rarely has two.
 
     Parameters
     ----------
     kind : {'R2C', 'C2R', 'C2C', 'D2Z', 'Z2D', 'Z2Z'}
         As cuFFT names them.
     lengths : tuple of int
-        Points along the transformed axes, of the real side where one is real.
+        Points along the transformed axes, of the real side for real transforms.
     batch : int
-        How many of them are transformed at once.
+        Number of transforms.
     """
     return _CUFFT.work_area((kind, lengths, batch))
 
 
 class Cufft(Guarded):
-    """The library as the process has it, and its latest answers."""
+    """The loaded library, and its latest answers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,8 +111,8 @@ class Cufft(Guarded):
             try:
                 found = self._ask(*key)
             except Exception:
-                # Whatever a strange library does: a prediction is not worth a failure, and there is the rule.
-                _LOG.debug("cuFFT could not be asked for the work area of %s", key, exc_info=True)
+                # Any error of the library: a prediction must not fail, and there is the rule.
+                _LOG.debug("cuFFT could not be queried for the work area of %s", key, exc_info=True)
                 return None
             if found is not None:
                 self._kept[key] = found
@@ -144,10 +143,10 @@ class Cufft(Guarded):
             library.cufftDestroy(plan)
 
     def _loaded(self, name: str) -> Any:
-        """A library that this process has loaded; None while it has not."""
+        """A library that this process has loaded; None if it has not."""
         if name in self._libraries:
             return self._libraries[name]
-        # Libraries come with modules: until another one is there, looking once more is in vain.
+        # Libraries come with modules: searching again is useless until another module is loaded.
         if self._missed.get(name) == len(sys.modules):
             return None
         path = _path_in(_maps(), name)
@@ -161,7 +160,7 @@ _CUFFT = Cufft()
 
 
 def _has_context(driver: Any) -> bool:
-    """Whether this thread has a context, or the one it would be given, that of device 0, is there already."""
+    """Whether this thread has a context, or that of device 0, which it would get, exists already."""
     context, flags, active = ctypes.c_void_p(None), ctypes.c_uint(0), ctypes.c_int(0)
     if driver.cuCtxGetCurrent(ctypes.byref(context)):  # the driver is not in use, or not in this process
         return False
@@ -178,7 +177,7 @@ def _maps() -> str:
 
 
 def _path_in(maps: str, name: str) -> str | None:
-    """The file of a library in the kernel's list of what is mapped."""
+    """The file of a library in the kernel's list of mapped files."""
     for line in maps.splitlines():
         _, slash, path = line.partition("/")
         if slash and path.rpartition("/")[2].startswith((f"{name}.so", f"{name}-")):
@@ -187,7 +186,7 @@ def _path_in(maps: str, name: str) -> str | None:
 
 
 def _by_rule(kind: str, lengths: tuple[int, ...], batch: int) -> int:
-    """What plans mostly take: nothing for one pass, else the transform once; odd real ones as complex ones."""
+    """Typical work area: nothing for one pass, otherwise the size of the transform; odd real ones as complex ones."""
     points, item = math.prod(lengths), _KINDS[kind].item
     real = kind not in ("C2C", "Z2Z")
     whole = batch * points * item
@@ -195,8 +194,8 @@ def _by_rule(kind: str, lengths: tuple[int, ...], batch: int) -> int:
     if len(lengths) > 1:
         return spectrum if points > _ONE_BLOCK else 0
     if points > _ONE_PASS and largest_factor(points) > _LARGEST_PRIME:
-        # A convolution of at least twice as many points, with its two factors (Bluestein); of half of them where a
-        # real transform of even length is a complex one of half that length.
+        # A convolution of at least twice the length, with its two factors (Bluestein); of half the length for a real
+        # transform of even length, which is a complex one of half that length.
         row = points // 2 if real and points % 2 == 0 else points
         return 2 * batch * power_of_two(2 * row - 1) * item + (spectrum if real else 0)
     if real and points % 2:

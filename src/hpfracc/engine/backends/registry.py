@@ -1,4 +1,4 @@
-"""Which backends there are, what keeps one from being used, and the arms each offers for an operation."""
+"""The backends, why one cannot be used, and the arms of each for an operation."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 
-#: Backends whose library keeps memory of a device, and threads.
+#: Backends whose library holds device memory and threads.
 _OWN_MEMORY = ("torch", "jax", "cupy")
 
 
@@ -65,7 +65,7 @@ class BackendType(enum.StrEnum):
 
 
 class _Registry(Guarded):
-    """Everything learned about backends in this process. Reading needs no lock; changes take it."""
+    """State of the backends in this process. Reads need no lock; changes do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,10 +74,11 @@ class _Registry(Guarded):
         self.broken: dict[str, str] = {}
         #: Whether a library was running when this process was forked.
         self.stopped: dict[str, bool] = {}
-        #: Until when a library that could not be imported is left alone, and why.
+        #: Time until the next attempt to import a library, and the last error.
         self.delayed: dict[str, tuple[float, str]] = {}
         self.import_seconds: dict[str, float] = {}
-        #: By operation, and by how many libraries were imported then: each may know other devices than the machine.
+        #: Arms by operation, and by the number of imported libraries, because each may report other devices than the
+        #: machine.
         self.arms: dict[tuple[str, int, int], tuple[Arm, ...]] = {}
         self.kernels: dict[tuple[str, str, str], Kernel] = {}
         self.own: dict[str, dict[str, dict[str, tuple[KernelSpec, Kernel]]]] = {}
@@ -100,12 +101,12 @@ def adapter(name: str) -> Adapter:
 
 
 def _free_bytes(of: Adapter, device: str) -> int | None:
-    """What the library could allocate; what the driver says while the library is not imported."""
+    """Bytes that the library could allocate; those of the driver if the library is not imported."""
     return of.free_bytes(device) if _optional.is_loaded(of.module) else hardware.driver_free_bytes(device)
 
 
 def unavailable(name: str) -> str | None:
-    """Why a backend cannot be used at all, as a sentence, or None if it can. Does not import its library."""
+    """Reason why a backend cannot be used, as a sentence, or None if it can. Does not import its library."""
     broken = _registry.broken.get(name)
     if broken is not None:
         return broken
@@ -117,18 +118,18 @@ def unavailable(name: str) -> str | None:
     if name in _forked and (why := stopped(name)) is not None:
         return why
     if not _devices(name):
-        return "no device it can work on was found"
+        return "no supported device was found"
     return None
 
 
-#: Seconds until a library is tried again that could not be imported for a reason that may pass.
+#: Seconds until another attempt to import a library after a temporary failure.
 _RETRY_AFTER = 30.0
 
 
 def mark_broken(name: str, error: BaseException) -> None:
-    """Remember that a library is there but cannot be imported, so that it is not tried at every call.
+    """Record that a library is installed but cannot be imported, so that it is not tried at every call.
 
-    What may pass, such as memory that ran out, is forgotten after a while.
+    Temporary failures, such as out of memory, expire after a while.
     """
     with _registry._lock:
         if isinstance(error, ImportDelayedError):
@@ -139,18 +140,18 @@ def mark_broken(name: str, error: BaseException) -> None:
 
 
 def describe_failure(error: BaseException) -> str:
-    """One line that says what an error was."""
+    """One-line description of an error."""
     text = str(error).strip().split("\n", 1)[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def is_loaded(name: str) -> bool:
-    """Whether the backend's library is imported already, to its end."""
+    """Whether the backend's library is fully imported."""
     return _optional.is_loaded(adapter(name).module)
 
 
 def delayed(name: str) -> str | None:
-    """Why a backend is not chosen of itself for the moment, or None: its import is under way, or failed just now."""
+    """Reason why a backend is not selected automatically now, or None: its import is in progress, or just failed."""
     known = _registry.delayed.get(name)
     if known is not None:
         if time.monotonic() < known[0]:
@@ -160,27 +161,27 @@ def delayed(name: str) -> str | None:
 
 
 def device_clocks() -> list[DeviceClock]:
-    """The clocks of the libraries that are imported; none for one that is there but unusable in this process."""
+    """The clocks of the imported libraries; none for one that is unusable in this process."""
     loaded = (adapter(name) for name in _OWN_MEMORY if is_loaded(name) and name not in _forked)
     return [clock for each in loaded if (clock := each.clock()) is not None]
 
 
 def forked(name: str) -> str | None:
-    """Why a backend is not chosen of itself in a forked child, or None.
+    """Reason why a backend is not selected automatically in a forked child, or None.
 
-    A library that runs threads of its own (OpenMP, XLA, CUDA) may wait for ever for those of its parent.
+    A library with its own threads (OpenMP, XLA, CUDA) may wait forever for those of its parent.
     """
     return "imported before this process was forked, so its threads are not here" if name in _forked else None
 
 
-#: Seconds within which a library says whether it was running; one that was just then starting never will.
+#: Seconds to wait for a library to report whether it was running; one that was just starting never does.
 _ANSWER = 1.0
 
 
 def stopped(name: str) -> str | None:
-    """Why a backend cannot be used in this process at all, not even when asked for, or None.
+    """Reason why a backend cannot be used in this process at all, not even on request, or None.
 
-    JAX that was computing when the process was forked would wait for ever for the threads it had in the parent.
+    If JAX was running when the process was forked, it would wait forever for the threads of the parent.
     """
     if name not in _forked:
         return None
@@ -201,7 +202,7 @@ def _was_running(of: Adapter) -> bool:
 
 
 def import_cost(name: str) -> float:
-    """Seconds that importing the library will take; 0 once it is imported."""
+    """Expected seconds of importing the library; 0 once it is imported."""
     if is_loaded(name):
         return 0.0
     return _registry.import_seconds.get(name, adapter(name).import_seconds)
@@ -211,10 +212,10 @@ def _devices(name: str) -> tuple[str, ...]:
     if is_loaded(name):
         try:
             return adapter(name).devices()
-        except Exception as error:  # any failure here means the same: it cannot be used
+        except Exception as error:  # any failure here means that it cannot be used
             mark_broken(name, error)
             return ()
-    # Not imported: importing torch to count its devices takes seconds, so the machine is asked instead.
+    # Not imported: importing torch to count its devices takes seconds, so the machine is queried instead.
     gpus = tuple(f"cuda:{index}" for index in range(len(hardware.machine().gpus)))
     if name in ("torch", "jax"):
         return ("cpu", *gpus)
@@ -240,7 +241,7 @@ def arms(operation: str) -> tuple[Arm, ...]:
 
 
 def specs(operation: str, backend: str) -> tuple[KernelSpec, ...]:
-    """The kernels a backend has for an operation, its own and those users registered."""
+    """The kernels of a backend for an operation, its own and those registered by users."""
     built_in = adapter(backend).specs.get(operation, ())
     own = _registry.own.get(operation, {}).get(backend, {})
     return (*built_in, *(spec for spec, _ in own.values()))
@@ -269,7 +270,7 @@ def kernel(operation: str, backend: str, algorithm: str) -> Kernel:
                 adapter(backend).begin_in_child()
         except ImportError:
             raise
-        except Exception as error:  # shared objects and version checks raise what they like
+        except Exception as error:  # shared objects and version checks may raise anything
             passing = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _PASSING)
             kind = ImportDelayedError if passing else ImportError
             raise kind(f"{backend}: {describe_failure(error)}", name=backend) from error
@@ -278,7 +279,7 @@ def kernel(operation: str, backend: str, algorithm: str) -> Kernel:
 
 
 def load_kernels(operation: str, backend: str) -> dict[str, Kernel]:
-    """Kernels from the backend's own file, or made from the generic one for its library."""
+    """Kernels from the backend's own file, or created from the generic one for its library."""
     if _kernel_file(operation, backend).exists():
         module = _optional.import_shielded(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
         own: dict[str, Kernel] = module.KERNELS
@@ -292,7 +293,7 @@ def _kernel_file(operation: str, backend: str) -> Path:
     return Path(__file__).parent / backend / "kernels" / f"{operation}.py"
 
 
-#: Errors of the system that the next attempt may not meet.
+#: System errors that may not recur at the next attempt.
 _PASSING = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 
@@ -318,7 +319,7 @@ def register_kernel(operation: str, backend: str, spec: KernelSpec, loaded: Kern
 
 
 def remove_operation(operation: str) -> None:
-    """Forget the kernels users registered for an operation."""
+    """Remove the kernels that users registered for an operation."""
     with _registry._lock:
         _registry.own.pop(operation, None)
         _registry.arms.clear()
@@ -327,14 +328,14 @@ def remove_operation(operation: str) -> None:
 
 
 def shields_compilation(operation: str, arm: Arm) -> bool:
-    """Whether the arm's first call is made out of the reach of interrupts; a user's own kernel stays in its thread."""
+    """Whether the arm's first call is shielded from interrupts; a user's kernel stays in its thread."""
     return adapter(arm.backend).shields_compilation and arm.algorithm not in _registry.own.get(operation, {}).get(
         arm.backend, {}
     )
 
 
 def source_hash(operation: str, backend: str, algorithm: str) -> str:
-    """A short hash of the kernel's source: timings of code that was changed since are void."""
+    """A short hash of the kernel's source, because timings of changed code are invalid."""
     key = operation, backend, algorithm
     known = _registry.hashes.get(key)
     if known is None:
@@ -352,7 +353,7 @@ def _source(operation: str, backend: str, algorithm: str) -> bytes | Callable[..
 
 
 def fingerprint(operation: str, arm: Arm) -> str:
-    """What the arm's speed depends on: machine, library, threads, source. Times taken under another one are void."""
+    """Hash of what the arm's speed depends on: machine, library, threads, source. Times of another one are invalid."""
     key = operation, arm.name
     known = _registry.fingerprints.get(key)
     if known is None:
@@ -368,7 +369,7 @@ _forked: frozenset[str] = frozenset()
 
 def _after_fork() -> None:
     global _forked
-    _forked = frozenset(name for name in _OWN_MEMORY if name in sys.modules)  # named like their modules
+    _forked = frozenset(name for name in _OWN_MEMORY if name in sys.modules)  # named after their modules
     _registry.stopped.clear()
     _registry.arms.clear()
     for key in [key for key in _registry.kernels if key[1] in _forked]:
@@ -380,7 +381,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def reset() -> None:
-    """Forget what was found out about backends (not the kernels users registered)."""
+    """Discard the state of the backends (not the kernels registered by users)."""
     with _registry._lock:
         _registry.fingerprints.clear()
         _registry.missing.clear()
@@ -391,7 +392,7 @@ def reset() -> None:
 
 
 class BackendManager:
-    """The backends and GPUs of this machine, as the engine sees them."""
+    """The backends and GPUs that are available to the engine."""
 
     @property
     def available_backends(self) -> list[BackendType]:
@@ -401,7 +402,7 @@ class BackendManager:
 
     @property
     def gpu_count(self) -> int:
-        """How many GPUs this process may use."""
+        """Number of GPUs that this process may use."""
         return len(hardware.machine().gpus)
 
     def has_gpu(self) -> bool:
@@ -414,12 +415,12 @@ class BackendManager:
 
     @staticmethod
     def select_optimal_backend(config: Any, input_shape: Iterable[int]) -> BackendType:
-        """The backend of a layer: the one that its ``config`` names, else the engine's for a derivative with gradients.
+        """The backend of a layer: the one of its ``config``, otherwise the engine's choice with gradients.
 
         Parameters
         ----------
         config : LayerConfig
-            Or anything with a ``backend``.
+            Or any object with a ``backend``.
         input_shape : iterable of int
             The shape of the samples.
         """
@@ -431,16 +432,16 @@ class BackendManager:
         return _selection("fractional_derivative", input_shape, True)
 
 
-#: How a backend is chosen for an operation; plugged in by the selection, which lies above.
+#: Selects a backend for an operation; registered by the selection layer.
 _selection: Callable[[str, Iterable[int], bool], BackendType] | None = None
 
 
 def plug_in_selection(choose: Callable[[str, Iterable[int], bool], BackendType]) -> None:
-    """Say how a backend is chosen from an operation, a shape, and whether gradients are needed."""
+    """Register the function that selects a backend from an operation, a shape, and whether gradients are needed."""
     global _selection
     _selection = choose
 
 
 def get_backend() -> BackendType:
-    """The backend in force here: of ``use_backend``, else ``HPFRACC_FORCE_*``, else ``AUTO``."""
+    """The current backend: of ``use_backend``, otherwise ``HPFRACC_FORCE_*``, otherwise ``AUTO``."""
     return BackendType(current_backend() or get_settings().force or "auto")

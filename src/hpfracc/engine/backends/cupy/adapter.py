@@ -1,4 +1,4 @@
-"""CuPy as the engine sees it: CUDA devices alone."""
+"""CuPy as a backend, for CUDA devices only."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from hpfracc.profiling.clocks import DeviceClock
 
 __all__ = ["ADAPTER", "CupyAdapter"]
 
-#: Points up to which one thread sums a point.
+#: Maximum number of points for which one thread sums a point.
 _LONGEST_DIRECT = 4096
 
 #: CuPy is packaged once for each version of CUDA.
 _PACKAGES = ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x")
 
-#: How out of memory is said by the libraries underneath.
+#: Out-of-memory messages of the underlying libraries.
 _OUT_OF_MEMORY = ("ALLOC_FAILED", "cudaErrorMemoryAllocation")
 
 
@@ -34,7 +34,7 @@ _IN_PLACE = MemoryModel(0.0)
 
 def _too_long(call: Call) -> str | None:
     if call.length > _LONGEST_DIRECT:
-        return f"{call.length:,} points: its direct sum has one thread a point, for at most {_LONGEST_DIRECT:,}"
+        return f"{call.length:,} points: its direct sum has one thread per point, for at most {_LONGEST_DIRECT:,}"
     return None
 
 
@@ -64,7 +64,7 @@ def _compiled(
 
 
 class CupyAdapter(Adapter):
-    """CuPy. Its allocator and its plan cache are left as the user set them."""
+    """CuPy. Its allocator and plan cache keep the user's settings."""
 
     name: ClassVar[str] = "cupy"
     module: ClassVar[str] = "cupy"
@@ -102,7 +102,7 @@ class CupyAdapter(Adapter):
         self._idle_events: dict[str, deque[tuple[Any, Any]]] = {}
 
     def devices(self) -> tuple[str, ...]:
-        """Every CUDA device that CuPy sees; none where there is no driver."""
+        """Every CUDA device that CuPy finds; none without a driver."""
         if self._devices is None:
             runtime = import_optional("cupy").cuda.runtime
             try:
@@ -125,7 +125,7 @@ class CupyAdapter(Adapter):
         return transfers.download(array)
 
     def cast(self, array: Any, dtype: str) -> Any:
-        """``array`` in ``dtype``, itself if it is so already."""
+        """``array`` in ``dtype``; itself if it has that dtype."""
         return array.astype(dtype, copy=False)
 
     def synchronize(self, device: str) -> None:
@@ -133,7 +133,7 @@ class CupyAdapter(Adapter):
         import_optional("cupy").cuda.Device(_index(device)).synchronize()
 
     def timer(self, device: str) -> DeviceTimer | None:
-        """A pair of CUDA events on the current stream, taken from those that earlier timers are done with."""
+        """A pair of CUDA events on the current stream, reused from earlier timers."""
         cuda = import_optional("cupy").cuda
         idle = self._idle_events.setdefault(device, deque(maxlen=64))
         with cuda.Device(_index(device)):
@@ -150,14 +150,14 @@ class CupyAdapter(Adapter):
         return CLOCK
 
     def free_bytes(self, device: str) -> int | None:
-        """What the driver has free and what CuPy's own pool holds unused."""
+        """Free memory of the driver plus unused memory of CuPy's pool."""
         cupy = import_optional("cupy")
         with cupy.cuda.Device(_index(device)):
             free, _ = cupy.cuda.runtime.memGetInfo()
             return int(free) + int(cupy.get_default_memory_pool().free_bytes())
 
     def release_memory(self, device: str) -> None:
-        """Give back the unused part of CuPy's pool, and the work areas of this thread's kept cuFFT plans."""
+        """Release the unused part of CuPy's pool, and the work areas of this thread's cached cuFFT plans."""
         cupy = sys.modules["cupy"] if is_loaded("cupy") else None
         if cupy is not None:
             with cupy.cuda.Device(_index(device)):
@@ -165,7 +165,7 @@ class CupyAdapter(Adapter):
                 cupy.get_default_memory_pool().free_all_blocks()
 
     def reserved_bytes(self, device: str) -> int:
-        """What CuPy's pool has taken."""
+        """Bytes that CuPy's pool has allocated."""
         cupy = import_optional("cupy")
         with cupy.cuda.Device(_index(device)):
             return int(cupy.get_default_memory_pool().total_bytes())
@@ -175,19 +175,19 @@ class CupyAdapter(Adapter):
         return import_optional("cupy").stack(list(arrays))
 
     def pinned_bytes(self, size: int) -> np.ndarray | None:
-        """Page-locked memory from CuPy's own pool; None where there is no GPU."""
+        """Page-locked memory from CuPy's pool; None without a GPU."""
         if not self.devices():
             return None
         return np.frombuffer(import_optional("cupy").cuda.alloc_pinned_memory(size), np.uint8, size)
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
-        """An array from CuPy's own pool."""
+        """An array from CuPy's pool."""
         cupy = import_optional("cupy")
         with cupy.cuda.Device(_index(device)):
             return cupy.empty(shape, dtype)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """CuPy's own error, or what cuFFT, cuBLAS and the driver say."""
+        """CuPy's error, or those of cuFFT, cuBLAS and the driver."""
         cupy = sys.modules["cupy"] if is_loaded("cupy") else None
         if isinstance(error, MemoryError) or (
             cupy is not None and isinstance(error, cupy.cuda.memory.OutOfMemoryError)
@@ -197,7 +197,7 @@ class CupyAdapter(Adapter):
 
 
 class _EventTimer:
-    """Two CUDA events; :meth:`seconds` asks whether the second has passed, and never waits for it."""
+    """Two CUDA events; :meth:`seconds` checks whether the second has passed, and never waits for it."""
 
     __slots__ = ("_cuda", "_idle", "_index", "_pair", "_seconds", "_stopped")
 
@@ -224,7 +224,7 @@ class _EventTimer:
                 self._pair[which].record(self._cuda.get_current_stream())
 
     def seconds(self) -> float | None:
-        """Seconds between the marks once the device has passed both, else None."""
+        """Seconds between the marks once the device has passed both, otherwise None."""
         if self._pair is not None and self._stopped and self._pair[1].done:
             self._seconds = self._cuda.get_elapsed_time(*self._pair) / 1000.0
             self._idle.append(self._pair)

@@ -1,4 +1,4 @@
-"""CUDA events on CuPy's current stream, and what its pool has handed out: for the profiler."""
+"""CUDA events on CuPy's current stream, and the memory of its pool, for the profiler."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import cupy
 
 __all__ = ["CLOCK", "CupyClock"]
 
-#: Idle events kept for each device.
+#: Maximum number of idle events per device.
 _MOST_IDLE = 1024
 
 
 class CupyClock:
-    """CuPy's devices. Events are taken from a pool, as making one takes longer than recording it."""
+    """CuPy's devices. Events come from a pool, because creating one takes longer than recording it."""
 
     name = "cupy"
     marks = True
@@ -23,7 +23,7 @@ class CupyClock:
         self._idle: dict[str, deque[Any]] = {}
 
     def in_use(self) -> bool:
-        """Who imports CuPy uses it."""
+        """Always: importing CuPy means using it."""
         return True
 
     def resolve(self, device: str) -> str | None:
@@ -51,7 +51,7 @@ class CupyClock:
         return event
 
     def mark_end(self, device: str) -> tuple[bool, Any]:
-        """Whether the current stream has nothing left to do, and an event recorded on it."""
+        """Whether the current stream is idle, and an event recorded on it."""
         with cupy.cuda.Device(_index(device)):
             idle = bool(cupy.cuda.get_current_stream().done)
             return idle, self.mark(device)
@@ -65,7 +65,7 @@ class CupyClock:
         return float(cupy.cuda.get_elapsed_time(first, second)) / 1e3
 
     def release(self, device: str, mark: Any) -> None:
-        """Back into the pool."""
+        """Return the event to the pool."""
         self._idle.setdefault(device, deque(maxlen=_MOST_IDLE)).append(mark)
 
     def synchronize(self, device: str) -> None:
@@ -81,7 +81,7 @@ class CupyClock:
         return True
 
     def memory(self, device: str) -> tuple[int, int | None] | None:
-        """What CuPy's pool has handed out; it keeps no peak."""
+        """Bytes in use of CuPy's pool, which has no peak."""
         with cupy.cuda.Device(_index(device)):
             return int(cupy.get_default_memory_pool().used_bytes()), None
 

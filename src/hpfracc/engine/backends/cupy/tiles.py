@@ -1,12 +1,12 @@
 r"""Relaxation by tiles on a GPU: the source of its kernel, and the rounds around it. Imports no CuPy.
 
-A tile of 1,024 points is lowered in shared memory until nothing in it changes, however many steps that takes; only then
-is it written back. Its neighbours come next, but only those in which a point can now be lowered: so a wave crosses 32
-points in a launch, and what it has passed or not yet reached costs nothing.
+A tile of 1,024 points is updated in shared memory until nothing in it changes, in any number of steps; only then is it
+written back. Its neighbours are next, but only those in which a point can now be improved. So a wave crosses 32 points
+per launch, and points that it has passed or not yet reached cost nothing.
 
-Blocks of one launch read each other's tiles while these are written. What they read is a price at which the point can
-be reached, new or old, and whoever lowers a point calls the tiles that it concerns for the next launch, after its own
-values are in place: no change is lost.
+Blocks of one launch read each other's tiles while these are written. They read a valid cost of the point, new or old,
+and a block that improves a point schedules the affected tiles for the next launch after its own values are written: no
+change is lost.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from hpfracc.engine.numerics.stencils import forward_offsets
 __all__ = ["MOST_AXES", "THREADS", "TilePlan", "plan_tiles", "relax_by_tiles", "tile_source"]
 
 THREADS = 256
-#: Sides of a tile, by the number of axes; the last one is along the memory.
+#: Sides of a tile, by the number of axes; the last one is contiguous in memory.
 _SIDES = {1: (1024,), 2: (32, 32), 3: (8, 8, 16)}
 MOST_AXES = max(_SIDES)
-#: Points of a tile that one thread has, along the first axis.
+#: Points of a tile per thread, along the first axis.
 _PER_THREAD = 4
-#: Rounds between two looks; what is queued after the last useful one finds nothing to do.
+#: Rounds between two checks; rounds enqueued after the last useful one do nothing.
 _ROUNDS = 32
 
 _SOURCE = r"""
@@ -218,7 +218,7 @@ extern "C" __global__ void relax_tiles(
 
 @lru_cache(maxsize=64)
 def tile_source(dtype: str, ndim: int, neighbourhood: str, edges: bool) -> str:
-    """The kernel for lattices of ``ndim`` axes: all that it can know beforehand stands in front as constants."""
+    """The kernel for lattices of ``ndim`` axes, with everything known in advance as constants."""
     sides = _SIDES[ndim]
     cells = [side + 2 for side in sides]
     strides = [math.prod(cells[axis + 1 :]) for axis in range(ndim)]
@@ -252,14 +252,14 @@ def _braces(values: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TilePlan:
-    """How a lattice is cut into tiles.
+    """Division of a lattice into tiles.
 
     Attributes
     ----------
     shape, sides : tuple of int
-        Of the lattice, and of a tile.
+        Shape of the lattice, and of a tile.
     grid : tuple of int
-        Tiles along each axis; the last ones may be cut short.
+        Tiles along each axis; the last ones may be incomplete.
     """
 
     shape: tuple[int, ...]
@@ -279,7 +279,7 @@ def plan_tiles(shape: tuple[int, ...]) -> TilePlan:
 
 
 def tiles_of_sources(xp: Any, found: Any, plan: TilePlan) -> Any:
-    """Numbers of the tiles that have a point with a price; maps follow each other along the first axis of ``found``."""
+    """Indices of the tiles that have a source; maps follow each other along the first axis of ``found``."""
     named = xp.zeros(len(found) * plan.tiles, bool)
     rest = xp.flatnonzero(xp.isfinite(found))
     tile, scale = xp.zeros(rest.shape, np.int64), 1
@@ -293,14 +293,14 @@ def tiles_of_sources(xp: Any, found: Any, plan: TilePlan) -> Any:
 def relax_by_tiles(
     xp: Any, launch: Callable[[int, tuple[Any, ...]], Any], costs: Any, found: Any, plan: TilePlan, wraps: Any
 ) -> int:
-    """Lower ``found`` (maps, then the lattice) in place until nothing changes; how many rounds were queued.
+    """Lower ``found`` (maps, then the lattice) in place until nothing changes; returns the number of enqueued rounds.
 
     Parameters
     ----------
     xp : module
-        CuPy, or what stands in for it.
+        CuPy, or a compatible module.
     launch : callable
-        Runs the kernel of :func:`tile_source` with as many blocks, at most, as there are tiles, and its arguments.
+        Runs the kernel of :func:`tile_source` with at most one block per tile, and its arguments.
     """
     tiles = len(found) * plan.tiles
     sources = tiles_of_sources(xp, found, plan)

@@ -1,7 +1,7 @@
-"""Between NumPy and CuPy arrays at the speed of the link.
+"""Copies between NumPy and CuPy arrays at the speed of the link.
 
-Both ways through pinned memory, as for PyTorch, with two differences: CuPy's allocator cannot be told that another
-stream uses an array, so copies stay on the caller's own stream; and host memory is copied by the engine's threads.
+In both directions through pinned memory, as for PyTorch, with two differences: CuPy's allocator cannot register that
+another stream uses an array, so copies stay on the caller's stream; and host memory is copied by the engine's threads.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from hpfracc.engine.workers import available_cores, even_blocks, run_blocks
 
 __all__ = ["download", "upload"]
 
-#: Pinned memory that callers may hold as results, at most, and at most this share of what the process may have.
+#: Maximum pinned memory that callers may hold as results, absolute and as a fraction of the process's memory.
 _MOST_PINNED = 2**30
 _PINNED_SHARE = 16
-#: Chunks are larger than PyTorch's, for waking the engine's threads takes longer than an OpenMP team; few threads fill
-#: the link.
+#: Chunks are larger than PyTorch's, because waking the engine's threads takes longer than an OpenMP team; few threads
+#: saturate the link.
 _CHUNK_BYTES = 16 * 2**20
 _COPY_THREADS = 8
 _LEAST_BLOCK = 2**20
 
 
 class _CudaLink:
-    """What the ring needs of a device; copies go to the current stream."""
+    """Interface of a device for the ring; copies use the current stream."""
 
     def pinned(self, size: int) -> np.ndarray[Any, Any] | None:
         try:
@@ -89,7 +89,7 @@ def _get_ledger() -> PinnedLedger:
 
 
 def upload(array: np.ndarray[Any, Any], index: int) -> cupy.ndarray:
-    """A copy of a host array on device ``index``. On return the array may be changed."""
+    """A copy of a host array on device ``index``. The array may be changed after this returns."""
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     with cupy.cuda.Device(index):
@@ -102,7 +102,7 @@ def upload(array: np.ndarray[Any, Any], index: int) -> cupy.ndarray:
 
 
 def download(array: cupy.ndarray) -> np.ndarray[Any, Any]:
-    """A device array as a NumPy array, complete when this returns."""
+    """A device array as a NumPy array, complete on return."""
     with cupy.cuda.Device(array.device.id):
         if array.nbytes < SMALL_BYTES:
             small: np.ndarray[Any, Any] = cupy.asnumpy(array)
@@ -121,13 +121,13 @@ def download(array: cupy.ndarray) -> np.ndarray[Any, Any]:
 
 
 def _pinned_result(source: cupy.ndarray) -> np.ndarray[Any, Any] | None:
-    """Pinned memory for the result; None where the bound, or the system, refuses it."""
+    """Pinned memory for the result; None if the limit or the system does not allow it."""
     ledger = _get_ledger()
     if not ledger.reserve(source.nbytes):
         return None
     try:
         memory = cupy.cuda.alloc_pinned_memory(source.nbytes)
-    except cupy.cuda.runtime.CUDARuntimeError:  # page-locked memory ran out; pageable memory may still be there
+    except cupy.cuda.runtime.CUDARuntimeError:  # out of page-locked memory; pageable memory may still be available
         ledger.release(source.nbytes)
         return None
     flat = np.frombuffer(memory, source.dtype, source.size)

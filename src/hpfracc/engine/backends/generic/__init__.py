@@ -1,5 +1,5 @@
-"""Kernels that are the same text in several libraries: ``<primitive>.py`` makes them from a library's namespace.
+"""Kernels with the same code in several libraries: ``<primitive>.py`` creates them from a library's namespace.
 
-``make_kernels(xp)`` gives the kernels by algorithm. A backend without a file of its own for a primitive takes them as
-they are; one that adds something (a compilation, in-place products) calls ``make_kernels`` in its own file.
+``make_kernels(xp)`` returns the kernels by algorithm. A backend without its own file for a primitive uses them
+directly; one that adds something (compilation, in-place products) calls ``make_kernels`` in its own file.
 """

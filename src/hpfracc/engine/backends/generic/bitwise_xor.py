@@ -18,5 +18,5 @@ def make_kernels(xp: Namespace) -> dict[str, Kernel]:
 
 
 def _in_numpy(a: Any, b: Any) -> Any:
-    """NumPy makes a scalar of arrays without axes."""
+    """NumPy converts 0-d arrays to scalars."""
     return np.asarray(np.bitwise_xor(a, b))

@@ -20,17 +20,17 @@ _QUIET = np.errstate(all="ignore")
 def with_starts(
     kernel: Kernel, differences: Callable[[Any], Any], add_starts: Callable[[Any, Any, Any, int], Any]
 ) -> Kernel:
-    """A kernel of the plain sum, with the options of the primitive in front of it and behind it.
+    """Wrap a kernel of the plain sum with the options of the primitive.
 
     Parameters
     ----------
     kernel : Kernel
         ``run(weights, signal)`` and, perhaps, ``prepare`` and ``apply(prepared, signal)``.
     differences : callable
-        ``differences(signal)``: those of neighbours along the last axis, 0 at the first point.
+        ``differences(signal)``: differences of neighbours along the last axis, 0 at the first point.
     add_starts : callable
-        ``add_starts(result, signal, starts, first)``: the result, which is the kernel's own and may be written to,
-        with ``starts[j] * signal[..., first + j]`` added from that point on.
+        ``add_starts(result, signal, starts, first)``: the result, which may be modified, with ``starts[j] * signal[...,
+        first + j]`` added from that point on.
     """
 
     def around(sum_of: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,14 +53,14 @@ def take_differences(signal: Array) -> Array:
     """``signal[n] - signal[n-1]`` along the last axis, 0 at the first point, into one buffer."""
     result = np.empty(signal.shape, signal.dtype)
     np.subtract(signal[..., 1:], signal[..., :-1], out=result[..., 1:])
-    # Computed, not set to 0: it is nan where the first sample is not finite.
+    # Computed, not set to 0: it is nan if the first sample is not finite.
     np.subtract(signal[..., :1], signal[..., :1], out=result[..., :1])
     return result
 
 
 @_QUIET
 def _add_starts(result: Array, signal: Array, starts: Array, first: int) -> Array:
-    """``result``, written to, with ``starts[j] * signal[..., first + j]`` added from that point on."""
+    """Add ``starts[j] * signal[..., first + j]`` to ``result`` in place from that point on."""
     for j, row in enumerate(starts, first):
         result[..., j:] += signal[..., j : j + 1] * row[j:]
     return result

@@ -1,7 +1,7 @@
 """The chirp transform by three padded Fourier transforms: multiply by a chirp, convolve with one, multiply again.
 
-Phases are reduced outside of differentiation and the derivative of the unreduced ones is put back, so that it is right
-too.
+Phases are reduced outside of differentiation, and the derivative of the unreduced phases is restored, so that it is
+correct too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Chirps", "convolve", "make_chirps", "make_kernels"]
 
 
 class Chirps(NamedTuple):
-    """The chirp before, the transform of the one between, and the one after, in the precision of the result."""
+    """The first chirp, the transform of the second, and the third, in the precision of the result."""
 
     before: Any
     between: Any
@@ -31,7 +31,7 @@ class Chirps(NamedTuple):
 
 
 def make_chirps(xp: Namespace, rates: Any, given: int, points: int, offsets: tuple[float, float], dtype: str) -> Chirps:
-    """Chirps for ``given`` samples and ``points`` results, made in double precision."""
+    """Chirps for ``given`` samples and ``points`` results, computed in double precision."""
     rates = xp.astype(rates, "float64")
     if not given or not points or 0 in rates.shape:
         nothing = xp.zeros((*rates.shape[:-1], 0), dtype, rates)
@@ -49,20 +49,20 @@ def convolve(
     multiply: Callable[[Any, Any], Any] = operator.imul,
     **options: Any,
 ) -> Any:
-    """The transform with chirps that were made; ``multiply(a, b)`` may write its product over ``a``."""
+    """The transform with given chirps; ``multiply(a, b)`` may overwrite ``a``."""
     before, between, after = prepared
     if 0 in x.shape or 0 in before.shape or not points:
         batch = np.broadcast_shapes(x.shape[:-1], before.shape[:-1])
         return xp.astype(xp.zeros((*batch, points), "complex64", x), before.dtype)
     spectrum = xp.fft.fft(xp.astype(x * before, before.dtype), between.shape[-1], **options)
     spectrum = multiply(spectrum, between)
-    # Rebound, so that what is not needed any more makes room.
+    # Rebound, so that memory is freed early.
     spectrum = xp.fft.ifft(spectrum, **options)
     return spectrum[..., :points] * after
 
 
 def make_kernels(xp: Namespace, multiply: Callable[[Any, Any], Any] = operator.imul) -> dict[str, Kernel]:
-    """The transform along the last axis, and its chirps, which can be kept."""
+    """The transform along the last axis, and its chirps, which can be cached."""
 
     def prepare(rates: Any, call: Call) -> Chirps:
         facts = call.facts

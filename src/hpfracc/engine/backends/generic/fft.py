@@ -14,11 +14,11 @@ __all__ = ["make_kernels"]
 
 
 def make_kernels(xp: Namespace) -> dict[str, Kernel]:
-    """One transform along ``axis``, cut or zero-padded to ``n`` points."""
+    """One transform along ``axis``, truncated or zero-padded to ``n`` points."""
     transforms = {kind: getattr(xp.fft, kind) for kind in ("fft", "ifft", "rfft", "irfft")}
 
     def transform(x: Any, kind: str = "fft", n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
-        if 0 in x.shape:  # which libraries refuse to plan for
+        if 0 in x.shape:  # which libraries do not support
             dtype = dtype_name(x)
             shape = transformed_shape(tuple(x.shape), kind, n, axis)
             return xp.zeros(shape, real_of(dtype) if kind == "irfft" else complex_of(dtype), x)

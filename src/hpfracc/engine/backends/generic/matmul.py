@@ -1,7 +1,7 @@
-"""Matrix products by the library's own BLAS, cuBLAS on CUDA devices.
+"""Matrix products by the library's BLAS, cuBLAS on CUDA devices.
 
-Float32 on a GPU keeps its full precision in JAX. PyTorch and CuPy round as the user set them: in full precision by
-default, to TF32 (about three digits) where ``torch.backends.cuda.matmul.allow_tf32``,
+Float32 on a GPU has full precision in JAX. PyTorch and CuPy follow the user's settings: full precision by default, TF32
+(about three digits) if ``torch.backends.cuda.matmul.allow_tf32``,
 ``torch.set_float32_matmul_precision`` or ``CUPY_TF32=1`` was used.
 """
 

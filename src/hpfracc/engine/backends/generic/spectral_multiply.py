@@ -1,7 +1,7 @@
-"""Spectral multiplication by the library's own Fourier transforms, cosines and sines composed of those.
+"""Spectral multiplication by the library's Fourier transforms, with cosine and sine transforms composed of them.
 
-Compositions of the library's own functions, so that it differentiates (also twice), traces and maps them, in the symbol
-too. Nothing is sent from the host: phases are made where the signal is.
+Compositions of library functions, so the library can differentiate (also twice), trace and map them, in the symbol too.
+Nothing is copied from the host: phases are computed on the device of the signal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CONTRACT = SpectralMultiply()
 
 
 def make_kernels(xp: Namespace, multiply: Callable[[Any, Any], Any] = operator.mul) -> dict[str, Kernel]:
-    """``multiply(a, b)`` is the product of spectrum and symbol; it may be written over the spectrum."""
+    """``multiply(a, b)`` is the product of spectrum and symbol; it may overwrite the spectrum."""
     compiled = xp.jit(partial(_multiply, xp, multiply), static=("plan", "as_real"))
 
     def spectral_multiply(
@@ -39,7 +39,7 @@ def make_kernels(xp: Namespace, multiply: Callable[[Any, Any], Any] = operator.m
         return compiled(symbol, signal, plan, as_real)
 
     def prepare(symbol: Any, call: Call) -> Any:
-        # A copy: what is kept must not change with the caller's array.
+        # A copy, because the cached array must not change with the caller's.
         return xp.copy(_in_precision(xp, symbol, call.dtype))
 
     return {"fft": Kernel(spectral_multiply, prepare, spectral_multiply)}
@@ -70,14 +70,14 @@ def _multiply(
 
 
 def _cut_symbol(symbol: Any, axis: int, points: tuple[int, ...]) -> Any:
-    """The frequencies from 0 up along the halved axis."""
+    """The non-negative frequencies along the halved axis."""
     if symbol.ndim < -axis or symbol.shape[axis] == 1 or is_half(points[axis], symbol.shape[axis]):
         return symbol
     return symbol[(..., slice(points[axis] // 2 + 1), *(slice(None),) * (-axis - 1))]
 
 
 def _in_precision(xp: Namespace, symbol: Any, dtype: str) -> Any:
-    """``symbol`` with the digits of a signal of ``dtype``."""
+    """``symbol`` in the precision of a signal of ``dtype``."""
     single = dtype in ("float32", "complex64")
     if xp.is_complex(symbol):
         return xp.astype(symbol, "complex64" if single else "complex128")

@@ -1,8 +1,7 @@
-"""Tridiagonal systems by parallel cyclic reduction: whole arrays at a time, and as many steps as the length has bits.
+"""Tridiagonal systems by parallel cyclic reduction: whole arrays at a time, in log2(n) steps.
 
-Every step takes from each equation its two neighbours at the present distance, which doubles. After the last there are
-none left, and each equation has one unknown. It is a composition of the library's own functions, so that derivatives of
-any order go through.
+Every step eliminates from each equation its two neighbours at the current distance, which doubles. After the last step
+each equation has one unknown. A composition of library functions, with derivatives of any order.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ def make_kernels(xp: Namespace) -> dict[str, Kernel]:
     """Reduction along the last axis."""
 
     def shifted(x: Any, distance: int, fill: float) -> Any:
-        """``x[i - distance]``, for either sign, ``fill`` beyond the ends."""
+        """``x[i - distance]``, for either sign, with ``fill`` beyond the ends."""
         size = min(abs(distance), x.shape[-1])
         edge = xp.zeros_like(x[..., :size]) + fill
         parts = [edge, x[..., : x.shape[-1] - size]] if distance > 0 else [x[..., size:], edge]
@@ -32,7 +31,7 @@ def make_kernels(xp: Namespace) -> dict[str, Kernel]:
         n = shapes[-1][-1]
         if 0 in np.broadcast_shapes(*shapes):
             return lower * diagonal * upper * rhs
-        # What is not read is zero: it would couple the ends to nothing.
+        # Unused entries are set to zero: they would couple the ends to points outside.
         a = xp.concatenate([xp.zeros_like(lower[..., :1]), lower[..., 1:]], -1)
         c = xp.concatenate([upper[..., :-1], xp.zeros_like(upper[..., :1])], -1)
         b, d, distance = diagonal, rhs, 1

@@ -1,4 +1,4 @@
-"""JAX as the engine sees it, on the host and on CUDA devices."""
+"""JAX as a backend, on the host and on CUDA devices."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["ADAPTER", "JaxAdapter"]
 #: Elements of the matrices of the direct sum, n x n for each row of weights: 8 MiB in float64.
 _MOST_ELEMENTS = 1024 * 1024
 
-#: Below this the overhead of a copy is what it costs.
+#: Below this size the overhead of a copy dominates.
 _SMALL_BYTES = 2**16
 
-#: dtypes that JAX cuts to half unless told otherwise.
+#: dtypes that JAX halves by default.
 _WIDE = frozenset({"float64", "complex128", "int64", "uint64"})
 
 
@@ -50,7 +50,7 @@ def _too_long_or_wide(call: Call) -> str | None:
 def _too_many_taps(call: Call) -> str | None:
     taps = call.facts.get("taps", call.length)
     if 4 * taps > call.length:
-        return f"{taps:,} weights for {call.length:,} points: blocks pay where the weights are at most a quarter"
+        return f"{taps:,} weights for {call.length:,} points: blocks pay off if the weights are at most a quarter"
     return None
 
 
@@ -61,7 +61,7 @@ def _spec(
 
 
 class JaxAdapter(Adapter):
-    """JAX. Double precision comes through a scope of its own; the user's ``jax_enable_x64`` is left as it is."""
+    """JAX. Double precision is enabled in a separate scope; the user's ``jax_enable_x64`` is not changed."""
 
     name: ClassVar[str] = "jax"
     module: ClassVar[str] = "jax"
@@ -90,7 +90,7 @@ class JaxAdapter(Adapter):
         "exponential_recurrence": (_spec("exponential_recurrence", "blocked", INEXACT, MemoryModel(3.0)),),
         "chirp_transform": (_spec("chirp_transform", "fft", INEXACT, MemoryModel(1.8)),),
         "tridiagonal_solve": (_spec("tridiagonal_solve", "reduction", INEXACT, MemoryModel(2.0)),),
-        # Its operands are whole numbers: no derivative goes through, and none stops there.
+        # Its operands are integers, so derivatives are not affected.
         "random": (_spec("random", "arithmetic", FLOATS, MemoryModel(1.0, 1 << 62, 32), own_arrays=True),),
     }
 
@@ -98,12 +98,12 @@ class JaxAdapter(Adapter):
         self._known: dict[str, Any] | None = None
 
     def before_import(self) -> None:
-        """Keep JAX from taking most of the GPU at its first use, unless the user decided about that."""
+        """Prevent JAX from allocating most of the GPU at its first use, unless the user configured that."""
         if "jax" not in sys.modules:
             os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
     def is_running(self) -> bool:
-        """Whether JAX computes already: what its ``config`` refuses to change from then on says so."""
+        """Whether JAX is running, from a setting in its ``config`` that cannot be changed from then on."""
         config = self._jax().config
         set_now = config.jax_num_cpu_devices
         other = 1 if set_now != 1 else -1  # both mean one device
@@ -119,14 +119,14 @@ class JaxAdapter(Adapter):
         return import_optional("jax")
 
     def _devices(self) -> dict[str, Any]:
-        """JAX's own devices by our names; JAX_PLATFORMS, JAX_PLATFORM_NAME and CUDA_VISIBLE_DEVICES have their say."""
+        """JAX's devices by our names; respects JAX_PLATFORMS, JAX_PLATFORM_NAME and CUDA_VISIBLE_DEVICES."""
         if self._known is None:
             jax = self._jax()
             known: dict[str, Any] = {}
             for platform in ("cpu", "cuda"):
                 try:
                     found = jax.local_devices(backend=platform)
-                except RuntimeError:  # no such platform here, or the user ruled it out
+                except RuntimeError:  # no such platform here, or the user disabled it
                     continue
                 if platform == "cpu":
                     known["cpu"] = found[0]
@@ -143,27 +143,27 @@ class JaxAdapter(Adapter):
         return device
 
     def devices(self) -> tuple[str, ...]:
-        """The host and every CUDA device that JAX sees."""
+        """The host and every CUDA device that JAX finds."""
         return tuple(self._devices())
 
     def from_host(self, array: np.ndarray, device: str) -> Any:
-        """An array committed to ``device``, in the dtype of the one that was given."""
+        """An array committed to ``device``, in the dtype of the input."""
         target = self._device(device)
         if not array.dtype.isnative:
             array = array.astype(array.dtype.newbyteorder("="))
         jax = self._jax()
         with self._x64(str(array.dtype)):
             if array.nbytes < _SMALL_BYTES and len(jax.local_devices()) == 1:
-                return jax.numpy.asarray(array)  # half the overhead, and there is no other place to go to
-            # A view: JAX keeps arrays that a live trace captured under their identity, in the width of that trace.
+                return jax.numpy.asarray(array)  # half the overhead, and there is no other device
+            # A view, because JAX caches arrays that a live trace captured by identity, in the precision of that trace.
             return jax.device_put(array.view(), target)
 
     def to_host(self, array: Any) -> np.ndarray:
-        """A writable NumPy array; on the host the very memory of ``array``, which must not be used any more then."""
+        """A writable NumPy array; on the host it shares the memory of ``array``, which must not be used afterwards."""
         return unlocked(np.asarray(array))
 
     def cast(self, array: Any, dtype: str) -> Any:
-        """``array`` in ``dtype``; under a trace only as wide as the user let JAX be."""
+        """``array`` in ``dtype``; under a trace limited by the user's precision setting."""
         if str(array.dtype) == dtype:
             return array
         if is_tracer(array):
@@ -176,22 +176,22 @@ class JaxAdapter(Adapter):
         return True
 
     def synchronize(self, device: str) -> None:
-        """Wait for every array on ``device``: JAX has no other queue to wait for."""
+        """Wait for every array on ``device``, because JAX has no accessible queue."""
         target = self._device(device)
         for array in self._jax().live_arrays(target.platform):
             if not array.is_deleted() and target in array.devices():
                 array.block_until_ready()
 
     def clock(self) -> DeviceClock:
-        """None that could set marks: JAX hides its queues, for the profiler."""
+        """A clock for the profiler, without marks, because JAX hides its queues."""
         from hpfracc.engine.backends.jax.clock import CLOCK
 
         return CLOCK
 
     def free_bytes(self, device: str) -> int | None:
-        """What JAX may still take of its share of the GPU, and what of that is there; None where it keeps no count.
+        """Bytes that JAX may still allocate of its share of the GPU and that are free; None if it does not count.
 
-        Its share is not set aside unless the user lets it be: others may have taken what JAX believes to be its own.
+        Its share is not preallocated unless the user allows it, so others may have taken memory of that share.
         """
         if device == "cpu":
             return None
@@ -206,7 +206,7 @@ class JaxAdapter(Adapter):
         return max(0, free)
 
     def peak_bytes(self, device: str) -> tuple[int, int] | None:
-        """What arrays hold of a CUDA device now, and the most they ever held."""
+        """Bytes of arrays on a CUDA device, and their peak."""
         if device == "cpu":
             return None
         counts = self._device(device).memory_stats() or {}
@@ -215,13 +215,13 @@ class JaxAdapter(Adapter):
         return int(counts["bytes_in_use"]), int(counts["peak_bytes_in_use"])
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
-        """Zeros: JAX has no arrays without contents."""
+        """Zeros, because JAX has no uninitialised arrays."""
         jax = self._jax()
         with self._x64(dtype):
             return jax.device_put(jax.numpy.zeros(shape, dtype), self._device(device))
 
     def stack(self, arrays: Sequence[Any]) -> Any:
-        """By JAX; traced and differentiated along."""
+        """By JAX; can be traced and differentiated."""
         jax = self._jax()
         with self._x64(str(arrays[0].dtype)):
             return jax.numpy.stack(arrays)
@@ -239,8 +239,8 @@ class JaxAdapter(Adapter):
         return isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
     def scope(self, call: Call) -> contextlib.AbstractContextManager[Any] | None:
-        """Double precision for calls that need it, where the user has not enabled it globally."""
-        # Asked for at every call, when JAX has been imported.
+        """Double precision for calls that need it, if the user has not enabled it globally."""
+        # Called at every call, when JAX is imported.
         jax = sys.modules.get("jax")
         if call.dtype not in _WIDE or (jax is not None and jax.config.jax_enable_x64):
             return None
@@ -250,7 +250,7 @@ class JaxAdapter(Adapter):
         jax = self._jax()
         if dtype not in _WIDE or jax.config.jax_enable_x64:
             return contextlib.nullcontext()
-        # Its place and form since JAX 0.8; the experimental one went away in 0.10.
+        # Its location and form since JAX 0.8; the experimental one was removed in 0.10.
         scope: contextlib.AbstractContextManager[Any] = jax.enable_x64(True)
         return scope
 

@@ -1,4 +1,4 @@
-"""JAX for the profiler: it has no marks to set, so that its spans say "enqueued" unless they wait for their work."""
+"""JAX's clock for the profiler: it has no marks, so its spans are "enqueued" unless they wait for their work."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ __all__ = ["CLOCK", "JaxClock"]
 
 
 class JaxClock:
-    """JAX's devices, the host among them: it returns before the work is done there too."""
+    """JAX's devices, including the host, where calls are asynchronous too."""
 
     name = "jax"
     marks = False
 
     def in_use(self) -> bool:
-        """Asked last: it has no marks, and to see whether it has begun would make it begin."""
+        """False, so that it is tried last: it has no marks, and checking whether it is running would start it."""
         return False
 
     def resolve(self, device: str) -> str | None:
-        """``"gpu"`` and ``"cuda"`` are the first GPU; ``"cpu"`` only where JAX was named with it."""
+        """``"gpu"`` and ``"cuda"`` are the first GPU; ``"cpu"`` only if JAX was named with it."""
         kind, _, index = device.partition(":")
         platform = {"gpu": "cuda", "cuda": "cuda", "cpu": "cpu"}.get(kind)
         if platform is None or (index and not index.isdigit()):
             return None
         try:
             count = len(jax.local_devices(backend=platform))
-        except RuntimeError:  # no such platform here, or the user ruled it out
+        except RuntimeError:  # no such platform here, or the user disabled it
             return None
         number = int(index or 0)
         return None if number >= count else "cpu" if platform == "cpu" else f"cuda:{number}"
@@ -37,7 +37,7 @@ class JaxClock:
         return None
 
     def mark_end(self, device: str) -> tuple[bool, None]:
-        """Whether it is idle is not known, so never said."""
+        """Never idle, because that is unknown."""
         return False, None
 
     def has_passed(self, mark: Any) -> bool:
@@ -53,7 +53,7 @@ class JaxClock:
         return None
 
     def synchronize(self, device: str) -> None:
-        """Wait for every array on the device: JAX has no other queue to wait for."""
+        """Wait for every array on the device, because JAX has no accessible queue."""
         platform = "cpu" if device == "cpu" else "cuda"
         for array in jax.live_arrays(platform):
             if not array.is_deleted():
@@ -67,7 +67,7 @@ class JaxClock:
         return True
 
     def memory(self, device: str) -> tuple[int, int | None] | None:
-        """What XLA's allocator has handed out, where it keeps a count."""
+        """Bytes in use of XLA's allocator, if it counts them."""
         platform = "cpu" if device == "cpu" else "cuda"
         number = int(device.rpartition(":")[2]) if ":" in device else 0
         counts = jax.local_devices(backend=platform)[number].memory_stats() or {}

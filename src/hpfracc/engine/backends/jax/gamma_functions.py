@@ -18,7 +18,7 @@ __all__ = ["beta", "digamma", "gamma", "incomplete_beta"]
 def _operands(name: str, *values: Any) -> tuple[jax.Array, ...]:
     arrays = tuple(jnp.asarray(value) for value in values)
     if any(jnp.iscomplexobj(array) for array in arrays):
-        raise UnsupportedDtypeError(f"{name}: JAX has it for real numbers only; convert the array to NumPy")
+        raise UnsupportedDtypeError(f"{name}: JAX supports real numbers only; convert the array to NumPy")
     return tuple(array.astype(jnp.promote_types(jnp.result_type(*arrays), jnp.float32)) for array in arrays)
 
 
@@ -51,7 +51,7 @@ def digamma(z: Any) -> jax.Array:
 
 
 def beta(a: Any, b: Any) -> jax.Array:
-    """B(a, b), through Gamma where that stays in range and through its logarithm elsewhere."""
+    """B(a, b), by Gamma if that stays in range, otherwise by its logarithm."""
     a, b = jnp.broadcast_arrays(*_operands("beta", a, b))
     small = (jnp.abs(a) < 80) & (jnp.abs(b) < 80) if a.dtype == jnp.float64 else (jnp.abs(a) < 16) & (jnp.abs(b) < 16)
     one = jnp.ones_like(a)

@@ -1,7 +1,7 @@
-"""E_{a,b}(z) in JAX where a parameter is an array, traced or not, through which derivatives flow.
+"""E_{a,b}(z) in JAX with parameters that are arrays, traced or not, and differentiable.
 
-The tables that the parameters decide on cannot be made from values that are not there yet, so the value comes from
-NumPy through a callback, under jit and vmap too; the derivative rule calls the same function one order higher.
+The tables depend on the values of the parameters, which are not known while tracing, so the value comes from NumPy
+through a callback, under jit and vmap too; the derivative rule calls the same function one order higher.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["of_parameters"]
 
 
 def of_parameters(z: Any, alpha: Any, beta: Any) -> jax.Array:
-    """E_{alpha,beta}(z), all of which broadcast; parameters that are traced and lie outside the definition give nan."""
+    """E_{alpha,beta}(z), with broadcasting; traced parameters outside the domain give nan."""
     if not any(map(is_tracer, (alpha, beta))):
         for (a, b), _ in pairs_of(*np.broadcast_arrays(*(np.asarray(one, np.float64) for one in (alpha, beta)))):
             check_parameters(a, b)
@@ -50,7 +50,7 @@ def _function(order: int, logs: int, z: jax.Array, alpha: jax.Array, beta: jax.A
             f"{MOST_DERIVATIVES}: differentiate it less often in alpha and beta"
         )
     shape = jax.ShapeDtypeStruct(z.shape, z.dtype)
-    # A pair for each element of z goes into a batch with it.
+    # One pair per element of z is batched with it.
     method = "broadcast_all" if alpha.ndim else "sequential"
     value: jax.Array = jax.pure_callback(partial(_value, order, logs), shape, z, alpha, beta, vmap_method=method)
     return value
@@ -62,7 +62,7 @@ def _value(order: int, logs: int, z: Any, alpha: Any, beta: Any) -> np.ndarray:
     for (a, b), where in pairs_of(np.asarray(alpha), np.asarray(beta)):
         try:
             check_parameters(a, b)
-        except InvalidInputError:  # an error inside a callback would not be ours any more when it arrives
+        except InvalidInputError:  # an error inside a callback would not arrive as our type
             continue
         plan = make_plan(a, b, order, logs)
         if not np.ndim(alpha):

@@ -1,8 +1,8 @@
-"""Functions that work in double precision inside, differentiated and mapped whatever precision JAX is set to.
+"""Functions that compute in double precision, differentiable and mappable for any precision setting of JAX.
 
-JAX goes back through a function when the caller asks for a gradient, long after a kernel's ``enable_x64`` has been
-left, and with x64 off it then puts single precision zeros beside double precision values, which is an error. So such a
-kernel is a primitive of its own, and its derivative, its transpose and its batched form are run in its own precision.
+JAX runs the backward pass of a function long after a kernel's ``enable_x64`` scope has ended. With x64 off it then
+combines single precision zeros with double precision values, which is an error. So such a kernel is a separate JAX
+primitive, and its derivative, transpose and batched form run in its own precision.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["call_wide"]
 def call_wide(function: Callable[..., Any], arrays: Sequence[Any], options: tuple[Hashable, ...]) -> Any:
     """``function(*arrays, *options)``, one array, run with x64 on: now, and in every derivative of it.
 
-    ``function`` stays the same object from call to call, and linear functions of its arrays need not say so.
+    ``function`` must be the same object in every call. Linearity need not be declared.
     """
     with jax.enable_x64(True):
         if not any(isinstance(array, jax.core.Tracer) for array in arrays):
@@ -32,7 +32,7 @@ def call_wide(function: Callable[..., Any], arrays: Sequence[Any], options: tupl
 
 @dataclass(frozen=True)
 class _Plain:
-    """The function itself. This and its kin are compared by what they do, so that JAX compiles each once."""
+    """The function itself. These classes are compared by value, so that JAX compiles each once."""
 
     function: Callable[..., Any]
     options: tuple[Hashable, ...]
@@ -43,13 +43,13 @@ class _Plain:
 
 @dataclass(frozen=True)
 class _Tangent:
-    """The derivative along tangents, which follow the arrays, of those arrays that ``moves`` says."""
+    """The derivative along tangents, which follow the arrays, for the arrays marked by ``moves``."""
 
     run: Callable[..., list[Any]]
     moves: tuple[bool, ...]
 
     def split(self, arrays: Sequence[Any]) -> tuple[Callable[..., list[Any]], list[Any], list[Any]]:
-        """The function of the moving arrays alone, those, and their tangents."""
+        """The function of the moving arrays only, these arrays, and their tangents."""
         fixed, tangents = arrays[: len(self.moves)], list(arrays[len(self.moves) :])
         moving = [array for array, moves in zip(fixed, self.moves, strict=True) if moves]
         return partial(_filled, self.run, fixed, self.moves), moving, tangents
@@ -61,7 +61,7 @@ class _Tangent:
 
 @dataclass(frozen=True)
 class _Transpose:
-    """The transpose in the arrays that ``linear`` says, of these shapes and dtypes; cotangents follow the others."""
+    """The transpose in the arrays marked by ``linear``, of these shapes and dtypes; cotangents follow the others."""
 
     run: Callable[..., list[Any]]
     linear: tuple[bool, ...]
@@ -81,7 +81,7 @@ class _Transpose:
 
 @dataclass(frozen=True)
 class _Mapped:
-    """The function of arrays with one axis more, each its own; the results have it first."""
+    """The function mapped over one axis of each array; it is the first axis of the results."""
 
     run: Callable[..., list[Any]]
     axes: tuple[int | None, ...]
@@ -91,7 +91,7 @@ class _Mapped:
 
 
 def _filled(run: Callable[..., list[Any]], fixed: Sequence[Any], moves: tuple[bool, ...], *moving: Any) -> list[Any]:
-    """``run`` of the fixed arrays, with the moving ones in their places."""
+    """``run`` with the moving arrays inserted among the fixed ones."""
     rest = iter(moving)
     return run(*(next(rest) if moved else array for array, moved in zip(fixed, moves, strict=True)))
 

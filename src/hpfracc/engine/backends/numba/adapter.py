@@ -1,4 +1,4 @@
-"""Numba as a backend: NumPy's arrays, loops compiled for this processor, spread over the engine's own threads."""
+"""Numba as a backend: NumPy arrays, with loops compiled for this processor, on the engine's threads."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["ADAPTER", "NumbaAdapter"]
 def _reads_columns(call: Call) -> str | None:
     if call.facts["trailing"]:
         return None
-    return "the reduced axes are not the last ones; NumPy reads such data where it lies, this kernel would copy it"
+    return "the reduced axes are not the last ones; NumPy reads such data in place, this kernel would copy it"
 
 
 def _is_derivative(call: Call) -> str | None:
-    return "it gives values only, no derivatives" if call.facts["order"] else None
+    return "it computes values only, no derivatives" if call.facts["order"] else None
 
 
 def _compiled(
@@ -35,7 +35,7 @@ def _compiled(
 
 @final
 class NumbaAdapter(HostAdapter):
-    """There is no FFT and no matrix product here: nothing that Numba compiles was faster than NumPy's."""
+    """Numba. Without FFT and matrix product, because no compiled version was faster than NumPy's."""
 
     name = "numba"
     module = "numba"

@@ -1,7 +1,7 @@
-"""Arrays as compiled code wants them.
+"""Conversion of arrays for compiled code.
 
-Numba compiles once more for every memory layout, and for arrays that may not be written. So that each dtype is compiled
-once, kernels see flat, contiguous, writeable arrays; whatever is laid out otherwise is copied.
+Numba compiles separately for every memory layout, and for read-only arrays. So that each dtype is compiled once,
+kernels get flat, contiguous, writeable arrays; others are copied.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 def behaved(array: Array) -> Array:
-    """``array`` itself if it is contiguous, aligned and writeable, else a copy that is."""
+    """``array`` itself if it is contiguous, aligned and writeable, otherwise such a copy."""
     return array if array.flags.carray else np.require(array, requirements=("C", "A", "W"))
 
 
@@ -26,5 +26,5 @@ def flat(array: Array) -> Array:
 
 
 def spread(array: Array, shape: tuple[int, ...]) -> Array:
-    """``array`` repeated to ``shape``; itself where it has that: what is repeated is read-only, and would be copied."""
+    """``array`` broadcast to ``shape``; itself if it has that shape, because broadcast arrays are copied."""
     return array if array.shape == shape else np.broadcast_to(array, shape)

@@ -1,4 +1,4 @@
-"""A heap of places by their keys, each branching into four, in arrays with room; of equal keys the newest first."""
+"""A 4-ary heap of indices by key, in preallocated arrays; of equal keys the newest comes first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True}
 
 @njit(**_OPTIONS)
 def push(keys, items, size, key, item):  # type: ignore[no-untyped-def]
-    """Put an item behind ``size`` others and let it rise."""
+    """Append an item after ``size`` others and move it up."""
     hole = size
     while hole > 0:
         parent = (hole - 1) >> 2
@@ -28,7 +28,7 @@ def push(keys, items, size, key, item):  # type: ignore[no-untyped-def]
 
 @njit(**_OPTIONS)
 def sink(keys, items, size):  # type: ignore[no-untyped-def]
-    """Take the first item away: the one behind its ``size`` others finds a new place."""
+    """Remove the first item: the last one, after ``size`` others, is moved down to a new position."""
     key, item = keys[size], items[size]
     hole = 0
     while True:

@@ -1,4 +1,4 @@
-"""NumPy as a backend: always there, never compiled, and the last resort of every automatic choice."""
+"""NumPy as a backend: always available, never compiled, and the last fallback of every automatic choice."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from hpfracc.engine.primitives.toeplitz_apply import several_axes
 
 __all__ = ["ADAPTER", "NumpyAdapter"]
 
-#: Points times the sum of the sides up to which rounds over a whole lattice are offered: a square of 300.
+#: Maximum of points times the sum of the sides for rounds over a whole lattice: a square of 300.
 _MOST_STEPS = 1 << 26
 
 
 def _is_single(call: Call) -> str | None:
-    return None if call.batch > 1 else "a single product has no stack to share among threads"
+    return None if call.batch > 1 else "a single product cannot be divided among threads"
 
 
 def _many_rounds(call: Call) -> str | None:
     if call.length * call.facts["reach"] > _MOST_STEPS:
-        return f"{call.length:,} points: a round over all of them takes one step, and paths are long"
+        return f"{call.length:,} points: each round advances one step, and paths are long"
     return None
 
 
 def _one_matrix(call: Call) -> str | None:
     if call.facts["matrices"] > 1:
         return None
-    return "one matrix for all rows, which LAPACK eliminates once"
+    return "there is one matrix for all rows, which LAPACK eliminates once"
 
 
 def _no_polynomials(call: Call) -> str | None:
     if call.facts["kernel"] == "tabulated":
-        return "a kernel with corners, as straight lines between knots have, is no polynomial far away"
+        return "a piecewise linear kernel is not a polynomial at long distances"
     return None
 
 
 @final
 class NumpyAdapter(HostAdapter):
-    """Arrays stay where they are; the host's memory is the engine's own affair."""
+    """NumPy. Arrays are used in place, and the engine manages host memory."""
 
     name = "numpy"
     module = "numpy"

@@ -1,8 +1,8 @@
 """Repairs convolutions by FFT of non-finite operands: a non-finite sample affects only the outputs that involve it.
 
-The convolution is computed with 0 in place of every non-finite value. What IEEE arithmetic makes of the products that
-were left out is then added. Convolutions of ones and zeros say which outputs have such products, so the cost is a few
-transforms, however many samples are missing.
+The convolution is computed with 0 in place of every non-finite value. The IEEE results of the omitted products are then
+added. Convolutions of ones and zeros determine which outputs have such products, so the cost is a few transforms for
+any number of non-finite samples.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Convolve = Callable[[Array, Array], Array]
 
 
 def all_finite(witnesses: Array) -> bool:
-    """Whether every element is finite; a sum that overflows counts as not, and costs a second look."""
+    """Whether every element is finite; if the sum overflows, the elements are checked one by one."""
     return cmath.isfinite(witnesses.sum() if witnesses.ndim else witnesses)
 
 
 @np.errstate(all="ignore")
 def repaired(convolve: Convolve, weights: Array, signal: Array) -> Array:
-    """``convolve(weights, signal)`` as the direct sum gives it, whatever its operands hold.
+    """``convolve(weights, signal)`` with the result of the direct sum for any operands.
 
     For complex numbers an output that involves a non-finite sample is nan in both parts.
     """
@@ -74,7 +74,7 @@ def _ones(array: Array) -> Array:
 
 
 def _count(convolve: Convolve, pairs: list[tuple[Array, Array]]) -> Array:
-    """Where at least one pair of ones meets. Counts are whole numbers below 2^52: rounding is far from a half."""
+    """Whether at least one pair of ones coincides. Counts are integers below 2^52, so rounding is safe."""
     met: Array = np.zeros((), bool)
     for left, right in pairs:
         if left.any() and right.any():

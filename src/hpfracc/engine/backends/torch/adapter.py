@@ -1,4 +1,4 @@
-"""PyTorch as the engine sees it, on the host and on CUDA devices."""
+"""PyTorch as a backend, on the host and on CUDA devices."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ logger = logging.getLogger("hpfracc.engine")
 #: Elements of the matrices of the direct sum, n x n for each row of weights: 8 MiB in float64.
 _MOST_ELEMENTS = 1024 * 1024
 
-#: The integers that PyTorch reduces; wider unsigned ones it only stores.
+#: The integers that PyTorch can reduce; wider unsigned ones are only stored.
 _NARROW = INTEGERS - {"uint16", "uint32", "uint64"}
 
-#: How out of memory is said by parts of PyTorch that raise a plain RuntimeError.
+#: Out-of-memory messages of parts of PyTorch that raise a plain RuntimeError.
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
 
 
@@ -46,7 +46,7 @@ def _too_long_or_wide(call: Call) -> str | None:
 def _too_many_taps(call: Call) -> str | None:
     taps = call.facts.get("taps", call.length)
     if 4 * taps > call.length:
-        return f"{taps:,} weights for {call.length:,} points: blocks pay where the weights are at most a quarter"
+        return f"{taps:,} weights for {call.length:,} points: blocks pay off if the weights are at most a quarter"
     return None
 
 
@@ -66,7 +66,7 @@ def _kernel(
 
 
 class TorchAdapter(Adapter):
-    """PyTorch. Neither its thread count, nor its default dtype, nor its TF32 switches are touched."""
+    """PyTorch. Its thread count, default dtype and TF32 settings are not changed."""
 
     name: ClassVar[str] = "torch"
     module: ClassVar[str] = "torch"
@@ -118,7 +118,7 @@ class TorchAdapter(Adapter):
         "exponential_recurrence": (_kernel("exponential_recurrence", "blocked", MemoryModel(4.0), MemoryModel(3.5)),),
         "chirp_transform": (_kernel("chirp_transform", "fft", MemoryModel(2.9), MemoryModel(1.9)),),
         "tridiagonal_solve": (_kernel("tridiagonal_solve", "reduction", MemoryModel(2.5), MemoryModel(2.5)),),
-        # Its operands are whole numbers: no derivative goes through, and none stops there.
+        # Its operands are integers, so derivatives are not affected.
         "random": (
             KernelSpec(
                 "random",
@@ -137,7 +137,7 @@ class TorchAdapter(Adapter):
         self._idle_events: dict[str, deque[tuple[Any, Any]]] = {}
 
     def devices(self) -> tuple[str, ...]:
-        """The host and every CUDA device that PyTorch sees."""
+        """The host and every CUDA device that PyTorch finds."""
         if self._devices is None:
             torch = import_optional("torch")
             count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -145,7 +145,7 @@ class TorchAdapter(Adapter):
         return self._devices
 
     def from_host(self, array: np.ndarray, device: str) -> Any:
-        """A tensor on ``device``; on the host it shares the array's memory, unless read-only or stored backwards."""
+        """A tensor on ``device``; on the host it shares the array's memory if possible."""
         from hpfracc.engine.backends.torch import transfers
 
         return transfers.as_tensor(array) if device == "cpu" else transfers.upload(array, device)
@@ -160,16 +160,16 @@ class TorchAdapter(Adapter):
         return transfers.download(array)
 
     def cast(self, array: Any, dtype: str) -> Any:
-        """The tensor in ``dtype``; a gradient goes through."""
+        """The tensor in ``dtype``; differentiable."""
         return array.to(getattr(import_optional("torch"), dtype))
 
     def synchronize(self, device: str) -> None:
-        """Wait for a CUDA device; the host never lags."""
+        """Wait for a CUDA device; the host is synchronous."""
         if device != "cpu":
             import_optional("torch").cuda.synchronize(device)
 
     def timer(self, device: str) -> DeviceTimer | None:
-        """A pair of CUDA events on the current stream, taken from those that earlier timers are done with."""
+        """A pair of CUDA events on the current stream, reused from earlier timers."""
         if device == "cpu":
             return None
         torch = import_optional("torch")
@@ -187,7 +187,7 @@ class TorchAdapter(Adapter):
         return CLOCK
 
     def free_bytes(self, device: str) -> int | None:
-        """What the driver has free and what PyTorch's own pool holds unused; None for the host."""
+        """Free memory of the driver plus unused memory of PyTorch's pool; None for the host."""
         if device == "cpu":
             return None
         cuda = import_optional("torch").cuda
@@ -200,46 +200,46 @@ class TorchAdapter(Adapter):
         return int(free) + held - used
 
     def begin_in_child(self) -> None:
-        """One thread: PyTorch would wait for ever for those that its parent may have used, as in its own loaders."""
+        """Use one thread, as in PyTorch's data loaders, because it would wait forever for threads of the parent."""
         torch = import_optional("torch")
         if torch.get_num_threads() != 1:
             torch.set_num_threads(1)
             logger.warning("PyTorch was imported before this process was forked: it runs with one thread here")
 
     def release_memory(self, device: str) -> None:
-        """Give the unused part of PyTorch's pool back to the driver."""
+        """Return the unused part of PyTorch's pool to the driver."""
         torch = sys.modules["torch"] if is_loaded("torch") else None
         if device != "cpu" and torch is not None and torch.cuda.is_initialized():
             with torch.cuda.device(device):
                 torch.cuda.empty_cache()
 
     def peak_bytes(self, device: str) -> tuple[int, int] | None:
-        """What tensors hold of a CUDA device now, and the most they ever held or since the user reset that."""
+        """Bytes of tensors on a CUDA device, and their peak since the last reset."""
         if device == "cpu":
             return None
         cuda = import_optional("torch").cuda
         return int(cuda.memory_allocated(device)), int(cuda.max_memory_allocated(device))
 
     def reset_peak(self, device: str) -> None:
-        """PyTorch's own counter begins anew."""
+        """Reset PyTorch's counter."""
         if device != "cpu":
             import_optional("torch").cuda.reset_peak_memory_stats(device)
 
     def reserved_bytes(self, device: str) -> int:
-        """What PyTorch's caching allocator has taken."""
+        """Bytes that PyTorch's caching allocator has reserved."""
         return 0 if device == "cpu" else int(import_optional("torch").cuda.memory_reserved(device))
 
     def stack(self, arrays: Sequence[Any]) -> Any:
-        """By PyTorch; a gradient goes through."""
+        """By PyTorch; differentiable."""
         return import_optional("torch").stack(tuple(arrays))
 
     def stack_on(self, arrays: Sequence[Any], buffer: np.ndarray) -> Any:
-        """By PyTorch, on the buffer's memory."""
+        """By PyTorch, into the buffer."""
         torch = import_optional("torch")
         return torch.stack(tuple(arrays), out=torch.from_numpy(buffer))
 
     def pinned_bytes(self, size: int) -> np.ndarray | None:
-        """Page-locked memory from PyTorch's own allocator; None where there is no GPU."""
+        """Page-locked memory from PyTorch's allocator; None without a GPU."""
         torch = import_optional("torch")
         if not torch.cuda.is_available():
             return None
@@ -252,7 +252,7 @@ class TorchAdapter(Adapter):
         return torch.empty(shape, dtype=getattr(torch, dtype), device=device)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """PyTorch's own error, or one of the messages by which its parts say the same."""
+        """PyTorch's error, or one of the messages of its parts."""
         torch = sys.modules["torch"] if is_loaded("torch") else None
         if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
             return True
@@ -260,7 +260,7 @@ class TorchAdapter(Adapter):
 
 
 class _EventTimer:
-    """Two CUDA events; :meth:`seconds` asks whether the second has passed, and never waits for it."""
+    """Two CUDA events; :meth:`seconds` checks whether the second has passed, and never waits for it."""
 
     __slots__ = ("_cuda", "_device", "_idle", "_pair", "_seconds", "_stopped")
 
@@ -284,7 +284,7 @@ class _EventTimer:
             self._stopped = True
 
     def seconds(self) -> float | None:
-        """Seconds between the marks once the device has passed both, else None."""
+        """Seconds between the marks once the device has passed both, otherwise None."""
         if self._pair is not None and self._stopped and self._pair[1].query():
             self._seconds = self._pair[0].elapsed_time(self._pair[1]) / 1000.0
             self._idle.append(self._pair)

@@ -1,4 +1,4 @@
-"""CUDA events on PyTorch's current stream, and what its allocator has handed out: for the profiler."""
+"""CUDA events on PyTorch's current stream, and the memory of its allocator, for the profiler."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 
 __all__ = ["CLOCK", "TorchClock"]
 
-#: Idle events kept for each device.
+#: Maximum number of idle events per device.
 _MOST_IDLE = 16_384
 
 
-# The C functions behind PyTorch's own: a frame of Python around each takes a tenth of what they do.
+# The underlying C functions: a Python frame around each takes a tenth of their time.
 _current_stream = getattr(torch._C, "_cuda_getCurrentStream", None)
 _record, _is_done = torch.cuda.Event.record, torch.cuda.Stream.query
 if torch.version.cuda is not None:
@@ -21,18 +21,18 @@ if torch.version.cuda is not None:
 
 
 class _Queue:
-    """The streams of one device, and idle events: making one takes longer than recording it."""
+    """The streams of one device, and idle events, because creating one takes longer than recording it."""
 
     __slots__ = ("_index", "_streams", "idle")
 
     def __init__(self, index: int) -> None:
         self._index = index
         self.idle: deque[Any] = deque(maxlen=_MOST_IDLE)
-        #: PyTorch's streams by their numbers: making the object for one takes longer than recording on it.
+        #: PyTorch's streams by number, because creating the object takes longer than recording on it.
         self._streams: dict[tuple[int, ...], Any] = {}
 
     def current(self) -> Any:
-        """The stream that work is given to now."""
+        """The current stream."""
         assert _current_stream is not None  # there is a GPU
         number: tuple[int, ...] = _current_stream(self._index)
         stream = self._streams.get(number)
@@ -78,13 +78,13 @@ class TorchClock:
         return queue.record(queue.current())
 
     def mark_end(self, device: str) -> tuple[bool, Any]:
-        """Whether the current stream has nothing left to do, and an event recorded on it."""
+        """Whether the current stream is idle, and an event recorded on it."""
         queue = self._queues.get(device) or self._queue(device)
         stream = queue.current()
         return _is_done(stream), queue.record(stream)
 
     def _queue(self, device: str) -> _Queue:
-        # A number: PyTorch takes longer to read a name than to find the stream.
+        # A number, because PyTorch takes longer to parse a name than to find the stream.
         return self._queues.setdefault(device, _Queue(int(device[5:])))
 
     def has_passed(self, mark: Any) -> bool:
@@ -96,7 +96,7 @@ class TorchClock:
         return float(first.elapsed_time(second)) / 1e3
 
     def release(self, device: str, mark: Any) -> None:
-        """Back into the pool."""
+        """Return the event to the pool."""
         (self._queues.get(device) or self._queue(device)).idle.append(mark)
 
     def synchronize(self, device: str) -> None:
@@ -111,7 +111,7 @@ class TorchClock:
         return True
 
     def memory(self, device: str) -> tuple[int, int | None] | None:
-        """What PyTorch's allocator has handed out, and the most since its peak was last reset (which is the user's)."""
+        """Bytes in use of PyTorch's allocator, and the peak since the user last reset it."""
         # The nested form of the counters: memory_allocated() flattens all of them to read one.
         counts = torch.cuda.memory_stats_as_nested_dict(device).get("allocated_bytes")
         if not counts:

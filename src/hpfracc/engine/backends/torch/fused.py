@@ -1,10 +1,10 @@
 """Two kernels for long signals on a GPU: the work around the transforms is fused with copies that are needed anyway.
 
-The transform needs a zero-padded copy of the signal anyway: the kernel that makes it also takes differences, sets bad
-samples to 0 and notes the first one of each block. The result must be cut out of a longer one anyway: the kernel that
-does so adds what starting weights give, and writes nan from the first bad sample on. Both can run a row from its end,
-which makes them serve the derivative as well: that of a causal sum is the same sum run backwards. Written in Triton,
-which PyTorch's CUDA builds bring along; without it, or inside transforms, compositions do the same in more passes.
+The transform needs a zero-padded copy of the signal anyway: the kernel that creates it also computes differences, sets
+non-finite samples to 0 and records the first one of each block. The result must be truncated anyway: the kernel that
+does so adds the starting weights, and writes nan from the first non-finite sample on. Both can process a row from its
+end, which gives the derivative: that of a causal sum is the same sum in reverse. Written in Triton, which is part of
+PyTorch's CUDA builds; without it, or inside transforms, compositions do the same in more passes.
 """
 
 from __future__ import annotations
@@ -30,16 +30,15 @@ __all__ = [
     "table_weights",
 ]
 
-#: Notes that are read together.
+#: Number of records that are read together.
 _CHUNK = 1024
-#: Weights that one program makes of a table, and how many times as many where blocks are long. Their product divides
-#: the longer blocks.
+#: Weights of a table per program, and the factor for long blocks. Their product divides the longer blocks.
 _TABLE_CHUNK, _TABLE_CHUNKS = 256, 8
 
 
 @functools.cache
 def is_available() -> bool:
-    """Whether Triton is there; finding out does not import it."""
+    """Whether Triton is installed. Does not import it."""
     return importlib.util.find_spec("triton") is not None
 
 
@@ -52,7 +51,7 @@ def _kernels() -> Any:
 
 
 def _block(points: int) -> int:
-    """Points that one program takes: more of long rows, whose programs read the notes of all before them."""
+    """Points per program: more for long rows, whose programs read the records of all earlier ones."""
     return 1024 if points <= 2**18 else 4096
 
 
@@ -66,12 +65,12 @@ def pad_and_clean(
     starts: Tensor | None = None,
     first: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The signal's rows, 0 where they are not finite and from their end to ``size``; notes of bad samples; sums.
+    """The signal's rows, with 0 for non-finite samples and padding up to ``size``; records of such samples; sums.
 
-    The signal is real, contiguous and on a GPU. ``limit``, notes of another such call, counts samples from the first
-    bad one there on as 0; ``backwards`` takes each row from its end; ``differences`` what each sample is more than the
-    one before. The sums, block by block, are those with ``starts[j]`` from point ``first + j`` on; without ``starts``
-    they are none.
+    The signal is real, contiguous and on a GPU. ``limit``, the records of another such call, sets samples from the
+    first non-finite one there on to 0; ``backwards`` reverses each row; ``differences`` takes differences of
+    neighbours. The sums, block by block, are those with ``starts[j]`` from point ``first + j`` on; empty without
+    ``starts``.
     """
     points = signal.shape[-1]
     rows, block = signal.numel() // points, _block(points)
@@ -104,13 +103,12 @@ def cut_and_taint(
     scaled: bool = False,
     whole: bool = False,
 ) -> Tensor:
-    """The first ``points`` of each row of ``product``, nan from the first bad sample of the row on.
+    """The first ``points`` of each row of ``product``, nan from the first non-finite sample of the row on.
 
     With ``starts`` (contiguous) ``starts[j] * signal[..., first + j]`` is added from that point on, or the differences
-    there; ``backwards`` turns each row, takes with ``differences`` what each value is more than the next, and adds
-    ``sums`` (of :func:`pad_and_clean`) at the points that the starting weights belong to. ``scaled`` divides by the
-    length of the product, as an inverse transform does; ``whole`` makes all of a single row nan if any row had a bad
-    sample.
+    there; ``backwards`` reverses each row, takes with ``differences`` the differences from the next value, and adds
+    ``sums`` (of :func:`pad_and_clean`) at the points of the starting weights. ``scaled`` divides by the length of the
+    product, as an inverse transform does; ``whole`` makes all of a single row nan if any row had a non-finite sample.
     """
     size, block = product.shape[-1], _block(points)
     count = 0 if starts is None else starts.shape[0]
@@ -135,7 +133,7 @@ def cut_and_taint(
 def start_slopes(backwards: Tensor, signal: Tensor, count: int, *, differences: bool = False, first: int = 0) -> Tensor:
     """The gradient of ``count`` rows of starting weights; ``backwards`` are the slopes of :func:`pad_and_clean`.
 
-    The signal is contiguous; the rows are as long as its own.
+    The signal is contiguous; the rows have its length.
     """
     points = signal.shape[-1]
     samples = signal.reshape(-1, points)
@@ -147,7 +145,7 @@ def start_slopes(backwards: Tensor, signal: Tensor, count: int, *, differences: 
             chosen = chosen - (before if first else torch.cat([samples[:, :1], before], 1))
         chosen = torch.nan_to_num(chosen, nan=0.0, posinf=0.0, neginf=0.0)
         slopes = backwards.reshape(samples.shape[0], -1)[:, :points]
-        # No product of matrices, which would take fewer digits where TF32 is allowed.
+        # Not a matrix product, which would lose digits if TF32 is allowed.
         backwards = torch.stack([(slopes * chosen[:, j : j + 1]).sum(0) for j in range(count)])
     result = signal.new_empty((count, points))
     _kernels().start_slopes(
@@ -161,7 +159,7 @@ def start_slopes(backwards: Tensor, signal: Tensor, count: int, *, differences: 
 
 
 def first_bad(bad: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The first bad sample of each row, or its length, from the notes; with the axes of a signal of that shape."""
+    """The first non-finite sample of each row, or its length, from the records; with the axes of such a signal."""
     return bad.amin(-1).reshape(*shape[:-1], 1)
 
 
@@ -214,7 +212,7 @@ class OrderTable(NamedTuple):
     distance from the lower or the upper end is not above them. ``series`` has shape (coefficients, rows * lags), and
     ``zeros`` says where the weights are 0: 1 at the lower end, 2 at the upper one. ``bases`` are the polynomials
     through the nodes of both kinds of blocks, one behind the other; ``blocks`` their layout: the nodes, 0 if there are
-    none, and the next power of 2, where blocks begin and how long they are, twice.
+    none, and the next power of 2; the start and length of the blocks, twice.
     """
 
     scale: Tensor
@@ -229,13 +227,13 @@ class OrderTable(NamedTuple):
 
     @property
     def programs(self) -> int:
-        """How many programs make a row."""
+        """Number of programs per row."""
         nodes, _, _, _, second, _ = self.blocks
         near = min(self.points, second) if nodes else self.points
         return -(-near // _TABLE_CHUNK) - (near - self.points) // (_TABLE_CHUNK * _TABLE_CHUNKS)
 
     def launch(self, rows: int, order: Tensor, values: Tensor, sums: Tensor, above: int) -> None:
-        """Make rows of weights, or sums with their slopes where ``sums`` is another tensor than ``values``."""
+        """Compute rows of weights, or sums with their slopes if ``sums`` is another tensor than ``values``."""
         from hpfracc.engine.backends.torch import table_kernel
 
         table_kernel.table(
@@ -255,7 +253,7 @@ def table_weights(order: Tensor, table: OrderTable, dtype: torch.dtype) -> Tenso
 
 
 def table_slope(order: Tensor, table: OrderTable, changes: list[tuple[int, Tensor]]) -> Tensor:
-    """The sum of slopes of weights times ``changes``: rows of them, with the row of the table where they begin."""
+    """The sum of slopes of weights times ``changes``: rows, each with its first row of the table."""
     rows = [change.numel() // table.points for _, change in changes]
     make = torch.empty if sum(rows) == table.rows else torch.zeros
     sums = make((table.rows, table.programs), dtype=torch.float64, device=order.device)

@@ -13,7 +13,7 @@ __all__ = ["cut", "pad", "start_slopes"]
 
 @triton.jit
 def _first_bad(bad, row, blocks, upto, points, CHUNK: tl.constexpr):
-    """The least of the row's notes up to block ``upto``: the first bad sample there, or ``points``."""
+    """The minimum of the row's records up to block ``upto``: the first non-finite sample, or ``points``."""
     least = tl.zeros((), tl.int64) + points
     for begin in range(0, upto + 1, CHUNK):
         block = begin + tl.arange(0, CHUNK)
@@ -24,7 +24,7 @@ def _first_bad(bad, row, blocks, upto, points, CHUNK: tl.constexpr):
 
 @triton.jit
 def _total(sums, row, blocks, j, STARTS: tl.constexpr, CHUNK: tl.constexpr):
-    """What the row's blocks noted for starting weights ``j``, added up."""
+    """The sum of the row's block sums for starting weights ``j``."""
     block = tl.arange(0, CHUNK)
     total = tl.sum(tl.load(sums + (row * blocks + block) * STARTS + j, mask=block < blocks, other=0.0), axis=0)
     for begin in range(CHUNK, blocks, CHUNK):
@@ -52,10 +52,10 @@ def _pad(
     BLOCK: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """Copy a block of a row, bad samples and everything past the row's end as 0; note the block's first bad sample.
+    """Copy a block of a row, with 0 for non-finite samples and padding; record the block's first non-finite sample.
 
-    REVERSED takes the row from its end, LIMITED the samples from the first bad one of another row on as 0, DIFFERENCES
-    what each sample is more than the one before. With STARTS the block's sums with each row of them are noted as well.
+    REVERSED reverses the row, LIMITED sets samples from the first non-finite one of another row on to 0, DIFFERENCES
+    takes differences of neighbours. With STARTS the block's sums with each row of them are recorded too.
     """
     row = tl.program_id(1).to(tl.int64)
     block = tl.program_id(0).to(tl.int64)
@@ -98,11 +98,11 @@ def _cut(
     BLOCK: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """Copy a block of a row's first ``points``, nan from its first bad sample on, starting weights added.
+    """Copy a block of a row's first ``points``, nan from its first non-finite sample on, with starting weights added.
 
-    REVERSED writes the row backwards, and then DIFFERENCES takes what each value is more than the next, and STARTS adds
-    the sums that were noted where the starting weights belong: the derivative. SCALED divides the product by its size;
-    WHOLE writes nan everywhere if there is a bad sample at all.
+    REVERSED reverses the row; then DIFFERENCES takes differences from the next value, and STARTS adds the recorded sums
+    at the points of the starting weights: the derivative. SCALED divides the product by its size; WHOLE writes nan
+    everywhere if there is any non-finite sample.
     """
     row = tl.program_id(1).to(tl.int64)
     block = tl.program_id(0).to(tl.int64)
@@ -120,7 +120,7 @@ def _cut(
         if REVERSED:
             change = _total(sums, row, blocks, j, STARTS, CHUNK)
             if DIFFERENCES:
-                # The first difference is 0 whatever the sample.
+                # The first difference is 0 for any sample.
                 value = value + tl.where((target == place) & (place > 0), change, 0.0)
                 value = value - tl.where(target == place - 1, change, 0.0)
             else:
@@ -150,9 +150,9 @@ def _start_slopes(
     SUMMED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The gradient of a block of starting weights ``j``: slopes, run backwards, times the sample that they weigh.
+    """The gradient of a block of starting weights ``j``: reversed slopes times the sample of the weight.
 
-    SUMMED has rows of ``backwards`` that were multiplied with their samples already, one for each ``j``.
+    With SUMMED the rows of ``backwards`` are already multiplied by their samples, one for each ``j``.
     """
     j = tl.program_id(1).to(tl.int64)
     column = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)

@@ -1,6 +1,6 @@
-"""The transform of weights that is kept, the product with it, and its fused form for long real rows on a GPU.
+"""The cached transform of weights, the product with it, and its fused form for long real rows on a GPU.
 
-What is kept for the derivative is where bad samples are, one number a block: no copy of the signal.
+For the derivative only the positions of non-finite samples are stored, one number per block, not the signal.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = [
 
 
 class PaddedSpectrum(NamedTuple):
-    """The transform of the weights over ``size``, zero-padded to that many points, and the dtype of the result.
+    """The transform of the weights over ``size``, zero-padded to that length, and the dtype of the result.
 
-    The inverse transform is then taken without its factor: that would be a pass over all points. Of ``rows`` there is
-    one where the weights are the same for every row of a signal.
+    The inverse transform then omits its factor, which would be a pass over all points. ``rows`` is 1 if the weights are
+    the same for every row of a signal.
     """
 
     transform: Tensor
@@ -49,7 +49,7 @@ def make_spectrum(weights: Tensor, size: int) -> PaddedSpectrum:
 def spectral_product(signal: Tensor, spectrum: PaddedSpectrum, eager: bool) -> Tensor:
     """The cyclic convolution along the last axis, ``size`` points of it; ``eager`` if nothing tracks the tensors."""
     transform = _forward(signal, spectrum.size)
-    # In place where the weights are one row, as they mostly are: then the product has the shape of the signal's.
+    # In place if the weights are one row, the usual case: then the product has the shape of the signal's spectrum.
     fits = eager and spectrum.rows == 1 and spectrum.transform.ndim <= transform.ndim
     product = transform.mul_(spectrum.transform) if fits else transform * spectrum.transform
     if signal.is_complex():
@@ -60,12 +60,12 @@ def spectral_product(signal: Tensor, spectrum: PaddedSpectrum, eager: bool) -> T
 def _forward(tensor: Tensor, size: int) -> Tensor:
     if tensor.is_complex():
         return torch.fft.fft(tensor, n=size)
-    # A row that is as long already is not looked at twice.
+    # A row that already has this length is not checked twice.
     return torch.fft.rfft(tensor) if tensor.shape[-1] == size else torch.fft.rfft(tensor, n=size)
 
 
 class SumOptions(NamedTuple):
-    """What surrounds the sum: the options of the primitive."""
+    """The options of the primitive around the sum."""
 
     differences: bool = False
     starts: Tensor | None = None
@@ -76,10 +76,10 @@ _PLAIN = SumOptions()
 
 
 def fits_fused(prepared: PaddedSpectrum, signal: Tensor, starts: Tensor | None = None) -> bool:
-    """Whether the fused kernels serve: real rows on a GPU, each bad sample reaching to the row's end.
+    """Whether the fused kernels apply: real rows on a GPU, where each non-finite sample affects the rest of its row.
 
     One row of weights for all rows, so that a row of the product is a row of the signal; no more rows than the second
-    axis of a launch has places; and nothing that tracks weights, or transforms the signal.
+    axis of a launch allows; and nothing tracks the weights or transforms the signal.
     """
     shape, transform = signal.shape, prepared.transform
     return (
@@ -97,7 +97,7 @@ def fits_fused(prepared: PaddedSpectrum, signal: Tensor, starts: Tensor | None =
 
 
 def convolve_fused(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions = _PLAIN) -> Tensor:
-    """The sum, recorded where the signal is."""
+    """The sum, recorded by autograd if the signal is."""
     if options.starts is not None and not options.starts.is_contiguous():
         options = options._replace(starts=options.starts.contiguous())
     if is_eager(signal):
@@ -107,7 +107,7 @@ def convolve_fused(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions
 
 
 def _convolve(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> tuple[Tensor, Tensor]:
-    """The sum, and notes of where bad samples are."""
+    """The sum, and records of non-finite samples."""
     signal = signal.contiguous()
     padded, bad, _ = fused.pad_and_clean(signal, prepared.size, differences=options.differences)
     result = fused.cut_and_taint(
@@ -123,9 +123,9 @@ def _convolve(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> 
 
 
 def _convolve_back(slope: Tensor, bad: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> Tensor:
-    """The derivative of the sum: the sum run backwards, over the points that no bad sample reaches."""
+    """The derivative of the sum: the reversed sum, over the points that do not depend on a non-finite sample."""
     slope = slope.contiguous()
-    # What the starting weights give is summed where the slopes pass by, and added where the result does.
+    # The contributions of the starting weights are summed during padding, and added during truncation.
     padded, worse, sums = fused.pad_and_clean(
         slope, prepared.size, limit=bad, backwards=True, starts=options.starts, first=options.first
     )
@@ -142,9 +142,9 @@ def _convolve_back(slope: Tensor, bad: Tensor, prepared: PaddedSpectrum, options
 
 
 def convolve_back_composed(slope: Tensor, first_bad: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> Tensor:
-    """The same by PyTorch's own operations, for many slopes at once; ``first_bad`` has one point a row.
+    """The same by PyTorch operations, for many slopes at once; ``first_bad`` has one point per row.
 
-    A slope that is not finite makes the whole row so: PyTorch's older way to map cannot look for it.
+    A non-finite slope makes the whole row non-finite, because PyTorch's older vmap cannot check for it.
     """
     n = slope.shape[-1]
     point = torch.arange(n, device=slope.device)
@@ -156,7 +156,7 @@ def convolve_back_composed(slope: Tensor, first_bad: Tensor, prepared: PaddedSpe
             result = torch.where(point == j, result + change, result)
     if not options.differences:
         return result
-    # The first difference is 0 whatever the sample.
+    # The first difference is 0 for any sample.
     result = result * (point > 0)
     return result - functional.pad(result[..., 1:], (0, 1))
 
@@ -167,7 +167,7 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, signal: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> Tensor:
         result, bad = _convolve(signal.detach(), prepared, options)
-        # Neither operand nor result, so that it may be kept without PyTorch's ceremony.
+        # Neither operand nor result, so it may be stored directly.
         ctx.bad, ctx.plan, ctx.shape = bad, (prepared, options), tuple(signal.shape)
         return result
 
@@ -178,11 +178,11 @@ class _Sum(torch.autograd.Function):
             return convolve_back_composed(slope, fused.first_bad(bad, ctx.shape), *ctx.plan), None, None
         if torch.is_grad_enabled():
             return _Slope.apply(slope, bad, *ctx.plan), None, None
-        # Nobody wants a derivative of the derivative, as mostly: recording one would take as long as the work.
+        # Usually no second derivative is needed, and recording one would take as long as the work.
         return _convolve_back(slope, bad, *ctx.plan), None, None
 
 
-#: Whether many tensors at once stand for one, by PyTorch's older way, which ``is_grads_batched`` still goes.
+#: Checks for batched tensors of PyTorch's older vmap, which ``is_grads_batched`` still uses.
 _holds_many = torch._C._functorch.is_legacy_batchedtensor
 
 

@@ -1,4 +1,4 @@
-"""Gamma and its relatives for tensors: what PyTorch lacks, with derivative rules of their own."""
+"""Gamma and related functions that PyTorch lacks, for tensors, with derivative rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _operands(name: str, *values: Any) -> list[Tensor]:
     first = next(value for value in values if isinstance(value, Tensor))
     tensors = [value if isinstance(value, Tensor) else torch.as_tensor(value, device=first.device) for value in values]
     if any(tensor.is_complex() for tensor in tensors):
-        raise UnsupportedDtypeError(f"{name}: PyTorch has it for real numbers only; convert the tensor to NumPy")
+        raise UnsupportedDtypeError(f"{name}: PyTorch supports real numbers only; convert the tensor to NumPy")
     floating = [tensor.dtype for tensor in tensors if tensor.is_floating_point() and tensor.ndim] or [
         tensor.dtype for tensor in tensors if tensor.is_floating_point()
     ]
@@ -30,7 +30,7 @@ def _operands(name: str, *values: Any) -> list[Tensor]:
 
 
 class _Gamma(torch.autograd.Function):
-    """Gamma itself, which PyTorch has only as a logarithm."""
+    """The Gamma function, which PyTorch has only as a logarithm."""
 
     generate_vmap_rule = True
 
@@ -75,7 +75,7 @@ def digamma(z: Any) -> Tensor:
 
 
 def beta(a: Any, b: Any) -> Tensor:
-    """B(a, b), through Gamma where that stays in range and through its logarithm elsewhere."""
+    """B(a, b), by Gamma if that stays in range, otherwise by its logarithm."""
     a, b = torch.broadcast_tensors(*_operands("beta", a, b))
     small = (a.abs() < 80) & (b.abs() < 80)
     one = torch.ones_like(a)

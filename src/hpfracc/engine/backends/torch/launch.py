@@ -1,6 +1,6 @@
-"""Repeated launches of a Triton kernel: what Triton works out anew at every launch is cached.
+"""Repeated launches of a Triton kernel: what Triton recomputes at every launch is cached.
 
-It goes through Triton's internals because the whole call gains by it: on an H200 ``hf.caputo`` of resident tensors
+It uses Triton's internals because the whole call is faster: on an H200 ``hf.caputo`` of resident tensors
 takes 17 to 19 % more time by Triton's own launcher, from 1e4 to 1e6 points (``benchmarks/launch.py``, figures in
 ``benchmarks/results/launch-h200.txt``).
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 
 __all__ = ["Launcher"]
 
-#: Entries of the cache; when it is full it is emptied.
+#: Maximum number of entries of the cache; a full cache is cleared.
 _MOST_KINDS = 512
 #: From this version on a compiled kernel takes its constants along with the other arguments.
 _TAKES_CONSTANTS = (3, 3)
@@ -26,9 +26,9 @@ _current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
 class Launcher:
-    """One kernel of Triton's.
+    """A Triton kernel.
 
-    Triton's own launcher takes 15 us of the host, most of it to find out for which kind of arguments the kernel has to
+    Triton's launcher takes 15 us of host time, most of it to determine the kind of arguments for which the kernel must
     be compiled. That depends on the dtype, the alignment of the tensors and the numbers: here they are the key of a
     cache of compiled kernels, which takes half the time.
     """
@@ -50,7 +50,8 @@ class Launcher:
     ) -> None:
         """Launch on the device of the first tensor; all tensors are there, in the kernel's order.
 
-        ``given`` are those of the caller, which may begin anywhere; the others are PyTorch's own, which are aligned.
+        ``given`` are those of the caller, which may have any alignment; the others are allocated by PyTorch and
+        aligned.
         """
         assert _current_device is not None  # there is a GPU
         device = tensors[0].get_device()
@@ -68,7 +69,7 @@ class Launcher:
         constants: tuple[Any, ...],
         given: Sequence[Tensor] = (),
     ) -> None:
-        """The same by Triton's own launcher, which looks at every tensor; for tests and benchmarks."""
+        """The same by Triton's launcher, which inspects every tensor; for tests and benchmarks."""
         with torch.cuda.device(tensors[0].get_device()):
             self._kernel[grid](*tensors, *numbers, *constants)
 
@@ -81,7 +82,7 @@ class Launcher:
         constants: tuple[Any, ...],
         given: Sequence[Tensor],
     ) -> None:
-        # Triton tells addresses apart by whether 16 divides them, and numbers by more than that.
+        # Triton distinguishes addresses by divisibility by 16, and numbers by more properties.
         aligned = [tensor.data_ptr() & 15 == 0 for tensor in given]
         key = device, grid, numbers, constants, tensors[0].dtype, *aligned
         ready = self._ready.get(key)
@@ -89,7 +90,7 @@ class Launcher:
             ready(device, *tensors, *numbers, *constants)
             return
         compiled = self._kernel[grid](*tensors, *numbers, *constants)
-        if self._reuses and hasattr(compiled, "__getitem__"):  # nothing comes back from Triton's interpreter
+        if self._reuses and hasattr(compiled, "__getitem__"):  # Triton's interpreter returns nothing
             if len(self._ready) >= _MOST_KINDS:
                 self._ready.clear()
             self._ready[key] = _launch_of(compiled, grid)
@@ -108,8 +109,8 @@ def _launch_of(compiled: Any, grid: tuple[int, int, int]) -> Callable[..., None]
         return launch
     run, function, metadata = parts
 
-    # What the way through ``compiled[grid]`` adds is to look for hooks and to describe the launch to them. Nothing is
-    # launched yet when arguments do not fit, so that another version of Triton is noticed in time.
+    # ``compiled[grid]`` additionally looks for hooks and describes the launch to them. If arguments do not match,
+    # nothing is launched, so another version of Triton is detected in time.
     def launch_directly(device: int, *arguments: Any) -> None:
         try:
             run(*grid, stream_of(device), function, metadata, None, None, None, *arguments)

@@ -1,7 +1,8 @@
-"""E_{a,b} and its derivatives in PyTorch: an autograd function of z, and of the two parameters where they are tensors.
+"""E_{a,b} and its derivatives in PyTorch: an autograd function of z, and of the two parameters if they are tensors.
 
-Each rule calls the same function one order higher, so that autograd keeps z alone and goes on, forwards and backwards;
-``vmap`` folds an axis of z and of the parameters into the batch, the function being elementwise.
+Each rule calls the same function one order higher, so that autograd stores only z and supports further derivatives, in
+forward and reverse mode; ``vmap`` folds an axis of z and of the parameters into the batch, because the function is
+elementwise.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hpfracc.engine.numerics.mittag_leffler_values import CHUNK, pairs_of, value
 
 __all__ = ["of_parameters", "of_z"]
 
-#: Values of z taken at once on the host: a megabyte of fractions.
+#: Values of z per block on the host: a megabyte of fractions.
 _HOST_BLOCK = 2048
 
 
@@ -57,7 +58,7 @@ class _MittagLeffler(torch.autograd.Function):
 class _OfParameters(torch.autograd.Function):
     """Differentiable in z, alpha and beta: ``order`` times in z so far, ``logs`` times in beta.
 
-    The parameters are both numbers without axes, or both of the shape of z, a pair for each of its elements.
+    The parameters are both scalars, or both of the shape of z, a pair for each of its elements.
     """
 
     @staticmethod
@@ -132,7 +133,7 @@ def of_z(z: Tensor, alpha: float, beta: float, order: int) -> Tensor:
 
 
 def of_parameters(z: Any, alpha: Any, beta: Any) -> Tensor:
-    """E_{alpha,beta}(z) where a parameter is an array, through which derivatives flow; all broadcast."""
+    """E_{alpha,beta}(z) with differentiable array parameters; all broadcast."""
     owner = next(value for value in (z, alpha, beta) if isinstance(value, Tensor))
     if not isinstance(z, Tensor):
         z = torch.as_tensor(z, device=owner.device)
@@ -165,7 +166,7 @@ def _evaluate(z: Tensor, plan: ContourPlan) -> Tensor:
     flat = z.detach().reshape(-1)
     if not flat.is_cpu or flat.numel() <= CHUNK:
         return _values(flat, plan).reshape(z.shape).to(z.dtype)
-    # Sorting takes several times the memory of z: on the host, where cores are few, chunk by chunk.
+    # Sorting needs several times the memory of z: on the host, with few cores, chunk by chunk.
     result = torch.empty_like(flat)
     for begin in range(0, flat.numel(), CHUNK):
         result[begin : begin + CHUNK] = _values(flat[begin : begin + CHUNK], plan)

@@ -1,4 +1,4 @@
-"""Counter-based random numbers in Triton's own language. Importing this module imports Triton."""
+"""Counter-based random numbers in Triton. Importing this module imports Triton."""
 
 # ruff: noqa: N803  (Triton's constants are written in capitals)
 from __future__ import annotations
@@ -33,7 +33,7 @@ _C0, _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8 = (tl.constexpr(value) for value in 
 
 @triton.jit
 def _constant(value: tl.constexpr):
-    """A number in double precision; a plain one would be taken for single precision first."""
+    """A number in double precision; a plain one would be rounded to single precision first."""
     return tl.full((), value, tl.float64)
 
 
@@ -95,8 +95,8 @@ def _normals(radii, angles):
 def _single_normals(radii, angles):
     """A pair of normal numbers in single precision throughout, to 3e-7 of their size.
 
-    The logarithm of numbers near 1 is taken from what they lack of 1, and the angle is reduced in integers, so that
-    nothing is lost to rounding.
+    The logarithm of numbers near 1 uses their difference from 1, and the angle is reduced in integers, so that rounding
+    loses no digits.
     """
     k = ((radii >> 11) + 1).to(tl.int64)
     bits = k.to(tl.float32).to(tl.int32, bitcast=True)
@@ -137,7 +137,7 @@ def _single_normals(radii, angles):
 
 @triton.jit
 def _fill_scaled(paths, key, weights, result, rows, n, per_row, BLOCK: tl.constexpr):
-    """Normal numbers times the weight of their column; a program takes blocks of four from any rows."""
+    """Normal numbers times the weight of their column; a program processes blocks of four from any rows."""
     program = tl.program_id(0)
     index = program * BLOCK + tl.arange(0, BLOCK)
     row = index // per_row
@@ -223,13 +223,13 @@ def _fill(paths, key, result, n, NORMAL: tl.constexpr, BITS: tl.constexpr, BLOCK
         two = _uniforms(b, BITS)
         three = _uniforms(c, BITS)
         four = _uniforms(d, BITS)
-    # Neighbours side by side, so that a program writes its memory without gaps.
+    # Adjacent elements together, so that a program writes contiguous memory.
     values = tl.interleave(tl.interleave(one, three), tl.interleave(two, four))
     column = tl.program_id(1).to(tl.int64) * (4 * BLOCK) + tl.arange(0, 4 * BLOCK)
     tl.store(result + row * n + column, values.to(result.dtype.element_ty), mask=column < n)
 
 
-#: Triton's own way to launch: numbers differ from call to call, and one launch makes many.
+#: Triton's ordinary launcher: numbers differ from call to call, and one launch draws many.
 fill = _fill
 fill_scaled = _fill_scaled
 sum_rows = _sum_rows

@@ -1,7 +1,7 @@
-"""Weights from a table of polynomials in the order, as one kernel of Triton's. Importing this module imports Triton.
+"""Weights from a table of polynomials in the order, as one Triton kernel. Importing this module imports Triton.
 
-The table is that of ``operators/core/order_tables.py``. PyTorch's operations take some twenty launches to make weights
-from it and a dozen to go back, which last longer than the transforms of a million points.
+The table is that of ``operators/core/order_tables.py``. PyTorch operations need about twenty launches to compute
+weights from it and a dozen for the backward pass, which take longer than the transforms of a million points.
 """
 
 # ruff: noqa: N803  (Triton's constants are written in capitals)
@@ -28,7 +28,7 @@ def _evaluate(
     SLOPE: tl.constexpr,
     COEFFICIENTS: tl.constexpr,
 ):
-    """The weights at some places of the table, or their slopes in the order; nan beyond the limits of the order."""
+    """The weights at some positions of the table, or their slopes in the order; nan outside the limits of the order."""
     alpha, middle = tl.load(order), tl.load(scale + 2)
     low, high = alpha - (middle - 0.5), (middle + 0.5) - alpha
     alpha = tl.where((low > tl.load(scale + 3)) & (high > tl.load(scale + 4)), alpha, float("nan"))
@@ -38,7 +38,7 @@ def _evaluate(
     for k in tl.static_range(1, COEFFICIENTS):
         slope = slope * y + value
         value = value * y + tl.load(series + (COEFFICIENTS - 1 - k) * total + place, mask=inside, other=0.0)
-    # Which ends the weight is 0 at: 1 for the lower one, 2 for the upper one, 3 for both.
+    # Ends at which the weight is 0: 1 for the lower one, 2 for the upper one, 3 for both.
     kind = tl.load(zeros + place, mask=inside, other=0)
     from_low = tl.where(kind % 2 == 1, low, 1.0)
     from_high = tl.where(kind >= 2, high, 1.0)
@@ -54,7 +54,7 @@ def _evaluate(
 
 @triton.jit
 def _finish(made, values, row, points, column, SLOPE: tl.constexpr):
-    """Store a chunk of weights, or give the sum of the chunk of ``values`` times slopes."""
+    """Store a chunk of weights, or return the sum of the chunk of ``values`` times slopes."""
     inside = column < points
     place = values + row * points + column
     if SLOPE:
@@ -91,11 +91,11 @@ def _table(
     CHUNK: tl.constexpr,
     CHUNKS: tl.constexpr,
 ):
-    """Some of a row of weights into ``values``; with SLOPE the sum of ``values`` times slopes into ``sums``.
+    """Write part of a row of weights to ``values``; with SLOPE the sum of ``values`` times slopes to ``sums``.
 
     Rows are those of the table from ``above`` on. With NODES the lags from HEAD on are not in the table: blocks of NEAR
     lags, and of FAR lags from SECOND on, are polynomials through as many nodes, whose values at the lags of a block are
-    ``bases``. WIDTH is the power of 2 next above NODES. A program makes CHUNK weights, and CHUNKS times as many from
+    ``bases``. WIDTH is the power of 2 next above NODES. A program computes CHUNK weights, and CHUNKS times as many from
     SECOND on, where blocks are long.
     """
     row = tl.program_id(1).to(tl.int64)

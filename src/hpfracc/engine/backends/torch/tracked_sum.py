@@ -1,9 +1,9 @@
-"""The causal sum by FFT where the weights carry a gradient, as one step of autograd.
+"""The causal sum by FFT with differentiable weights, as one step of autograd.
 
 Recorded operation by operation, the transforms of signal and weights are differentiated as complex transforms of full
-length, and each pass over the points leaves a buffer behind. As one step it takes six real transforms in all, three
-there and three back: the slopes, run backwards, are transformed once, and their products with the two kept transforms
-are the gradients of the signal and of the weights. Second derivatives and mapped slopes go through the composition.
+length, and each pass over the points stores a buffer. As one step it needs six real transforms, three forward and three
+backward: the reversed slopes are transformed once, and their products with the two stored transforms are the gradients
+of the signal and of the weights. Second derivatives and mapped slopes use the composition.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Differences = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]
 
 
 def fits_tracked(weights: Tensor, signal: Tensor, *starts: Tensor) -> bool:
-    """Whether the sum can be one step: one row of real weights that autograd records, and nothing else at work."""
+    """Whether the sum can be one step: one row of real weights that autograd records, without other transforms."""
     return (
         weights.requires_grad
         and torch.is_grad_enabled()
@@ -53,7 +53,7 @@ def convolve_tracked(
     composed: Composition,
     differ: Differences,
 ) -> Tensor:
-    """The sum with the options of the primitive; ``composed`` does the same by operations of PyTorch's."""
+    """The sum with the options of the primitive; ``composed`` does the same by PyTorch operations."""
     if weights.shape[-1] > signal.shape[-1]:
         weights = weights[: signal.shape[-1]]
     weights = weights.to(signal.dtype)
@@ -67,7 +67,7 @@ def _back(transform: Tensor, size: int, norm: str = "forward") -> Tensor:
 
 
 class _TrackedSum(torch.autograd.Function):
-    """The sum of weights, signal and starting weights, all of which may carry gradients."""
+    """The sum of weights, signal and starting weights, all of which may have gradients."""
 
     @staticmethod
     def forward(
@@ -153,7 +153,7 @@ class _TrackedSum(torch.autograd.Function):
             if worse is None:
                 by_weights = _back(product, size, "backward")[:n].flip(-1)
             else:
-                # Slopes that are not finite were set to 0 for the transform.
+                # Non-finite slopes were set to 0 for the transform.
                 by_weights = fused.cut_and_taint(
                     _back(product, size), worse, n, backwards=True, scaled=True, whole=True
                 )
@@ -169,13 +169,13 @@ class _TrackedSum(torch.autograd.Function):
 def _sum_in_passes(
     signal: Tensor, spectrum: PaddedSpectrum, differences: bool, starts: Tensor | None, first: int, differ: Differences
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The sum by PyTorch's operations, the transform of its summands, and where it is reached by bad samples."""
+    """The sum by PyTorch operations, the transform of its summands, and the points affected by non-finite samples."""
     n = signal.shape[-1]
     summands = differ[0](signal) if differences else signal
     transform = torch.fft.rfft(summands, n=spectrum.size)
     result = _back(transform * spectrum.transform, spectrum.size)[..., :n]
     bad = None
-    # On the host a bad sample is seen in the first output of its row; elsewhere looking would make the host wait.
+    # On the host a non-finite sample shows in the first output of its row; elsewhere reading would synchronise.
     if not signal.is_cpu or not bool(torch.isfinite(result[..., 0]).all()):
         transform = torch.fft.rfft(clean(summands), n=spectrum.size)
         result = mark_reached(_back(transform * spectrum.transform, spectrum.size)[..., :n], summands, n)
@@ -188,7 +188,7 @@ def _sum_in_passes(
 
 
 def _slope_of_starts(backwards: Tensor, signal: Tensor, starts: Tensor, differences: bool, first: int) -> Tensor:
-    """The gradient of the starting weights, from slopes run backwards that are 0 where bad samples reach."""
+    """The gradient of the starting weights, from reversed slopes that are 0 after non-finite samples."""
     n = signal.shape[-1]
     rows = []
     for j in range(starts.shape[0]):
@@ -211,7 +211,7 @@ def _back_composed(
     first: int,
     composed: Composition,
 ) -> tuple[Any, ...]:
-    """The gradients by differentiating the composition, through which further derivatives go."""
+    """The gradients by differentiating the composition, which supports further derivatives."""
     create = torch.is_grad_enabled()
     with torch.enable_grad():
         after = () if starts is None else (starts,)

@@ -1,6 +1,6 @@
 """What tracks a tensor: autograd, ``torch.func`` transforms, forward mode, compilation.
 
-It decides whether results may be written into buffers, whether a value may be looked at, and what can be kept.
+This determines whether results may be written into buffers, whether a value may be read, and what can be cached.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def is_eager(*tensors: Tensor) -> bool:
 
 
 def is_only_recorded(*tensors: Tensor) -> bool:
-    """Whether autograd's recording is all that tracks these tensors: no transform, no forward mode, no compilation."""
+    """Whether only autograd tracks these tensors: no transform, no forward mode, no compilation."""
     if torch.compiler.is_compiling():
         return False
-    # Mostly nothing is transformed anywhere, which is asked once for all of them.
+    # Usually no transform is active, which is checked once for all of them.
     if _transforms() is None and _forward_ad._current_level < 0:
         return True
     return not any(map(_is_transformed, tensors))
@@ -55,7 +55,7 @@ def may_look(signal: Tensor) -> bool:
 
 
 def multiply_over(product: Tensor, factor: Tensor) -> Tensor:
-    """``product * factor``, written over ``product`` where it fits there and nothing tracks it."""
+    """``product * factor``, written over ``product`` if it fits and nothing tracks it."""
     if (
         (product.is_complex() or not factor.is_complex())
         and is_eager(product, factor)
@@ -66,10 +66,10 @@ def multiply_over(product: Tensor, factor: Tensor) -> Tensor:
 
 
 def kept(prepare: Callable[P, T]) -> Callable[P, T]:
-    """``prepare`` made outside of inference mode, of recording and of ``torch.func`` transforms.
+    """``prepare`` run outside of inference mode, autograd recording and ``torch.func`` transforms.
 
-    A tensor made in inference mode cannot be saved for a derivative later, and one made inside a transform is wrapped
-    at a level that is gone afterwards. The operand itself is a plain tensor: others are never kept.
+    A tensor created in inference mode cannot be saved for a later derivative, and one created inside a transform is
+    wrapped at a level that no longer exists afterwards. The operand is a plain tensor; others are never cached.
     """
 
     @functools.wraps(prepare)

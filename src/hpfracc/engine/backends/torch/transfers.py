@@ -1,9 +1,9 @@
-"""Between NumPy arrays and CUDA tensors at the speed of the link.
+"""Copies between NumPy arrays and CUDA tensors at the speed of the link.
 
-In: pageable memory goes through a ring of pinned slots, filled by PyTorch's own threads while the copy engine empties
-the others, on a stream of its own. Out: into pinned memory that becomes the NumPy result itself, as long as callers
-hold no more of it than a bound; beyond that through the ring into fresh memory, whose pages the copying threads touch
-in parallel. Small arrays, and what is pinned already, take the plain way. No call waits for more than its own data.
+To the device: pageable memory goes through a ring of pinned slots, filled by PyTorch's threads while the copy engine
+empties the others, on a separate stream. To the host: into pinned memory that becomes the NumPy result itself, up to a
+limit on what callers hold; beyond it through the ring into new memory, whose pages the copying threads touch in
+parallel. Small arrays and pinned memory are copied directly. No call waits for more than its own data.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from hpfracc.engine.numerics.lengths import power_of_two
 
 __all__ = ["CudaLink", "Lane", "as_tensor", "download", "lane", "upload"]
 
-#: Pinned memory that callers may hold as results: eight arrays of 1e7 doubles, as PyTorch rounds them, and never more
-#: than a sixteenth of what the process may have.
+#: Maximum pinned memory that callers may hold as results: eight arrays of 1e7 doubles, as PyTorch rounds them, and at
+#: most a sixteenth of the process's memory.
 _MOST_PINNED = 2**30
 _PINNED_SHARE = 16
 
 
 def as_tensor(array: np.ndarray, *, shared: bool = True) -> Tensor:
-    """A CPU tensor on the array's memory, or on a copy where PyTorch cannot share it.
+    """A CPU tensor on the array's memory, or on a copy if PyTorch cannot share it.
 
     Parameters
     ----------
     array : numpy.ndarray
         Any; negative strides and foreign byte orders are copied.
     shared : bool
-        Whether the tensor may be handed out: then a read-only array is copied too, for a tensor knows no such thing.
-        False promises that the tensor is only read.
+        Whether the tensor is returned to users: then a read-only array is copied too, because tensors have no such
+        flag. False means that the tensor is only read.
     """
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
@@ -55,10 +55,10 @@ def _bytes_of(tensor: Tensor) -> Tensor:
 
 
 class CudaLink:
-    """What the ring needs of a device; copies go to the stream that is current around the ring's call."""
+    """Interface of a device for the ring; copies use the current stream of the ring's call."""
 
     def pinned(self, size: int) -> np.ndarray | None:
-        """Page-locked host memory, from PyTorch's own allocator; None where that has run out."""
+        """Page-locked host memory from PyTorch's allocator; None if it ran out."""
         try:
             memory: np.ndarray = torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
         except RuntimeError:
@@ -66,7 +66,7 @@ class CudaLink:
         return memory
 
     def view(self, buffer: np.ndarray) -> Tensor:
-        """As a tensor; the driver knows the memory as page-locked by its address."""
+        """As a tensor; the driver recognises page-locked memory by its address."""
         return torch.from_numpy(buffer)
 
     def marker(self) -> Any:
@@ -83,12 +83,12 @@ class CudaLink:
         marker.record()
 
     def host_copy(self, target: Tensor, source: Tensor) -> None:
-        """Copy on as many threads as the user lets PyTorch have."""
+        """Copy with PyTorch's number of threads."""
         target.copy_(source)
 
 
 class Lane:
-    """One device's way in and out: a stream for each direction, so that they overlap, and one ring."""
+    """Transfers of one device: a stream for each direction, so that they overlap, and one ring."""
 
     def __init__(self, device: torch.device, ring: StagingRing, ledger: PinnedLedger) -> None:
         self.device = device
@@ -102,8 +102,9 @@ class Lane:
         current = torch.cuda.current_stream(self.device)
         done = torch.cuda.Event()
         with torch.cuda.stream(self.inward):
-            # Allocated on the copying stream, so that nothing queued on the caller's has to end first; the allocator is
-            # told of the caller's, so that the memory is not given away while kernels there still read it.
+            # Allocated on the copying stream, so that nothing on the caller's stream has to end first. The caller's
+            # stream is registered with the allocator, so that the memory is not reused while kernels there still read
+            # it.
             target = torch.empty(source.shape, dtype=source.dtype, device=self.device)
             target.record_stream(current)
             pinned = source.is_pinned()
@@ -114,11 +115,11 @@ class Lane:
             done.record()
         current.wait_event(done)
         if pinned:
-            done.synchronize()  # the array is its owner's to change once this returns
+            done.synchronize()  # the caller may change the array once this returns
         return target
 
     def download(self, source: Tensor) -> np.ndarray:
-        """A contiguous device tensor as a NumPy array; complete on return, so that its memory needs no further care."""
+        """A contiguous device tensor as a NumPy array; complete on return."""
         self.outward.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self.outward):
             pinned = self._pinned_result(source)
@@ -133,13 +134,13 @@ class Lane:
             return result
 
     def _pinned_result(self, source: Tensor) -> tuple[Tensor, np.ndarray] | None:
-        """Pinned memory for the result, as both see it; None where the bound, or the system, refuses it."""
+        """Pinned memory for the result, as tensor and array; None if the limit or the system does not allow it."""
         size = power_of_two(source.nbytes)  # as PyTorch's host allocator rounds it
         if not self.ledger.reserve(size):
             return None
         try:
             tensor = torch.empty(source.shape, dtype=source.dtype, pin_memory=True)
-        except RuntimeError:  # page-locked memory ran out; pageable memory may still be there
+        except RuntimeError:  # out of page-locked memory; pageable memory may still be available
             self.ledger.release(size)
             return None
         result = tensor.numpy()
@@ -153,7 +154,7 @@ _ledger: PinnedLedger | None = None
 
 
 def lane(device: torch.device) -> Lane:
-    """The lane of a device, made at first use."""
+    """The lane of a device, created on first use."""
     global _ledger
     index = torch.cuda.current_device() if device.index is None else device.index
     known = _lanes.get(index)
@@ -170,7 +171,7 @@ def lane(device: torch.device) -> Lane:
 
 
 def upload(array: np.ndarray, device: str) -> Tensor:
-    """A copy of a host array on ``device``. On return the array may be changed; the copy may still be under way."""
+    """A copy of a host array on ``device``. The array may then be changed; the copy may still be running."""
     source = as_tensor(array, shared=False)
     if array.nbytes < SMALL_BYTES:
         # From pageable memory this returns once the driver has its own copy; from pinned memory it might not.
@@ -179,7 +180,7 @@ def upload(array: np.ndarray, device: str) -> Tensor:
 
 
 def download(tensor: Tensor) -> np.ndarray:
-    """A CUDA tensor as a NumPy array, complete when this returns."""
+    """A CUDA tensor as a NumPy array, complete on return."""
     source = tensor.detach().resolve_conj().resolve_neg()
     if source.nbytes < SMALL_BYTES:
         result: np.ndarray = source.cpu().numpy()

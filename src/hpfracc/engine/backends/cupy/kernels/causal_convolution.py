@@ -1,8 +1,8 @@
 """Causal convolution in CuPy: a sum per point for short signals, one padded FFT for long ones.
 
-Non-finite samples stay causal without waiting for the device: the kernel that pads the signal also sets bad samples to
-0 and notes where the first one of each row is, and the kernel that cuts the result to length writes nan from there on.
-Where a *weight* is not finite the whole row may be nan.
+Non-finite samples stay causal without waiting for the device: the kernel that pads the signal also sets non-finite
+samples to 0 and records the first one of each row, and the kernel that truncates the result writes nan from there on.
+If a *weight* is not finite, the whole row may be nan.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class CausalSpectrum(NamedTuple):
 
 
 def _operands(weights: cupy.ndarray, signal: cupy.ndarray) -> tuple[cupy.ndarray, cupy.ndarray]:
-    """Both in the dtype of the result, and no more weights than there are points."""
+    """Both in the dtype of the result, with no more weights than points."""
     dtype = signal.dtype if signal.dtype.kind in "fc" else np.dtype(np.float64)
     if weights.dtype.kind == "c":
         dtype = np.result_type(dtype, np.complex64)
@@ -110,7 +110,7 @@ def _operands(weights: cupy.ndarray, signal: cupy.ndarray) -> tuple[cupy.ndarray
 
 
 def _sum_of_nothing(batch: tuple[int, ...], signal: cupy.ndarray, taps: int) -> cupy.ndarray | None:
-    """The result where there are no points, no rows or no weights; None where there is work to do."""
+    """The result if there are no points, rows or weights; otherwise None."""
     if taps and signal.size and 0 not in batch:
         return None
     return cupy.zeros(np.broadcast_shapes((*batch, 1), signal.shape), signal.dtype)
@@ -120,14 +120,14 @@ def _sum_of_nothing(batch: tuple[int, ...], signal: cupy.ndarray, taps: int) -> 
 
 
 def _rows(array: cupy.ndarray, batch: tuple[int, ...]) -> tuple[cupy.ndarray, int]:
-    """The array's rows one behind the other, and the step from one to the next: 0 where one row serves all."""
+    """The array's rows concatenated, and the step from one to the next: 0 if one row is used for all."""
     if array.ndim == 1:
         return cupy.ascontiguousarray(array), 0
     return cupy.ascontiguousarray(cupy.broadcast_to(array, (*batch, array.shape[-1]))), array.shape[-1]
 
 
 def convolve_direct(weights: cupy.ndarray, signal: cupy.ndarray) -> cupy.ndarray:
-    """The sum as it is written, one thread a point."""
+    """The direct sum, one thread per point."""
     weights, signal = _operands(weights, signal)
     points, taps = signal.shape[-1], weights.shape[-1]
     nothing = _sum_of_nothing(weights.shape[:-1], signal, taps)
@@ -166,7 +166,7 @@ def prepare_fft(weights: cupy.ndarray, call: Call) -> CausalSpectrum:
 
 
 def apply_fft(prepared: CausalSpectrum, signal: cupy.ndarray) -> cupy.ndarray:
-    """Convolve with weights whose transform was kept: two transforms instead of three."""
+    """Convolve with weights whose transform is cached: two transforms instead of three."""
     signal = cupy.ascontiguousarray(signal, dtype=prepared.dtype)
     nothing = _sum_of_nothing(prepared.transform.shape[:-1], signal, prepared.taps)
     if nothing is not None:
@@ -182,12 +182,12 @@ def apply_fft(prepared: CausalSpectrum, signal: cupy.ndarray) -> cupy.ndarray:
 
 
 def _is_fused(prepared: CausalSpectrum, signal: cupy.ndarray) -> bool:
-    """Whether one row of weights serves all rows, and a bad sample reaches to the end of its row."""
+    """Whether one row of weights is used for all rows, and a non-finite sample affects the rest of its row."""
     return bool(prepared.transform.ndim == 1 and 0 < signal.shape[-1] <= prepared.taps and signal.size)
 
 
 def _product(prepared: CausalSpectrum, signal: cupy.ndarray, differences: bool) -> tuple[cupy.ndarray, cupy.ndarray]:
-    """The cyclic product of the cleaned signal, and the first bad sample of each row."""
+    """The cyclic product of the cleaned signal, and the first non-finite sample of each row."""
     points, size = signal.shape[-1], prepared.size
     first = cupy.full((*signal.shape[:-1], 1), points, np.int64)
     padded = cupy.empty((*signal.shape[:-1], size), signal.dtype)
@@ -209,7 +209,7 @@ def _apply_fused(
     differences: bool = False,
     starts_from: int = 0,
 ) -> cupy.ndarray:
-    """The convolution with its options in the two kernels that pad and cut."""
+    """The convolution with its options fused into the padding and truncation kernels."""
     full, first = _product(prepared, signal, differences)
     points, count = signal.shape[-1], 0 if starts is None else starts.shape[0]
     result = cupy.empty(signal.shape, signal.dtype)
@@ -254,7 +254,7 @@ def differences(signal: cupy.ndarray) -> cupy.ndarray:
 
 
 def add_starts(result: cupy.ndarray, signal: cupy.ndarray, starts: cupy.ndarray, first: int) -> cupy.ndarray:
-    """``result``, written to, with ``starts[j] * signal[..., first + j]`` added from that point on."""
+    """Add ``starts[j] * signal[..., first + j]`` to ``result`` in place from that point on."""
     for j, row in enumerate(starts, first):
         result[..., j:] += signal[..., j : j + 1] * row[j:]
     return result
@@ -275,7 +275,7 @@ def _apply_fft_with_options(
     differences: bool = False,
     starts_from: int = 0,
 ) -> cupy.ndarray:
-    """:func:`apply_fft` with the options of the primitive, fused with the padding and the cut where possible."""
+    """:func:`apply_fft` with the options of the primitive, fused with padding and truncation if possible."""
     if prepared.taps and _is_fused(prepared, signal):
         signal = cupy.ascontiguousarray(signal, dtype=prepared.dtype)
         return _apply_fused(prepared, signal, starts[0] if starts else None, differences, starts_from)

@@ -19,7 +19,7 @@ def _sign(x: Any) -> Any:
     return cupy.where(cupy.isnan(x), x, cupy.sign(x))
 
 
-#: By functions throughout: a formula that is being fused has no operator for a number to the power of an array.
+#: Functions only: fused formulas have no operator for a number to the power of an array.
 _STEPS: dict[str, Callable[..., Any]] = {
     **{name: getattr(cupy, name) for name in FUNCTIONS},
     "sign": _sign,
@@ -41,7 +41,7 @@ _STEPS: dict[str, Callable[..., Any]] = {
 
 
 def _whole_power(base: Any, exponent: int) -> Any:
-    """``base**exponent`` by multiplication: quicker and closer than the general power, made of logarithms."""
+    """``base**exponent`` by multiplication: faster and more accurate than the general power, which uses logarithms."""
     if exponent < 0:
         return cupy.true_divide(1.0, _whole_power(base, -exponent))
     result: Any = None

@@ -1,4 +1,4 @@
-"""Exponential recurrence in CuPy: stretches of the signal side by side."""
+"""Exponential recurrence in CuPy: segments of the signal in parallel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpfracc.engine.numerics.recurrence import own_steps, taint, uniform_steps
 
 __all__ = ["KERNELS", "recur_blocked"]
 
-#: States that go side by side: enough to fill a GPU, few enough that the passes over them stay small.
+#: States that are processed together: enough to fill a GPU, few enough for small passes.
 _STATES_TOGETHER = 1 << 19
 _XP = namespace("cupy")
 
@@ -29,7 +29,7 @@ def recur_blocked(
     lagged: bool = False,
     final: bool = False,
 ) -> cupy.ndarray:
-    """Values, and behind them the final states if asked for."""
+    """Values, followed by the final states if requested."""
     rates, weights, steps = (array.astype(np.float64, copy=False) for array in (rates, weights, steps))
     complex_ = "c" in (signal.dtype.kind, initial.dtype.kind)
     batch = np.broadcast_shapes(signal.shape[:-1], initial.shape[:-1])
@@ -49,7 +49,8 @@ def recur_blocked(
     if steps.size == 1:
         y, last = uniform_steps(_XP, rates, weights, steps.reshape(()), operand, from_, degree, lagged)
     else:
-        # As many stretches as the square root of the steps at most: the states are carried from one to the next.
+        # At most the square root of the steps as the number of segments, because the states are propagated between
+        # them.
         rows = terms * max(1, math.prod(batch))
         together = max(1, min(_STATES_TOGETHER // rows, int(np.sqrt(n))))
         y, last = own_steps(_XP, rates, weights, steps, operand, from_, degree, lagged, together)

@@ -11,7 +11,7 @@ from hpfracc.engine.numerics.history_weights import block_of_weights
 
 __all__ = ["KERNELS", "sum_direct"]
 
-#: Weights of a block (told in the adapter), 128 MiB of them: enough to fill a GPU.
+#: Weights of a block (also in the adapter): 128 MiB, enough to fill a GPU.
 _HISTORY_BLOCK = 1 << 24
 _XP = namespace("cupy")
 

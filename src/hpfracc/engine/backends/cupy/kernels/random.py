@@ -1,4 +1,4 @@
-"""Counter-based random numbers in CuPy: one thread makes a block of four."""
+"""Counter-based random numbers in CuPy: one thread computes a block of four."""
 
 from __future__ import annotations
 

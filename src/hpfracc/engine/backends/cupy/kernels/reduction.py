@@ -22,13 +22,13 @@ def reduce(
 ) -> cupy.ndarray:
     """Reduce along ``axis``: an axis, several, or all of them."""
     axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
-    if not axes:  # nothing is reduced; the norm of one number is its size
+    if not axes:  # nothing is reduced; the norm of one number is its absolute value
         return cupy.abs(x) if kind == "norm" else x.copy()
     if kind == "norm":
         return _norm(x, axes, keepdims)
-    if kind == "mean":  # written out: of no elements it is nan, without a warning
+    if kind == "mean":  # explicit: nan for no elements, without a warning
         return cupy.sum(x, axis=axes, keepdims=keepdims) / float(math.prod(x.shape[i] for i in axes))
-    if kind in ("max", "min") and not x.size:  # no rows, so no results; CuPy would look for a first element
+    if kind in ("max", "min") and not x.size:  # no rows, so no results; CuPy would read a first element
         gone = {i % x.ndim for i in axes}
         shape = [1 if i in gone else size for i, size in enumerate(x.shape) if keepdims or i not in gone]
         return cupy.empty(shape, x.dtype)

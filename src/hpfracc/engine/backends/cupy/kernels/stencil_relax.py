@@ -1,8 +1,8 @@
 """Shortest distances on a lattice in CuPy: rounds over the points that changed in the round before, or over tiles.
 
-By points, one thread takes a point of the frontier and lowers its neighbours; those that fall form the next frontier.
-By tiles, a block lowers 1,024 points until nothing in them changes (``tiles.py``). Counters stay on the device: the
-host queues rounds and looks only now and then whether there is nothing left to do.
+By points, one thread processes a point of the frontier and updates its neighbours; improved ones form the next
+frontier. By tiles, a block updates 1,024 points until nothing in them changes (``tiles.py``). Counters stay on the
+device: the host enqueues rounds and checks only from time to time whether the search is done.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hpfracc.engine.primitives.stencil_relax import read_periodic
 
 __all__ = ["KERNELS"]
 
-#: Rounds between two looks; what is queued after the last useful one finds nothing to do.
+#: Rounds between two checks; rounds enqueued after the last useful one do nothing.
 _ROUNDS = 64
-#: Blocks for each processor of the GPU; frontiers longer than all threads are walked through in strides.
+#: Blocks for each processor of the GPU; longer frontiers are processed in strides.
 _BLOCKS = 8
 
 _SOURCE = r"""
@@ -108,7 +108,7 @@ def _ordered(dtype: str) -> tuple[str, str, str, str]:
 def by_frontier(
     costs: Any, start: Any, *, neighbourhood: str = "von_neumann", periodic: Any = False, edges: bool = False
 ) -> Any:
-    """The points that changed, until none does."""
+    """Process the points that changed until none does."""
     found = cupy.where(cupy.isfinite(start), start, np.inf).astype(start.dtype, order="C")
     if not start.size:
         return found
@@ -150,7 +150,7 @@ def _tile_kernel(dtype: str, ndim: int, neighbourhood: str, edges: bool) -> Any:
 def by_tiles(
     costs: Any, start: Any, *, neighbourhood: str = "von_neumann", periodic: Any = False, edges: bool = False
 ) -> Any:
-    """The tiles in which a point can be lowered, until there are none; for up to three axes."""
+    """Process the tiles in which a point can be improved until there are none; for up to three axes."""
     found = cupy.where(cupy.isfinite(start), start, np.inf).astype(start.dtype, order="C")
     if not start.size:
         return found

@@ -1,6 +1,6 @@
 """Symmetric Toeplitz products in CuPy: a sum per point for short signals, one padded FFT for long ones.
 
-A bad sample that does not reach every output is kept from the others without waiting for the device.
+A non-finite sample affects only its own outputs, without synchronisation with the device.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SUM = cupy.ElementwiseKernel(
 
 
 class ToeplitzSpectrum(NamedTuple):
-    """The transform of the weights, padded to ``sizes``; the taps along each axis, and their shape without those."""
+    """The transform of the weights, padded to ``sizes``; the taps along each axis, and the remaining shape."""
 
     transform: cupy.ndarray
     sizes: tuple[int, ...]
@@ -57,7 +57,7 @@ class ToeplitzSpectrum(NamedTuple):
 
 
 def apply_direct(weights: cupy.ndarray, signal: cupy.ndarray, axes: Any = -1) -> cupy.ndarray:
-    """The sum as it is written, one thread a point."""
+    """The direct sum, one thread per point."""
     call = _CONTRACT.describe(weights, signal, axes=axes)
     (axis,), (points,), (taps,) = call.facts["axes"], call.facts["points"], call.facts["used"]
     if 0 in call.shape or not taps:
@@ -71,7 +71,7 @@ def apply_direct(weights: cupy.ndarray, signal: cupy.ndarray, axes: Any = -1) ->
 
 
 def _rows(array: cupy.ndarray, batch: tuple[int, ...]) -> tuple[cupy.ndarray, int]:
-    """The array's rows one behind the other, and the step from one to the next: 0 where one row serves all."""
+    """The array's rows concatenated, and the step from one to the next: 0 if one row is used for all."""
     length = array.shape[-1]
     if array.size == length:
         return cupy.ascontiguousarray(array), 0
@@ -88,12 +88,12 @@ def apply_fft(weights: cupy.ndarray, signal: cupy.ndarray, axes: Any = -1) -> cu
 
 
 def prepare_fft(weights: cupy.ndarray, call: Call) -> ToeplitzSpectrum:
-    """The transform of the weights for signals of as many points."""
+    """The transform of the weights for signals of that length."""
     return _spectrum(weights.astype(call.dtype, copy=False), call)
 
 
 def apply_spectrum(prepared: ToeplitzSpectrum, signal: cupy.ndarray, axes: Any = -1) -> cupy.ndarray:
-    """Apply weights whose transform was kept: two transforms instead of three."""
+    """Apply weights whose transform is cached: two transforms instead of three."""
     return _transform_and_back(prepared, signal, read_axes(axes, signal.ndim))
 
 
@@ -142,7 +142,7 @@ def _transform_and_back(prepared: ToeplitzSpectrum, signal: cupy.ndarray, axes: 
 
 
 def _reach(bad: cupy.ndarray, taps: int) -> cupy.ndarray:
-    """Whether a sample less than ``taps`` away, along the last axis, is bad."""
+    """Whether a sample within ``taps``, along the last axis, is non-finite."""
     count = cupy.cumsum(bad, axis=-1, dtype=np.int32)
     n = bad.shape[-1]
     last = cupy.minimum(cupy.arange(n) + taps - 1, n - 1)

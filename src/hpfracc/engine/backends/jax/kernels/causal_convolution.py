@@ -1,11 +1,11 @@
 """Causal convolution in JAX: a Toeplitz product, one padded FFT, or FFTs of blocks.
 
-Each is compiled once per shape; under the caller's own ``jit``, ``grad`` or ``vmap`` it is traced along, and
-differentiated in both operands.
+Each is compiled once per shape; it can be traced under the caller's ``jit``, ``grad`` or ``vmap``, and differentiated
+in both operands.
 
-Non-finite samples stay causal, though a transform or a matrix product would spread them: the sum is taken of the signal
-with its bad samples set to 0, then every point whose sum involves one is set to nan. Bad samples get a gradient of 0,
-all others the right one. Where a *weight* is not finite the whole row may be nan.
+Non-finite samples stay causal, although a transform or a matrix product would spread them: the sum is computed with
+non-finite samples set to 0, then every point whose sum includes one is set to nan. Non-finite samples get a gradient of
+0, all others the correct one. If a *weight* is not finite, the whole row may be nan.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CausalSpectrum(NamedTuple):
 
 
 def _operands(weights: jax.Array, signal: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Both in the dtype of the result, and no more weights than there are points."""
+    """Both in the dtype of the result, with no more weights than points."""
     dtype = signal.dtype if jnp.issubdtype(signal.dtype, jnp.inexact) else jnp.dtype("float64")
     if jnp.iscomplexobj(weights):
         dtype = jnp.result_type(dtype, jnp.complex64)
@@ -57,7 +57,7 @@ def _weights_for(weights: jax.Array, call: Call) -> jax.Array:
 
 
 def _sum_of_nothing(batch: tuple[int, ...], signal: jax.Array, taps: int, dtype: jnp.dtype) -> jax.Array | None:
-    """The result where there are no points, no rows or no weights; None where there is work to do."""
+    """The result if there are no points, rows or weights; otherwise None."""
     shape = jnp.broadcast_shapes((*batch, 1), signal.shape)
     return None if taps and 0 not in shape else jnp.zeros(shape, dtype)
 
@@ -79,7 +79,7 @@ def _multiply(signal: jax.Array, matrix: jax.Array) -> jax.Array:
 
 @jax.jit
 def convolve_direct(weights: jax.Array, signal: jax.Array) -> jax.Array:
-    """The sum as a product with an n x n matrix: for short signals."""
+    """The sum as a product with an n x n matrix, for short signals."""
     weights, signal = _operands(weights, signal)
     n, taps = signal.shape[-1], weights.shape[-1]
     nothing = _sum_of_nothing(weights.shape[:-1], signal, taps, signal.dtype)
@@ -107,7 +107,7 @@ def prepare_direct(weights: jax.Array, call: Call) -> Matrix:
 
 
 def apply_direct(prepared: Matrix, signal: jax.Array) -> jax.Array:
-    """Multiply with a matrix that was kept."""
+    """Multiply with a cached matrix."""
     return _apply_matrix(prepared.matrix, signal, prepared.taps)
 
 
@@ -173,7 +173,7 @@ def _spectrum(weights: jax.Array, call: Call, size: int) -> CausalSpectrum:
 
 
 def apply_fft(prepared: CausalSpectrum, signal: jax.Array) -> jax.Array:
-    """Convolve with weights whose transform was kept: two transforms instead of three."""
+    """Convolve with weights whose transform is cached: two transforms instead of three."""
     return _apply_spectrum(prepared.transform, signal, prepared.size, prepared.taps, prepared.real, blocked=False)
 
 
@@ -198,7 +198,7 @@ def _convolve_blocks(transform: jax.Array, signal: jax.Array, size: int, taps: i
 
 @jax.jit
 def convolve_blocked(weights: jax.Array, signal: jax.Array) -> jax.Array:
-    """Overlap-add: work grows with ``n log(taps)`` rather than ``n log(n)``."""
+    """Overlap-add: the work is ``n log(taps)`` instead of ``n log(n)``."""
     weights, signal = _operands(weights, signal)
     taps = weights.shape[-1]
     nothing = _sum_of_nothing(weights.shape[:-1], signal, taps, signal.dtype)
@@ -214,7 +214,7 @@ def prepare_blocked(weights: jax.Array, call: Call) -> CausalSpectrum:
 
 
 def apply_blocked(prepared: CausalSpectrum, signal: jax.Array) -> jax.Array:
-    """Convolve block by block with weights whose transform was kept."""
+    """Convolve block by block with weights whose transform is cached."""
     return _apply_spectrum(prepared.transform, signal, prepared.size, prepared.taps, prepared.real, blocked=True)
 
 
@@ -222,9 +222,9 @@ def apply_blocked(prepared: CausalSpectrum, signal: jax.Array) -> jax.Array:
 
 
 def apply_causally(product: Callable[[jax.Array], jax.Array], signal: jax.Array, taps: int) -> jax.Array:
-    """``product(signal)`` for a product that smears non-finite samples, with that put right.
+    """``product(signal)`` for a product that spreads non-finite samples, repaired.
 
-    ``taps`` is the number of outputs that one sample reaches.
+    ``taps`` is the number of outputs that depend on one sample.
     """
     finite = jnp.isfinite(signal)
     result = product(jnp.where(finite, signal, 0))
@@ -237,14 +237,14 @@ def apply_causally(product: Callable[[jax.Array], jax.Array], signal: jax.Array,
     def tainted(values: jax.Array) -> jax.Array:
         return jnp.where(_reach(~finite, taps), jnp.nan, values)
 
-    # Where the weights are few, a bad sample is forgotten again: that takes more work, done only when there is one.
+    # With few weights, a non-finite sample has a limited effect: more work, done only if there is one.
     return lax.cond(jnp.all(finite), lambda values: values, tainted, result)
 
 
 def _reach(bad: jax.Array, taps: int) -> jax.Array:
-    """Whether one of the last ``taps`` samples is bad: the window doubles until it is that long.
+    """Whether one of the last ``taps`` samples is non-finite, by doubling windows.
 
-    Written out rather than scanned: XLA compiles that in half the time.
+    Unrolled, because XLA compiles that in half the time of a scan.
     """
     width = 1
     while width < taps:
@@ -288,14 +288,14 @@ def _apply_all(
     differenced: bool,
     first: int,
 ) -> jax.Array:
-    """The convolution with differences in front of it and starting weights behind it, compiled as one."""
+    """The convolution with differences before it and starting weights after it, compiled as one."""
     signal = differences(signal) if differenced else signal
     result = _apply_spectrum(transform, signal, size, taps, real, blocked)
     return result if starts is None else add_starts(result, signal, starts, first)
 
 
 def _with_options(blocked: bool) -> Callable[..., jax.Array]:
-    """``apply`` with the options of the primitive, in one compiled call rather than three."""
+    """``apply`` with the options of the primitive, in one compiled call instead of three."""
 
     def apply(
         prepared: CausalSpectrum, signal: jax.Array, *starts: jax.Array, differences: bool = False, starts_from: int = 0

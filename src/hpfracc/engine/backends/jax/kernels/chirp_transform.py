@@ -1,4 +1,4 @@
-"""The chirp transform in JAX: the generic one, chirps in double precision, in one compilation."""
+"""The chirp transform in JAX: the generic one, with chirps in double precision, in one compilation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _chirps(rates: jax.Array, given: int, points: int, offsets: tuple[float, flo
 
 @partial(jax.jit, static_argnames=("points",))
 def _convolve(prepared: Chirps, x: jax.Array, points: int) -> jax.Array:
-    with jax.enable_x64(True):  # or samples in double precision would be cut where the user did not ask for them
+    with jax.enable_x64(True):  # otherwise double precision samples would be truncated if x64 is off
         value: jax.Array = convolve(namespace("jax"), prepared, x.astype(prepared.before.dtype), points)
         return value
 
@@ -37,7 +37,7 @@ def prepare(rates: jax.Array, call: Call) -> Chirps:
 
 
 def apply(prepared: Chirps, x: jax.Array, **params: Any) -> jax.Array:
-    """Multiply, convolve, multiply, with chirps that were kept."""
+    """Multiply, convolve, multiply, with cached chirps."""
     points = params.get("points")
     value: jax.Array = _convolve(prepared, x, x.shape[-1] if points is None else points)
     return value

@@ -1,7 +1,7 @@
-"""Exponential recurrence in JAX: stretches of the signal side by side, carried along by ``lax.scan``.
+"""Exponential recurrence in JAX: segments of the signal in parallel, propagated by ``lax.scan``.
 
-Compiled once per shape, traced and differentiated along with the caller's own code. Where the steps differ the states
-of a stretch are found again on the way back (``jax.checkpoint``) instead of being kept.
+Compiled once per shape; can be traced and differentiated with the caller's code. For non-uniform steps the states of a
+segment are recomputed in the backward pass (``jax.checkpoint``) and not stored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hpfracc.engine.numerics.recurrence import arrival, lag_table, stretch_lengt
 
 __all__ = ["KERNELS", "recur_blocked"]
 
-#: Steps of a part whose steps differ: its states are made again on the way back.
+#: Steps of a part with non-uniform steps, whose states are recomputed in the backward pass.
 _RECURRENCE_PART = 1 << 14
 _XP = namespace("jax")
 _product = partial(jnp.matmul, precision=lax.Precision.HIGHEST)
@@ -38,7 +38,7 @@ def recur_blocked(
     lagged: bool = False,
     final: bool = False,
 ) -> jax.Array:
-    """Values, and behind them the final states if asked for."""
+    """Values, followed by the final states if requested."""
     value: jax.Array = call_wide(_compiled, (rates, weights, steps, signal, initial), (degree, lagged, final))
     return value
 
@@ -68,7 +68,7 @@ def _compiled(
 
 
 def _split(array: jax.Array, groups: int, length: int, axis: int) -> jax.Array:
-    """An axis cut into ``groups`` of ``length``, filled up with zeros; ``axis`` counts from the end."""
+    """An axis split into ``groups`` of ``length``, padded with zeros; ``axis`` counts from the end."""
     width = [(0, 0)] * array.ndim
     width[axis] = (0, groups * length - array.shape[axis])
     axis %= array.ndim
@@ -102,7 +102,7 @@ def _uniform(
 
 
 def _starts(ends: jax.Array, z: jax.Array, initial: jax.Array) -> jax.Array:
-    """The states before each stretch: groups of them side by side, and the groups by the same again."""
+    """The states before each segment: groups of segments in parallel, and the groups recursively."""
     count = ends.shape[-2]
     if count == 1:
         return initial[..., None, :]
@@ -133,7 +133,7 @@ def _own(
     degree: int | None,
     lagged: bool,
 ) -> tuple[jax.Array, jax.Array]:
-    """Parts one after the other, of which only the ends are kept for the way back; in each, stretches side by side."""
+    """Parts in sequence, of which only the ends are stored for the backward pass; segments in parallel within each."""
     n = x.shape[-1]
     parts = -(-n // _RECURRENCE_PART)
     recur = partial(_part, rates, weights, degree=degree, lagged=lagged)

@@ -1,4 +1,4 @@
-"""History sum in JAX: blocks of weights by ``lax.map``, each made again on the way back."""
+"""History sum in JAX: blocks of weights by ``lax.map``, each recomputed in the backward pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["KERNELS", "sum_direct"]
 
 _XP = namespace("jax")
 
-#: Weights of a block (told in the adapter), 8 MiB of them.
+#: Weights of a block (also in the adapter): 8 MiB.
 _HISTORY_BLOCK = 1 << 20
 
 
@@ -82,7 +82,7 @@ def _weights(
     before: jax.Array,
     options: tuple[jax.Array, ...],
 ) -> jax.Array:
-    """As ``block_of_weights``, for all inputs; the first of a kernel of intervals, which has none, gets width 1."""
+    """As ``block_of_weights``, for all inputs; the first point of an interval kernel gets width 1."""
     if kernel == "tabulated":
         return jnp.interp(late - early, options[0], options[1])
     gap = distances(_XP, kernel, late, early)

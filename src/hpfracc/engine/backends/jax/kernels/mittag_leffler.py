@@ -1,7 +1,7 @@
 """``mittag_leffler`` in JAX: each z gathers the constants of its band, so that it can be traced.
 
-The nodes are gone through in a loop, so nothing of their number is stored. The derivative rule calls the same function
-one order higher. The work is done in double precision whatever the dtype of z.
+A loop over the nodes avoids storage proportional to their number. The derivative rule calls the same function one order
+higher. The computation is always in double precision.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _slope(
 
 
 class _Tables(NamedTuple):
-    """A plan's bands with one row each: nodes as (node, band x offset), filled up with weights of zero."""
+    """A plan's bands with one row each: nodes as (node, band x offset), padded with zero weights."""
 
     terms: np.ndarray
     rate: np.ndarray
@@ -70,7 +70,7 @@ def _tables(bands: tuple[Band, ...]) -> _Tables:
         for column, (point, weight) in enumerate(zip(band.points, band.weights, strict=True)):
             points[: point.size, row * len(OFFSETS) + column] = point
             weights[: weight.size, row * len(OFFSETS) + column] = weight
-    # Without an integral every pole counts in full: as if to the right of a rule so fine that q is zero.
+    # Without an integral every pole counts fully, as for a rule so fine that q is zero.
     rate = [1e6 if band.elementary else 2 * math.pi / band.step for band in bands]
     root_mu = [1e-4 if band.elementary else math.sqrt(band.mu) for band in bands]
     reach = [math.inf if band.elementary else band.reach for band in bands]
@@ -86,14 +86,14 @@ def _compiled(z: jax.Array, alpha: float, beta: float, order: int) -> jax.Array:
         radius = jnp.abs(points)
         small = radius <= plan.radius
         values = taylor_value(plan, jnp.where(small, points, jnp.zeros_like(points)))
-        # Where the other formula holds, this one is given a number that does it no harm.
+        # Where the other formula applies, this one gets a safe argument.
         far = _beyond(plan, jnp.where(small | ~jnp.isfinite(radius), jnp.full_like(points, -plan.edges[-1]), points))
         values = jnp.where(small, values, far)
         return _limits(alpha, points, radius, values).astype(z.dtype)
 
 
 def _beyond(plan: ContourPlan, z: jax.Array) -> jax.Array:
-    """Outside the power series' radius: expansion, integral and poles."""
+    """Outside the radius of the power series: expansion, integral and poles."""
     band = jnp.maximum(jnp.searchsorted(jnp.asarray(plan.edges), jnp.abs(z), side="right") - 1, 0)
     poles = find_poles(_XP, plan, z)
     if plan.closed:
@@ -131,7 +131,7 @@ def _expansion(plan: ContourPlan, z: jax.Array, terms: jax.Array) -> jax.Array:
 
 
 def _integral(tables: _Tables, z: jax.Array, order: int, column: jax.Array, offset: Any) -> list[jax.Array]:
-    """The sums of ``w/(p - z)^(n+1)`` over the nodes each z was given."""
+    """The sums of ``w/(p - z)^(n+1)`` over the nodes of each z."""
     points, weights = jnp.asarray(tables.points), jnp.asarray(tables.weights)
     complex_z = jnp.iscomplexobj(z)
     chosen = jnp.full(column.shape, offset) if isinstance(offset, int) else offset.astype(column.dtype)
@@ -158,7 +158,7 @@ def _powers(distance: jax.Array, weight: jax.Array, order: int) -> list[jax.Arra
 
 
 def _limits(alpha: float, points: jax.Array, radius: jax.Array, values: jax.Array) -> jax.Array:
-    """At infinity: inf to the right of the real axis, 0 to the left below alpha = 2; elsewhere there is no limit."""
+    """At infinity: inf to the right of the real axis, 0 to the left for alpha < 2; otherwise there is no limit."""
     limit = jnp.where(points.real > 0, jnp.inf, 0.0 if alpha < 2 else jnp.nan)
     limit = jnp.where(points.imag == 0, limit, jnp.nan)
     values = jnp.where(jnp.isinf(radius), limit.astype(values.dtype), values)

@@ -1,4 +1,4 @@
-"""Counter-based random numbers in JAX; 64-bit integers inside, whatever precision JAX is set to."""
+"""Counter-based random numbers in JAX; with 64-bit integers inside, for any precision setting of JAX."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def random_arithmetic(
 
 
 def _words(block: tuple[jax.Array, ...], key: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, ...]:
-    """The rounds: a loop on the host, where that compiles in a third of the time; one fused kernel on a GPU."""
+    """The rounds: a loop on the host, which compiles in a third of the time; one fused kernel on a GPU."""
 
     def step(_: int, state: tuple[Any, Any]) -> tuple[Any, Any]:
         return philox_round(state[0], state[1], True), next_key(state[1], True)

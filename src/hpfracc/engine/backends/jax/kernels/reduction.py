@@ -15,7 +15,7 @@ __all__ = ["KERNELS"]
 
 
 def _norm(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
-    """The 2-norm over any number of axes; its gradient at 0 is taken as 0, where it has none."""
+    """The 2-norm over any number of axes; its gradient at 0, which does not exist, is set to 0."""
     squares = jnp.sum(jnp.real(x * jnp.conj(x)), axis=axis, keepdims=keepdims)
     return jnp.where(squares == 0, 0, jnp.sqrt(jnp.where(squares == 0, 1, squares)))
 
@@ -39,7 +39,7 @@ def reduce(
     x: jax.Array, kind: str = "sum", axis: int | Sequence[int] | None = None, keepdims: bool = False
 ) -> jax.Array:
     """Reduce along ``axis``: an axis, several, or all of them."""
-    # What a program is compiled for must be hashable; a list of axes is not.
+    # Static arguments must be hashable; a list of axes is not.
     return _reduce(x, kind, axis if axis is None or isinstance(axis, int) else tuple(axis), bool(keepdims))
 
 

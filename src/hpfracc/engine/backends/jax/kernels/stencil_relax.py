@@ -71,7 +71,7 @@ def _rounds(costs: jax.Array, start: jax.Array, neighbourhood: str, wraps: tuple
         found = lowered(state[0])
         return found, jnp.any(found < state[0])
 
-    # The loop's first test needs an answer of the kind the later ones have, also under vmap.
+    # The loop's first condition needs the type of the later ones, also under vmap.
     first = lowered(start)
     return lax.while_loop(go_on, round_, (first, jnp.any(first < start)))[0]
 

@@ -1,7 +1,7 @@
 """Symmetric Toeplitz products in JAX: with the matrix, or by one padded FFT.
 
-Each is compiled once per shape; under the caller's own ``jit``, ``grad`` or ``vmap`` it is traced along, and
-differentiated in both operands. A bad sample that does not reach every output is kept from the others.
+Each is compiled once per shape; it can be traced under the caller's ``jit``, ``grad`` or ``vmap``, and differentiated
+in both operands. A non-finite sample affects only its own outputs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOGETHER = 3
 
 
 class Layout(NamedTuple):
-    """What a call's shapes say: the axes, the points and taps along them, and the weights' shape without those."""
+    """Layout of a call: the axes, the points and taps along them, and the weights' shape without those."""
 
     axes: tuple[int, ...]
     points: tuple[int, ...]
@@ -60,9 +60,9 @@ def _zeros(layout: Layout, signal: jax.Array) -> jax.Array:
 
 
 def _kept_apart(product: Callable[[jax.Array], jax.Array], signal: jax.Array, layout: Layout) -> jax.Array:
-    """``product(signal)``, with nan at exactly the outputs that a bad sample reaches."""
+    """``product(signal)``, with nan at exactly the outputs that depend on a non-finite sample."""
     if all(taps >= n for taps, n in zip(layout.used, layout.points, strict=True)):
-        return product(signal)  # every output of its transform, which is what the product makes of it
+        return product(signal)  # all outputs of its transform, as in the product
     finite = jnp.isfinite(signal)
     result = product(jnp.where(finite, signal, 0))
 
@@ -76,7 +76,7 @@ def _kept_apart(product: Callable[[jax.Array], jax.Array], signal: jax.Array, la
 
 
 def _reach(bad: jax.Array, taps: int) -> jax.Array:
-    """Whether a sample less than ``taps`` away, along the last axis, is bad: the window doubles until it is so wide."""
+    """Whether a sample within ``taps``, along the last axis, is non-finite, by doubling windows."""
     width, n, edge = 1, bad.shape[-1], [(0, 0)] * (bad.ndim - 1)
     while width < taps:
         shift = min(width, taps - width, n)
@@ -93,7 +93,7 @@ def _reach(bad: jax.Array, taps: int) -> jax.Array:
 
 
 def apply_direct(weights: jax.Array, signal: jax.Array, axes: Any = -1) -> jax.Array:
-    """The sum as a product with an n x n matrix: for short signals."""
+    """The sum as a product with an n x n matrix, for short signals."""
     layout = _layout(_CONTRACT.describe(weights, signal, axes=axes))
     return _by_matrix(weights, signal, layout) if _works(layout, signal) else _zeros(layout, signal)
 
@@ -133,7 +133,7 @@ def prepare_direct(weights: jax.Array, call: Call) -> Prepared:
 
 
 def apply_matrix(prepared: Prepared, signal: jax.Array, axes: Any = -1) -> jax.Array:
-    """Multiply with a matrix that was kept."""
+    """Multiply with a cached matrix."""
     layout = _layout_of(prepared, signal, axes)
     return _multiply(prepared.operator, signal, layout) if _works(layout, signal) else _zeros(layout, signal)
 
@@ -194,14 +194,14 @@ def _transform_and_back(transform: jax.Array, signal: jax.Array, layout: Layout)
 
 
 def prepare_fft(weights: jax.Array, call: Call) -> Prepared:
-    """The transform of the weights for signals of as many points."""
+    """The transform of the weights for signals of that length."""
     layout, weights = _layout(call), weights.astype(call.dtype)
     works = 0 not in (*weights.shape, *layout.points)
     return Prepared(_make_spectrum(weights, layout) if works else weights, layout.used, layout.rows)
 
 
 def apply_spectrum(prepared: Prepared, signal: jax.Array, axes: Any = -1) -> jax.Array:
-    """Apply weights whose transform was kept: two transforms instead of three."""
+    """Apply weights whose transform is cached: two transforms instead of three."""
     layout = _layout_of(prepared, signal, axes)
     return _transform_and_back(prepared.operator, signal, layout) if _works(layout, signal) else _zeros(layout, signal)
 

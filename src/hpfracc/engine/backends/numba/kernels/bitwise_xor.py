@@ -1,4 +1,4 @@
-"""Exclusive or in Numba: byte by byte whatever the width, so that one compilation serves all dtypes."""
+"""Exclusive or in Numba: byte by byte for any width, so that one compilation covers all dtypes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _xor(a, b, out, begin, stop):  # type: ignore[no-untyped-def]
 
 
 def bitwise_xor(a: Array, b: Array, *, workers: int = 1) -> Array:
-    """``a ^ b``; threads share the bytes."""
+    """``a ^ b``; the bytes are divided among threads."""
     if a.shape != b.shape:
         shape = np.broadcast_shapes(a.shape, b.shape)
         a, b = spread(a, shape), spread(b, shape)

@@ -1,4 +1,4 @@
-"""Causal convolution in Numba: the sum itself, eight taps at a time over tiles of outputs that stay in cache."""
+"""Causal convolution in Numba: the direct sum, eight taps at a time over tiles of outputs that stay in cache."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["KERNELS"]
 
 #: Outputs of a tile: with its two rows of scratch it fills half of a first-level cache.
 _TILE = 1024
-#: Taps whose products are added plainly; such sums are added with their rounding errors carried along. 20,000 equal
-#: weights, the worst case, then lose 5 units of rounding instead of 43 (with 512 taps, carried or not: 16 to 43), for a
-#: tenth of the time.
+#: Taps that are summed plainly; these sums are added with compensation for rounding. With 20,000 equal weights, the
+#: worst case, the error is then 5 units of rounding instead of 43 (with 512 taps, compensated or not: 16 to 43), for 10
+#: % more time.
 _TAPS = 64
 
 # "reassoc" lets eight products be added in any order, "contract" fuses multiply and add; neither assumes that numbers
@@ -36,7 +36,7 @@ def _add_taps(w, w0, x, x0, acc, shift, begin, stop, k, last):  # type: ignore[n
         a, b, c, d = w[p], w[p + uintp(1)], w[p + uintp(2)], w[p + uintp(3)]
         e, f, g, h = w[p + uintp(4)], w[p + uintp(5)], w[p + uintp(6)], w[p + uintp(7)]
         whole = min(max(begin, k + uintp(7)), stop)
-        for i in range(max(begin, k), whole):  # outputs that not all eight taps reach
+        for i in range(max(begin, k), whole):  # outputs that depend on fewer than eight taps
             total = acc[i + shift]
             for j in range(k, i + uintp(1)):
                 total += w[w0 + j] * x[x0 + i - j]
@@ -56,7 +56,7 @@ def _add_taps(w, w0, x, x0, acc, shift, begin, stop, k, last):  # type: ignore[n
 
 @njit(nogil=True, cache=True)
 def _carry(out, x0, part, low, first, high):  # type: ignore[no-untyped-def]
-    """``out += part`` for a tile from ``low``; what rounding takes is gathered in ``part``'s second half (two-sum)."""
+    """``out += part`` for a tile from ``low``; rounding errors are collected in ``part``'s second half (two-sum)."""
     for i in range(first, high):
         old, new = out[x0 + i], part[i - low]
         total = old + new
@@ -67,7 +67,7 @@ def _carry(out, x0, part, low, first, high):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _settle(out, x0, part, low, high):  # type: ignore[no-untyped-def]
-    """Add what was gathered, but where it is nan: there the sum is not finite, and right as it is."""
+    """Add the collected errors, except where they are nan: there the sum is not finite, and correct."""
     for i in range(low, high):
         lost = part[i - low + uintp(_TILE)]
         if lost == lost:
@@ -78,7 +78,7 @@ def _settle(out, x0, part, low, high):  # type: ignore[no-untyped-def]
 def _convolve(w, x, out, scratch, n, taps, stride, first_row, last_row, begin, stop):  # type: ignore[no-untyped-def]
     """Outputs ``begin`` to ``stop`` of some rows; row r has its points at ``r n`` and its weights at ``r stride``.
 
-    ``scratch`` has room for two tiles; it is used where there are more taps than are added plainly.
+    ``scratch`` has the size of two tiles; it is used if there are more taps than are summed plainly.
     """
     n, taps, tile, many = uintp(n), uintp(taps), uintp(_TILE), uintp(_TAPS)
     for row in range(uintp(first_row), uintp(last_row)):
@@ -96,7 +96,7 @@ def _convolve(w, x, out, scratch, n, taps, stride, first_row, last_row, begin, s
                 k = uintp(0)
                 while k < reach:
                     upto = min(k + many, reach)
-                    # Taps from k on reach outputs from k on: what lies before needs no sum.
+                    # Taps from k on affect outputs from k on; earlier ones need no sum.
                     first = max(low, k)
                     for i in range(first - low, high - low):
                         scratch[i] = 0
@@ -114,17 +114,17 @@ def _convolve_row(w, x, out, scratch):  # type: ignore[no-untyped-def]
 
 
 def convolve_direct(weights: Array, signal: Array, *, workers: int = 1) -> Array:
-    """The sum; threads share the rows, or the outputs where there are fewer rows than threads."""
+    """The sum; rows, or outputs if there are fewer rows than threads, are divided among threads."""
     n, taps = signal.shape[-1], weights.shape[-1]
     if workers <= 1 and weights.ndim == 1 and signal.ndim == 1:
-        # The shortest way, because at 16 points the cost of calling is all there is.
+        # The shortest path, because at 16 points call overhead dominates.
         if not (weights.flags.carray and signal.flags.carray):
             weights, signal = behaved(weights), behaved(signal)
         result = np.empty(n, signal.dtype)
         _convolve_row(weights, signal, result, np.empty(2 * _TILE, result.dtype) if taps > _TAPS else result)
         return result
     batch = np.broadcast_shapes(weights.shape[:-1], signal.shape[:-1])
-    # One row of weights serves all, under however many axes; several are laid out as the signal is.
+    # One row of weights applies to all rows; several are laid out like the signal.
     stride = 0 if weights.size == taps else taps
     w = flat(spread(weights, (*batch, taps)) if stride else weights)
     result = np.empty((*batch, n), signal.dtype)

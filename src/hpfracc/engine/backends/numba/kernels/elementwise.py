@@ -1,6 +1,6 @@
 """Formulae in Numba: one loop for the whole formula, compiled at its first use.
 
-Generated code has no file, so it cannot be kept on disk: each formula compiles once per dtype and process.
+Generated code has no file, so it cannot be cached on disk: each formula compiles once per dtype and process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hpfracc.engine.workers import even_blocks, run_blocks
 
 __all__ = ["KERNELS"]
 
-#: Elements gathered at once where operands do not lie as the result does.
+#: Elements gathered at once if operands have another layout than the result.
 _PIECE = 1 << 14
 
 
@@ -31,7 +31,7 @@ def _choose(condition, yes, no):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def _repeated(base, exponent):  # type: ignore[no-untyped-def]
-    """An integer power by multiplications; for complex numbers Numba's own takes exp and log, and loses digits."""
+    """An integer power by multiplications; for complex numbers Numba's own uses exp and log, and loses digits."""
     left, square, result = abs(exponent), base, base**0
     while left:
         if left & 1:
@@ -56,7 +56,7 @@ def _compiled(expression: str, names: tuple[str, ...], dtype: str) -> tuple[Call
     real = kind.type(0).real.dtype
     gives = formula.result(complex_operands=kind.kind == "c")
     result = {"bool": np.dtype(bool), "real": real, "complex": kind}[gives]
-    # Numbers get the precision of the operands: Numba would do the sum of a float32 and 0.5 in float64.
+    # Numbers get the precision of the operands; Numba would add a float32 and 0.5 in float64.
     body = formula.render(
         number=lambda value: f"number({value!r})",
         name=lambda name: f"operand{names.index(name)}[i]",
@@ -70,7 +70,7 @@ def _compiled(expression: str, names: tuple[str, ...], dtype: str) -> tuple[Call
     )
     scope: dict[str, Any] = {**_FUNCTIONS, "number": numba.from_dtype(real), "index": numba.uintp, "range": range}
     exec(compile(source, "<expression>", "exec"), scope)
-    # Declared as read-only, an operand may be either.
+    # Declared as read-only, an operand may be writeable or not.
     operand = types.Array(numba.from_dtype(kind), 1, "C", readonly=True)
     target = types.Array(numba.from_dtype(result), 1, "C")
     signature = types.void(*[operand] * len(names), target, types.intp, types.intp)
@@ -79,7 +79,7 @@ def _compiled(expression: str, names: tuple[str, ...], dtype: str) -> tuple[Call
 
 
 def evaluate_fused(*arrays: Array, expression: str, names: Sequence[str], workers: int = 1) -> Array:
-    """A single pass over the data; threads share it."""
+    """A single pass over the data, divided among threads."""
     first = arrays[0]
     loop, dtype = _compiled(expression, tuple(names), first.dtype.char)
     shape = first.shape
@@ -99,7 +99,7 @@ def evaluate_fused(*arrays: Array, expression: str, names: Sequence[str], worker
 def _evaluate_scattered(
     loop: Callable[..., None], dtype: np.dtype[Any], arrays: tuple[Array, ...], workers: int
 ) -> Array:
-    """The same where operands broadcast or do not lie in a row: NumPy's iterator gathers pieces of them."""
+    """The same for operands that broadcast or are not contiguous: NumPy's iterator gathers blocks of them."""
     result = np.empty(np.broadcast_shapes(*(array.shape for array in arrays)), dtype)
     modes: Any = [["readonly", "contig", "aligned"]] * len(arrays) + [["writeonly", "contig", "aligned"]]
 

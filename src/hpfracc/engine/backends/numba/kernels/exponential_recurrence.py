@@ -22,7 +22,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract
 
 @njit(**_OPTIONS)
 def _advance(state, fade, into, w, x, lagged):  # type: ignore[no-untyped-def]
-    """One step of one row; what it adds to the value."""
+    """One step of one row; returns its contribution to the value."""
     total = x * 0.0
     if lagged:
         for j in range(uintp(fade.size)):
@@ -45,7 +45,7 @@ def _recur_uniform(fade, into, w, x, state, out, lagged):  # type: ignore[no-unt
 
 @njit(nogil=True, cache=True)
 def _arrive(z, fade, degree):  # type: ignore[no-untyped-def]
-    """As :func:`arrival`, of one number."""
+    """As :func:`arrival`, for one number."""
     if degree < 0:
         return 1.0
     if degree == 0:
@@ -71,7 +71,7 @@ def _recur_own(rates, steps, w, x, state, out, degree, lagged):  # type: ignore[
         for j in range(uintp(terms)):
             z = rates[j] * steps[k]
             if abs(z) < 0.01 and degree <= 0:
-                # (1 - exp(-z)) / z by its series: for most terms of a long memory, at a fifth of the cost.
+                # (1 - exp(-z)) / z by its series, which suffices for most terms at a fifth of the cost.
                 share = 1.0 - z / 2.0 * (1.0 - z / 3.0 * (1.0 - z / 4.0 * (1.0 - z / 5.0 * (1.0 - z / 6.0))))
                 fade[j] = 1.0 - z * share
                 into[j] = share if degree == 0 else 1.0
@@ -94,7 +94,7 @@ def recur_direct(
     final: bool = False,
     workers: int = 1,
 ) -> Array:
-    """Values, and behind them the final states if asked for; threads share the rows, or the terms of too few rows."""
+    """Values, followed by the final states if requested; rows, or terms of few rows, are divided among threads."""
     rates, weights, steps = (behaved(np.array(array, np.float64)) for array in (rates, weights, np.atleast_1d(steps)))
     complex_ = "c" in (signal.dtype.kind, initial.dtype.kind)
     batch = np.broadcast_shapes(signal.shape[:-1], initial.shape[:-1])
@@ -142,7 +142,7 @@ def _rows(array: Array, wide: Any, shape: tuple[int, ...], rows: int) -> Array:
 
 
 def _spread(y: Array, state: Array, x: Array, lost: Array, lagged: bool) -> None:
-    """Set to nan from the first non-finite sample of each row on, whatever the sums made of an infinity."""
+    """Set each row to nan from its first non-finite sample on."""
     bad = ~np.isfinite(x)
     bad[:, :1] |= lost[:, None]
     seen = np.logical_or.accumulate(bad, -1)

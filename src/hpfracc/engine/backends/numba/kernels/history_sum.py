@@ -1,4 +1,4 @@
-"""History sum in Numba: each weight computed where it is used, one power a weight away from the diagonal."""
+"""History sum in Numba: each weight computed where it is used, with one power per weight away from the diagonal."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _interpolate(at, knots, table):  # type: ignore[no-untyped-def]
 
 @njit(**_OPTIONS)
 def _sum(times, widths, x, out, code, scaled, one, two, begin, stop):  # type: ignore[no-untyped-def]
-    """Outputs ``begin`` to ``stop`` of all rows; a weight serves every row."""
+    """Outputs ``begin`` to ``stop`` of all rows; each weight is used for every row."""
     rows = x.shape[0]
     p = one[0]
     for i in range(begin, stop):
@@ -86,7 +86,7 @@ def _sum(times, widths, x, out, code, scaled, one, two, begin, stop):  # type: i
 def sum_direct(
     times: Array, signal: Array, *parameters: Array, kernel: str = "power", scaled: bool = False, workers: int = 1
 ) -> Array:
-    """The sum; threads share the outputs."""
+    """The sum; outputs are divided among threads."""
     n = signal.shape[-1]
     kind = signal.dtype if signal.dtype.kind in "fc" else np.dtype(np.float64)
     rows = signal.size // n if n else 0
@@ -104,7 +104,7 @@ def sum_direct(
     if code != _TABULATED:
         x[:, 0] = 0.0
     out = np.empty_like(x)
-    # Output i costs i steps: ranges that take equally long.
+    # Output i costs i steps; the ranges take equal time.
     edges = [round(n * math.sqrt(part / workers)) for part in range(workers + 1)]
     blocks = [(low, high) for low, high in itertools.pairwise(edges) if high > low]
     run_blocks(lambda block: _sum(times, widths, x, out, code, scaled, one, two, *block), blocks, workers)

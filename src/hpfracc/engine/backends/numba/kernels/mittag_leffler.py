@@ -1,6 +1,6 @@
 """``mittag_leffler`` compiled by Numba: each z finds its band and sums its fractions, with no temporaries.
 
-The same plan and the same formulae as in NumPy (``engine/numerics/mittag_leffler_plan.py``), so the same answer.
+The same plan and the same formulae as in NumPy (``engine/numerics/mittag_leffler_plan.py``), so the same results.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ __all__ = ["KERNELS", "mittag_leffler_contour"]
 
 _LARGE = 600.0
 _HUGE = 1e300
-#: Fewest values a thread is worth waking for: some 50 microseconds of work.
+#: Minimum number of values per thread: about 50 microseconds of work.
 _LEAST = 512
-#: Sums may be reordered (that makes them vector instructions); nan and inf keep their meaning.
+#: Sums may be reordered, for vector instructions; nan and inf keep their meaning.
 _MATH = {"reassoc", "contract", "arcp"}
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH, error_model="numpy")
 def _fractions_real(x: float, nodes: Any, start: int, stop: int) -> float:
-    """``sum w/(p - x)`` over conjugate pairs; ``nodes`` holds Re p, Im^2 p, Re w and Im w Im p."""
+    """``sum w/(p - x)`` over conjugate pairs; ``nodes`` has Re p, Im^2 p, Re w and Im w Im p."""
     total = 0.0
     for k in range(start, stop):
         distance = nodes[0, k] - x
@@ -40,7 +40,7 @@ def _fractions_real(x: float, nodes: Any, start: int, stop: int) -> float:
 
 @njit(cache=True, nogil=True, fastmath=_MATH, error_model="numpy")
 def _fractions_complex(z: complex, side: float, nodes: Any, start: int, stop: int) -> complex:
-    """``sum w/(p - z)``, of the conjugate nodes if ``side`` is -1; ``nodes`` holds the parts of p and w."""
+    """``sum w/(p - z)``, of the conjugate nodes if ``side`` is -1; ``nodes`` has the parts of p and w."""
     x, y = z.real, z.imag
     real, imag = 0.0, 0.0
     for k in range(start, stop):
@@ -242,9 +242,9 @@ def _complex(points, values, scalars, taylor, inverse, edges, bands, shapes, nod
 
 
 def mittag_leffler_contour(z: Array, *, alpha: float, beta: float = 1.0, order: int = 0, workers: int = 1) -> Array:
-    """E_{alpha,beta} at ``z``, in the dtype of ``z``; derivatives are the other backends' (``order`` must be 0)."""
+    """E_{alpha,beta} at ``z``, in the dtype of ``z``; without derivatives (``order`` must be 0)."""
     if order:
-        raise InvalidInputError(f"order={order}: the compiled kernel gives values only; use backend='numpy'")
+        raise InvalidInputError(f"order={order}: the compiled kernel computes values only; use backend='numpy'")
     complex_z = z.dtype.kind == "c"
     points = flat(z.astype(np.complex128 if complex_z else np.float64, copy=False))
     values = np.empty_like(points)
@@ -263,7 +263,7 @@ def mittag_leffler_contour(z: Array, *, alpha: float, beta: float = 1.0, order: 
 
 @lru_cache(maxsize=64)
 def _packed(alpha: float, beta: float) -> tuple[Any, Any, Any]:
-    """The plan as the flat arrays compiled code reads."""
+    """The plan as flat arrays for compiled code."""
     plan = make_plan(alpha, beta)
     shape = (len(plan.bands), len(OFFSETS))
     starts, stops = np.zeros(shape, np.int64), np.zeros(shape, np.int64)

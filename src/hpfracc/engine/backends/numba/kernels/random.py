@@ -1,4 +1,4 @@
-"""Counter-based random numbers in Numba: the same bits as in NumPy, threads over paths."""
+"""Counter-based random numbers in Numba: the same bits as in NumPy, paths divided among threads."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from hpfracc.engine.workers import even_blocks, run_blocks
 
 __all__ = ["KERNELS"]
 
-#: Words that are made before they are transformed, so that the transform is one loop for the vector unit.
+#: Words that are generated before they are transformed, so that the transform is one vectorised loop.
 _TOGETHER = 512
-#: Data types themselves: to compare with a class or to read a name takes half a microsecond.
+#: Dtype objects: comparing with a class or reading a name takes half a microsecond.
 _UINT32, _UINT64, _INT64 = np.dtype(np.uint32), np.dtype(np.uint64), np.dtype(np.int64)
 _FLOATS: dict[str, Any] = {"float64": np.dtype(np.float64), "float32": np.dtype(np.float32)}
 _ZERO, _LITTLE = np.uint64(0), sys.byteorder == "little"
-#: Numbers below which a thread is not worth its start.
+#: Minimum number of numbers per thread.
 _LEAST = 1 << 14
 
 _M0, _M1 = (np.uint64(value) for value in MULTIPLIERS)
@@ -61,7 +61,7 @@ def _product(typing_context: Any, a: Any, b: Any) -> Any:
 
 @njit(nogil=True, cache=True)
 def _words(words, count, counter, path, stream, k0, k1):  # type: ignore[no-untyped-def]
-    # Two blocks at a time: the multiplications of one wait for each other.
+    # Two blocks at a time, because the multiplications of one depend on each other.
     for pair in range((count + 1) // 2):
         a, b, c, d = counter + np.uint64(2 * pair), path, stream, np.uint64(0)
         e, f, g, h = counter + np.uint64(2 * pair + 1), path, stream, np.uint64(0)
@@ -83,7 +83,7 @@ def _words(words, count, counter, path, stream, k0, k1):  # type: ignore[no-unty
 @njit(nogil=True, cache=True, error_model="numpy")
 def _normals(words, floats, bits, first, second, pairs):  # type: ignore[no-untyped-def]
     """The operations of ``normal_pairs`` in its order; ``bits`` is the memory of ``floats``."""
-    # Loops apart, each over one kind of memory: only so are they vectorised.
+    # Separate loops, each over one kind of memory; otherwise they are not vectorised.
     for i in range(pairs):
         floats[i] = np.float64(np.int64((words[0, i] >> np.uint64(11)) + np.uint64(1)))
     for i in range(pairs):
@@ -181,8 +181,8 @@ def random_compiled(
     dtype: str = "float64",
     workers: int = 1,
 ) -> Array:
-    """Number by number; threads share the paths."""
-    # Views where they will do: a conversion takes as long as drawing fifty numbers.
+    """Number by number; paths are divided among threads."""
+    # Views if possible: a conversion takes as long as drawing fifty numbers.
     if key.dtype == _UINT32 and key.strides == (4,) and _LITTLE:
         pair = key.view(_UINT64)
     else:
@@ -192,7 +192,7 @@ def random_compiled(
     count = numbers.size
     result: Array = np.empty((count, n), _FLOATS[dtype])
     options = np.uint64(stream) if stream else _ZERO, kind == "normal", dtype == "float32"
-    if workers <= 1 or count == 1:  # threads share paths, not numbers
+    if workers <= 1 or count == 1:  # paths are divided among threads, not numbers
         _rows(numbers, pair, *options, result, 0, count)
     else:
 

@@ -16,10 +16,10 @@ from hpfracc.engine.workers import even_blocks, run_blocks
 
 __all__ = ["KERNELS"]
 
-#: Elements added plainly, in as many lanes as vector registers have; such sums are added with their rounding errors
-#: carried along, so that the error does not grow with the length at all.
+#: Elements summed plainly, in vector lanes; these sums are added with compensation for rounding, so that the error does
+#: not grow with the length.
 _BLOCK = 256
-#: Running extremes side by side, so that none waits for the last: four vector registers of doubles.
+#: Independent running extremes, so that none waits for the last: four vector registers of doubles.
 _LANES = 32
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract", "reassoc"}}
 
@@ -38,7 +38,7 @@ def _block_sum(x, begin, stop, squared):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _carried(total, lost, new):  # type: ignore[no-untyped-def]
-    """The sum, and what rounding has taken from it so far (two-sum)."""
+    """The sum, and its accumulated rounding error (two-sum)."""
     grown = total + new
     back = grown - total
     return grown, lost + ((total - (grown - back)) + (new - back))
@@ -55,7 +55,7 @@ def _sums(x, out, length, first, last, squared):  # type: ignore[no-untyped-def]
             stop = min(begin + block, end)
             total, lost = _carried(total, lost, _block_sum(x, begin, stop, squared))
             begin = stop
-        # Where the sum is not finite, what was lost is nan, and the sum is right as it is.
+        # If the sum is not finite, the error is nan, and the sum is correct.
         out[row] = total + lost if lost == lost else total
 
 
@@ -98,7 +98,7 @@ def _extremes(x, out, length, first, last, smallest):  # type: ignore[no-untyped
         out[row] = sign * best
 
 
-#: Per kind: the loop, its last argument, and what brings parts of one row together.
+#: Per kind: the loop, its last argument, and the function that combines parts of one row.
 _LOOPS: dict[str, tuple[Callable[..., None], bool, np.ufunc]] = {
     "sum": (_sums, False, np.add),
     "mean": (_sums, False, np.add),
@@ -110,7 +110,7 @@ _LOOPS: dict[str, tuple[Callable[..., None], bool, np.ufunc]] = {
 
 
 def reduce(x: Array, *, kind: str = "sum", axis: Any = None, keepdims: bool = False, workers: int = 1) -> Array:
-    """``kind`` of ``x`` along ``axis``; threads share the rows, or a single row."""
+    """``kind`` of ``x`` along ``axis``; the rows, or a single row, are divided among threads."""
     if x.ndim == 1 and (axis is None or axis in (0, -1)):
         shape: tuple[int, ...] = (1,) if keepdims else ()
         length, rows = x.shape[0], 1
@@ -143,7 +143,7 @@ def reduce(x: Array, *, kind: str = "sum", axis: Any = None, keepdims: bool = Fa
 
 @np.errstate(all="ignore")
 def _together(combine: np.ufunc, parts: Array) -> Array:
-    """The parts of one row as one; parts of opposite infinities are nan, as in one piece."""
+    """Combine the parts of one row; opposite infinities give nan, as without parts."""
     return np.asarray(combine.reduce(parts)).reshape(1)
 
 

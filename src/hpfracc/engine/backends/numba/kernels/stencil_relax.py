@@ -1,7 +1,7 @@
-"""Shortest distances on a lattice in Numba: Dijkstra with buckets, or a plain queue where all steps cost the same.
+"""Shortest distances on a lattice in Numba: Dijkstra with buckets, or a plain queue if all steps have equal cost.
 
-The lattice is copied with a layer of ghosts around it, so that a neighbour is one addition away and no step asks where
-the lattice ends: a ghost is closed, or, where the axis is periodic, leads to the point it stands for.
+The lattice is copied with a ghost layer, so that a neighbour is one addition away and no step needs a boundary check: a
+ghost is closed or, if the axis is periodic, refers to the corresponding point.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from hpfracc.engine.workers import even_blocks, run_blocks
 
 __all__ = ["KERNELS"]
 
-#: What a ghost of a periodic axis holds instead of a cost.
+#: Value of a ghost of a periodic axis instead of a cost.
 _WRAPS = -1.0
-#: No entry of a bucket.
+#: Marks an empty bucket.
 _NONE = 2**32 - 1
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True}
 
 
 @njit(**_OPTIONS)
 def _unwrapped(ghost, sides, strides):  # type: ignore[no-untyped-def]
-    """The point that a ghost stands for."""
+    """The point that corresponds to a ghost."""
     place = rest = int64(ghost)
     for axis in range(len(sides)):
         coordinate = rest // strides[axis]
@@ -44,17 +44,17 @@ def _unwrapped(ghost, sides, strides):  # type: ignore[no-untyped-def]
 
 @njit(**_OPTIONS)
 def _dijkstra(costs, kinds, found, sources, moves, sides, strides, edges, width, buckets):  # type: ignore[no-untyped-def]
-    """Lower ``found`` from ``sources``, cheapest first, on; ``costs`` has one row, or one for each forward move.
+    """Lower ``found`` from ``sources``, cheapest first; ``costs`` has one row, or one for each forward move.
 
-    Points wait in a ring of buckets, each for a stretch of distances ``width`` long; no step is longer than the ring.
-    Those of the nearest bucket are taken in any order. If one of them was not yet as near as it can be, because a step
-    is shorter than a bucket, it comes again, through a heap: after that its distance is final.
+    Points are queued in a ring of buckets, each for a range of distances of length ``width``; no step is longer than
+    the ring. Those of the nearest bucket are processed in any order. If one is improved within its bucket, because a
+    step is shorter than a bucket, it is processed again through a heap; then its distance is final.
     """
     one, directions, count = uintp(1), uintp(len(moves) // 2), uintp(len(moves))
     inverse, mask = 1.0 / width, uintp(buckets - 1)
     heads = np.full(buckets, _NONE, np.uint32)
     room = 4096
-    # Entries of the buckets: a place, and the entry behind it. Free ones form a list too.
+    # Entries of the buckets: an index, and the next entry. Free ones form a list too.
     items, nexts = np.empty(room, np.uint64), np.arange(1, room + 1).astype(np.uint32)
     free, waiting, turn = uintp(0), 0, 0
     capacity, size = 1024, 0
@@ -66,7 +66,7 @@ def _dijkstra(costs, kinds, found, sources, moves, sides, strides, edges, width,
             if turn == len(sources):
                 break
             now = uintp((float(found[sources[turn]]) - base) * inverse)
-        # Sources whose turn it is join those that were reached.
+        # Add sources of the current bucket to the reached points.
         while turn < len(sources) and uintp((float(found[sources[turn]]) - base) * inverse) <= now:
             if waiting + 1 >= room:
                 items = np.concatenate((items, items))
@@ -75,7 +75,7 @@ def _dijkstra(costs, kinds, found, sources, moves, sides, strides, edges, width,
             place = sources[turn]
             turn += 1
             if uintp((float(found[place]) - base) * inverse) < now:
-                continue  # it was reached, and settled, from another one
+                continue  # already settled from another source
             entry = free
             free = uintp(nexts[entry])
             items[entry] = place
@@ -91,7 +91,7 @@ def _dijkstra(costs, kinds, found, sources, moves, sides, strides, edges, width,
                 free = entry
                 waiting -= 1
                 if uintp((float(found[place]) - base) * inverse) != now:
-                    continue  # it was reached on a shorter way since
+                    continue  # a shorter path was found since
             elif size > 0:
                 key, place = keys[0], heap[0]
                 size -= 1
@@ -144,7 +144,7 @@ def _dijkstra(costs, kinds, found, sources, moves, sides, strides, edges, width,
 
 @njit(**_OPTIONS)
 def _survey(costs):  # type: ignore[no-untyped-def]
-    """Close what has no cost; least and greatest of those that are open, and their mean: infinite and 0 for none."""
+    """Close points without a cost; returns minimum, maximum and mean of the open ones (infinite and 0 for none)."""
     least, greatest, total, count = math.inf, 0.0, 0.0, 0
     for place in range(len(costs)):
         cost = float(costs[place])
@@ -160,7 +160,7 @@ def _survey(costs):  # type: ignore[no-untyped-def]
 
 @njit(**_OPTIONS)
 def _sources(found):  # type: ignore[no-untyped-def]
-    """Take prices that are none away; the places of the others."""
+    """Discard invalid start costs; returns the indices of the others."""
     count = 0
     for place in range(len(found)):
         if found[place] < math.inf and found[place] > -math.inf:
@@ -179,7 +179,7 @@ def _sources(found):  # type: ignore[no-untyped-def]
 
 @njit(**_OPTIONS)
 def _breadth_first(costs, found, queue, last, moves, sides, strides, step):  # type: ignore[no-untyped-def]
-    """The same where all open points cost ``step`` and all sources are equally far: whoever comes first is nearest."""
+    """The same if all open points cost ``step`` and all sources start equal: the first to arrive is the nearest."""
     first = 0
     while first < last:
         place = queue[first]
@@ -206,7 +206,7 @@ def by_distance(
     edges: bool = False,
     workers: int = 1,
 ) -> Array:
-    """The nearest point first; threads share the maps."""
+    """The nearest point first; maps are divided among threads."""
     shape = costs.shape[1:] if edges else costs.shape
     result = np.empty(start.shape, start.dtype)
     if not start.size:
@@ -216,7 +216,7 @@ def by_distance(
     inside = tuple(slice(1, side + 1) for side in shape)
     strides = np.cumprod((1, *around[:0:-1]), dtype=np.int64)[::-1].copy()
     ahead = np.asarray(forward_offsets(len(shape), neighbourhood), np.int64) @ strides
-    # Unsigned, for an index that may be negative is looked at twice; going back is going round.
+    # Unsigned, because signed indices need an extra check; negative moves wrap around.
     moves, sides = np.concatenate((ahead, -ahead)).view(np.uint64), np.asarray(shape, np.int64)
 
     stack = costs if edges else costs[None]
@@ -233,7 +233,7 @@ def by_distance(
     else:
         for axis, wrap in enumerate(wraps):
             if wrap:
-                # Within the faces of the other bounded axes: what lies beyond those is closed.
+                # Within the faces of the other bounded axes; beyond those it is closed.
                 face = [slice(None) if other else slice(1, -1) for other in wraps]
                 for end in (slice(0, 1), slice(-1, None)):
                     padded[(0, *face[:axis], end, *face[axis + 1 :])] = _WRAPS

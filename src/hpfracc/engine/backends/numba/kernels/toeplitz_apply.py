@@ -1,4 +1,4 @@
-"""Symmetric Toeplitz products in Numba: the sum itself, four distances at a time over tiles that stay in cache."""
+"""Symmetric Toeplitz products in Numba: the direct sum, four distances at a time over tiles that stay in cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["KERNELS"]
 #: Outputs of a tile.
 _TILE = 1024
 _CONTRACT = ToeplitzApply()
-#: Products added plainly before their sum is added to the output, which keeps rounding small.
+#: Products summed plainly before their sum is added to the output, which keeps rounding errors small.
 _TAPS = 64
 
 # "reassoc" and "contract" do not assume that numbers are finite. Indices are unsigned, or nothing is vectorised.
@@ -27,7 +27,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract
 
 @njit(**_OPTIONS)
 def _sum(w, w0, x, out, o0, scratch, taps, begin, stop):  # type: ignore[no-untyped-def]
-    """Outputs ``begin`` to ``stop`` of one row, whose samples lie ``taps - 1`` behind the beginning of ``x``."""
+    """Outputs ``begin`` to ``stop`` of one row, whose samples start at ``taps - 1`` in ``x``."""
     tile, many, hang = uintp(_TILE), uintp(_TAPS), taps - uintp(1)
     low = begin
     while low < stop:
@@ -76,17 +76,17 @@ def _rows(w, x, out, padded, scratch, n, taps, stride, first_row, last_row, begi
 
 
 def apply_direct(weights: Array, signal: Array, *, axes: Any = -1, workers: int = 1) -> Array:
-    """The sum; threads share the rows, or the outputs where there are fewer rows than threads."""
+    """The sum; rows, or outputs if there are fewer rows than threads, are divided among threads."""
     call = _CONTRACT.describe(weights, signal, axes=axes)
     (axis,), (taps,), (n,) = call.facts["axes"], call.facts["used"], call.facts["points"]
     if 0 in call.shape or not taps:
         return np.zeros(call.shape, signal.dtype)
-    # Empty memory takes no room until it is written to: for the last axis it never is.
+    # Empty memory is not allocated until it is written: for the last axis it never is.
     result = np.empty(call.shape, signal.dtype)
     along = np.moveaxis(result, axis, -1)
     batch = along.shape[:-1]
     weights = np.moveaxis(weights, axis, -1)[..., :taps]
-    # One row of weights serves all, under however many axes; several are laid out as the signal is.
+    # One row of weights applies to all rows; several are laid out like the signal.
     stride = 0 if weights.size == taps else taps
     w = flat(np.broadcast_to(weights, (*batch, taps)) if stride else weights)
     x = flat(spread(np.moveaxis(signal, axis, -1), along.shape))

@@ -1,4 +1,4 @@
-"""Tridiagonal systems in Numba: Thomas's algorithm, row by row."""
+"""Tridiagonal systems in Numba: the Thomas algorithm, row by row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["KERNELS", "solve_thomas"]
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 def _factor(lower, diagonal, upper, ratios, scales):  # type: ignore[no-untyped-def]
-    """What elimination makes of the matrices: the row above the diagonal, and one over the pivots."""
+    """Eliminate the matrices: returns the eliminated superdiagonal, and the reciprocal pivots."""
     for row in range(diagonal.shape[0]):
         ratio = diagonal[row, 0] * 0.0
         for i in range(diagonal.shape[1]):
@@ -47,7 +47,7 @@ def _substitute(lower, ratios, scales, rhs, out):  # type: ignore[no-untyped-def
 
 
 def solve_thomas(lower: Array, diagonal: Array, upper: Array, rhs: Array, *, workers: int = 1) -> Array:
-    """Threads share the rows; a matrix that all share is eliminated once."""
+    """Rows are divided among threads; a shared matrix is eliminated once."""
     shape = np.broadcast_shapes(lower.shape, diagonal.shape, upper.shape, rhs.shape)
     found = np.empty(shape, rhs.dtype)
     if not found.size:

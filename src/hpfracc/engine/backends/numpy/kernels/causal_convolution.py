@@ -1,9 +1,9 @@
 """Causal convolution in NumPy: the sum, one padded FFT, or FFTs of blocks.
 
 A single row goes through ``scipy.fft``: 10,000 points take 0.26 ms there and 0.34 ms by ``numpy.fft``
-(benchmarks/overhead.py on a Xeon). So does single precision, where NumPy's ``rfft`` works in double and takes twice as
-long. Several rows and long ones in double precision go through ``numpy.fft``, which can write to buffers that exist.
-Rows are spread over the engine's own threads.
+(benchmarks/overhead.py on a Xeon). So does single precision, where NumPy's ``rfft`` computes in double and takes twice
+as long. Several rows and long ones in double precision use ``numpy.fft``, which can write to existing buffers. Rows are
+divided among the engine's threads.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from hpfracc.engine.workers import even_blocks, run_blocks
 
 __all__ = ["KERNELS", "CausalSpectrum"]
 
-#: Points of all blocks that are transformed together (told in the adapter): 1 MB of doubles, which stay in cache.
+#: Points of all blocks that are transformed together (also in the adapter): 1 MB of doubles, which stay in cache.
 _TOGETHER = 1 << 17
 Array = np.ndarray[Any, Any]
 
-#: Points from which on padded buffers are taken from the pool: 0.5 MB of doubles. 256 rows of 1,024 points took 5.0 ms
-#: instead of 8.6, a row of four million 1.18 s instead of 1.34; below this, asking costs what it saves.
+#: Minimum number of points for padded buffers from the pool: 0.5 MB of doubles. 256 rows of 1,024 points took 5.0 ms
+#: instead of 8.6, a row of four million 1.18 s instead of 1.34; below this, the pool costs what it saves.
 _LEAST_POOLED = 1 << 16
 #: The same for a single row in double precision. The allocator keeps smaller buffers, and SciPy's inverse transform,
 #: which cannot write to a given buffer, is faster than NumPy's: a row of 100,000 points took 1.05 times the bare pair
@@ -57,12 +57,12 @@ class CausalSpectrum(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that keeping it takes."""
+        """Bytes of the cached object."""
         return self.transform.nbytes + self.weights.nbytes
 
 
 def convolve_direct(weights: Array, signal: Array) -> Array:
-    """The sum itself, by ``numpy.convolve`` for each row."""
+    """The direct sum, by ``numpy.convolve`` for each row."""
     n = signal.shape[-1]
     if weights.ndim == 1 and signal.ndim == 1 and n and weights.shape[0]:
         return np.convolve(weights[:n], signal)[:n]
@@ -97,7 +97,7 @@ def convolve_fft(weights: Array, signal: Array, *, workers: int = 1) -> Array:
         return np.zeros(shape, signal.dtype)
     size = fast_length(n + weights.shape[-1] - 1)
     if workers > 1 and signal.ndim == 1 and weights.ndim == 1:
-        # A single row cannot be split, but its two transforms can go side by side.
+        # A single row cannot be split, but its two transforms can run in parallel.
         transform, ahead = run_blocks(lambda array: _forward(array, size), (weights, signal), workers)
         result = _product(_divided(transform, size), ahead, size, signal)[:n].copy()
         return _checked(result, result[..., 0], weights, signal, convolve_fft)
@@ -123,7 +123,7 @@ def prepare_fft(weights: Array, call: Call) -> CausalSpectrum:
 
 @_QUIET
 def apply_fft(prepared: CausalSpectrum, signal: Array, *, workers: int = 1) -> Array:
-    """Convolve with weights whose transform was kept: two transforms instead of three."""
+    """Convolve with weights whose transform is cached: two transforms instead of three."""
     return _apply(prepared, signal, workers)
 
 
@@ -151,7 +151,7 @@ def _is_pooled(size: int, signal: Array, shape: tuple[int, ...]) -> bool:
 
 
 def _whole(transform: Array, size: int, signal: Array, shape: tuple[int, ...]) -> Array:
-    """The result of all rows, made once the spectrum is gone."""
+    """The result of all rows, created after the spectrum is freed."""
     if _is_pooled(size, signal, shape):
         result = np.empty(shape, signal.dtype)
         _multiply_pooled(transform, size, signal, result)
@@ -167,7 +167,7 @@ def _multiply(transform: Array, size: int, signal: Array, result: Array) -> None
 
 
 def _multiply_pooled(transform: Array, size: int, signal: Array, result: Array) -> None:
-    """The same in padded buffers that were used before: no fresh page is touched but the result's."""
+    """The same in reused padded buffers: only the result needs new memory pages."""
     batch, real = result.shape[:-1], signal.dtype.kind == "f"
     there, back = (np.fft.rfft, np.fft.irfft) if real else (np.fft.fft, np.fft.ifft)
     with (
@@ -199,7 +199,7 @@ def _scipy_fft() -> ModuleType:
 
 
 def _cut(array: Array, axis: int, block: tuple[int, int]) -> Array:
-    """Part of an operand along one of the result's axes, the whole where it is repeated along it."""
+    """Part of an operand along one of the result's axes; all of it if it is broadcast along it."""
     if array.ndim < -axis or array.shape[axis] == 1:
         return array
     part: tuple[Any, ...] = (..., slice(*block), *(slice(None),) * (-axis - 1))
@@ -213,12 +213,12 @@ def _forward(array: Array, size: int) -> Array:
 
 
 def _own(weights: Array, call: Call) -> Array:
-    """A copy: what is kept must not change with the caller's array."""
+    """A copy, because the cached array must not change with the caller's."""
     return np.array(weights[..., : call.length], dtype=call.dtype, order="C")
 
 
 def _checked(result: Array, witnesses: Array, weights: Array, signal: Array, convolve: Any) -> Array:
-    """``result``, or its repair where a witness is not finite: a bad sample shows in the first point of its row."""
+    """``result``, repaired if a first point is not finite: a non-finite sample affects the first point of its row."""
     if all_finite(witnesses) or (all_finite(weights) and all_finite(signal)):
         return result
     return repaired(convolve, weights, signal)
@@ -228,7 +228,7 @@ def _checked(result: Array, witnesses: Array, weights: Array, signal: Array, con
 
 
 def convolve_blocked(weights: Array, signal: Array, *, workers: int = 1) -> Array:
-    """Work grows with ``n log(taps)`` rather than ``n log(n)``, and each block stays in cache."""
+    """Overlap-save: the work is ``n log(taps)`` instead of ``n log(n)``, and each block stays in cache."""
     return apply_blocked(_block_spectrum(weights[..., : signal.shape[-1]]), signal, workers=workers)
 
 
@@ -244,7 +244,7 @@ def _block_spectrum(weights: Array) -> CausalSpectrum:
 
 @_QUIET
 def apply_blocked(prepared: CausalSpectrum, signal: Array, *, workers: int = 1) -> Array:
-    """Convolve block by block with weights whose transform was kept."""
+    """Convolve block by block with weights whose transform is cached."""
     transform, size, weights = prepared
     shape, overlap = _result_shape(weights, signal), weights.shape[-1] - 1
     result = np.empty(shape, signal.dtype)
@@ -266,7 +266,7 @@ def apply_blocked(prepared: CausalSpectrum, signal: Array, *, workers: int = 1) 
 
 
 def _save(transform: Array, size: int, signal: Array, result: Array, place: tuple[int, int, int]) -> None:
-    """Blocks ``first`` to ``first + count``: each sees the samples before it that its first outputs need."""
+    """Blocks ``first`` to ``first + count``, each with the earlier samples that its first outputs need."""
     first, count, overlap = place
     n, step = signal.shape[-1], size - overlap
     begin, end = first * step - overlap, min(n, (first + count) * step)
@@ -295,7 +295,7 @@ def _apply_fft_with_options(
     starts_from: int = 0,
     workers: int = 1,
 ) -> Array:
-    """:func:`apply_fft` with the options of the primitive; a row in double precision takes fewer passes."""
+    """:func:`apply_fft` with the options of the primitive; a row in double precision needs fewer passes."""
     row = signal.ndim == 1 and signal.dtype.char == "d" and prepared.weights.ndim == 1
     if starts and (len(starts) > 1 or starts[0].shape[0] != 1 or starts[0].dtype.char != "d"):
         row = False
@@ -316,22 +316,22 @@ def _quiet_context() -> contextvars.Context:
     return context
 
 
-#: A context in which NumPy ignores floating-point errors. To run in a copy of it takes 0.4 us; ``np.errstate`` takes 3,
-#: which is 5 % of a row of 1,000 points (benchmarks/overhead.py).
+#: A context in which NumPy ignores floating-point errors. Running in a copy of it takes 0.4 us; ``np.errstate`` takes
+#: #: 3 us, 5 % of a row of 1,000 points (benchmarks/overhead.py).
 _QUIET_CONTEXT = _quiet_context()
 
 
 def _short_row(
     prepared: CausalSpectrum, signal: Array, starts: tuple[Array, ...], differences: bool, starts_from: int
 ) -> Array:
-    """A row whose buffers are too small to be pooled. Each is freed as soon as it can be: the next reuses it."""
+    """A row whose buffers are too small for the pool. Each is freed early, so that the next reuses it."""
     transform, size, weights = prepared
     n = signal.shape[0]
     padded = np.empty(size)  # padded here and not by rfft, which would copy the summands
     padded[n:] = 0.0
     if differences:
         np.subtract(signal[1:], signal[:-1], padded[1:n])
-        padded[0] = signal[0] - signal[0]  # not 0 where the first sample is not finite
+        padded[0] = signal[0] - signal[0]  # not 0 if the first sample is not finite
     else:
         padded[:n] = signal
     summand = padded[starts_from] if starts else 0.0
@@ -381,7 +381,7 @@ def _cut_row(product: Array, n: int, summand: float, starts: tuple[Array, ...], 
 def _checked_row(
     result: Array, weights: Array, signal: Array, starts: tuple[Array, ...], differences: bool, first: int
 ) -> Array:
-    """A row whose first point is not finite: a bad sample shows in every point, so it is repaired."""
+    """Repair a row whose first point is not finite, because a non-finite sample affects every point."""
     summands = take_differences(signal) if differences else signal
     if all_finite(weights) and all_finite(summands):
         return result

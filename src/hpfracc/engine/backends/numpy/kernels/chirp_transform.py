@@ -1,4 +1,4 @@
-"""The chirp transform in NumPy: the generic one by SciPy's pocketfft, rows spread over threads."""
+"""The chirp transform in NumPy: the generic one by SciPy's pocketfft, with rows divided among threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ assert prepare is not None
 
 @np.errstate(all="ignore")
 def apply(prepared: Chirps, x: Array, *, workers: int = 1, points: int | None = None, offsets: Any = None) -> Array:
-    """Multiply, convolve, multiply, with chirps that were kept."""
+    """Multiply, convolve, multiply, with cached chirps."""
     points = x.shape[-1] if points is None else points
     return np.asarray(convolve(NUMPY, prepared, x, points, workers=workers, overwrite_x=True))
 

@@ -1,4 +1,4 @@
-"""Formulae in NumPy: a pass for each step over the whole arrays, or over pieces of them that stay in cache."""
+"""Formulae in NumPy: a pass for each step over the whole arrays, or over blocks that stay in cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["KERNELS"]
 
 Array = np.ndarray[Any, Any]
 
-#: Bytes of an operand in one piece. For x*y + sin(x) pieces of 64 to 256 KiB were equally good, smaller ones slower.
+#: Bytes of an operand per block. For x*y + sin(x) blocks of 64 to 256 KiB were equally fast, smaller ones slower.
 _PIECE = 1 << 17
 
 
@@ -36,13 +36,13 @@ def evaluate(*arrays: Array, expression: str, names: Sequence[str]) -> Array:
     """Whole arrays at each step."""
     result = np.asarray(_function(expression, tuple(names))(*arrays))
     for array in arrays:
-        if result is array:  # a formula that is just a name
+        if result is array:  # a formula that is only a name
             return result.copy()
     return result
 
 
 def evaluate_blocked(*arrays: Array, expression: str, names: Sequence[str], workers: int = 1) -> Array:
-    """Piece after piece: intermediate results stay in cache, and threads share the pieces."""
+    """In blocks: intermediate results stay in cache, and blocks are divided among threads."""
     names = tuple(names)
     function = _function(expression, names)
     shape = np.broadcast_shapes(*(array.shape for array in arrays))
@@ -62,7 +62,7 @@ def evaluate_blocked(*arrays: Array, expression: str, names: Sequence[str], work
     modes: Any = [["readonly"]] * len(arrays) + [["writeonly"]]
 
     def scattered(block: tuple[int, int]) -> None:
-        # NumPy's own iterator broadcasts, gathers what lies apart into buffers and hands out pieces of them.
+        # NumPy's iterator broadcasts, gathers non-contiguous data into buffers, and yields blocks.
         with np.nditer(
             [*arrays, result],
             flags=["external_loop", "buffered", "ranged", "zerosize_ok"],

@@ -1,4 +1,4 @@
-"""Exponential recurrence in NumPy: stretches of the signal side by side."""
+"""Exponential recurrence in NumPy: segments of the signal in parallel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpfracc.engine.numerics.recurrence import own_steps, taint, uniform_steps
 
 __all__ = ["KERNELS", "recur_blocked"]
 
-#: States that go side by side: with their factors they stay in a second-level cache.
+#: States that are processed together: with their factors they stay in a second-level cache.
 _STATES_TOGETHER = 1 << 14
 Array = np.ndarray[Any, Any]
 
@@ -31,7 +31,7 @@ def recur_blocked(
     lagged: bool = False,
     final: bool = False,
 ) -> Array:
-    """Values, and behind them the final states if asked for."""
+    """Values, followed by the final states if requested."""
     rates, weights, steps = (np.asarray(array, np.float64) for array in (rates, weights, steps))
     complex_ = "c" in (signal.dtype.kind, initial.dtype.kind)
     batch = np.broadcast_shapes(signal.shape[:-1], initial.shape[:-1])

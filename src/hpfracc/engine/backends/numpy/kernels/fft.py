@@ -1,4 +1,4 @@
-"""Fourier transforms by the pocketfft of NumPy, and by that of SciPy, which spreads rows over threads."""
+"""Fourier transforms by the pocketfft of NumPy, and by that of SciPy, which divides rows among threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["KERNELS"]
 
 Array = np.ndarray[Any, Any]
 
-#: Backwards is forwards with the norms exchanged, and conjugated.
+#: Norms of the inverse transform as a conjugated forward transform.
 _OTHER_NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
@@ -38,11 +38,11 @@ def _in_precision(x: Array, kind: str, n: int | None, axis: int, norm: str, out:
     factorless = "forward" if kind.startswith("i") else "backward"
     if norm != factorless or x.dtype.char not in "fF":
         return np.asarray(transform(x, n, axis, norm, out=out))
-    # Without a factor NumPy transforms single precision in double: three times the memory, and half as fast. So it
-    # is given one, which is taken back in place; of the two the one that keeps small numbers furthest from zero.
+    # Without a factor NumPy transforms single precision in double: three times the memory, and half as fast. So a
+    # factor is passed and undone in place; the one of the two that keeps small numbers farthest from zero.
     found = np.asarray(transform(x, n, axis, "ortho", out=out))
     points = found.shape[axis] if kind != "rfft" else x.shape[axis] if n is None else n
-    # As real numbers: a complex factor would make nan of what is infinite.
+    # As real numbers: a complex factor would turn infinity into nan.
     factor = np.sqrt(points, dtype=np.float32)
     if found.strides[-1] == found.itemsize:
         parts = [found.view(np.float32)]
@@ -56,7 +56,7 @@ def _in_precision(x: Array, kind: str, n: int | None, axis: int, norm: str, out:
 def _of_real(x: Array, kind: str, n: int | None, axis: int, norm: str) -> Array:
     """The whole spectrum of real numbers from half of it: half the work, and no complex copy of them.
 
-    However few they are, for a row comes out the same alone and among others.
+    For any number of points, so that a row gives the same result alone and in a batch.
     """
     points = x.shape[axis] if n is None else n
     shape = list(x.shape)
@@ -83,12 +83,12 @@ def transform_scipy(
 
 @functools.cache
 def _scipy_fft() -> ModuleType:
-    """Imported when it is first needed: that takes 0.2 s."""
+    """Imported on first use, because that takes 0.2 s."""
     return importlib.import_module("scipy.fft")
 
 
 def _of_nothing(x: Array, **params: Any) -> Array:
-    """Zeros in the shape of the result: libraries refuse to transform an axis without points."""
+    """Zeros in the shape of the result, because libraries do not transform an empty axis."""
     call = PRIMITIVES["fft"].describe(x, **params)
     return np.zeros(call.shape, call.facts["result"])
 

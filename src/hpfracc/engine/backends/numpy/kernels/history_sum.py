@@ -15,8 +15,7 @@ from hpfracc.engine.workers import run_blocks
 
 __all__ = ["KERNELS", "sum_by_tree", "sum_direct"]
 
-#: Weights of a block (told in the adapter), and its outputs: with what they are made of they stay in a second-level
-#: cache.
+#: Weights of a block (also in the adapter), and its outputs: with their temporaries they stay in a second-level cache.
 _HISTORY_BLOCK, _HISTORY_ROWS = 1 << 16, 256
 Array = np.ndarray[Any, Any]
 
@@ -25,7 +24,7 @@ Array = np.ndarray[Any, Any]
 def sum_direct(
     times: Array, signal: Array, *parameters: Array, kernel: str = "power", scaled: bool = False, workers: int = 1
 ) -> Array:
-    """The sum, a block of outputs at a time; threads share the blocks."""
+    """The sum, a block of outputs at a time; blocks are divided among threads."""
     n = signal.shape[-1]
     kind = signal.dtype if signal.dtype.kind in "fc" else np.dtype(np.float64)
     x = signal.astype(np.complex128 if kind.kind == "c" else np.float64)
@@ -47,7 +46,7 @@ def sum_direct(
             result[..., low:high] = operand[..., first:high] @ weights.T
 
     blocks = output_blocks(n, _HISTORY_BLOCK, _HISTORY_ROWS)
-    # Dealt out in turn: the later a block, the longer it takes.
+    # Distributed in turn, because later blocks take longer.
     run_blocks(work, [blocks[part::workers] for part in range(workers)], workers)
     if not clean:
         result[np.logical_or.accumulate(~np.isfinite(x), -1)] = np.nan
@@ -56,7 +55,7 @@ def sum_direct(
 
 @np.errstate(all="ignore")
 def sum_by_tree(times: Array, signal: Array, *parameters: Array, kernel: str = "power", scaled: bool = False) -> Array:
-    """The sum in O(n log n): what is far away acts through polynomials, to rounding."""
+    """The sum in O(n log n): distant intervals act through polynomials, to rounding."""
     times = np.asarray(times, np.float64)
     n = signal.shape[-1]
     if n < 2 or not (np.diff(times) > 0.0).all() or not np.isfinite(times[-1]):

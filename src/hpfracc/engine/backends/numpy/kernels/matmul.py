@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 
 def matmul(a: Array, b: Array) -> Array:
-    """``a @ b``; ``dot`` where the two mean the same, because its calls are cheaper and never warn."""
+    """``a @ b``; by ``dot`` if the two are equivalent, because its calls are cheaper and never warn."""
     if a.ndim <= 2 and b.ndim <= 2:
         return np.asarray(np.dot(a, b))
     return _stacked(a, b)
@@ -27,7 +27,7 @@ def _stacked(a: Array, b: Array, out: Array | None = None) -> Array:
 
 
 def matmul_stacked(a: Array, b: Array, *, workers: int = 1) -> Array:
-    """The same for a stack of products, which threads share: BLAS itself uses one for each small product."""
+    """The same for a stack of products, divided among threads, because BLAS uses one thread for a small product."""
     rows = a.shape[-2:-1] if a.ndim > 1 else ()
     columns = b.shape[-1:] if b.ndim > 1 else ()
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -35,7 +35,7 @@ def matmul_stacked(a: Array, b: Array, *, workers: int = 1) -> Array:
         return matmul(a, b)
     result = np.empty(batch + rows + columns, a.dtype)
     axis = int(np.argmax(batch))
-    # Counted from the last, the axis is the same for both operands and, but for a vector's missing axis, the result.
+    # Counted from the last, the axis is the same for both operands and, except for a vector's missing axis, the result.
     back = axis - len(batch)
 
     def work(block: tuple[int, int]) -> None:
@@ -47,7 +47,7 @@ def matmul_stacked(a: Array, b: Array, *, workers: int = 1) -> Array:
 
 
 def _some(matrices: Array, axis: int, block: tuple[int, int]) -> Array:
-    """Part of a stack, the whole where it is repeated along the axis."""
+    """Part of a stack; all of it if it is broadcast along the axis."""
     axis += matrices.ndim - 2
     if axis < 0 or matrices.shape[axis] == 1:
         return matrices

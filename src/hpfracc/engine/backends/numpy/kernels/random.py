@@ -14,7 +14,7 @@ __all__ = ["KERNELS"]
 
 Array = np.ndarray[Any, Any]
 
-#: Words that are transformed together: with all that comes of them they stay in the cache.
+#: Words that are transformed together: with their results they stay in the cache.
 _TOGETHER = 1 << 14
 
 
@@ -23,7 +23,7 @@ def _to_float(words: Array) -> Array:
 
 
 def _numbers(words: Array, kind: str, dtype: str, out: Array) -> None:
-    """The numbers of rows of words, an even number of them, into ``out``, which may lack the last."""
+    """Convert rows of an even number of words to numbers in ``out``, which may be one shorter."""
     n = out.shape[-1]
     if kind == "normal":
         first, second = normal_pairs(np, words[:, ::2], words[:, 1::2], _to_float)
@@ -36,7 +36,7 @@ def _numbers(words: Array, kind: str, dtype: str, out: Array) -> None:
 
 
 def _fill(paths: Array, n: int, kind: str, dtype: str, words_of: Callable[[slice, int, int], Array]) -> Array:
-    """All numbers, block by block; ``words_of(rows, low, high)`` gives words, asked for in order along each row."""
+    """All numbers, block by block; ``words_of(rows, low, high)`` returns words, called in order along each row."""
     result = np.empty((paths.size, n), dtype)
     rows = max(1, _TOGETHER // max(1, n))
     for top in range(0, paths.size, rows):
@@ -55,13 +55,13 @@ def _pair(key: Array) -> tuple[int, int]:
 def random_streams(
     paths: Array, key: Array, *, n: int, kind: str = "normal", stream: int = 0, dtype: str = "float64"
 ) -> Array:
-    """NumPy's own generator, moved to each path in turn."""
+    """NumPy's generator, moved to each path in turn."""
     numbers = paths.ravel()
     pair = np.array(_pair(key), np.uint64)
     generator, place = np.random.Philox(key=pair, counter=np.array([0, 0, stream, 0], np.uint64)), 0
 
     def words_of(rows: slice, low: int, high: int) -> Array:
-        nonlocal generator, place  # the place is the low half of the generator's counter
+        nonlocal generator, place  # the position is the low half of the generator's counter
         block = numbers[rows].tolist()
         words = np.empty((len(block), high - low), np.uint64)
         for row, path in zip(words, block, strict=True):

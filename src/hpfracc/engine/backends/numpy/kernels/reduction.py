@@ -1,4 +1,4 @@
-"""Reductions in NumPy, with sums that keep their digits along any axis."""
+"""Reductions in NumPy, with accurate sums along any axis."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ __all__ = ["KERNELS"]
 
 Array = np.ndarray[Any, Any]
 
-#: Rows added one after the other before their sum joins those of other blocks: 300,000 times 0.1 in float32 is then
-#: right to 7 units of rounding, where plain rows lose four digits; blocks of 16 were 10 % slower, of 128 less exact.
+#: Rows that are summed one after the other before block sums are combined: the sum of 300,000 times 0.1 in float32 then
+#: has an error of 7 units of rounding, while plain sums lose four digits; blocks of 16 were 10 % slower, of 128 less
+#: accurate.
 _ROWS = 32
 _UFUNCS = {"prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -37,7 +38,7 @@ def reduce(x: Array, *, kind: str = "sum", axis: Any = None, keepdims: bool = Fa
 
 
 def _sum(x: Array, axes: tuple[int, ...]) -> Array:
-    """The sum, with its axes kept. NumPy adds in pairs along the last axis only, elsewhere row after row."""
+    """The sum, with its axes kept. NumPy uses pairwise summation only along the last axis."""
     if x.dtype.kind in "iu":
         return np.asarray(np.add.reduce(x, axis=axes, keepdims=True))
     if len(axes) == x.ndim and x.flags.forc:
@@ -53,7 +54,7 @@ def _sum_along(x: Array, axis: int) -> Array:
         return np.asarray(np.add.reduce(x, axis=axis, keepdims=True))
     whole = length - length % _ROWS
     blocks = np.moveaxis(x, axis, 0)[:whole]
-    # An axis can be cut in two without a copy, whatever its stride.
+    # An axis can be split in two without a copy, for any stride.
     sums = np.add.reduce(blocks.reshape((whole // _ROWS, _ROWS, *blocks.shape[1:])), axis=1)
     total = np.moveaxis(_sum_along(sums, 0), 0, axis)
     return total + np.add.reduce(np.take(x, range(whole, length), axis=axis), axis=axis, keepdims=True)

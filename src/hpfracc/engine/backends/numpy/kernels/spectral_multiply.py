@@ -64,14 +64,14 @@ def multiply(
 
 
 def _product(spectrum: Array, symbol: Array, own: bool) -> Array:
-    """Written over the spectrum where it fits there."""
+    """The product, written over the spectrum if it fits."""
     fits = own and np.result_type(spectrum, symbol) == spectrum.dtype
     fits = fits and np.broadcast_shapes(spectrum.shape, symbol.shape) == spectrum.shape
     return np.multiply(spectrum, symbol, out=spectrum if fits else None)
 
 
 def cut_symbol(symbol: Array, axis: int, points: tuple[int, ...]) -> Array:
-    """The frequencies from 0 up along the halved axis."""
+    """The non-negative frequencies along the halved axis."""
     if symbol.ndim < -axis or symbol.shape[axis] == 1 or is_half(points[axis], symbol.shape[axis]):
         return symbol
     part: tuple[Any, ...] = (..., slice(points[axis] // 2 + 1), *(slice(None),) * (-axis - 1))
@@ -92,12 +92,12 @@ def _in_precision(symbol: Array, signal: Array) -> Array:
 
 @functools.cache
 def _scipy_fft() -> ModuleType:
-    """Imported when it is first needed: that takes 0.2 s."""
+    """Imported on first use, because that takes 0.2 s."""
     return importlib.import_module("scipy.fft")
 
 
 def prepare(symbol: Array, call: Call) -> Array:
-    """A copy in the precision of the work: what is kept must not change with the caller's array."""
+    """A copy in the precision of the computation, because the cached array must not change with the caller's."""
     return np.array(_in_precision(symbol, np.empty(0, call.dtype)), order="C")
 
 

@@ -41,7 +41,7 @@ def by_rounds(
 def by_csgraph(
     costs: Array, start: Array, *, neighbourhood: str = "von_neumann", periodic: Any = False, edges: bool = False
 ) -> Array:
-    """A sparse matrix of all steps, and one more point from which a step leads to every source at its price."""
+    """By a sparse matrix of all steps, and one more point with a step to every source at its start cost."""
     shape = costs.shape[1:] if edges else costs.shape
     points = int(np.prod(shape))
     rows = start.reshape(-1, points) if points else start.reshape(0, 0)
@@ -53,7 +53,7 @@ def by_csgraph(
         sources = np.flatnonzero(np.isfinite(prices))
         if not len(sources):
             continue
-        # Dijkstra's lengths must not be negative: prices are counted from the lowest.
+        # Dijkstra's lengths must not be negative: start costs are relative to the lowest.
         lowest = prices[sources].min()
         matrix = sparse.csr_array(
             (
@@ -89,7 +89,7 @@ def _steps(
             parts.append((tail[opened], head[opened], length[opened].astype(np.float64)))
     tails, heads, lengths = (np.concatenate(part) for part in zip(*parts, strict=True))
     if min(shape) <= 2 and any(wraps):
-        # A sparse matrix would add parallel steps up, and both ways round a side of two are parallel.
+        # A sparse matrix would add parallel steps, and both steps around a periodic side of two are parallel.
         order = np.lexsort((lengths, heads, tails))
         tails, heads, lengths = tails[order], heads[order], lengths[order]
         first = np.ones(len(tails), bool)

@@ -24,7 +24,7 @@ _QUIET = np.errstate(all="ignore")
 
 
 class ToeplitzSpectrum(NamedTuple):
-    """The transform of the weights, continued to both sides and padded to ``sizes``; real for real weights.
+    """The transform of the weights, extended symmetrically and padded to ``sizes``; real for real weights.
 
     ``used`` are the taps along each axis, ``rows`` the shape of the weights without them.
     """
@@ -36,13 +36,13 @@ class ToeplitzSpectrum(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that keeping it takes."""
+        """Bytes of the cached object."""
         return int(self.transform.nbytes)
 
 
 @_QUIET
 def apply_direct(weights: Array, signal: Array, *, axes: Any = -1) -> Array:
-    """The sum itself, by ``numpy.convolve`` for each row."""
+    """The direct sum, by ``numpy.convolve`` for each row."""
     call = _CONTRACT.describe(weights, signal, axes=axes)
     result = np.zeros(call.shape, signal.dtype)
     if not result.size or not call.facts["taps"]:
@@ -67,13 +67,13 @@ def apply_fft(weights: Array, signal: Array, *, axes: Any = -1, workers: int = 1
 
 @_QUIET
 def prepare_fft(weights: Array, call: Call) -> ToeplitzSpectrum:
-    """The transform of the weights for signals of as many points."""
+    """The transform of the weights for signals of that length."""
     return _spectrum(weights.astype(call.dtype, copy=False), call, 1)
 
 
 @_QUIET
 def apply_prepared(prepared: ToeplitzSpectrum, signal: Array, *, axes: Any = -1, workers: int = 1) -> Array:
-    """Apply weights whose transform was kept: two transforms instead of three."""
+    """Apply weights whose transform is cached: two transforms instead of three."""
     return _apply(prepared, signal, read_axes(axes, signal.ndim), workers)
 
 
@@ -94,7 +94,7 @@ def _spectrum(weights: Array, call: Call, workers: int) -> ToeplitzSpectrum:
 
 
 def _continued(weights: Array, size: int) -> Array:
-    """``w[0], w[1], ..., 0, ..., w[1]``: a period of ``size`` points, the same from both sides."""
+    """``w[0], w[1], ..., 0, ..., w[1]``: a symmetric period of ``size`` points."""
     taps = weights.shape[-1]
     made = np.zeros((*weights.shape[:-1], size), weights.dtype)
     made[..., :taps] = weights
@@ -108,7 +108,7 @@ def _apply(prepared: ToeplitzSpectrum, signal: Array, axes: tuple[int, ...], wor
         return np.zeros(np.broadcast_shapes(prepared.rows, signal.shape), signal.dtype)
     result = _product(prepared, signal, axes, points, workers)
     if all(taps >= n for taps, n in zip(prepared.used, points, strict=True)):
-        return result  # a bad sample reaches every output of its transform, as it should
+        return result  # a non-finite sample affects every output of its transform, as it should
     first = tuple(0 if axis in axes else slice(None) for axis in range(-result.ndim, 0))
     if all_finite(result[first]) or all_finite(signal):
         return result
@@ -137,7 +137,7 @@ def _product(
 
 
 def _reach(bad: Array, taps: int) -> Array:
-    """Whether a sample less than ``taps`` away, along the last axis, is bad."""
+    """Whether a sample within ``taps``, along the last axis, is non-finite."""
     count = np.cumsum(bad, axis=-1)
     n = bad.shape[-1]
     last = np.minimum(np.arange(n) + taps - 1, n - 1)
@@ -148,7 +148,7 @@ def _reach(bad: Array, taps: int) -> Array:
 
 @functools.cache
 def _scipy_fft() -> ModuleType:
-    """Imported when it is first needed: that takes 0.2 s."""
+    """Imported on first use, because that takes 0.2 s."""
     return importlib.import_module("scipy.fft")
 
 

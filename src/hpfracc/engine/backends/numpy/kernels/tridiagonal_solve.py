@@ -1,4 +1,4 @@
-"""Tridiagonal systems in NumPy: LAPACK's elimination, matrix by matrix, or that of all rows side by side."""
+"""Tridiagonal systems in NumPy: LAPACK's elimination, matrix by matrix, or that of all rows in parallel."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def solve_lapack(lower: Array, diagonal: Array, upper: Array, rhs: Array) -> Arr
 
 @functools.cache
 def _routine(kind: str) -> Any:
-    """That of a dtype; finding it takes as long as a system of a hundred points."""
+    """The routine for a dtype, cached; the lookup takes as long as a system of a hundred points."""
     from scipy.linalg import get_lapack_funcs
 
     (found,) = get_lapack_funcs(("gtsv",), dtype=kind)
@@ -44,7 +44,7 @@ def _routine(kind: str) -> Any:
 
 
 def _gtsv(gtsv: Any, lower: Array, diagonal: Array, upper: Array, rhs: Array) -> Array:
-    if diagonal.size == 1:  # LAPACK's wrapper wants diagonals that are not empty
+    if diagonal.size == 1:  # LAPACK's wrapper does not accept empty diagonals
         with np.errstate(all="ignore"):
             return np.asarray(rhs / diagonal[0])
     *_, x, info = gtsv(lower[1:], diagonal, upper[:-1], rhs)
@@ -53,7 +53,7 @@ def _gtsv(gtsv: Any, lower: Array, diagonal: Array, upper: Array, rhs: Array) ->
 
 @np.errstate(all="ignore")
 def solve_thomas(lower: Array, diagonal: Array, upper: Array, rhs: Array) -> Array:
-    """Thomas's algorithm, in which one step takes all rows."""
+    """The Thomas algorithm, one step for all rows at a time."""
     shape = np.broadcast_shapes(lower.shape, diagonal.shape, upper.shape, rhs.shape)
     n = shape[-1]
     x = np.array(np.moveaxis(np.broadcast_to(rhs, shape), -1, 0), order="C")

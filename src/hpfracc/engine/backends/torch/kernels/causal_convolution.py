@@ -1,7 +1,7 @@
 """Causal convolution in PyTorch: a Toeplitz product, one padded FFT, or FFTs of blocks.
 
-Compositions of PyTorch's own operations, so that autograd (also twice), ``torch.func`` and complex numbers go through,
-in the weights too; buffers are written in place only where nothing tracks them. Non-finite samples: ``nonfinite.py``.
+Compositions of PyTorch operations, which support autograd (also twice), ``torch.func`` and complex numbers, in the
+weights too; buffers are written in place only if nothing tracks them. Non-finite samples: ``nonfinite.py``.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from hpfracc.engine.primitives.causal_convolution import block_length
 
 __all__ = ["KERNELS"]
 
-#: Products that are summed one by one on an accelerator, 32 MiB of them in float64; more go through a matrix product.
+#: Maximum number of products that are summed one by one on an accelerator, 32 MiB in float64; above, a matrix product
+#: is used.
 _MOST_PRODUCTS = 2**22
 
 
 class Matrix(NamedTuple):
     """The weights as a matrix, ``y = x @ matrix``, and the dtype of the result.
 
-    ``outside`` says on an accelerator which elements stand for no weight: above the diagonal, and beyond the taps.
+    ``outside`` marks, on an accelerator, elements without a weight: above the diagonal, and beyond the taps.
     """
 
     matrix: Tensor
@@ -49,7 +50,7 @@ class Matrix(NamedTuple):
 
 
 def _operands(weights: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in the dtype of the result, and no more weights than there are points."""
+    """Both in the dtype of the result, with no more weights than points."""
     inexact = signal.is_floating_point() or signal.is_complex()
     if weights.dtype != signal.dtype or not inexact:
         dtype = signal.dtype if inexact else torch.float64
@@ -68,7 +69,7 @@ def _weights_for(weights: Tensor, call: Call) -> Tensor:
 
 
 def _sum_of_nothing(batch: torch.Size, signal: Tensor, taps: int) -> Tensor | None:
-    """The result where there are no points, no rows or no weights; None where there is work to do."""
+    """The result if there are no points, rows or weights; otherwise None."""
     if taps and signal.numel() and 0 not in batch:
         return None
     return signal.new_zeros(torch.broadcast_shapes((*batch, 1), signal.shape))
@@ -92,20 +93,20 @@ def _multiply(signal: Tensor, matrix: Tensor, dtype: torch.dtype) -> Tensor:
     if matrix.ndim == 2:
         return torch.matmul(signal, matrix).to(dtype)
     if matrix.shape[-3] == 1 and signal.ndim > 1:
-        # A matrix for many rows: they are its rows, or it would be copied for each of them.
+        # One matrix for many rows: a matrix product, because batching would copy the matrix for each row.
         return torch.matmul(signal, matrix.squeeze(-3)).to(dtype)
     return torch.matmul(signal.unsqueeze(-2), matrix).squeeze(-2).to(dtype)
 
 
 def _widen(tensor: Tensor) -> Tensor:
-    """Single precision as double on a GPU, where a user may have set matrix products to TF32."""
+    """Single precision as double on a GPU, because the user may have enabled TF32 for matrix products."""
     if tensor.is_cpu:
         return tensor
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def convolve_direct(weights: Tensor, signal: Tensor) -> Tensor:
-    """The sum as a product with an n x n matrix: the quickest for short signals, and only for those."""
+    """The sum as a product with an n x n matrix: the fastest for short signals, and only for those."""
     weights, signal = _operands(weights, signal)
     n, taps = signal.shape[-1], weights.shape[-1]
     nothing = _sum_of_nothing(weights.shape[:-1], signal, taps)
@@ -131,7 +132,7 @@ def prepare_direct(weights: Tensor, call: Call) -> Matrix:
 
 
 def apply_direct(prepared: Matrix, signal: Tensor) -> Tensor:
-    """Multiply with a matrix that was kept."""
+    """Multiply with a cached matrix."""
     if signal.dtype != prepared.dtype:
         signal = signal.to(prepared.dtype)
     nothing = _sum_of_nothing(prepared.matrix.shape[:-2], signal, prepared.taps)
@@ -139,7 +140,7 @@ def apply_direct(prepared: Matrix, signal: Tensor) -> Tensor:
         return nothing
     products = signal.numel() * prepared.matrix.numel() // signal.shape[-1]
     if prepared.outside is not None and products <= _MOST_PRODUCTS and is_eager(signal, prepared.matrix):
-        # Three launches; what is not in a sum is struck out of it, so a bad sample needs no repair.
+        # Three launches; elements outside a sum are masked, so a non-finite sample needs no repair.
         terms = _widen(signal).unsqueeze(-1) * prepared.matrix
         return terms.masked_fill_(prepared.outside, 0).sum(-2).to(prepared.dtype)
     return apply_causally(lambda x: _multiply(x, prepared.matrix, prepared.dtype), signal, prepared.taps)
@@ -165,7 +166,7 @@ def prepare_fft(weights: Tensor, call: Call) -> PaddedSpectrum:
 
 
 def apply_fft(prepared: PaddedSpectrum, signal: Tensor) -> Tensor:
-    """Convolve with weights whose transform was kept: two transforms instead of three."""
+    """Convolve with weights whose transform is cached: two transforms instead of three."""
     if signal.dtype != prepared.dtype:
         signal = signal.to(prepared.dtype)
     nothing = _sum_of_nothing(prepared.transform.shape[:-1], signal, prepared.taps)
@@ -176,7 +177,7 @@ def apply_fft(prepared: PaddedSpectrum, signal: Tensor) -> Tensor:
     n = signal.shape[-1]
     eager = is_eager(signal, prepared.transform)
     if eager and not signal.is_cpu and not signal.is_complex():
-        # Cleaned on its way into the padded buffer, marked on its way out of it: copies that are made anyway.
+        # Cleaned while copied into the padded buffer, marked while copied out of it; both copies are needed anyway.
         padded = torch.empty((*signal.shape[:-1], prepared.size), dtype=signal.dtype, device=signal.device)
         padded[..., n:].zero_()
         torch.nan_to_num(signal, nan=0.0, posinf=0.0, neginf=0.0, out=padded[..., :n])
@@ -188,7 +189,7 @@ def apply_fft(prepared: PaddedSpectrum, signal: Tensor) -> Tensor:
 
 
 def convolve_blocked(weights: Tensor, signal: Tensor) -> Tensor:
-    """Overlap-add: work grows with ``n log(taps)`` rather than ``n log(n)``, and each block stays in cache."""
+    """Overlap-add: the work is ``n log(taps)`` instead of ``n log(n)``, and each block stays in cache."""
     weights, signal = _operands(weights, signal)
     nothing = _sum_of_nothing(weights.shape[:-1], signal, weights.shape[-1])
     if nothing is not None:
@@ -204,7 +205,7 @@ def prepare_blocked(weights: Tensor, call: Call) -> PaddedSpectrum:
 
 
 def apply_blocked(prepared: PaddedSpectrum, signal: Tensor) -> Tensor:
-    """Convolve block by block with weights whose transform was kept."""
+    """Convolve block by block with weights whose transform is cached."""
     if signal.dtype != prepared.dtype:
         signal = signal.to(prepared.dtype)
     nothing = _sum_of_nothing(prepared.transform.shape[:-1], signal, prepared.taps)
@@ -228,12 +229,12 @@ def apply_blocked(prepared: PaddedSpectrum, signal: Tensor) -> Tensor:
                 result = result + functional.pad(hanging, (0, step - overlap, 1, 0))
         return _cut(result.flatten(-2), n)
 
-    # A bad sample shows in the first point of its own block, but not further on.
+    # A non-finite sample affects the first point of its own block only.
     return apply_causally(product, signal, prepared.taps, lambda result: result[..., ::step])
 
 
-# Differences and starting weights. Written as slices, a difference and a join, the derivative of a million differences
-# fills half a dozen buffers; it is a difference itself, and takes one.
+# Differences and starting weights. As slices, a difference and a concatenation, the derivative of a million
+# differences would fill half a dozen buffers; it is itself a difference, and needs one.
 
 
 def differences(signal: Tensor) -> Tensor:
@@ -247,7 +248,7 @@ def differences(signal: Tensor) -> Tensor:
 
 
 def add_starts(result: Tensor, signal: Tensor, starts: Tensor, first: int) -> Tensor:
-    """``result`` with ``starts[j] * signal[..., first + j]`` added from that point on, in place where that may be."""
+    """``result`` with ``starts[j] * signal[..., first + j]`` added from that point on, in place if possible."""
     eager = is_eager(result, signal, starts)
     for j in range(first, first + starts.shape[0]):
         sample, row = signal[..., j : j + 1], starts[j - first, j:]
@@ -261,7 +262,7 @@ def add_starts(result: Tensor, signal: Tensor, starts: Tensor, first: int) -> Te
 def _differences(signal: Tensor) -> Tensor:
     result = signal.new_empty(signal.shape)
     torch.sub(signal[..., 1:], signal[..., :-1], out=result[..., 1:])
-    # Computed, not set to 0: it is nan where the first sample is not finite.
+    # Computed, not set to 0: it is nan if the first sample is not finite.
     result[..., :1] = signal[..., :1] - signal[..., :1]
     return result
 
@@ -312,7 +313,7 @@ _COMPOSED = KERNELS["fft"].apply
 def _apply_fft_with_starts(
     prepared: PaddedSpectrum, signal: Tensor, *starts: Tensor, differences: bool = False, starts_from: int = 0
 ) -> Tensor:
-    """:func:`apply_fft` with the options of the primitive: fused with the copies around the transforms, if it may."""
+    """:func:`apply_fft` with the options of the primitive: fused with the copies around the transforms, if possible."""
     if signal.dtype == prepared.dtype and signal.numel() and fits_fused(prepared, signal, *starts):
         return convolve_fused(signal, prepared, SumOptions(differences, starts[0] if starts else None, starts_from))
     assert _COMPOSED is not None
@@ -326,7 +327,7 @@ _RUN_COMPOSED = KERNELS["fft"].run
 def _run_fft_with_starts(
     weights: Tensor, signal: Tensor, *starts: Tensor, differences: bool = False, starts_from: int = 0
 ) -> Tensor:
-    """:func:`convolve_fft` with the options of the primitive: one step of autograd where the weights are recorded."""
+    """:func:`convolve_fft` with the options of the primitive: one step of autograd if the weights are recorded."""
     if fits_tracked(weights, signal, *starts):
         given = starts[0] if starts else None
         both = _differences, _adjoint

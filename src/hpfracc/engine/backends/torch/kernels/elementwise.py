@@ -50,7 +50,7 @@ def _function(expression: str, names: tuple[str, ...]) -> Callable[..., Tensor]:
 def evaluate(*arrays: Tensor, expression: str, names: Sequence[str]) -> Tensor:
     """The formula over broadcast arrays."""
     result = _function(expression, tuple(names))(*arrays)
-    # A formula that only names an array gives that array back; a kernel's result is the caller's to change.
+    # A formula that is only a name returns that array, but the caller may change a kernel's result.
     return result.clone() if any(result is array for array in arrays) else result
 
 

@@ -1,8 +1,8 @@
-"""Exponential recurrence in PyTorch: stretches of the signal side by side.
+"""Exponential recurrence in PyTorch: segments of the signal in parallel.
 
-Compositions of PyTorch's own operations, so that autograd (also twice) and ``torch.func`` go through, in rates, weights
-and steps too. Where the steps differ, autograd would keep the states of every step: so the signal is then taken in
-parts whose states are found again on the way back.
+Compositions of PyTorch operations, which support autograd (also twice) and ``torch.func``, in rates, weights and steps
+too. For non-uniform steps autograd would store the states of every step, so the signal is processed in parts whose
+states are recomputed in the backward pass.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from hpfracc.engine.numerics.recurrence import own_steps, taint, uniform_steps
 
 __all__ = ["KERNELS", "recur_blocked"]
 
-#: States that go side by side on the host, where they should stay in cache, and on a GPU.
+#: States that are processed together on the host, where they should stay in cache, and on a GPU.
 _STATES_TOGETHER = {True: 1 << 14, False: 1 << 19}
 
 
 _XP = namespace("torch")
-#: Steps of a part of which autograd keeps nothing but the ends.
+#: Steps of a part, of which autograd stores only the ends.
 _PART = 1 << 14
 
 
@@ -41,7 +41,7 @@ def recur_blocked(
     lagged: bool = False,
     final: bool = False,
 ) -> Tensor:
-    """Values, and behind them the final states if asked for."""
+    """Values, followed by the final states if requested."""
     rates, weights, steps = (tensor.to(torch.float64) for tensor in (rates, weights, steps))
     complex_ = signal.is_complex() or initial.is_complex()
     inexact = signal.is_floating_point() or signal.is_complex()

@@ -1,7 +1,7 @@
 """History sum in PyTorch: blocks of weights, each computed, used and freed.
 
-Compositions of PyTorch's own operations, differentiable in times, signal and parameters; where autograd keeps what it
-needs for the way back, a block's weights are made again there instead.
+Compositions of PyTorch operations, differentiable in times, signal and parameters. For autograd the weights of a block
+are recomputed in the backward pass and not stored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hpfracc.engine.numerics.history_weights import block_of_weights, output_blo
 
 __all__ = ["KERNELS", "sum_direct"]
 
-#: Weights of a block on the host, where they should stay in cache, and on a GPU (told in the adapter); and its outputs.
+#: Weights of a block on the host, where they should stay in cache, and on a GPU (also in the adapter); and its outputs.
 _HISTORY_BLOCK, _HISTORY_ROWS = {True: 1 << 17, False: 1 << 24}, 2048
 
 

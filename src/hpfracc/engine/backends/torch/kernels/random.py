@@ -11,7 +11,7 @@ from hpfracc.engine.numerics.counter_random import MASK32, join_key, normal_pair
 
 __all__ = ["KERNELS"]
 
-#: Numbers that are made together: on the host they stay in the cache, on a GPU they fill it.
+#: Numbers that are drawn together: few enough for the cache of the host, enough to fill a GPU.
 _TOGETHER, _TOGETHER_ON_GPU = 1 << 15, 1 << 20
 
 
@@ -20,7 +20,7 @@ def _to_float(words: Tensor) -> Tensor:
 
 
 def _numbers(words: Tensor, kind: str, dtype: torch.dtype, out: Tensor) -> None:
-    """The numbers of rows of words, an even number of them, into ``out``, which may lack the last."""
+    """Convert rows of an even number of words to numbers in ``out``, which may be one shorter."""
     n = out.shape[-1]
     if kind == "normal":
         first, second = normal_pairs(torch, words[:, ::2], words[:, 1::2], _to_float)

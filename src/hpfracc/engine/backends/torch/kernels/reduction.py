@@ -36,7 +36,7 @@ _KINDS: dict[str, Callable[..., Tensor]] = {
 def reduce(x: Tensor, kind: str = "sum", axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Reduce along ``axis``: an axis, several, or all of them."""
     axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
-    if not axes:  # PyTorch takes no axes for all axes; the norm of one number is its size
+    if not axes:  # PyTorch treats no axes as all axes; the norm of one number is its absolute value
         return x.abs() if kind == "norm" else x.clone()
     return _KINDS[kind](x, axes, keepdims)
 

@@ -14,12 +14,12 @@ from hpfracc.engine.primitives.stencil_relax import read_periodic
 
 __all__ = ["KERNELS"]
 
-#: Side of a tile of a lattice by the number of axes: as many points as fill a GPU with a few tiles, and few steps to
-#: cross it; and that of a tile of more axes.
+#: Side of a tile by the number of axes: enough points to fill a GPU with a few tiles, and few steps across; and that
+#: for more axes.
 _SIDES, _SMALLEST_SIDE = {1: 4096, 2: 64, 3: 16}, 8
-#: Tiles that are worked on together: as many as fill a GPU, and of many a share that a wave mostly has.
+#: Tiles that are processed together: enough to fill a GPU, and a fraction of many that a wave usually has.
 _LEAST_TILES, _SHARE_OF_TILES = 256, 8
-#: Rounds between two looks on a device: a look waits for it, a round that changes nothing costs some passes of memory.
+#: Rounds between two checks on a device: a check waits for it, a useless round costs a few passes over memory.
 _ROUNDS = 32
 
 
@@ -47,9 +47,9 @@ def by_rounds(
 def by_tiles(
     costs: Tensor, start: Tensor, *, neighbourhood: str = "von_neumann", periodic: Any = False, edges: bool = False
 ) -> Tensor:
-    """The tiles that changed and those beside them, each crossed by a wave in one round, until none changes.
+    """The tiles that changed and their neighbours, each crossed by a wave in one round, until none changes.
 
-    Tiles of a round are taken some at a time: what memory they need is then known, whatever the lattice holds.
+    Tiles of a round are processed in groups, so that memory does not depend on the data.
     """
     if not start.numel():
         return torch.empty_like(start)
@@ -100,7 +100,7 @@ def _step_costs(
     wraps: tuple[bool, ...],
     edges: bool,
 ) -> Tensor:
-    """What entering each point costs: one entry, or one for each step that leads to it; closed beyond the lattice."""
+    """Cost of entering each point: one entry, or one for each step that leads to it; closed outside the lattice."""
     costs = torch.where(costs >= 0, costs, math.inf)
     entries = [costs]
     if edges:
@@ -121,7 +121,7 @@ def _step_costs(
 def _lower(
     blocks: Tensor, prices: Tensor, steps: tuple[tuple[int, ...], ...], sides: tuple[int, ...], edges: bool
 ) -> Tensor:
-    """The points of tiles (which come with a layer around them) after as many rounds as a tile is long."""
+    """The points of tiles (given with a ghost layer) after as many rounds as the side of a tile."""
     inside = blocks[(slice(None), *(slice(1, -1) for _ in sides))]
     moves = (*steps, *(tuple(-step for step in offset) for offset in steps))
     views = padded_views(blocks, moves, sides)
@@ -142,7 +142,7 @@ def _lower(
 
 
 def _beside(tiles: Tensor, wraps: tuple[bool, ...], neighbourhood: str) -> Tensor:
-    """Tiles that are marked, and those beside them: along one axis, or for Moore along any number of them."""
+    """Marked tiles and their neighbours: along one axis, or for Moore along any number of them."""
     found = tiles.clone()
     for axis, wrap in enumerate(wraps, 1):
         source = found.clone() if neighbourhood == "moore" else tiles

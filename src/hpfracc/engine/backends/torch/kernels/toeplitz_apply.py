@@ -1,8 +1,8 @@
 """Symmetric Toeplitz products in PyTorch: with the matrix, or by one padded FFT.
 
-Compositions of PyTorch's own operations, so that autograd (also twice), ``torch.func`` and complex numbers go through,
-in the weights too. A bad sample that does not reach every output is kept from the others as in ``nonfinite.py``: looked
-for on the host, always provided for elsewhere.
+Compositions of PyTorch operations, which support autograd (also twice), ``torch.func`` and complex numbers, in the
+weights too. A non-finite sample affects only its own outputs, as in ``nonfinite.py``: checked on the host, always
+repaired elsewhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CONTRACT = ToeplitzApply()
 
 
 class Prepared(NamedTuple):
-    """What is kept of the weights: their matrix along the last axis, or their transform padded to ``sizes``.
+    """The cached form of the weights: their matrix along the last axis, or their transform padded to ``sizes``.
 
     ``used`` are the taps along each axis, ``rows`` the shape of the weights without them.
     """
@@ -38,16 +38,16 @@ class Prepared(NamedTuple):
 
 
 def _nothing(prepared: Prepared, signal: Tensor) -> Tensor | None:
-    """The result where there are no points, no rows or no weights; None where there is work to do."""
+    """The result if there are no points, rows or weights; otherwise None."""
     if prepared.operator.numel() and signal.numel():
         return None
     return signal.new_zeros(torch.broadcast_shapes(prepared.rows, signal.shape))
 
 
 def _kept_apart(product: Callable[[Tensor], Tensor], signal: Tensor, axes: tuple[int, ...], used: Any) -> Tensor:
-    """``product(signal)``, with nan at exactly the outputs that a bad sample reaches."""
+    """``product(signal)``, with nan at exactly the outputs that depend on a non-finite sample."""
     if all(taps >= signal.shape[axis] for axis, taps in zip(axes, used, strict=True)):
-        return product(signal)  # every output of its transform, which is what the product makes of it
+        return product(signal)  # all outputs of its transform, as in the product
     if may_look(signal):
         result = product(signal)
         seen = result
@@ -63,7 +63,7 @@ def _kept_apart(product: Callable[[Tensor], Tensor], signal: Tensor, axes: tuple
 
 
 def _reach(bad: Tensor, taps: int) -> Tensor:
-    """Whether a sample less than ``taps`` away, along the last axis, is bad: the window doubles until it is so wide."""
+    """Whether a sample within ``taps``, along the last axis, is non-finite, by doubling windows."""
     width = 1
     while width < taps:
         shift = min(width, taps - width, bad.shape[-1])
@@ -77,7 +77,7 @@ def _reach(bad: Tensor, taps: int) -> Tensor:
 
 
 def apply_direct(weights: Tensor, signal: Tensor, axes: Any = -1) -> Tensor:
-    """The sum as a product with an n x n matrix: for short signals."""
+    """The sum as a product with an n x n matrix, for short signals."""
     call = _CONTRACT.describe(weights, signal, axes=axes)
     return _multiply(_matrix(weights, call), signal, call.facts["axes"])
 
@@ -89,7 +89,7 @@ def prepare_direct(weights: Tensor, call: Call) -> Prepared:
 
 
 def apply_matrix(prepared: Prepared, signal: Tensor, axes: Any = -1) -> Tensor:
-    """Multiply with a matrix that was kept."""
+    """Multiply with a cached matrix."""
     return _multiply(prepared, signal, read_axes(axes, signal.ndim))
 
 
@@ -113,7 +113,7 @@ def _multiply(prepared: Prepared, signal: Tensor, axes: tuple[int, ...]) -> Tens
         if prepared.operator.ndim == 2:
             made = torch.matmul(rows, prepared.operator)
         elif prepared.operator.shape[-3] == 1 and rows.ndim > 1:
-            # A matrix for many rows: they are its rows, or it would be copied for each of them.
+            # One matrix for many rows: a matrix product, because batching would copy the matrix for each row.
             made = torch.matmul(rows, prepared.operator.squeeze(-3))
         else:
             made = torch.matmul(rows.unsqueeze(-2), prepared.operator).squeeze(-2)
@@ -123,7 +123,7 @@ def _multiply(prepared: Prepared, signal: Tensor, axes: tuple[int, ...]) -> Tens
 
 
 def _widen(tensor: Tensor) -> Tensor:
-    """Single precision as double on a GPU, where a user may have set matrix products to TF32."""
+    """Single precision as double on a GPU, because the user may have enabled TF32 for matrix products."""
     if tensor.is_cpu:
         return tensor
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
@@ -140,12 +140,12 @@ def apply_fft(weights: Tensor, signal: Tensor, axes: Any = -1) -> Tensor:
 
 @kept
 def prepare_fft(weights: Tensor, call: Call) -> Prepared:
-    """The transform of the weights for signals of as many points."""
+    """The transform of the weights for signals of that length."""
     return _spectrum(weights.to(getattr(torch, call.dtype)), call)
 
 
 def apply_spectrum(prepared: Prepared, signal: Tensor, axes: Any = -1) -> Tensor:
-    """Apply weights whose transform was kept: two transforms instead of three."""
+    """Apply weights whose transform is cached: two transforms instead of three."""
     return _transform_and_back(prepared, signal, read_axes(axes, signal.ndim))
 
 
