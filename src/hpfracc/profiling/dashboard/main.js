@@ -36,7 +36,7 @@ async function open(file) {
       showComparison(profile, new Profile(packed), file.name);
     }
   } catch (error) {
-    say(file.name + ' cannot be shown: ' + (error instanceof SyntaxError ? 'it is no JSON' : error.message));
+    say(file.name + ' cannot be shown: ' + (error instanceof SyntaxError ? 'it is not valid JSON' : error.message));
   }
 }
 
