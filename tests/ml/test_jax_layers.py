@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from hpfracc import ml
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from tests.helpers.thinned import thinned
 
 torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+BCOO = pytest.importorskip("jax.experimental.sparse").BCOO
 
 F64 = torch.float64
 PATH = np.array([[1.0, -1, 0, 0], [-1, 2, -1, 0], [0, -1, 2, -1], [0, 0, -1, 1]])
@@ -173,11 +175,88 @@ def test_limits_channels_and_losses():
     assert float(ours) == pytest.approx(float(theirs), rel=1e-12)
 
 
+def sparse_graph(nodes: int) -> Any:
+    """The Laplacian of a random graph."""
+    edges = np.random.default_rng(3).random((nodes, nodes)) < 4.0 / nodes
+    edges = np.where(edges | edges.T, 1.0, 0.0) * (1.0 - np.eye(nodes))
+    return np.diag(edges.sum(1)) - edges
+
+
+def test_large_graphs_by_lanczos():
+    """A power of a sparse Laplacian equals that by all eigenvalues, and that of PyTorch's layer."""
+    full, x = sparse_graph(30), np.random.default_rng(4).standard_normal((30, 2))
+    found = modules()["LaplacianPower"](sparse.csr_array(full), 0.6, method="lanczos")(x)
+    values, vectors = np.linalg.eigh(full)
+    np.testing.assert_allclose(found, vectors @ (values.clip(0.0)[:, None] ** 0.6 * (vectors.T @ x)), atol=1e-8)
+    theirs = ml.LaplacianPower(torch.tensor(full), 0.6, method="lanczos")(torch.tensor(x))
+    np.testing.assert_allclose(found, theirs.numpy(), atol=1e-10)
+
+
+@pytest.fixture
+def double_everywhere():
+    """Mittag-Leffler functions are found by the host, in threads of JAX's that a local scope does not reach."""
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("double_everywhere")
+@pytest.mark.parametrize("name", ["GraphDiffusion", "LaplacianPower"])
+def test_derivatives_of_lanczos(name: str):
+    """First derivatives equal PyTorch's, second ones of powers those of the decomposition, in features and order."""
+    full, known = sparse_graph(150), modules()
+    x, w = np.random.default_rng(4).standard_normal((2, 150, 2))
+
+    def total(rho: Any, x: Any, laplacian: Any, method: str) -> Any:
+        layer = known[name](laplacian, known["LearnableOrder"](0.6), method=method)
+        return (jax.tree.map(lambda _: rho, layer)(x) ** 2).sum()
+
+    order = ml.LearnableOrder(0.6).double()
+    rho, graph = order.rho.detach().numpy(), BCOO.fromdense(full)
+    slopes = jax.jit(jax.grad(lambda rho, x: total(rho, x, graph, "lanczos"), argnums=(0, 1)))(rho, x)
+    place = torch.tensor(x, requires_grad=True)
+    theirs = getattr(ml, name)(torch.tensor(full), order, method="lanczos")
+    right = torch.autograd.grad(theirs(place).square().sum(), (order.rho, place))
+    for a, b in zip(slopes, right, strict=True):
+        np.testing.assert_allclose(a, b.numpy(), atol=1e-10, rtol=1e-10)
+    if name == "GraphDiffusion":
+        return
+
+    def second(laplacian: Any, method: str) -> Any:
+        def along(rho: Any, x: Any) -> Any:
+            by_order, by_input = jax.grad(total, argnums=(0, 1))(rho, x, laplacian, method)
+            return by_order + (by_input * w).sum()
+
+        return jax.jit(jax.grad(along, argnums=(0, 1)))(rho, x)
+
+    for a, b in zip(second(graph, "lanczos"), second(full, "eigen"), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-8, rtol=1e-8)
+
+
+@pytest.mark.slow
+def test_lanczos_without_an_answer():
+    """Of a matrix with negative eigenvalues, and beyond 600 vectors: an error, and nan under jit."""
+    kind = modules()["LaplacianPower"]
+    with pytest.raises(SolveError, match="negative"):
+        kind(-sparse_graph(30), 0.6, method="lanczos")(np.eye(30, 2))
+    wide = sparse.diags_array(np.geomspace(1e-9, 1.0, 1200))
+    layer = kind(wide, 0.02, method="lanczos")
+    with pytest.raises(SolveError, match="600 vectors"):
+        layer(np.ones((1200, 1)))
+    assert np.isnan(jax.jit(layer)(np.ones((1200, 1)))).all()
+
+
 def test_bad_input():
     """Tensors of PyTorch's, a missing key, reversed bounds and a large kernel are refused."""
     known = modules()
     with pytest.raises(InvalidInputError, match="not of torch"):
         known["FractionalDerivative"](0.5)(torch.ones(4))
+    with pytest.raises(InvalidInputError, match="not symmetric"):
+        known["LaplacianPower"](RING, 0.5, method="lanczos")
+    with pytest.raises(InvalidInputError, match="'chebyshev'"):
+        known["GraphDiffusion"](PATH, 0.5, method="chebyshev")
     with pytest.raises(InvalidInputError, match="key="):
         known["FractionalLayer"](0.5, input_dim=3)
     with pytest.raises(InvalidInputError, match="lower and a higher"):
