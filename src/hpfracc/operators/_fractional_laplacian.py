@@ -42,17 +42,14 @@ class FractionalLaplacian(FractionalOperator):
     alpha : float or scalar array
         The order, twice the power :math:`s = \alpha/2`; differentiable if it is a tensor or JAX array.
     method : str
-        - ``"integral"`` (used by ``"auto"``): the integral above over the whole space, with f zero outside
-          its samples. :math:`0 < \alpha \le 2`. Order 2 if f extended by zero is smooth.
+        - ``"integral"`` (used by ``"auto"``): the integral above over the whole space, with f zero outside its samples.
+          :math:`0 < \alpha \le 2`. Order 2 if f extended by zero is smooth.
         - ``"periodic"``: by Fourier series, for samples over one period without its end. Any alpha: a negative one
-        gives
-          the Riesz potential of f minus its mean.
+          gives the Riesz potential of f minus its mean.
         - ``"dirichlet"``: the spectral power with f zero on the boundary, by sine series, for samples at the interior
-          points,
-          ``np.linspace(a, b, n + 2)[1:-1]``. Any alpha.
+          points, ``np.linspace(a, b, n + 2)[1:-1]``. Any alpha.
         - ``"neumann"``: the spectral power with zero normal derivative, by cosine series, for samples at the midpoints
-        of
-          n cells.
+          of n cells.
 
     Notes
     -----
