@@ -293,3 +293,16 @@ def test_arrays_of_jax_are_refused():
     jax = pytest.importorskip("jax")
     with pytest.raises(PinnedBackendError, match="JAX"):
         NeuralFODE(lambda t, y: -y, 0.5, step=0.1)(jax.numpy.ones(1), [0.0, 1.0])
+
+
+@pytest.mark.parametrize("method", ["l1", "implicit_trapezoid"])
+def test_implicit_methods_refuse_members_that_depend_on_each_other(method: str):
+    """Their gradient is that of separate members: in training BatchNorm is refused, in evaluation it is taken."""
+    norm = torch.nn.BatchNorm1d(2).double()
+    y0 = torch.linspace(-1.0, 1.0, 6, dtype=torch.float64).reshape(3, 2)
+    model = NeuralFODE(lambda t, y: 0.1 * norm(y), 0.6, method, 0.25)
+    with pytest.raises(InvalidInputError, match="mixes the members"):
+        model(y0, [0.0, 1.0])
+    norm.eval()
+    model(y0, [0.0, 1.0]).square().sum().backward()
+    assert norm.weight.grad is not None

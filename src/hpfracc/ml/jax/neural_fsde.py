@@ -12,9 +12,8 @@ import jax.numpy as jnp
 
 from hpfracc._arrays import is_tracer, library_of
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
-from hpfracc.ml.fsde_models import PathModel, read_model, read_samples, simulate
+from hpfracc.ml.fsde_models import PathModel, Steps, along_noise, read_model, read_samples, simulate
 from hpfracc.ml.jax.order import OrderLike, as_order
-from hpfracc.ml.jax.regenerated_noise import along_regenerated_noise
 
 __all__ = ["NeuralFSDE"]
 
@@ -150,7 +149,7 @@ class NeuralFSDE:
         functions = (self.drift, diffusion, control)
         if self.adjoint == "stored":
             functions = tuple(_Recomputed(each) if callable(each) else each for each in functions)  # type: ignore[assignment]
-        along = along_regenerated_noise if self.adjoint == "stored" else None
+        along = _along_regenerated_noise if self.adjoint == "stored" else None
         return simulate(
             self.spec, functions, rows, t, self.order(), args=tuple(args), key=key, first_path=first_path, along=along
         )
@@ -212,3 +211,8 @@ def _normal(x: Any, data: Any, scale: Any) -> Any:
 def _refuse_foreign(name: str, value: Any) -> None:
     if library_of(value) == "torch":
         raise PinnedBackendError(f"{name} is a tensor of PyTorch; use hpfracc.ml.torch.neural_fsde, or a JAX array")
+
+
+def _along_regenerated_noise(draw: Callable[[Any], Any], steps: Steps, key: Any) -> Any:
+    """The paths along the noise ``draw(key)``; the backward pass begins with the key and the initial values."""
+    return jax.checkpoint(lambda key: along_noise(draw, steps, key))(key)

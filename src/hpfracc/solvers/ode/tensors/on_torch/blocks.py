@@ -13,7 +13,7 @@ from hpfracc._arrays import is_transformed, tracks_gradient
 from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums
 from hpfracc.solvers.ode.tensors.on_torch.leaves import Bind, Leaves
-from hpfracc.solvers.ode.tensors.on_torch.newton import solve_step
+from hpfracc.solvers.ode.tensors.on_torch.newton import check_members, solve_step
 from hpfracc.solvers.ode.tensors.on_torch.recomputation import recomputed
 from hpfracc.solvers.ode.tensors.on_torch.stored import StoredSolve, solve_stored
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
@@ -52,6 +52,8 @@ def solve_blocks(
     wrapped = any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in seen)
     tracked = torch.is_grad_enabled() and not wrapped and any(each.requires_grad for each in seen)
     apart = any(map(tracks_gradient, seen))
+    if tracked and rule.implicit:
+        check_members(partial(fun, t0 + step), initial[0])
     leaves: Leaves | None = None
     if tracked and rule.adjoint != "direct":
         begin = t0 + step if rule.starts_blind else t0

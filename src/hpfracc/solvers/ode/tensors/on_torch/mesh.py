@@ -16,7 +16,7 @@ from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.differences import DifferenceTables, step_l1, step_l2_sigma
 from hpfracc.solvers.ode.tensors.exponentials import Memory, moments
-from hpfracc.solvers.ode.tensors.on_torch.newton import solve_step
+from hpfracc.solvers.ode.tensors.on_torch.newton import check_members, solve_step
 from hpfracc.solvers.ode.tensors.tolerance import MOST_PASSES, Chosen, Tolerance, next_share
 
 __all__ = ["choose_mesh", "replay", "solve_differences"]
@@ -59,6 +59,8 @@ def solve_differences(
     """
     f0 = fun(t0, y0)
     kind = _derivatives([f0, y0, memory.weights, tables.weight])
+    if kind.tracked:
+        check_members(partial(fun, t0), y0)
     one = step_l1 if name == "l1" else step_l2_sigma
     columns = [each if each is None else each.unbind(0) for each in tables]
     count = int(tables.step.shape[0])

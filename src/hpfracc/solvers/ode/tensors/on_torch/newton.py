@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
+from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.tensors.on_torch.once import differentiable_once
 
-__all__ = ["TWICE_IMPLICIT", "solve_step", "solve_transposed"]
+__all__ = ["TWICE_IMPLICIT", "check_members", "solve_step", "solve_transposed"]
 
 #: Maximum number of iterations; members that have not converged become NaN.
 MOST = 25
@@ -17,6 +18,30 @@ MOST = 25
 TWICE_IMPLICIT = "use torch.func, or an explicit method with adjoint='recomputed'"
 
 Function = Callable[[torch.Tensor], torch.Tensor]
+
+
+def check_members(fun: Function, y: torch.Tensor) -> None:
+    """Refuse functions that mix the members of a batch: gradients are those of one matrix for each member.
+
+    Raises
+    ------
+    InvalidInputError
+        If the value of the first member depends on another member of ``y``, of shape (..., d).
+    """
+    if y[..., 0].numel() < 2:
+        return
+    with torch.random.fork_rng(devices=[y.device] if y.is_cuda else []), torch.enable_grad():
+        place = y.detach().requires_grad_()
+        value = fun(place)
+        if not value.requires_grad:
+            return
+        first = value.reshape(-1, value.shape[-1])[0]
+        (slope,) = torch.autograd.grad(first, place, torch.rand_like(first), allow_unused=True)
+    if slope is not None and bool((slope.reshape(-1, y.shape[-1])[1:] != 0).any()):
+        raise InvalidInputError(
+            "func mixes the members of the batch (BatchNorm?), and gradients of implicit methods are those of separate "
+            "members; use func.eval(), an explicit method such as 'pece', or one state of all members"
+        )
 
 
 def solve_step(
