@@ -22,7 +22,9 @@ from hpfracc._environment import BACKENDS, Environment, check_fraction, read_env
 from hpfracc.errors import ConfigurationError
 
 __all__ = [
+    "Context",
     "Settings",
+    "adopt",
     "config",
     "current_backend",
     "current_context",
@@ -280,6 +282,11 @@ def _close() -> None:
     if outer:  # empty if the block was entered in another task
         _outer.set(outer[:-1])
         _context.set(outer[-1])
+
+
+def adopt(context: Context) -> None:
+    """Use the settings of another thread or task; to be called in a copy of the ``contextvars`` context."""
+    _context.set(context)
 
 
 def get_settings() -> Settings:

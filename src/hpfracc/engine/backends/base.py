@@ -208,6 +208,10 @@ class Adapter(ABC):
         """Bytes available for a new allocation on ``device``, including unused pool memory; None if unknown."""
         return None
 
+    def is_recording(self) -> bool:
+        """Whether launches are being recorded now, not run: nothing may wait for the device or read its clock."""
+        return False
+
     def release_memory(self, device: str) -> None:
         """Release cached but unused memory."""
         return None

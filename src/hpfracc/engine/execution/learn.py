@@ -24,6 +24,8 @@ logger = logging.getLogger("hpfracc.engine")
 
 def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Run call number ``count`` of a plan, learn from it, and review the plan's choice if that may change it."""
+    if registry.adapter(plan.bound.arm.backend).is_recording():
+        return plan.bound.run(*arrays, **params)
     entered = time.perf_counter()
     pending_times.settle()
     if plan.in_chunks is not None:

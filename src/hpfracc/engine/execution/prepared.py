@@ -6,16 +6,17 @@ than it saves, and a key that describes the weights cannot collide by chance.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from hpfracc._arrays import is_array, nbytes
 from hpfracc.engine.memory.host import HostProbe
 
-__all__ = ["PreparedOperands", "prepared_operands"]
+__all__ = ["PreparedOperands", "holding", "prepared_operands"]
 
 #: Minimum capacity in bytes: sixteen transforms of 1e6 points, or one of 1e7, in float64.
 CAPACITY = 256 * 2**20
@@ -25,6 +26,23 @@ CAPACITY = 256 * 2**20
 MOST_CAPACITY, _SHARE = 2**30, 32
 #: Maximum number of entries: a small entry takes 0.7 KB for its key and slot, which the bytes do not include.
 MOST_ENTRIES = 4096
+
+
+#: Where everything that any cache gives out is noted, by the id of what notes it.
+_holders: dict[int, dict[int, Any]] = {}
+
+
+@contextlib.contextmanager
+def holding(found: dict[int, Any]) -> Iterator[None]:
+    """Note in ``found``, by id, what caches give out meanwhile: it stays alive after the caches have dropped it.
+
+    That of other threads too, because PyTorch differentiates in threads of its own.
+    """
+    _holders[id(found)] = found
+    try:
+        yield
+    finally:
+        del _holders[id(found)]
 
 
 class PreparedOperands:
@@ -55,6 +73,13 @@ class PreparedOperands:
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """The transform of ``key``, computed by ``make()`` if missing (two threads may both compute it once)."""
+        value = self._get(key, make)
+        if _holders:
+            for found in list(_holders.values()):
+                found[id(value)] = value
+        return value
+
+    def _get(self, key: Hashable, make: Callable[[], Any]) -> Any:
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:

@@ -96,8 +96,11 @@ def describe_shortage(error: BaseException) -> str:
 def recover(plan: Plan, bound: BoundArm, arrays: tuple[Any, ...], params: dict[str, Any], error: Exception) -> Any:
     """Run a failed call on another arm, or in chunks if memory ran out, or raise the error.
 
-    ``bound`` is the failed arm, because another thread may have changed the plan since.
+    ``bound`` is the failed arm, because another thread may have changed the plan since. What cannot be recorded as a
+    graph may still run, so it is no failure of its arm.
     """
+    if registry.adapter(bound.arm.backend).is_recording():
+        raise error
     try:
         return try_other_arms(plan, bound, arrays, params, error)
     except Exception as final:

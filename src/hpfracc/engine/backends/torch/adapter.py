@@ -206,10 +206,18 @@ class TorchAdapter(Adapter):
             torch.set_num_threads(1)
             logger.warning("PyTorch was imported before this process was forked: it runs with one thread here")
 
+    def is_recording(self) -> bool:
+        """Whether the current stream records a CUDA graph."""
+        torch = sys.modules["torch"] if is_loaded("torch") else None
+        return torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
     def release_memory(self, device: str) -> None:
-        """Return the unused part of PyTorch's pool to the driver."""
+        """Drop recorded graphs and return the unused part of PyTorch's pool to the driver."""
         torch = sys.modules["torch"] if is_loaded("torch") else None
         if device != "cpu" and torch is not None and torch.cuda.is_initialized():
+            from hpfracc.engine.backends.torch.replay import replays
+
+            replays.clear()
             with torch.cuda.device(device):
                 torch.cuda.empty_cache()
 

@@ -6,6 +6,7 @@ For the derivative only the positions of non-finite samples are stored, one numb
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from hpfracc.engine.backends.torch import fused
+from hpfracc.engine.backends.torch.replay import replays
 from hpfracc.engine.backends.torch.tracking import is_eager, is_only_recorded
 
 __all__ = [
@@ -24,6 +26,10 @@ __all__ = [
     "make_spectrum",
     "spectral_product",
 ]
+
+
+#: Maximum number of samples for which a sum is replayed: above, the GPU takes longer than the host's launches.
+_MOST_REPLAYED = 2**20
 
 
 class PaddedSpectrum(NamedTuple):
@@ -108,6 +114,20 @@ def convolve_fused(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions
 
 def _convolve(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> tuple[Tensor, Tensor]:
     """The sum, and records of non-finite samples."""
+    if signal.numel() <= _MOST_REPLAYED:
+        signal = signal.detach()
+        found = replays.run(_name("sum", prepared, options), partial(_sum, prepared, options), (signal,))
+        if found is not None:
+            return found[0], found[1]
+    return _sum(prepared, options, signal)
+
+
+def _name(what: str, prepared: PaddedSpectrum, options: SumOptions) -> tuple[Any, ...]:
+    """The name of a replayed function, which holds these tensors."""
+    return what, id(prepared.transform), prepared.size, options.differences, id(options.starts), options.first
+
+
+def _sum(prepared: PaddedSpectrum, options: SumOptions, signal: Tensor) -> tuple[Tensor, Tensor]:
     signal = signal.contiguous()
     padded, bad, _ = fused.pad_and_clean(signal, prepared.size, differences=options.differences)
     result = fused.cut_and_taint(
@@ -124,6 +144,16 @@ def _convolve(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> 
 
 def _convolve_back(slope: Tensor, bad: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> Tensor:
     """The derivative of the sum: the reversed sum, over the points that do not depend on a non-finite sample."""
+    if slope.numel() <= _MOST_REPLAYED:
+        slope = slope.detach()
+        name = _name("slope", prepared, options)
+        found = replays.run(name, partial(_reversed_sum, prepared, options), (slope, bad))
+        if found is not None:
+            return found[0]
+    return _reversed_sum(prepared, options, slope, bad)
+
+
+def _reversed_sum(prepared: PaddedSpectrum, options: SumOptions, slope: Tensor, bad: Tensor) -> Tensor:
     slope = slope.contiguous()
     # The contributions of the starting weights are summed during padding, and added during truncation.
     padded, worse, sums = fused.pad_and_clean(
