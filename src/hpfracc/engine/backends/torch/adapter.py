@@ -109,7 +109,7 @@ class TorchAdapter(Adapter):
             _kernel("toeplitz_apply", "fft", MemoryModel(2.3), MemoryModel(2.2)),
         ),
         "stencil_relax": (
-            _kernel("stencil_relax", "tiles", MemoryModel(4.2), MemoryModel(2.6), dtypes=FLOATS, differentiable=False),
+            _kernel("stencil_relax", "tiles", MemoryModel(4.2), MemoryModel(4.2), dtypes=FLOATS, differentiable=False),
             _kernel("stencil_relax", "relax", MemoryModel(3.1), MemoryModel(2.6), dtypes=FLOATS, differentiable=False),
         ),
         "history_sum": (
