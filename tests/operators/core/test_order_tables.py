@@ -14,16 +14,13 @@ from hpfracc.operators.core.lags import few_lags
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.order_tables import tabulated_weights
 from hpfracc.operators.core.sequences import binomials, power_differences
+from tests.helpers.recorded import operations
 from tests.helpers.thinned import thinned
 
 torch = pytest.importorskip("torch")
 
 #: Across the edges of the head and of both lengths of blocks.
 LAGS = (1, 2, 5, 129, 4095, 4096, 4352, 131_071, 131_072, 139_264, 1_000_003)
-
-
-#: Operations that move no data.
-VIEWS = ("view", "slice", "select", "detach", "transpose", "aten.t.", "expand", "squeeze", "alias", "as_strided")
 
 
 def tracked(value: float) -> Any:
@@ -124,24 +121,6 @@ def test_second_derivatives_and_transforms_go_through_long_tables():
     small = 1e-4
     up, middle, down = (float(loss(plain + e)) for e in (small, 0.0, -small))
     assert float(second) == pytest.approx((up - 2 * middle + down) / small**2, rel=1e-4)
-
-
-def operations(run: Any) -> list[str]:
-    """What PyTorch dispatches in the second of two calls, views left out."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    seen: list[str] = []
-
-    class Count(TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if not any(view in str(function) for view in VIEWS):
-                seen.append(str(function))
-            return function(*args, **(kwargs or {}))
-
-    run()
-    with Count():
-        run()
-    return seen
 
 
 @pytest.mark.parametrize(("n", "most"), [(1024, 14), (200_000, 28)])

@@ -6,6 +6,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.operators.core import order_programs
+from tests.helpers.recorded import operations, steps
 
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
@@ -38,6 +39,17 @@ def test_as_on_the_host(operator, shape, alpha):
         assert float((device.cpu() - host).abs().max()) < allowed
 
 
+@pytest.mark.parametrize("operator", [hf.riemann_liouville, hf.riemann_liouville_integral])
+def test_long_rows_of_single_precision_are_those_of_double(operator):
+    generator = torch.Generator().manual_seed(4)
+    x = torch.cumsum(torch.randn((2, 30_001), generator=generator), -1).cuda()
+    order = torch.tensor(0.4, dtype=torch.float64, device="cuda", requires_grad=True)
+    single = gradients(operator, x.clone().requires_grad_(), order)
+    double = gradients(operator, x.double().requires_grad_(), order)
+    for one, two in zip(single, double, strict=True):
+        assert float((one.double() - two).abs().max() / two.abs().max()) < 2e-4
+
+
 def test_samples_of_single_precision():
     x = torch.randn(4, 20_000, device="cuda")
     order = torch.tensor(0.6, dtype=torch.float64, device="cuda", requires_grad=True)
@@ -61,6 +73,23 @@ def test_one_kernel_makes_all_weights():
         patch.setattr(order_programs._ByKernel, "weights", counted)
         hf.caputo(x, alpha=order, step=0.5)
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("n", [20_000, 140_001])
+@pytest.mark.parametrize(
+    ("operator", "recorded", "more"), [(hf.riemann_liouville, 3, 12), (hf.riemann_liouville_integral, 3, 10)]
+)
+def test_operators_take_few_more_operations_than_caputo(operator, recorded, more, n):
+    """For the value at the origin, or to merge weights at even and odd lags; the sum adds the starting weights."""
+    x = torch.cumsum(torch.randn(n, dtype=torch.float64, device="cuda"), -1).requires_grad_()
+    order = torch.tensor(0.6, dtype=torch.float64, device="cuda", requires_grad=True)
+
+    def both(operator):
+        value = operator(x, alpha=order, step=0.25)
+        torch.autograd.grad(value, (x, order), torch.ones_like(value))
+
+    assert len(steps(operator(x, alpha=order, step=0.25))) <= recorded
+    assert len(operations(lambda: both(operator))) <= len(operations(lambda: both(hf.caputo))) + more
 
 
 def test_a_hidden_order_outside_its_interval_is_nan():

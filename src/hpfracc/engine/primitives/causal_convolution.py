@@ -66,7 +66,8 @@ class CausalConvolution(Primitive):
     L-type rules need, without a separate pass. An optional third operand ``starts``, of shape ``(m, n)``, has
     additional weights for the samples (or differences) ``starts_from`` to ``starts_from + m - 1``: ``starts[j, n] *
     s[..., starts_from + j]`` is added at every point from that sample on; earlier entries are not read. Rules with
-    special starting formulas need them.
+    special starting formulas need them. The first sample has no difference: with ``differences=True`` its starting
+    weights multiply the sample itself.
 
     Non-finite samples stay causal: they affect only the outputs whose sum includes them. Differentiable in
     both operands; the adjoint is the anti-causal convolution with the conjugate.
@@ -188,9 +189,10 @@ class CausalConvolution(Primitive):
         wide = np.clongdouble if call.dtype.startswith("complex") else np.longdouble
         weights, signal, *rest = (np.asarray(array).astype(call.dtype).astype(wide) for array in arrays)
         n = call.length
+        first = signal[..., :1]
         if params.get("differences", False) and n:
             with np.errstate(invalid="ignore"):
-                signal = np.diff(signal, prepend=signal[..., :1], axis=-1)
+                signal = np.diff(signal, prepend=first, axis=-1)
         weights = np.broadcast_to(weights[..., :n], (*call.shape[:-1], call.facts["taps"]))
         signal = np.broadcast_to(signal, call.shape)
         result: np.ndarray[Any, Any] = np.zeros(call.shape, wide)
@@ -198,7 +200,7 @@ class CausalConvolution(Primitive):
             for k in range(call.facts["taps"]):
                 result[..., k:] += weights[..., k, None] * signal[..., : n - k]
             for j, row in enumerate(rest[0] if rest else (), params.get("starts_from", 0)):
-                result[..., j:] += row[j:] * signal[..., j, None]
+                result[..., j:] += row[j:] * (signal[..., j, None] if j else first)
         return result.astype(call.dtype)
 
     def cases(self, dtype: str) -> Iterator[Case]:
@@ -232,6 +234,9 @@ class CausalConvolution(Primitive):
         yield Case("three starting weights from the third sample on", begun, {"starts_from": 2})
         long = (samples(dtype, 40, 10), signal, samples(dtype, (1, 40), 11))
         yield Case("full memory, differences, starting weights", long, {"differences": True, "starts_from": 1}, True)
+        both = (samples(dtype, 40, 10), signal, samples(dtype, (2, 40), 12))
+        yield Case("differences, starting weights of the first sample too", both, {"differences": True}, True)
+        yield Case("differences, starting weights of the first sample alone", long, {"differences": True}, True)
         yield Case("differences", (weights, signal), {"differences": True})
         yield Case("differences of no points", (weights, signal[:, :0]), {"differences": True})
         if dtype == "float64":

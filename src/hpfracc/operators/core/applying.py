@@ -26,7 +26,7 @@ from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome, rounding_note, rounding_of
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.values import RecordedSum, Samples, join
+from hpfracc.operators.core.values import Finish, RecordedSum, Samples, join
 
 __all__ = [
     "FAST",
@@ -75,13 +75,14 @@ class HasRules(Protocol):
 
 
 class _Sum(NamedTuple):
-    """A causal convolution of samples with weights that are kept: its plan and its other operands."""
+    """A causal convolution of samples with weights that are kept: its plan, its other operands and what follows it."""
 
     plan: Plan
     weights: Any
     starts: tuple[Any, ...]
     key: Hashable
     options: dict[str, Any]
+    finish: Finish | None
     #: Where operands are not kept alive: references to them, in the order of ``weights`` and ``starts``.
     references: tuple[weakref.ref[Any], ...] | None = None
 
@@ -106,15 +107,14 @@ class CachedApplication:
             kind = (values.shape, values.dtype) if type(values) is np.ndarray else quick_kind(values)
             kept = self._sums.get((step, kind, current_context()))
             if kept is not None and kept.plan.version == state.version:
-                references = kept.references
-                if references is None:
-                    return causal_convolution.run(
-                        kept.plan, (kept.weights, values, *kept.starts), kept.key, kept.options
-                    )
-                weights = references[0]()
-                starts = [reference() for reference in references[1:]]
-                if weights is not None and not any(start is None for start in starts):
-                    return causal_convolution.run(kept.plan, (weights, values, *starts), kept.key, kept.options)
+                operands: Any = (kept.weights, *kept.starts)
+                if kept.references is not None:
+                    operands = [reference() for reference in kept.references]
+                    operands = None if any(operand is None for operand in operands) else operands
+                if operands is not None:
+                    arrays = (operands[0], values, *operands[1:])
+                    result = causal_convolution.run(kept.plan, arrays, kept.key, kept.options)
+                    return result if kept.finish is None else kept.finish(result, values)
         return self._apply(values, grid or Grid(values.shape[-1], 0.0, step), backend)
 
     def _apply(self, values: Any, grid: Grid, backend: Any) -> Any:
@@ -135,9 +135,9 @@ class CachedApplication:
         if len(self._sums) >= _MOST_SUMS:
             self._sums.clear()
         kind = (values.shape, values.dtype) if type(values) is np.ndarray else quick_kind(values)
-        kept = _Sum(plan, made.weights, made.starts, made.key, made.options)
+        kept = _Sum(plan, made.weights, made.starts, made.key, made.options, made.finish)
         if values.shape[-1] > _MOST_POINTS:
-            kept = _Sum(plan, None, (), made.key, made.options, tuple(map(weakref.ref, operands)))
+            kept = _Sum(plan, None, (), made.key, made.options, made.finish, tuple(map(weakref.ref, operands)))
         self._sums[grid.step, kind, current_context()] = kept
 
 

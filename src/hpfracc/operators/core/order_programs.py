@@ -17,7 +17,7 @@ from hpfracc._xp import Namespace
 from hpfracc.engine.execution.prepared import PreparedOperands
 from hpfracc.operators.core.lags import BLOCKS, HEAD, NODES, cardinals
 
-__all__ = ["Scale", "Table", "composed_weights", "kept_tables", "recorded_weights"]
+__all__ = ["Scale", "Table", "composed_weights", "interleaved_weights", "kept_tables", "recorded_weights"]
 
 #: Tables in bytes at most.
 _CAPACITY = 256 * 2**20
@@ -237,16 +237,16 @@ def _spread_over(array: Any, table: Table, xp: Namespace) -> Any:
     torch = xp.module
     runs = _runs(table.n, True)
     first, last, _, block = runs[-1]
-    rows = []
-    for row in array.reshape(-1, array.shape[-1]):
-        buffer = row.new_empty(first + block * -(-(last - first) // block))
-        buffer[:HEAD] = row[:HEAD]
+    rows = array.reshape(-1, array.shape[-1])
+    made = array.new_empty((rows.shape[0], first + block * -(-(last - first) // block)))
+    made[:, :HEAD] = rows[:, :HEAD]
+    for i in range(rows.shape[0]):
+        row, buffer = rows[i], made[i]
         for first_, last_, place, block_ in runs:
             blocks = -(-(last_ - first_) // block_)
             at = row[place : place + NODES * blocks].view(blocks, NODES)
             torch.mm(at, _block(xp, block_), out=buffer[first_ : first_ + blocks * block_].view(blocks, block_))
-        rows.append(buffer[: table.n])
-    return (rows[0] if len(rows) == 1 else torch.stack(rows)).reshape(*array.shape[:-1], table.n)
+    return made[:, : table.n].reshape(*array.shape[:-1], table.n)
 
 
 def _gather(change: Any, table: Table, xp: Namespace) -> Any:
@@ -348,6 +348,17 @@ def recorded_weights(
     even = len({shape[-1] for shape in table.shapes}) == 1 and (table.nodes or table.shapes[0][-1] == table.n)
     kind = _ByKernel if value.is_cuda and even and _fused().is_available() else _ByOperations
     return tuple(_recorded(xp.module)(value, kind(table, key, scale, xp), getattr(xp.module, dtype)))
+
+
+def interleaved_weights(parts: Any, evens: int, n: int) -> tuple[Any, Any]:
+    """Rows of ``n`` weights of PyTorch's, the first one and the others, from those at even and at odd lags.
+
+    ``parts`` has, for each pair of lags, the first ``evens`` rows at even lags, where the others are 0, and then all
+    rows at odd lags.
+    """
+    from hpfracc.engine.backends.torch.interleave import interleaved
+
+    return interleaved(parts, evens, n)
 
 
 @cache

@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._arrays import device_of, dtype_name, is_tracer, library_of, refuse_masked, tracks_gradient
+from hpfracc._arrays import (
+    device_of,
+    dtype_name,
+    is_tracer,
+    is_transformed,
+    library_of,
+    refuse_masked,
+    tracks_gradient,
+)
 from hpfracc._frames import refuse_tables
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.prepared import prepared_operands
@@ -19,6 +27,7 @@ from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.operators.core.grids import Grid
 
 __all__ = [
+    "Finish",
     "RecordedSum",
     "Samples",
     "add_from",
@@ -33,6 +42,7 @@ __all__ = [
     "move_axis",
     "points_like",
     "real_dtype",
+    "replace_first",
     "scalar",
     "step_power",
     "unrecorded",
@@ -41,6 +51,9 @@ __all__ = [
 ]
 
 _SERVED = ("float32", "float64", "complex64", "complex128")
+#: The last step of a rule, ``finish(result, values)``, from the result of its sum, which may be written over, and the
+#: samples.
+Finish = Callable[[Any, Any], Any]
 
 
 class RecordedSum(NamedTuple):
@@ -51,6 +64,7 @@ class RecordedSum(NamedTuple):
     starts: tuple[Any, ...]
     key: Hashable
     options: dict[str, Any]
+    finish: Finish | None
     result: Any
 
 
@@ -83,15 +97,25 @@ class Samples:
         """Number of points."""
         return self.grid.n
 
-    def convolve(self, weights: Any, signal: Any, key: Hashable = None, starts: Any = None, **options: Any) -> Any:
+    def convolve(
+        self,
+        weights: Any,
+        signal: Any,
+        key: Hashable = None,
+        starts: Any = None,
+        finish: Finish | None = None,
+        **options: Any,
+    ) -> Any:
         """``y[..., n] = sum_k weights[k] signal[..., n - k]``; ``key`` names weights whose transform is cached.
 
-        ``starts`` and ``options`` are those of the primitive.
+        ``starts`` and ``options`` are those of the primitive. ``finish`` makes the value out of the sum.
         """
         after = () if starts is None else (starts,)
         result = causal_convolution(weights, signal, *after, backend=self.backend, weights_key=key, **options)
+        if finish is not None:
+            result = finish(result, self.values)
         if self.recorded is not None and key is not None:
-            self.recorded.append(RecordedSum(weights, signal, after, key, options, result))
+            self.recorded.append(RecordedSum(weights, signal, after, key, options, finish, result))
         return result
 
     def scale(self, exponent: Any) -> Any:
@@ -254,6 +278,23 @@ def add_from(value: Any, start: int, change: Any) -> Any:
     if start == 0:
         return value + change
     return join([value[..., :start], value[..., start:] + change])
+
+
+def replace_first(value: Any, first: Any) -> Any:
+    """``value``, a fresh result, with its first point replaced by ``first``; in place where that is possible."""
+    library = library_of(value)
+    if (
+        library == "cupy"
+        or (library == "numpy" and value.flags.writeable)
+        or (library == "torch" and not (_is_compiling() or is_transformed(value) or is_transformed(first)))
+    ):
+        value[..., :1] = first
+        return value
+    return join([first, value[..., 1:]])
+
+
+def _is_compiling() -> bool:
+    return bool(sys.modules["torch"].compiler.is_compiling())
 
 
 def cumulate(values: Any) -> Any:

@@ -36,6 +36,7 @@ def scaled_weights(
     whole: int = 0,
     few: bool = False,
     strict: bool = False,
+    points: int | None = None,
 ) -> tuple[tuple[Any, ...], Hashable, Any]:
     """The weights of a rule times ``step ** (sign (alpha + whole))``, the key of the first of them, and a factor.
 
@@ -43,9 +44,9 @@ def scaled_weights(
     over for it at every call, and the factor that is left to multiply is None. So it does where the order is a tensor,
     of which there is one for all rows of samples; then the weights have the precision of the samples. Elsewhere the
     weights come without it. ``few`` as for :func:`weights_of`; with ``strict`` the first array is nan where a traced
-    order lies outside its interval.
+    order lies outside its interval. ``points`` are what ``make`` is asked for, those of the samples by default.
     """
-    n, step = samples.n, samples.grid.step
+    n, step = samples.n if points is None else points, samples.grid.step
     plain_step = library_of(step) in ("numpy", "python")
     if not order.plain and order.xp.library == "torch" and plain_step and float(step) > 0.0:
         rate = sign * math.log(float(step))

@@ -175,12 +175,13 @@ def infinite_at_origin(first: Any, order: Order, slopes: list[tuple[Any, Any]], 
     be distinguished from 0 nor from a nonzero value, the result is nan. The result is not differentiable.
     """
     first = unrecorded(first)
+    if order.ceiling == 1 and "complex" not in str(first.dtype):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # Divided by 0, and by 1 where it is 0 itself. Non-finite values give nan, as a product with 0 would.
+            return first / (first == 0) + first * 0
     nothing = first * 0
     if order.ceiling <= 0:
         return nothing
-    if order.ceiling == 1 and "complex" not in str(first.dtype):
-        # Non-finite values give nan, as a product with 0 would.
-        return where(first == 0, nothing, where(first < 0, nothing - math.inf, nothing + math.inf))
     result = nothing
     for k in range(order.ceiling - 1, -1, -1):
         slope, doubt = slopes[k - 1] if k else (first, abs(nothing))

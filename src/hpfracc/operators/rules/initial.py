@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from functools import partial
 from typing import Any, final
 
 from hpfracc._xp import Namespace
 from hpfracc.operators.core.lags import Lags, long_run
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
-from hpfracc.operators.core.values import Samples, constant, join
+from hpfracc.operators.core.values import Samples, constant, join, replace_first
 from hpfracc.operators.core.weights import scaled_weights
-from hpfracc.operators.rules.first_points import first_points, singular_origin, whole_at_origin
+from hpfracc.operators.rules.first_points import (
+    first_points,
+    maybe_whole,
+    singular_origin,
+    slope_at_origin,
+    whole_at_origin,
+)
 from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, start_points
 from hpfracc.operators.rules.l1 import L1Rule
 from hpfracc.operators.rules.l12 import L12
@@ -33,6 +39,7 @@ class WithInitialTerms(DelegatingRule):
     derivatives below n are 0 too; nan if the samples do not determine that).
     """
 
+    one_call = True
     rule: L1Rule | L12
 
     def __init__(self, rule: L1Rule | L12) -> None:
@@ -45,31 +52,36 @@ class WithInitialTerms(DelegatingRule):
         return WithInitialTerms(found) if isinstance(found, L1Rule | L12) else None
 
     def apply(self, samples: Samples, order: Order) -> Any:
-        """The Caputo rule plus one product for each initial term."""
+        """The Caputo rule plus one product for each initial term; up to order 1 its convolution adds the term."""
         x, n = samples.values, order.ceiling
-        # A differentiable order computes all its weights at once. Those of plain orders are cached and shared with
-        # Caputo.
-        together = n == 1 and not order.plain and order.xp.library == "torch"
-        key: Hashable = None
-        if together:
-            value, terms = self.rule.apply_beside(samples, order, _make_terms(1))
-            factor = None
-        else:
-            value = self.rule.apply(samples, order)
-            terms, key, factor = scaled_weights(("initial", n), _make_terms(n), order, samples, -1, few=True)
+        if n == 1:
+            return self._apply_up_to_one(samples, order)
+        value = self.rule.apply(samples, order)
+        terms, key, factor = scaled_weights(("initial", n), _make_terms(n), order, samples, -1, few=True)
         last = start_points(n)
-        known = 1 if n == 1 else last
-        differences = forward_differences(x[..., : 1 if n == 1 else last + 1])
-        tail = value[..., known:]
+        differences = forward_differences(x[..., : last + 1])
+        tail = value[..., last:]
         for k in range(n):
             derivative = sum(
                 (float(binomial_polynomial(i)[k]) * differences[i] for i in range(k + 1, len(differences))),
                 differences[k] * float(binomial_polynomial(k)[k]),
             )
             term = constant(terms[k], x, None if key is None else (key, k))
-            tail = tail + (derivative if factor is None else derivative * factor) * term[known:]
+            tail = tail + (derivative if factor is None else derivative * factor) * term[last:]
         origin = whole_at_origin(singular_origin(x, order, last), lambda: value[..., :1], order)
-        return join([origin, tail] if n == 1 else [origin, first_points(samples, order, 0, last), tail])
+        return join([origin, first_points(samples, order, 0, last), tail])
+
+    def _apply_up_to_one(self, samples: Samples, order: Order) -> Any:
+        """One causal convolution, in which the first sample has starting weights, and the value at the origin."""
+        if not maybe_whole(order):
+            return self.rule.apply_with_term(samples, order, _make_terms(1), partial(_with_origin, order))
+        value = self.rule.apply_with_term(samples, order, _make_terms(1), None)
+        limit = singular_origin(samples.values, order, start_points(1))
+        return join([whole_at_origin(limit, lambda: slope_at_origin(samples, order), order), value[..., 1:]])
+
+
+def _with_origin(order: Order, result: Any, values: Any) -> Any:
+    return replace_first(result, singular_origin(values, order, start_points(1)))
 
 
 def _make_terms(ceiling: int) -> Any:

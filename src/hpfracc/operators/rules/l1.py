@@ -11,12 +11,12 @@ from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import power_differences
-from hpfracc.operators.core.values import Samples, join, unrecorded
+from hpfracc.operators.core.values import Finish, Samples, constant, join, unrecorded
 from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.first_points import first_points, head_of, slope_at_origin, whole_at_origin
 from hpfracc.operators.rules.increments import backward_size, increments, start_points
 
-__all__ = ["L1Rule", "Maker", "fractional_part", "joined", "summands", "with_start"]
+__all__ = ["L1Rule", "Maker", "convolve_increments", "fractional_part", "summands", "with_start"]
 
 #: Sequences of weights from a namespace, an order and lags.
 Maker = Callable[[Namespace, Any, Any], tuple[Any, ...]]
@@ -85,23 +85,55 @@ class L1Rule(Rule):
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments."""
-        return self.apply_beside(samples, order, None)[0]
+        return with_start(convolve_increments(self.name, _make_weights, samples, order), samples, order)
 
-    def apply_beside(self, samples: Samples, order: Order, more: Maker | None) -> tuple[Any, tuple[Any, ...]]:
-        """The same, with further sequences of the same order and scale, computed in one table with the weights."""
+    def apply_with_term(self, samples: Samples, order: Order, term: Maker, finish: Finish | None) -> Any:
+        """The same up to order 1 plus a sequence times the first sample, by the same convolution."""
+        return convolve_increments(self.name, _make_weights, samples, order, term, finish)
+
+
+def convolve_increments(
+    name: str, make: Maker, samples: Samples, order: Order, term: Maker | None = None, finish: Finish | None = None
+) -> Any:
+    """The causal convolution of an L-type rule.
+
+    Parameters
+    ----------
+    name : str
+        Names the weights.
+    make : callable
+        Gives the weights of the increments and, perhaps, a row with corrections for the first one.
+    samples, order
+        What to convolve.
+    term : callable, optional
+        Up to order 1: gives a sequence whose product with the first sample is added, with the scale of the weights.
+    finish : callable, optional
+        As for :meth:`Samples.convolve`.
+    """
+
+    def make_both(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any, ...]:
+        assert term is not None
+        weights, *corrections = make(xp, beta, n)
+        return weights, xp.concatenate([term(xp, beta, n)[0].reshape(1, -1), *corrections], 0)
+
+    def scaled(scheme: Hashable, make: Maker) -> tuple[tuple[Any, ...], Hashable, Any]:
         part = fractional_part(order)
-        (weights, *rest), key, factor = scaled_weights(
-            *joined(self.name, _make_weights, more), part, samples, -1, whole=order.ceiling - 1, few=True, strict=True
-        )
-        value = samples.convolve(weights, **summands(samples, order, factor), key=key)
-        return with_start(value, samples, order), tuple(rest)
+        return scaled_weights(scheme, make, part, samples, -1, whole=order.ceiling - 1, few=True, strict=True)
 
-
-def joined(name: str, make: Maker, more: Maker | None) -> tuple[Hashable, Maker]:
-    """Name and function of a rule's weights, followed by the sequences of ``more``."""
-    if more is None:
-        return name, make
-    return (name, "beside"), lambda xp, beta, n: (*make(xp, beta, n), *more(xp, beta, n))
+    if term is None or order.plain:
+        # Those of a plain order are cached, and the same with and without the term.
+        (weights, *rows), key, factor = scaled(name, make)
+        named = key
+        if term is not None:
+            (*rows,), named, _ = scaled((name, "term"), lambda xp, beta, n: make_both(xp, beta, n)[1:])
+    else:
+        (weights, *rows), key, factor = scaled((name, "term"), make_both)
+        named = key
+    options = summands(samples, order, factor)
+    if rows:
+        options["starts"] = constant(rows[0], samples.values, None if named is None else (named, "starts"))
+        options["starts_from"] = 1 if term is None else 0
+    return samples.convolve(weights, key=key, finish=finish, **options)
 
 
 def summands(samples: Samples, order: Order, factor: Any) -> dict[str, Any]:

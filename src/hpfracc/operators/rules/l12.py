@@ -10,11 +10,10 @@ from hpfracc.operators.core.lags import Lags, previous
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import power_differences, trapezoid_defects
-from hpfracc.operators.core.values import Samples, constant
-from hpfracc.operators.core.weights import scaled_weights
+from hpfracc.operators.core.values import Finish, Samples
 from hpfracc.operators.rules.first_points import head_of
 from hpfracc.operators.rules.increments import backward_size, start_points
-from hpfracc.operators.rules.l1 import L1Rule, Maker, fractional_part, joined, summands, with_start
+from hpfracc.operators.rules.l1 import L1Rule, Maker, convolve_increments, with_start
 
 __all__ = ["L12"]
 
@@ -69,17 +68,11 @@ class L12(Rule):
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments; the first one has separate weights."""
-        return self.apply_beside(samples, order, None)[0]
+        return with_start(convolve_increments(self.name, _make_weights, samples, order), samples, order)
 
-    def apply_beside(self, samples: Samples, order: Order, more: Maker | None) -> tuple[Any, tuple[Any, ...]]:
-        """The same, with further sequences of the same order and scale, computed in one table with the weights."""
-        part = fractional_part(order)
-        (weights, starts, *rest), key, factor = scaled_weights(
-            *joined(self.name, _make_weights, more), part, samples, -1, whole=order.ceiling - 1, few=True, strict=True
-        )
-        starts = constant(starts, samples.values, None if key is None else (key, "starts"))
-        value = samples.convolve(weights, **summands(samples, order, factor), key=key, starts=starts, starts_from=1)
-        return with_start(value, samples, order), tuple(rest)
+    def apply_with_term(self, samples: Samples, order: Order, term: Maker, finish: Finish | None) -> Any:
+        """The same up to order 1 plus a sequence times the first sample, by the same convolution."""
+        return convolve_increments(self.name, _make_weights, samples, order, term, finish)
 
 
 def _make_weights(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ from numpy.polynomial import polynomial as poly
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import Order
+from hpfracc.operators.core.order_programs import interleaved_weights
 from hpfracc.operators.core.order_tables import WHOLE_TABLE
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import binomial_coefficients, power_sum
@@ -74,18 +75,23 @@ def _scaled(samples: Samples, order: Order) -> tuple[tuple[Any, Any], Hashable, 
         (weights, starts), key, factor = scaled_weights("simpson", _make_weights, order, samples, 1)
         return (weights, starts), key, factor
     # The weights at even and at odd lags are two smooth sequences, and each needs its own table.
-    made, key, factor = scaled_weights("simpson parities", _make_parities, order, samples, 1, few=True)
-    weights, first, second, third = (
-        order.xp.stack([even[: n + n % 2 : 2][: -(-n // 2)], _padded(order.xp, odd[1::2], -(-n // 2))], 1).reshape(-1)[
-            :n
-        ]
-        for even, odd in ((made[0], made[1]), (made[2], made[3]), (0.0 * made[4], made[4]), (0.0 * made[5], made[5]))
-    )
-    return (weights, order.xp.stack([first, second, third])), key, factor
+    half = (n + 1) // 2
+    (parts,), key, factor = scaled_weights("simpson halves", _make_halves, order, samples, 1, few=True, points=half)
+    return interleaved_weights(parts, 2, n), key, factor
 
 
-def _padded(xp: Namespace, odd: Any, count: int) -> Any:
-    return odd if odd.shape[0] == count else xp.concatenate([odd, 0.0 * odd[:1]])
+def _make_halves(xp: Namespace, mu: Any, n: int | Lags) -> tuple[Any]:
+    """Rows for each pair of lags 2i, 2i + 1: weights and first corrections at even lags, then those at odd lags.
+
+    The corrections for the second and the third sample are 0 at even lags.
+    """
+    near = n if isinstance(n, int) else n.near
+    weights, (first, second, third) = _make_weights(xp, mu, 2 * near)
+    rows = [weights[0::2], first[0::2], *(row[1::2] for row in (weights, first, second, third))]
+    if not isinstance(n, int):
+        far = (*_even_tail(xp, mu, 2.0 * n.far), *_odd_tail(xp, mu, 2.0 * n.far + 1.0))
+        rows = [xp.concatenate([one, other]) for one, other in zip(rows, far, strict=True)]
+    return (xp.stack(rows),)
 
 
 def _make_parities(xp: Namespace, mu: Any, n: int | Lags) -> tuple[Any, ...]:
@@ -99,22 +105,30 @@ def _make_parities(xp: Namespace, mu: Any, n: int | Lags) -> tuple[Any, ...]:
     head = (weights, weights, first, first, second, third)
     if isinstance(n, int):
         return head
-    k, scale = n.far, mu * xp.rgamma(mu + 1.0)
-    bent, flat, tilted = _pair_moments(10)
-    here, later, earlier = (
-        [_moments(xp, mu, k + shift, row) for row in (bent, flat, tilted)] for shift in (0.0, 1.0, -1.0)
-    )
+    (weights, first), (odd, *rest) = _even_tail(xp, mu, n.far), _odd_tail(xp, mu, n.far)
+    tail = (weights, odd, first, *rest)
+    return tuple(xp.concatenate([one, other]) for one, other in zip(head, tail, strict=True))
+
+
+def _even_tail(xp: Namespace, mu: Any, k: np.ndarray[Any, Any]) -> tuple[Any, Any]:
+    """The weights, and the corrections for the first sample, at distant even lags, or interpolated from them."""
+    scale = mu * xp.rgamma(mu + 1.0)
+    bent, _, tilted = _pair_moments(10)
+    later, earlier = ([_moments(xp, mu, k + shift, row) for row in (bent, tilted)] for shift in (1.0, -1.0))
+    return (later[0] - later[1] + earlier[0] + earlier[1]) * scale, (later[1] - later[0]) * scale
+
+
+def _odd_tail(xp: Namespace, mu: Any, k: np.ndarray[Any, Any]) -> tuple[Any, Any, Any, Any]:
+    """The weights, and the corrections for the first three samples, at distant odd lags, or interpolated from them."""
+    scale = mu * xp.rgamma(mu + 1.0)
+    bent, flat, tilted = (_moments(xp, mu, k, row) for row in _pair_moments(10))
     q = [part[1:] for part in _first_interval(xp, mu, np.concatenate([[1.0], k]))]
-    newest = here[0] - here[2]
-    tail = (
-        (later[0] - later[2] + earlier[0] + earlier[2]) * scale,
-        here[1] * scale,
-        (later[2] - later[0]) * scale,
-        q[0] * (scale / mu) - here[1] * scale,
-        q[1] * (scale / mu) - newest * scale,
+    return (
+        flat * scale,
+        q[0] * (scale / mu) - flat * scale,
+        q[1] * (scale / mu) - (bent - tilted) * scale,
         q[2] * (scale / mu),
     )
-    return tuple(xp.concatenate([one, other]) for one, other in zip(head, tail, strict=True))
 
 
 def _make_weights(xp: Namespace, mu: Any, n: int) -> tuple[Any, Any]:

@@ -141,7 +141,7 @@ def test_a_bad_sample_gets_and_gives_no_slope_and_a_bad_slope_stays_behind_it():
 
 @pytest.mark.parametrize("shape", [(3, 700), (5000,), (2, 300_000)])
 @pytest.mark.parametrize("differences", [False, True])
-@pytest.mark.parametrize(("rows", "first"), [(0, 0), (1, 0), (1, 1), (2, 1)])
+@pytest.mark.parametrize(("rows", "first"), [(0, 0), (1, 0), (2, 0), (1, 1), (2, 1)])
 def test_slopes_with_starting_weights(shape: tuple[int, ...], differences: bool, rows: int, first: int):
     """Value and slope of the fused kernels, in rows of one block and of many, are those of compositions."""
     torch.manual_seed(1)

@@ -46,6 +46,24 @@ def test_sum_and_gradients_equal_the_composition(rows: tuple[int, ...], differen
     assert torch.autograd.gradgradcheck(ours, given)
 
 
+@pytest.mark.parametrize("rows", [(), (3,)])
+@pytest.mark.parametrize("starts", [1, 2])
+def test_starting_weights_of_the_first_sample_multiply_it(rows: tuple[int, ...], starts: int):
+    """It has no difference: its weights multiply the sample, and their gradients are those of the composition."""
+    ours, composed = sums(True, 0)
+    given = operands(rows, starts)
+    found, right = ours(*given), composed(*given)
+    assert "TrackedSum" in type(found.grad_fn).__name__
+    torch.testing.assert_close(found, right, atol=1e-13, rtol=0)
+    torch.testing.assert_close(found[..., 0], given[1][..., 0] * given[2][0, 0], atol=1e-13, rtol=0)
+    slope = torch.linspace(-1.0, 1.0, found.numel(), dtype=torch.float64).reshape(found.shape)
+    for one, other in zip(
+        torch.autograd.grad(found, given, slope), torch.autograd.grad(right, given, slope), strict=True
+    ):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
+    assert torch.autograd.gradgradcheck(ours, given)
+
+
 def test_a_bad_sample_reaches_what_comes_after_it_and_gives_no_gradient():
     """nan from the bad sample on; gradients are those of the points before it."""
     ours, _ = sums(True, 1)

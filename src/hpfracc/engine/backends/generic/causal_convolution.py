@@ -18,7 +18,7 @@ _QUIET = np.errstate(all="ignore")
 
 
 def with_starts(
-    kernel: Kernel, differences: Callable[[Any], Any], add_starts: Callable[[Any, Any, Any, int], Any]
+    kernel: Kernel, differences: Callable[[Any], Any], add_starts: Callable[[Any, Any, Any, Any, int], Any]
 ) -> Kernel:
     """Wrap a kernel of the plain sum with the options of the primitive.
 
@@ -29,17 +29,18 @@ def with_starts(
     differences : callable
         ``differences(signal)``: differences of neighbours along the last axis, 0 at the first point.
     add_starts : callable
-        ``add_starts(result, signal, starts, first)``: the result, which may be modified, with ``starts[j] * signal[...,
-        first + j]`` added from that point on.
+        ``add_starts(result, signal, summands, starts, first)``: the result, which may be modified, with ``starts[j] *
+        summands[..., first + j]`` added from that point on; for the first sample, which has no difference, ``starts[0]
+        * signal[..., 0]``.
     """
 
     def around(sum_of: Callable[..., Any]) -> Callable[..., Any]:
         def call(
             weights: Any, signal: Any, *starts: Any, differences: bool = False, starts_from: int = 0, **options: Any
         ) -> Any:
-            signal = difference(signal) if differences else signal
-            result = sum_of(weights, signal, **options)
-            return add_starts(result, signal, starts[0], starts_from) if starts else result
+            summands = difference(signal) if differences else signal
+            result = sum_of(weights, summands, **options)
+            return add_starts(result, signal, summands, starts[0], starts_from) if starts else result
 
         return call
 
@@ -59,10 +60,13 @@ def take_differences(signal: Array) -> Array:
 
 
 @_QUIET
-def _add_starts(result: Array, signal: Array, starts: Array, first: int) -> Array:
-    """Add ``starts[j] * signal[..., first + j]`` to ``result`` in place from that point on."""
+def _add_starts(result: Array, signal: Array, summands: Array, starts: Array, first: int) -> Array:
+    """Add ``starts[j] * summands[..., first + j]`` to ``result`` in place from that point on.
+
+    The first sample has no difference: it is multiplied itself.
+    """
     for j, row in enumerate(starts, first):
-        result[..., j:] += signal[..., j : j + 1] * row[j:]
+        result[..., j:] += (summands if j else signal)[..., j : j + 1] * row[j:]
     return result
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 __all__ = [
     "OrderTable",
@@ -106,9 +107,10 @@ def cut_and_taint(
     """The first ``points`` of each row of ``product``, nan from the first non-finite sample of the row on.
 
     With ``starts`` (contiguous) ``starts[j] * signal[..., first + j]`` is added from that point on, or the differences
-    there; ``backwards`` reverses each row, takes with ``differences`` the differences from the next value, and adds
-    ``sums`` (of :func:`pad_and_clean`) at the points of the starting weights. ``scaled`` divides by the length of the
-    product, as an inverse transform does; ``whole`` makes all of a single row nan if any row had a non-finite sample.
+    there (the first sample has none); ``backwards`` reverses each row, takes with ``differences`` the differences from
+    the next value, and adds ``sums`` (of :func:`pad_and_clean`) at the points of the starting weights. ``scaled``
+    divides by the length of the product, as an inverse transform does; ``whole`` makes all of a single row nan if any
+    row had a non-finite sample.
     """
     size, block = product.shape[-1], _block(points)
     count = 0 if starts is None else starts.shape[0]
@@ -141,8 +143,9 @@ def start_slopes(backwards: Tensor, signal: Tensor, count: int, *, differences: 
     if summed:
         chosen = samples[:, first : first + count]
         if differences:
+            # The first sample has no difference.
             before = samples[:, max(first - 1, 0) : first + count - 1]
-            chosen = chosen - (before if first else torch.cat([samples[:, :1], before], 1))
+            chosen = chosen - (before if first else functional.pad(before, (1, 0)))
         chosen = torch.nan_to_num(chosen, nan=0.0, posinf=0.0, neginf=0.0)
         slopes = backwards.reshape(samples.shape[0], -1)[:, :points]
         # Not a matrix product, which would lose digits if TF32 is allowed.

@@ -119,16 +119,15 @@ def _cut(
         place = first + j
         if REVERSED:
             change = _total(sums, row, blocks, j, STARTS, CHUNK)
+            value = value + tl.where(target == place, change, 0.0)
             if DIFFERENCES:
-                # The first difference is 0 for any sample.
-                value = value + tl.where((target == place) & (place > 0), change, 0.0)
+                # The first sample has no difference; no target is -1.
                 value = value - tl.where(target == place - 1, change, 0.0)
-            else:
-                value = value + tl.where(target == place, change, 0.0)
         else:
             sample = tl.load(signal + row * points + place)
             if DIFFERENCES:
-                sample = sample - tl.load(signal + row * points + tl.maximum(place - 1, 0))
+                before = tl.load(signal + row * points + tl.maximum(place - 1, 0))
+                sample = sample - tl.where(place > 0, before, 0.0)
             sample = tl.where(sample - sample == 0.0, sample, 0.0)
             own = tl.load(starts + j * points + column, mask=inside & (column >= place), other=0.0)
             value = value + own * sample
@@ -163,7 +162,8 @@ def _start_slopes(
     else:
         sample = tl.load(signal + place)
         if DIFFERENCES:
-            sample = sample - tl.load(signal + tl.maximum(place - 1, 0))
+            before = tl.load(signal + tl.maximum(place - 1, 0))
+            sample = sample - tl.where(place > 0, before, 0.0)
         sample = tl.where(sample - sample == 0.0, sample, 0.0)
         value = tl.load(backwards + points - 1 - column, mask=inside, other=0.0) * sample
     tl.store(result + j * points + column, value, mask=column < points)

@@ -180,15 +180,19 @@ def convolve_back_composed(slope: Tensor, first_bad: Tensor, prepared: PaddedSpe
     point = torch.arange(n, device=slope.device)
     slope = torch.where(point < first_bad, slope, torch.zeros((), dtype=slope.dtype, device=slope.device))
     result = spectral_product(slope.flip(-1), prepared, False)[..., :n].flip(-1)
+    of_first = None
     if options.starts is not None:
         for j, row in enumerate(options.starts, options.first):
             change = (slope * torch.where(point < j, torch.zeros_like(row), row)).sum(-1, keepdim=True)
-            result = torch.where(point == j, result + change, result)
-    if not options.differences:
-        return result
-    # The first difference is 0 for any sample.
-    result = result * (point > 0)
-    return result - functional.pad(result[..., 1:], (0, 1))
+            if j:
+                result = torch.where(point == j, result + change, result)
+            else:
+                of_first = change
+    if options.differences:
+        # The first difference is 0 for any sample.
+        result = result * (point > 0)
+        result = result - functional.pad(result[..., 1:], (0, 1))
+    return result if of_first is None else torch.where(point == 0, result + of_first, result)
 
 
 class _Sum(torch.autograd.Function):

@@ -142,11 +142,18 @@ class _TrackedSum(torch.autograd.Function):
             turned = torch.fft.rfft(padded, n=size)
             if wanted[1]:
                 by_signal = _back(turned * of_weights, size)[..., :n].flip(-1)
+                by_first = None
                 for j in range(0 if begun is None else begun.shape[0]):
                     assert begun is not None
                     place = first + j
-                    by_signal[..., place] += (slope[..., place:] * begun[j, place:]).sum(-1)
+                    change = (slope[..., place:] * begun[j, place:]).sum(-1)
+                    if place:
+                        by_signal[..., place] += change
+                    else:
+                        by_first = change
                 by_signal = differ[1](by_signal) if differences else by_signal
+                if by_first is not None:
+                    by_signal[..., 0] += by_first
         if wanted[0]:
             product = turned * ctx.transform
             product = product.sum(tuple(range(product.ndim - 1))) if product.ndim > 1 else product
@@ -183,7 +190,11 @@ def _sum_in_passes(
     for j in range(0 if starts is None else starts.shape[0]):
         assert starts is not None
         place = first + j
-        result[..., place:].addcmul_(summands[..., place : place + 1], starts[j, place:])
+        if place:
+            result[..., place:].addcmul_(summands[..., place : place + 1], starts[j, place:])
+        else:
+            # The first sample has no difference. Not in place: the padded product is freed.
+            result = torch.addcmul(result, signal[..., :1], starts[j])
     return result, transform, bad
 
 
@@ -194,8 +205,8 @@ def _slope_of_starts(backwards: Tensor, signal: Tensor, starts: Tensor, differen
     for j in range(starts.shape[0]):
         place = first + j
         sample = signal[..., place : place + 1]
-        if differences:
-            sample = sample - signal[..., max(place - 1, 0) : max(place - 1, 0) + 1]
+        if differences and place:
+            sample = sample - signal[..., place - 1 : place]
         products = backwards[..., : n - place] * clean(sample)
         row = products.sum(tuple(range(products.ndim - 1))) if products.ndim > 1 else products
         rows.append(functional.pad(row.flip(-1), (starts.shape[-1] - row.shape[-1], 0)))

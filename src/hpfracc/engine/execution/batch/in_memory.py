@@ -228,12 +228,14 @@ def _in_time(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...]) -> tuple[Any, s
 
 
 def _add_starts(job: Job, result: Any, signal: Any, starts: Any, first: int) -> Any:
-    """``result`` with ``starts[j]`` times sample (or difference) ``first + j`` added from that point on."""
+    """``result`` with ``starts[j]`` times sample (or difference) ``first + j`` added from that point on.
+
+    The first sample has no difference.
+    """
     for row, number in enumerate(range(first, first + starts.shape[0])):
         sample = signal[..., number : number + 1]
-        if job.request.call.facts["differences"]:
-            before = max(0, number - 1)
-            sample = sample - signal[..., before : before + 1]
+        if job.request.call.facts["differences"] and number:
+            sample = sample - signal[..., number - 1 : number]
         more = sample * starts[row, number:]
         if job.request.placement.library == "jax":
             result = result.at[..., number:].add(more)

@@ -79,8 +79,8 @@ _CUT_TAINT = cupy.ElementwiseKernel(
             const long long place = begin + j;
             if (column >= place) {
                 T sample = signal[row * points + place];
-                if (differences) {
-                    sample -= signal[row * points + (place ? place - 1 : 0)];
+                if (differences && place) {  // the first sample has no difference
+                    sample -= signal[row * points + place - 1];
                 }
                 value += starts[j * points + column] * sample;
             }
@@ -253,10 +253,15 @@ def differences(signal: cupy.ndarray) -> cupy.ndarray:
     return _DIFFERENCES(signal, max(1, signal.shape[-1]), result) if signal.size else result
 
 
-def add_starts(result: cupy.ndarray, signal: cupy.ndarray, starts: cupy.ndarray, first: int) -> cupy.ndarray:
-    """Add ``starts[j] * signal[..., first + j]`` to ``result`` in place from that point on."""
+def add_starts(
+    result: cupy.ndarray, signal: cupy.ndarray, summands: cupy.ndarray, starts: cupy.ndarray, first: int
+) -> cupy.ndarray:
+    """Add ``starts[j] * summands[..., first + j]`` to ``result`` in place from that point on.
+
+    The first sample has no difference: it is multiplied itself.
+    """
     for j, row in enumerate(starts, first):
-        result[..., j:] += signal[..., j : j + 1] * row[j:]
+        result[..., j:] += (summands if j else signal)[..., j : j + 1] * row[j:]
     return result
 
 

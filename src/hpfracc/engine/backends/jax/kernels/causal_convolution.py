@@ -261,10 +261,14 @@ def differences(signal: jax.Array) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames="first")
-def add_starts(result: jax.Array, signal: jax.Array, starts: jax.Array, first: int) -> jax.Array:
-    """``result`` with ``starts[j] * signal[..., first + j]`` added from that point on."""
+def add_starts(result: jax.Array, signal: jax.Array, summands: jax.Array, starts: jax.Array, first: int) -> jax.Array:
+    """``result`` with ``starts[j] * summands[..., first + j]`` added from that point on.
+
+    The first sample has no difference: it is multiplied itself.
+    """
     for j in range(first, first + starts.shape[0]):
-        result = result.at[..., j:].add(signal[..., j : j + 1] * starts[j - first, j:].astype(result.dtype))
+        sample = (summands if j else signal)[..., j : j + 1]
+        result = result.at[..., j:].add(sample * starts[j - first, j:].astype(result.dtype))
     return result
 
 
@@ -289,9 +293,9 @@ def _apply_all(
     first: int,
 ) -> jax.Array:
     """The convolution with differences before it and starting weights after it, compiled as one."""
-    signal = differences(signal) if differenced else signal
-    result = _apply_spectrum(transform, signal, size, taps, real, blocked)
-    return result if starts is None else add_starts(result, signal, starts, first)
+    summands = differences(signal) if differenced else signal
+    result = _apply_spectrum(transform, summands, size, taps, real, blocked)
+    return result if starts is None else add_starts(result, signal, summands, starts, first)
 
 
 def _with_options(blocked: bool) -> Callable[..., jax.Array]:

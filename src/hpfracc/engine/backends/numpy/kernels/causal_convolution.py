@@ -297,7 +297,7 @@ def _apply_fft_with_options(
 ) -> Array:
     """:func:`apply_fft` with the options of the primitive; a row in double precision needs fewer passes."""
     row = signal.ndim == 1 and signal.dtype.char == "d" and prepared.weights.ndim == 1
-    if starts and (len(starts) > 1 or starts[0].shape[0] != 1 or starts[0].dtype.char != "d"):
+    if starts and (not starts[0].size or starts[0].dtype.char != "d"):
         row = False
     if not row or not signal.size or not prepared.weights.size:
         assert _COMPOSED is not None
@@ -334,14 +334,14 @@ def _short_row(
         padded[0] = signal[0] - signal[0]  # not 0 if the first sample is not finite
     else:
         padded[:n] = signal
-    summand = padded[starts_from] if starts else 0.0
+    begun = _begun(signal, padded, starts, starts_from)
     fft = _scipy_fft()
     spectrum = fft.rfft(padded)
     del padded
     np.multiply(spectrum, transform, spectrum)
     product = fft.irfft(spectrum, size, norm="forward", overwrite_x=True)
     del spectrum
-    result = _cut_row(product, n, summand, starts, starts_from)
+    result = _cut_row(product, n, begun, starts, starts_from)
     if math.isfinite(result[0]):
         return result
     return _checked_row(result, weights, signal, starts, differences, starts_from)
@@ -361,20 +361,33 @@ def _long_row(
         np.fft.rfft(summands, size, out=spectrum)
         np.multiply(spectrum, transform, out=spectrum)
         np.fft.irfft(spectrum, size, norm="forward", out=product)
-        result = _cut_row(product, signal.shape[0], summands[starts_from] if starts else 0.0, starts, starts_from)
+        begun = _begun(signal, summands, starts, starts_from)
+        result = _cut_row(product, signal.shape[0], begun, starts, starts_from)
     if math.isfinite(result[0]):
         return result
     return _checked_row(result, weights, signal, starts, differences, starts_from)
 
 
-def _cut_row(product: Array, n: int, summand: float, starts: tuple[Array, ...], first: int) -> Array:
-    """The first ``n`` points of a product, with the starting weights of summand ``first`` added from there on."""
+def _begun(signal: Array, summands: Array, starts: tuple[Array, ...], first: int) -> Array:
+    """The summands that have starting weights; the first sample itself, which has no difference."""
+    if not starts:
+        return signal[:0]
+    begun = summands[first : first + starts[0].shape[0]].copy()
+    if not first:
+        begun[0] = signal[0]
+    return begun
+
+
+def _cut_row(product: Array, n: int, begun: Array, starts: tuple[Array, ...], first: int) -> Array:
+    """The first ``n`` points of a product, with the starting weights of summands ``begun`` added from ``first`` on."""
     if not starts:
         return product[:n].copy()
     result = np.empty(n)
-    np.multiply(starts[0][0], summand, result)
+    np.multiply(starts[0][0], begun[0], result)
     np.add(result, product[:n], result)
     result[:first] = product[:first]
+    for j in range(1, len(begun)):
+        result[first + j :] += begun[j] * starts[0][j, first + j :]
     return result
 
 
@@ -386,8 +399,8 @@ def _checked_row(
     if all_finite(weights) and all_finite(summands):
         return result
     result = repaired(convolve_fft, weights, summands)
-    if starts:
-        result[first:] += summands[first] * starts[0][0, first:]
+    for j, sample in enumerate(_begun(signal, summands, starts, first)):
+        result[first + j :] += sample * starts[0][j, first + j :]
     return result
 
 

@@ -247,11 +247,14 @@ def differences(signal: Tensor) -> Tensor:
     return torch.cat([signal[..., :1] - signal[..., :1], signal[..., 1:] - signal[..., :-1]], -1)
 
 
-def add_starts(result: Tensor, signal: Tensor, starts: Tensor, first: int) -> Tensor:
-    """``result`` with ``starts[j] * signal[..., first + j]`` added from that point on, in place if possible."""
-    eager = is_eager(result, signal, starts)
+def add_starts(result: Tensor, signal: Tensor, summands: Tensor, starts: Tensor, first: int) -> Tensor:
+    """``result`` with ``starts[j] * summands[..., first + j]`` added from that point on, in place if possible.
+
+    The first sample has no difference: it is multiplied itself.
+    """
+    eager = is_eager(result, summands, starts)
     for j in range(first, first + starts.shape[0]):
-        sample, row = signal[..., j : j + 1], starts[j - first, j:]
+        sample, row = (summands if j else signal)[..., j : j + 1], starts[j - first, j:]
         if eager:
             result[..., j:].addcmul_(sample, row)
         else:
