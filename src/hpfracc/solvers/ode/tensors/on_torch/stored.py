@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums, workspace
 from hpfracc.solvers.ode.tensors.on_torch.leaves import Leaves
 from hpfracc.solvers.ode.tensors.on_torch.matrices import BlockMatrices, fit_matrices
@@ -50,14 +51,14 @@ class StoredSolve:
         ``f(t, y)`` and its derivative in y, or None.
     rule : TensorRule
         The rule of the steps.
-    t0, step, steps
-        The grid.
-    block : int
-        Steps of a block.
+    t0, step, steps, block
+        The grid, and the steps of a block.
     forward : callable
         Runs the steps without derivatives.
     found : Leaves
         What ``fun`` depends on besides y; complete after ``forward``.
+    buffers : Buffers
+        Those of the modules that ``fun`` calls.
     """
 
     fun: Function
@@ -69,6 +70,7 @@ class StoredSolve:
     block: int
     forward: Forward
     found: Leaves
+    buffers: Buffers
 
     @property
     def leaves(self) -> list[torch.Tensor]:
@@ -114,13 +116,12 @@ class _Stored(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
         states, points, *given = ctx.saved_tensors
-        return tuple(
-            differentiable_once(
-                lambda: _Stored.transposed(ctx, grad, states, points, given),
-                [*given, grad],
-                "use adjoint='recomputed'",
-            )
-        )
+
+        def gradients() -> list[torch.Tensor | None]:
+            with ctx.plan.buffers.unchanged():
+                return _Stored.transposed(ctx, grad, states, points, given)
+
+        return tuple(differentiable_once(gradients, [*given, grad], "use adjoint='recomputed'"))
 
     @staticmethod
     def transposed(
@@ -131,8 +132,9 @@ class _Stored(torch.autograd.Function):  # type: ignore[misc]
         wanted = any(ctx.needs_input_grad[3 + ctx.count : 3 + len(given) - len(ctx.plan.leaves)])
         plan = ctx.plan
         count, parameters = plan.block * (1 + plan.predictions), sum(each.numel() for each in plan.leaves)
-        matrices = not plan.rule.implicit and fit_matrices(states[0], count, parameters)
-        found = _Transpose(plan, initial, sums, states, points, wanted, matrices).run(grad) if matrices else None
+        found = None
+        if not plan.rule.implicit and fit_matrices(states[0], count, parameters):
+            found = _Transpose(plan, initial, sums, states, points, wanted, True).run(grad)
         if found is None:
             found = _Transpose(plan, initial, sums, states, points, wanted, False).run(grad)
         assert found is not None
@@ -143,11 +145,7 @@ def _unpacked(plan: StoredSolve, count: int, given: Iterable[torch.Tensor]) -> t
     tensors = list(given)
     kinds = 2 if plan.rule.name == "pece" else 1
     rest = tensors[count + kinds : len(tensors) - len(plan.leaves)]
-    first = newest = None
-    if plan.rule.name in ("pece", "implicit_trapezoid"):
-        first, newest = rest
-    elif rest:
-        (newest,) = rest
+    first, newest = rest if plan.rule.name in ("pece", "implicit_trapezoid") else (None, *rest, None)[:2]
     return tensors[:count], Sums(tuple(tensors[count : count + kinds]), first, newest)
 
 
