@@ -52,6 +52,19 @@ PAIRS: dict[
         lambda m: linear(m.linear),
         (2, 5, 3),
     ),
+    "derivative": (
+        lambda a: ml.FractionalDerivative(a, step=0.5),
+        lambda j, a: j["FractionalDerivative"](a, step=0.5),
+        lambda m: {},
+        (2, 6),
+    ),
+    "caputo": (
+        lambda a: ml.FractionalDerivative(a, definition="caputo"),
+        lambda j, a: j["FractionalDerivative"](a, definition="caputo"),
+        lambda m: {},
+        (6,),
+    ),
+    "filter": (lambda a: ml.FractionalFilter(a), lambda j, a: j["FractionalFilter"](a), lambda m: {}, (2, 5, 2)),
     "conv1d": (
         lambda a: ml.FractionalConv1d(2, 4, 3, a, stride=2, padding=1, groups=2),
         lambda j, a: j["FractionalConv1d"](2, 4, 3, a, stride=2, padding=1, groups=2, key=jax.random.key(0)),
@@ -85,6 +98,12 @@ PAIRS: dict[
     "diffusion": (
         lambda a: ml.GraphDiffusion(torch.tensor(PATH), a, 0.7),
         lambda j, a: j["GraphDiffusion"](PATH, a, 0.7),
+        lambda m: {},
+        (4, 2),
+    ),
+    "symmetric power": (
+        lambda a: ml.LaplacianPower(torch.tensor(PATH), a),
+        lambda j, a: j["LaplacianPower"](PATH, a),
         lambda m: {},
         (4, 2),
     ),
@@ -145,6 +164,65 @@ def test_layers_equal_those_of_torch(name: str):
     leaves = jax.tree_util.tree_flatten_with_path(slopes)[0]
     (ours_rho,) = [leaf for path, leaf in leaves if path[-1].name == "rho"]
     np.testing.assert_allclose(ours_rho, by_order.numpy(), atol=1e-11, rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@thinned(lambda name: name in ("layer", "power"))
+def test_second_derivatives_equal_those_of_torch(name: str):
+    """In inputs, parameters and order, first ones and the product of second ones with a vector."""
+    torch.manual_seed(4)
+    make, make_jax, parameters, shape = PAIRS[name]
+    theirs = make(ml.LearnableOrder(0.4)).double()
+    x = (
+        torch.randn(*shape[:-2], min(shape[-2], 6), shape[-1], dtype=F64)
+        if len(shape) == 3
+        else torch.randn(shape).double()
+    )
+    rho = next(value for key, value in theirs.named_parameters() if key.endswith("rho"))
+    named = {"x": x.requires_grad_(), "rho": rho, **parameters(theirs)}
+    along = {key: torch.randn(value.shape, dtype=F64) for key, value in named.items()}
+    found = theirs(x)
+    found = found[0] if isinstance(found, tuple) else found
+    first = torch.autograd.grad((found.abs() ** 2 + found.real**3).sum(), list(named.values()), create_graph=True)
+    product = sum((a * b).sum() for a, b in zip(first, along.values(), strict=True))
+    second = torch.autograd.grad(product, list(named.values()))
+    known = modules()
+    layer = make_jax(known, known["LearnableOrder"](0.4))
+    given = {key: jax.numpy.asarray(value.detach().numpy()) for key, value in named.items()}
+    vectors = {key: jax.numpy.asarray(value.numpy()) for key, value in along.items()}
+
+    def loss(given: dict[str, Any]) -> Any:
+        leaves, tree = jax.tree_util.tree_flatten_with_path(layer)
+        ours = jax.tree_util.tree_unflatten(
+            tree, [given.get(path[-1].name, leaf) if hasattr(path[-1], "name") else leaf for path, leaf in leaves]
+        )
+        found = ours(given["x"])
+        found = found[0] if isinstance(found, tuple) else found
+        return (abs(found) ** 2 + found.real**3).sum()
+
+    def directed(given: dict[str, Any]) -> tuple[Any, Any]:
+        slopes = jax.grad(loss)(given)
+        return sum((slopes[key] * vectors[key]).sum() for key in slopes), slopes
+
+    products, slopes = jax.grad(directed, has_aux=True)(given)
+    for key, one, two in zip(named, first, second, strict=True):
+        scale = 1.0 + float(two.abs().max())
+        np.testing.assert_allclose(slopes[key], one.detach().numpy(), rtol=1e-10, atol=1e-10 * scale)
+        np.testing.assert_allclose(products[key], two.numpy(), rtol=1e-9, atol=1e-9 * scale)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@thinned(lambda name: name in ("filter", "laplacian"))
+def test_both_limits_equal_those_of_torch(name: str):
+    """Near order 0 and at order 1, where PyTorch's layers have closed forms (test_layer_limits.py)."""
+    make, make_jax, parameters, shape = PAIRS[name]
+    known, x = modules(), torch.randn(shape, dtype=F64)
+    for order in (1e-6, 1.0):
+        theirs = make(order).double()
+        values = {key: jax.numpy.asarray(value.detach().numpy()) for key, value in parameters(theirs).items()}
+        right, found = theirs(x), replaced(make_jax(known, order), values)(x.numpy())
+        right, found = (each[0] if isinstance(each, tuple) else each for each in (right, found))
+        np.testing.assert_allclose(found, right.detach().numpy(), atol=1e-12)
 
 
 def test_layers_are_pytrees_under_jit():

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.ml.torch.order import OrderLike, as_order, shown_order, uncompiled
+from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, shown_order, uncompiled
 from hpfracc.operators._frft import frft
 
 __all__ = ["FractionalFourier"]
@@ -50,6 +50,7 @@ class FractionalFourier(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Complex, of the shape of ``x``."""
+        check_tensor(x)
         return _transform(x, self.order(), self.axis, self.method)
 
     def extra_repr(self) -> str:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from hpfracc.engine.backends.torch.tracking import is_only_recorded
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.config import LayerConfig
-from hpfracc.ml.torch.order import OrderLike, as_order, shown_order, uncompiled
+from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, shown_order, uncompiled
 from hpfracc.operators.core.registry import find_definition
 
 __all__ = ["FractionalDerivative", "FractionalLayer"]
@@ -111,10 +111,7 @@ def _checked(config: Any) -> LayerConfig:
 @uncompiled
 def _differentiate(layer: FractionalDerivative, x: Tensor) -> Tensor:
     """Apply a layer's operator: outside autocast, and not compiled, since the engine chooses while it runs."""
-    if not isinstance(x, Tensor):
-        raise InvalidInputError(
-            f"this layer takes a torch tensor, not {type(x).__name__}; convert it, or use hpfracc.ml.jax"
-        )
+    check_tensor(x)
     kind = x.dtype
     with torch.autocast(x.device.type, enabled=False), layer.config.scope():
         wide = x.float() if kind in _HALF else x

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
-from hpfracc.ml.torch.order import OrderLike, as_order, shown_order, uncompiled
+from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, shown_order, uncompiled
 from hpfracc.solvers.ode.tensors.on_torch.once import differentiable_once
 from hpfracc.special import mittag_leffler
 
@@ -213,6 +213,7 @@ class GraphDiffusion(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Features after the time, of shape (..., nodes, features)."""
+        check_tensor(x)
         beta = self.order()
         if not isinstance(beta, Tensor) and not 0.0 < beta <= 1.0:
             raise InvalidInputError(f"beta={beta:g} is outside (0, 1]; use an order there")
@@ -275,6 +276,7 @@ class LaplacianPower(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Features of shape (..., nodes, features)."""
+        check_tensor(x)
         alpha = self.order()
         if not isinstance(alpha, Tensor) and not alpha > 0.0:
             raise InvalidInputError(f"alpha={alpha:g} is not positive; use an order above 0")

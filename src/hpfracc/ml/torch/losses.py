@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.torch.fractional_layer import FractionalDerivative
-from hpfracc.ml.torch.order import OrderLike
+from hpfracc.ml.torch.order import OrderLike, check_tensor
 
 __all__ = ["FractionalLoss"]
 
@@ -54,6 +54,7 @@ class FractionalLoss(nn.Module):
 
     def forward(self, prediction: Tensor, target: Tensor) -> Tensor:
         """The loss; nan where an error is not finite."""
+        check_tensor(prediction)
         if prediction.shape != target.shape:
             raise ShapeError(
                 f"a prediction of shape {tuple(prediction.shape)} for a target of shape {tuple(target.shape)}; "

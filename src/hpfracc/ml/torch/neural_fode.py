@@ -46,7 +46,9 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
     -----
     An order is identified only where ``func`` is constrained: a free network can imitate another order. With
     ``"stored"``, ``func`` has to give the same values when it is called again (no Dropout), and tensors that were
-    computed outside it and carry a gradient go through ``args``. Where ``func`` cannot be mapped over t by
+    computed outside it and carry a gradient go through ``args``. Running statistics, such as those of BatchNorm, change
+    in the forward pass only, once with each evaluation of a step, whatever the adjoint. Their modules are found where
+    ``func`` is a module or refers to one by name, not inside other objects. Where ``func`` cannot be mapped over t by
     ``torch.func.vmap`` (it has a branch, or takes ``float(t)``), its graph is looked at in each evaluation. An adjoint
     equation with a Caputo derivative that starts at the gradient in y(T) is *not* the gradient: the true one is of
     Riemann and Liouville's kind.
@@ -128,8 +130,10 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
         if dy0 is not None:
             options["dy0"] = [torch.cat(tuple(each), -1) for each in dy0]
 
+        func = self.func  # named here, so that modules it refers to are found
+
         def joined(time: Any, y: torch.Tensor, *rest: Any) -> torch.Tensor:
-            values = self.func(time, torch.split(y, sizes, -1), *rest)
+            values = func(time, torch.split(y, sizes, -1), *rest)
             if not isinstance(values, tuple) or len(values) != len(sizes):
                 raise ShapeError(f"func(t, y) has to return a tuple of {len(sizes)} tensors, like y0")
             return torch.cat(values, -1)

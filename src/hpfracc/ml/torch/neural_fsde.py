@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -14,6 +15,7 @@ from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 from hpfracc.ml.fsde_models import read_model, read_samples, simulate
 from hpfracc.ml.torch.order import OrderLike, as_order, shown_order
 from hpfracc.ml.torch.regenerated_noise import along_regenerated_noise
+from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 
 __all__ = ["NeuralFSDE"]
 
@@ -216,7 +218,9 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
         functions = (self.drift, diffusion, control)
         if rng is None:
             rng = int(torch.randint(2**62, ()))
-        along = along_regenerated_noise if self.adjoint == "stored" and torch.is_grad_enabled() else None
+        along = None
+        if self.adjoint == "stored" and torch.is_grad_enabled():
+            along = partial(along_regenerated_noise, buffers=Buffers(functions, args))
         return simulate(
             self.spec, functions, rows, t, self.order(), args=tuple(args), rng=rng, first_path=first_path, along=along
         )

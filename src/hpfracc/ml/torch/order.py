@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["LearnableOrder", "OrderLike", "as_order", "parameter_groups", "shown_order", "uncompiled"]
+__all__ = ["LearnableOrder", "OrderLike", "as_order", "check_tensor", "parameter_groups", "shown_order", "uncompiled"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -208,3 +208,17 @@ def parameter_groups(module: nn.Module, *, order_lr: float | None = None, **opti
     if order_lr is not None:
         group["lr"] = order_lr
     return [{"params": list(others), **options}, group]
+
+
+def check_tensor(x: Any) -> None:
+    """Refuse samples that are no tensor.
+
+    Raises
+    ------
+    InvalidInputError
+        If ``x`` is an array of another library.
+    """
+    if not isinstance(x, Tensor):
+        raise InvalidInputError(
+            f"this layer takes a torch tensor, not {type(x).__name__}; convert it, or use hpfracc.ml.jax"
+        )

@@ -21,7 +21,7 @@ from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.memory_exponentials import LONGEST, decays, read_memory, weight_factors
 from hpfracc.ml.torch.fractional_layer import FractionalDerivative
-from hpfracc.ml.torch.order import LearnableOrder, OrderLike, as_order, shown_order, uncompiled
+from hpfracc.ml.torch.order import LearnableOrder, OrderLike, as_order, check_tensor, shown_order, uncompiled
 from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.sequences import binomials
@@ -75,6 +75,7 @@ class FractionalFilter(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Of sequences of shape (..., time, features)."""
+        check_tensor(x)
         if x.ndim < 2:
             raise ShapeError(f"sequences of shape {tuple(x.shape)}; give (..., time, features)")
         y: Tensor = self.derivative(x)
@@ -86,6 +87,7 @@ class FractionalFilter(nn.Module):
 
 
 def _check_sequences(x: Tensor, features: int) -> None:
+    check_tensor(x)
     if x.ndim != 3 or x.shape[-1] != features or not x.shape[1]:
         raise ShapeError(f"sequences of shape {tuple(x.shape)}; give (batch, time, {features})")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -16,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hpfracc._config import config
 from hpfracc.ml.fsde_models import Steps
+from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 from hpfracc.solvers.sde.stepping import step_in_blocks
 
 __all__ = ["along_regenerated_noise"]
@@ -24,7 +26,7 @@ __all__ = ["along_regenerated_noise"]
 BLOCK = 32
 
 
-def along_regenerated_noise(draw: Callable[[Any], Tensor], steps: Steps, key: Any) -> Tensor:
+def along_regenerated_noise(draw: Callable[[Any], Tensor], steps: Steps, key: Any, *, buffers: Buffers) -> Tensor:
     """The paths along the noise ``draw(key)``.
 
     Parameters
@@ -35,9 +37,11 @@ def along_regenerated_noise(draw: Callable[[Any], Tensor], steps: Steps, key: An
         What is solved, and how.
     key : array
         Of the random numbers.
+    buffers : Buffers
+        Those of the modules that are called; the backward pass leaves them unchanged.
     """
     noise = _Noise(draw, key)
-    found: Tensor = step_in_blocks(*steps, noise.rows, BLOCK, _run)
+    found: Tensor = step_in_blocks(*steps, noise.rows, BLOCK, partial(_run, buffers))
     noise.forget()
     return found
 
@@ -71,13 +75,15 @@ class _Noise:
             self._whole, self._recorded = None, True
 
 
-def _run(function: Callable[..., Any], *tensors: Tensor) -> Any:
+def _run(buffers: Buffers, function: Callable[..., Any], *tensors: Tensor) -> Any:
     # The engine must choose the same arms both times, where the functions use it.
-    return checkpoint(function, *tensors, use_reentrant=False, context_fn=lambda: (_same_arms(), _same_arms()))
+    return checkpoint(
+        function, *tensors, use_reentrant=False, context_fn=lambda: (_same_arms(), _same_arms(buffers.replayed()))
+    )
 
 
 @contextlib.contextmanager
-def _same_arms() -> Iterator[None]:
+def _same_arms(also: contextlib.AbstractContextManager[None] | None = None) -> Iterator[None]:
     """Nothing happens before it is entered: a bare ``config(...)`` would be for the whole process."""
-    with config(deterministic=True):
+    with config(deterministic=True), also or contextlib.nullcontext():
         yield

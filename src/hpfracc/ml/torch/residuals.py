@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.ml.torch.order import OrderLike, as_order, shown_order, uncompiled
+from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, shown_order, uncompiled
 from hpfracc.operators._fractional_laplacian import fractional_laplacian
 from hpfracc.operators.core.registry import find_definition
 
@@ -107,6 +107,7 @@ class FractionalResidual(nn.Module):
 
     def forward(self, u: Tensor, right: Tensor | float = 0.0) -> Tensor:
         """The residual at every point, the first included."""
+        check_tensor(u)
         return _derivative(self, u) - right
 
     def extra_repr(self) -> str:
@@ -159,6 +160,7 @@ class LaplacianResidual(nn.Module):
 
     def forward(self, u: Tensor, right: Tensor | float = 0.0) -> Tensor:
         """The residual at every point."""
+        check_tensor(u)
         return _laplacian(self, u) - right
 
     def extra_repr(self) -> str:

@@ -156,7 +156,8 @@ def read_problem(
     if not isinstance(args, tuple):
         raise InvalidInputError(f"args={args!r}: give a tuple, such as (a, b), or (a,) for one")
     library = library_of(y0)
-    start = y0[:1]
+    start = y0[:2]  # BatchNorm takes no single path
+    paths = int(start.shape[0])
     dimension = int(start.shape[1])
     dtype = str(y0.dtype).rpartition(".")[2]
     constant = None
@@ -166,12 +167,14 @@ def read_problem(
     draft = Traits(library, dtype, constant is not None, False, dimension, dimension, hurst, interpretation)
     problem = NoisyProblem(functions, constant, args, draft)
     found = _shape_at(problem, problem.drift, t0, start)
-    if found != (1, dimension):
-        raise ShapeError(f"drift returned shape {found} for one path; it must be (paths, d) for y of shape (paths, d)")
-    first = _shape_at(problem, problem.diffusion, t0, start)
-    if len(first) not in (2, 3) or first[:2] != (1, dimension):
+    if found != (paths, dimension):
         raise ShapeError(
-            f"diffusion returned shape {first} for one path of {dimension} components; return (paths, d), each "
+            f"drift returned shape {found} for y of shape {tuple(start.shape)}; it must be (paths, d), as y"
+        )
+    first = _shape_at(problem, problem.diffusion, t0, start)
+    if len(first) not in (2, 3) or first[:2] != (paths, dimension):
+        raise ShapeError(
+            f"diffusion returned shape {first} for y of shape {tuple(start.shape)}; return (paths, d), each "
             "component with its own noise, or (paths, d, m)"
         )
     general = len(first) == 3
@@ -222,7 +225,9 @@ def _shape_at(problem: NoisyProblem, function: Callable[[Any, Any], Any], t0: fl
     if library == "jax":
         return tuple(sys.modules["jax"].eval_shape(lambda y: function(t0, y), start).shape)
     if library == "torch":
-        with sys.modules["torch"].no_grad():
+        from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
+
+        with sys.modules["torch"].no_grad(), Buffers(problem.functions, problem.args).unchanged():
             return tuple(function(t0, start).shape)
     return tuple(function(t0, start).shape)
 

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import sys
 import time
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,6 +103,7 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
     calls = [0]
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
         if problem.library == "torch":
+            from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
             from hpfracc.solvers.ode.tensors.on_torch.mesh import solve_differences as on_torch
 
             fun, jacobian = torch_functions(problem, calls)
@@ -113,7 +115,8 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
             def told(share: float, newest: Any) -> None:
                 report(problem.t0 + float(mesh[round(share * steps)]), newest)
 
-            states = on_torch(name, fun, jacobian, problem.t0, times, problem.y0, memory, tables, told)
+            buffers = Buffers(problem.fun, problem.jac, problem.args)
+            states = on_torch(name, fun, jacobian, problem.t0, times, problem.y0, memory, tables, told, buffers)
         else:
             from hpfracc.solvers.ode.tensors.on_jax.mesh import solve_differences as on_jax
 
@@ -254,13 +257,17 @@ class _Found(NamedTuple):
 def _adapt_torch(
     problem: Problem, options: Options, tolerance: Tolerance, order: Any, memory: Any, stops: Array, report: Any
 ) -> _Found:
+    from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
     from hpfracc.solvers.ode.tensors.on_torch.mesh import choose_mesh, replay
 
     torch = sys.modules["torch"]
     calls = [0]
     fun, _ = torch_functions(problem, calls)
     initial = [problem.y0, *problem.dy0]
-    seen = [fun(problem.t0, problem.y0), *initial, memory.weights]
+    buffers = Buffers(problem.fun, problem.args)
+    with buffers.unchanged():
+        seen = [fun(problem.t0, problem.y0), *initial, memory.weights]
+    replayed = any(map(tracks_gradient, seen))
     try:
         for each in seen:
             each.detach().reshape(-1)[0].tolist()
@@ -270,15 +277,16 @@ def _adapt_torch(
             "adaptive steps cannot be chosen under torch.func.vmap: give y0 a leading axis instead, or a step with "
             "method='l1', 'l2_1sigma' or 'pece'"
         ) from None
-    with torch.no_grad():
+    # Where the steps are repeated with derivatives, those change the buffers of modules, not the search.
+    with torch.no_grad(), buffers.unchanged() if replayed else nullcontext():
         detached = memory._replace(weights=memory.weights.detach())
         chosen, states, rules = choose_mesh(
             fun, problem.t0, [each.detach() for each in initial], numbers, detached, stops, tolerance,
             lambda tau, newest: report(problem.t0 + tau, newest),
         )  # fmt: skip
-    if rules and any(map(tracks_gradient, seen)):
+    if rules and replayed:
         weights = _rule_weights(order, chosen, problem.y0)
-        states = replay(fun, problem.t0, initial, memory, weights, chosen, lambda share, newest: None)
+        states = replay(fun, problem.t0, initial, memory, weights, chosen, lambda share, newest: None, buffers)
     stats = {
         "steps": len(chosen.degrees), "rejected": chosen.rejected, "passes": chosen.passes,
         "exponentials": int(memory.rates.shape[0]), "error_over_tolerance": chosen.ratio,

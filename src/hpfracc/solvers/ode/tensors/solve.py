@@ -133,12 +133,14 @@ def _run(problem: Problem, grid: UniformGrid, sums: Sums, rule: TensorRule, repo
     initial = [problem.y0, *problem.dy0]
     if problem.library == "torch":
         from hpfracc.solvers.ode.tensors.on_torch.blocks import solve_blocks as on_torch
+        from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 
         def bind(tensors: list[Any]) -> Any:
             return torch_functions(problem, calls, _with_tensors(problem.args, iter(tensors)))
 
         known = _tensors_in(problem.args)
-        return on_torch(bind, rule, grid.t0, grid.step, grid.steps, initial, sums, report, known)
+        buffers = Buffers(problem.fun, problem.jac, problem.args)
+        return on_torch(bind, rule, grid.t0, grid.step, grid.steps, initial, sums, report, known, buffers)
     from hpfracc.solvers.ode.tensors.on_jax.blocks import solve_blocks as on_jax
 
     check_jax_functions(problem)

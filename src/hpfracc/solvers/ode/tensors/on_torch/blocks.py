@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import torch
@@ -11,10 +12,11 @@ from torch.utils.checkpoint import checkpoint
 
 from hpfracc._arrays import is_transformed, tracks_gradient
 from hpfracc.solvers.ode.progress import Report
+from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums
 from hpfracc.solvers.ode.tensors.on_torch.leaves import Bind, Leaves
 from hpfracc.solvers.ode.tensors.on_torch.newton import check_members, solve_step
-from hpfracc.solvers.ode.tensors.on_torch.recomputation import recomputed
+from hpfracc.solvers.ode.tensors.on_torch.recomputation import recomputed, surroundings_of
 from hpfracc.solvers.ode.tensors.on_torch.stored import StoredSolve, solve_stored
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 
@@ -34,6 +36,7 @@ def solve_blocks(
     sums: Sums,
     report: Report,
     known: list[torch.Tensor],
+    buffers: Buffers,
 ) -> torch.Tensor:
     """All states, shape (steps + 1, ..., d), or fewer after an interrupt.
 
@@ -42,39 +45,43 @@ def solve_blocks(
     that. ``rule.adjoint`` ``"stored"`` has the steps transposed instead, ``"direct"`` leaves everything to autograd.
 
     ``known`` are the tensors of ``args``, and ``bind`` gives the right-hand side and its Jacobian with those or others.
+    ``buffers`` are those of its modules; only the evaluations of the steps change them.
     """
     fun, jacobian = bind(known)
     # The function may return the same tensor each time.
     f0 = torch.zeros_like(initial[0]) if rule.starts_blind else fun(t0, initial[0]).clone()
     seen = [f0, *initial, *sums.sequences]
     if rule.starts_blind:  # its dependencies, which f0 would have shown
-        seen.append(fun(t0 + step, initial[0]))
+        with buffers.unchanged():
+            seen.append(fun(t0 + step, initial[0]))
+    buffers.leave_out_constants()
     wrapped = any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in seen)
     tracked = torch.is_grad_enabled() and not wrapped and any(each.requires_grad for each in seen)
     apart = any(map(tracks_gradient, seen))
     if tracked and rule.implicit:
-        check_members(partial(fun, t0 + step), initial[0])
+        with buffers.unchanged():
+            check_members(partial(fun, t0 + step), initial[0])
     leaves: Leaves | None = None
     if tracked and rule.adjoint != "direct":
         begin = t0 + step if rule.starts_blind else t0
-        leaves = Leaves(bind, known, begin, initial[0], t0 + steps * step)
+        with buffers.unchanged():
+            leaves = Leaves(bind, known, begin, initial[0], t0 + steps * step)
     if leaves is not None and rule.adjoint == "stored":
         leaves.check_stored()
-        found = leaves
+        found, first = leaves, f0.detach()
 
         def forward(initial: list[torch.Tensor], sums: Sums, points: torch.Tensor | None) -> torch.Tensor:
-            first = torch.zeros_like(initial[0]) if rule.starts_blind else found.fun(t0, initial[0]).clone()
             plain = _Block(found.fun, found.jacobian, rule, t0, step, initial, sums, False, False, points)
             return _in_place(plain, SegmentSums(list(sums.sequences)), steps, first, report, _Plain())
 
-        plan = StoredSolve(leaves.own, leaves.jacobian, rule, t0, step, steps, BLOCK, forward, leaves)
+        plan = StoredSolve(leaves.own, leaves.jacobian, rule, t0, step, steps, BLOCK, forward, leaves, buffers)
         return solve_stored(plan, initial, sums)
     block = _Block(fun, jacobian, rule, t0, step, initial, sums, apart, wrapped)
     record: _Plain = _Plain()
     if leaves is not None:
         # A graph from outside the function lives on in the nodes of a checkpoint; those carry forward mode, too.
         lasting = leaves.outside is not None or any(map(is_transformed, seen))
-        record = _Checkpointed() if lasting else _Recomputed(leaves)
+        record = _Checkpointed(buffers) if lasting else _Recomputed(leaves, buffers)
     segments = SegmentSums(list(sums.sequences))
     run = _with_derivatives if apart else _in_place
     return run(block, segments, steps, f0, report, record)
@@ -103,6 +110,9 @@ class _Plain:
 class _Checkpointed(_Plain):
     """Run again in the backward pass, with the nodes of their graphs kept."""
 
+    def __init__(self, buffers: Buffers) -> None:
+        self._buffers = buffers
+
     def block(
         self,
         block: _Block,
@@ -114,9 +124,13 @@ class _Checkpointed(_Plain):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """States and values of a block."""
         found: tuple[torch.Tensor, torch.Tensor] = checkpoint(
-            block, begin, length, given, f0, before, use_reentrant=False
+            block, begin, length, given, f0, before, use_reentrant=False, context_fn=self._contexts
         )
         return found
+
+    def _contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        """Of the first run and of the second."""
+        return nullcontext(), self._buffers.replayed()
 
     def sums(self, segments: SegmentSums, reach: int, segment: list[torch.Tensor]) -> torch.Tensor:
         """What a segment of values adds to the steps after it."""
@@ -127,8 +141,8 @@ class _Checkpointed(_Plain):
 class _Recomputed(_Plain):
     """Run again in the backward pass, from what they were given alone."""
 
-    def __init__(self, leaves: Leaves) -> None:
-        self._leaves = leaves
+    def __init__(self, leaves: Leaves, buffers: Buffers) -> None:
+        self._leaves, self._buffers = leaves, buffers
 
     def block(
         self,
@@ -161,10 +175,10 @@ class _Recomputed(_Plain):
             return states, values
 
         with torch.no_grad():
-            generators = _generators(f0.device) if leaves.random else ()
+            surroundings = surroundings_of(self._buffers, leaves.random, f0.device)
             found = run(*tensors)
         states, values = recomputed(
-            run, found, tensors, (leaves.given, leaves.seen), generators, once=block.rule.implicit
+            run, found, tensors, (leaves.given, leaves.seen), surroundings, once=block.rule.implicit
         )
         return states, values
 
@@ -179,11 +193,6 @@ class _Recomputed(_Plain):
         with torch.no_grad():
             found = run(*tensors)
         return recomputed(run, found, tensors)[0]
-
-
-def _generators(device: torch.device) -> tuple[torch.Tensor, ...]:
-    """The states of random generators: the host's, and that of a GPU."""
-    return (torch.get_rng_state(), *((torch.cuda.get_rng_state(device),) if device.type == "cuda" else ()))
 
 
 def _with_derivatives(
@@ -291,11 +300,13 @@ class _Block:
         """States and values, each a new tensor."""
         states: list[torch.Tensor] = []
         values: list[torch.Tensor] = []
+        known = self._known(begin, length, given, f0)
         for index in range(length):
             y, f = self.initial[0].to(f0.dtype), f0
             if begin + index:
                 past = torch.stack(values) if index else None
-                y, f = self._step(begin + index, index, given, f0, past, states[-1].detach() if states else before)
+                sums = [each[index] for each in known]
+                y, f = self._step(begin + index, index, sums, past, states[-1].detach() if states else before)
             states.append(y)
             values.append(f)
         return torch.stack(states), torch.stack(values)
@@ -311,7 +322,9 @@ class _Block:
     ) -> None:
         """The same, written to ``states`` and ``values``, with few kernel launches per step."""
         count = states.shape[0]
-        known = self._known(begin, count, given, f0)
+        known = f0.new_empty((len(self.sums.sequences), count, *f0.shape))
+        for each, value in zip(known, self._known(begin, count, given, f0), strict=True):
+            each.copy_(value)
         kinds, columns = known.shape[0], f0.numel()
         flat, past = known.view(kinds, count, columns).unbind(1), values.view(count, columns)
         places, kept = states.unbind(0), values.unbind(0)
@@ -340,8 +353,8 @@ class _Block:
             self.newest = None if self.sums.newest is None else self.sums.newest.to(dtype)
         return self.rows[index]
 
-    def _known(self, begin: int, count: int, given: torch.Tensor | None, f0: torch.Tensor) -> torch.Tensor:
-        """The known part of each sum before the block, shape (K, count, ...)."""
+    def _known(self, begin: int, count: int, given: torch.Tensor | None, f0: torch.Tensor) -> list[torch.Tensor]:
+        """The known part of each sum before the block, each of shape (count, ...)."""
         kinds = len(self.sums.sequences)
         base = self.initial[0].expand(count, *f0.shape)
         if len(self.initial) > 1:
@@ -349,11 +362,10 @@ class _Block:
             for number, value in enumerate(self.initial[1:], start=1):
                 factors = (taus**number / math.factorial(number)).reshape(-1, *(1,) * f0.ndim)
                 base = base + value * factors
-        known = f0.new_empty((kinds, count, *f0.shape))
-        known[:] = base if given is None else given + base
+        known = [base] * kinds if given is None else [each + base for each in given]
         if self.sums.first is not None:
             first = self.sums.first[begin : begin + count]
-            known[-1] += first.reshape(count, *(1,) * (f0.ndim + 1 - first.ndim), *first.shape[1:]) * f0
+            known[-1] = known[-1] + first.reshape(count, *(1,) * (f0.ndim + 1 - first.ndim), *first.shape[1:]) * f0
         return known
 
     def _advance(
@@ -387,40 +399,31 @@ class _Block:
         self,
         n: int,
         index: int,
-        given: torch.Tensor | None,
-        f0: torch.Tensor,
+        known: list[torch.Tensor],
         past: torch.Tensor | None,
         before: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        """State and value of step n, by the operations of ``fill``: they are the same to the last bit."""
         t = self.time(n)
-        known = [self._start(n)] * len(self.sums.sequences)
-        if self.sums.first is not None:
-            known[-1] = known[-1] + self.sums.first[n] * f0
-        if given is not None:
-            known = [each + given[k, index] for k, each in enumerate(known)]
-        if past is not None:
-            recent = self._recent(index, past)
-            known = [each + recent[k] for k, each in enumerate(known)]
+        if past is not None and self.reversed.ndim == 2:
+            rows = self.reversed[:, self.reversed.shape[1] - index :].to(past.dtype)
+            flat = torch.stack([each.reshape(-1) for each in known])
+            whole = torch.addmm(flat, rows, past.reshape(index, -1))
+            known = [each.reshape(past.shape[1:]) for each in whole]
+        elif past is not None:
+            known = [each + recent for each, recent in zip(known, self._recent(index, past), strict=True)]
         y = known[0]
         if self.rule.implicit:
             slopes = None if self.jacobian is None else partial(self.jacobian, t)
             y = solve_step(partial(self.fun, t), slopes, y, self.sums.newest, before, self.apart, self.wrapped)
         elif self.sums.newest is not None:
             for _ in range(self.rule.corrections):
-                y = known[-1] + self.sums.newest * self.fun(t, y)
+                value = self.fun(t, y)
+                y = torch.addcmul(known[-1], self.sums.newest.to(value.dtype), value)
         return y, self.fun(t, y)
 
     def _recent(self, index: int, past: torch.Tensor) -> torch.Tensor:
-        """``sum_j w[index - j] f[j]`` over the steps of this block, for each sequence."""
+        """``sum_j w[index - j] f[j]`` over the steps of this block, for each sequence of several orders."""
         rows = self.reversed[:, self.reversed.shape[1] - index :]
         kinds = rows.shape[0]
-        if rows.ndim == 2:
-            flat = past.reshape(index, -1)
-            return (rows.to(flat.dtype) @ flat).reshape(kinds, *past.shape[1:])
         return (rows.reshape(kinds, index, *(1,) * (past.ndim + 1 - rows.ndim), *rows.shape[2:]) * past).sum(1)
-
-    def _start(self, n: int) -> torch.Tensor:
-        total = self.initial[0]
-        for number, value in enumerate(self.initial[1:], start=1):
-            total = total + value * ((n * self.step) ** number / math.factorial(number))
-        return total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.differences import DifferenceTables, step_l1, step_l2_sigma
 from hpfracc.solvers.ode.tensors.exponentials import Memory, moments
+from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 from hpfracc.solvers.ode.tensors.on_torch.newton import check_members, solve_step
 from hpfracc.solvers.ode.tensors.tolerance import MOST_PASSES, Chosen, Tolerance, next_share
 
@@ -52,15 +54,19 @@ def solve_differences(
     memory: Memory,
     tables: DifferenceTables,
     report: Report,
+    buffers: Buffers,
 ) -> torch.Tensor:
     """All states of L1 or L2-1sigma, shape (N + 1, ..., d), or fewer after an interrupt.
 
     ``times`` are those of the equations as numbers; None if they depend on a differentiable order.
     """
-    f0 = fun(t0, y0)
+    with buffers.unchanged():
+        f0 = fun(t0, y0)
+    buffers.leave_out_constants()
     kind = _derivatives([f0, y0, memory.weights, tables.weight])
     if kind.tracked:
-        check_members(partial(fun, t0), y0)
+        with buffers.unchanged():
+            check_members(partial(fun, t0), y0)
     one = step_l1 if name == "l1" else step_l2_sigma
     columns = [each if each is None else each.unbind(0) for each in tables]
     count = int(tables.step.shape[0])
@@ -80,7 +86,7 @@ def solve_differences(
 
     start = y0.to(torch.promote_types(y0.dtype, f0.dtype))
     states = start.new_zeros((1, int(memory.rates.shape[0]), *start.shape))
-    return _walk(block, count, start, (start, torch.zeros_like(start), states), kind, report)
+    return _walk(block, count, start, (start, torch.zeros_like(start), states), kind, report, buffers)
 
 
 def _walk(
@@ -90,13 +96,17 @@ def _walk(
     carried: tuple[torch.Tensor, ...],
     kind: _Derivatives,
     report: Report,
+    buffers: Buffers,
 ) -> torch.Tensor:
-    """Run block after block; each is recomputed in the backward pass."""
+    """Run block after block; each is recomputed in the backward pass, which leaves ``buffers`` unchanged."""
     found = [start[None]]
     for first, stop in _stretches(count):
         try:
             if kind.tracked:
-                made = checkpoint(block, first, stop, *carried, use_reentrant=False)
+                made = checkpoint(
+                    block, first, stop, *carried,
+                    use_reentrant=False, context_fn=lambda: (nullcontext(), buffers.replayed()),
+                )  # fmt: skip
             else:
                 made = block(first, stop, *carried)
         except KeyboardInterrupt:
@@ -293,10 +303,12 @@ def replay(
     weights: torch.Tensor,
     chosen: Chosen,
     report: Report,
+    buffers: Buffers,
 ) -> torch.Tensor:
     """Repeat the same steps with derivatives; ``weights`` of shape (N, NODES, ...) are differentiable in the order."""
     y0 = initial[0]
     f0 = fun(t0, y0)
+    buffers.leave_out_constants()
     kind = _derivatives([f0, *initial, memory.weights, weights])
     taus = chosen.taus
     lengths = np.diff(taus)
@@ -318,4 +330,4 @@ def replay(
 
     values = torch.cat([f0[None], f0.new_zeros((adams.NODES - 2, *f0.shape))])
     states = f0.new_zeros((len(initial), int(memory.rates.shape[0]), *y0.shape))
-    return _walk(block, len(lengths), y0.to(f0.dtype), (y0.to(f0.dtype), values, states), kind, report)
+    return _walk(block, len(lengths), y0.to(f0.dtype), (y0.to(f0.dtype), values, states), kind, report, buffers)

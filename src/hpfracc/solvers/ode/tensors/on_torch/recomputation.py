@@ -7,17 +7,20 @@ the nodes take far more memory than the states: 18 kB a step for a state of one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
 
+from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 from hpfracc.solvers.ode.tensors.on_torch.newton import TWICE_IMPLICIT
 from hpfracc.solvers.ode.tensors.on_torch.once import differentiable_once
 
-__all__ = ["recomputed"]
+__all__ = ["Surroundings", "recomputed", "surroundings_of"]
 
 Part = Callable[..., tuple[torch.Tensor, ...]]
+#: Gives a context in which a part is run again.
+Surroundings = Callable[[], AbstractContextManager[Any]]
 
 
 def recomputed(
@@ -25,7 +28,7 @@ def recomputed(
     values: tuple[torch.Tensor, ...],
     given: Sequence[torch.Tensor],
     leaves: tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]] = ((), ()),
-    generators: Sequence[torch.Tensor] = (),
+    surroundings: Surroundings = nullcontext,
     once: bool = False,
 ) -> tuple[torch.Tensor, ...]:
     """``values`` of ``function(*given)``, with their derivatives of any order.
@@ -39,15 +42,14 @@ def recomputed(
     given : sequence of tensors
     leaves : two sequences of tensors
         Further tensors that the function depends on: as the caller has them, and as the function sees them.
-    generators : sequence of tensors
-        The states of the random generators, the host's and a GPU's, before the values were found; empty where no
-        random numbers are drawn.
+    surroundings : callable
+        Gives a context in which the function gives these values again, from :func:`surroundings_of`.
     once : bool
         The function solves implicit steps, which have first derivatives only; further ones are refused.
     """
     kind = _RecomputedOnce if once else _RecomputedPart
     found: tuple[torch.Tensor, ...] = kind.apply(
-        function, [*values], len(given), list(leaves[1]), generators, *given, *leaves[0]
+        function, [*values], len(given), list(leaves[1]), surroundings, *given, *leaves[0]
     )
     return found
 
@@ -60,10 +62,10 @@ class _RecomputedPart(torch.autograd.Function):  # type: ignore[misc]
         values: list[torch.Tensor],
         count: int,
         seen: list[torch.Tensor],
-        generators: Sequence[torch.Tensor],
+        surroundings: Surroundings,
         *given: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
-        ctx.function, ctx.count, ctx.seen, ctx.generators = function, count, seen, generators
+        ctx.function, ctx.count, ctx.seen, ctx.surroundings = function, count, seen, surroundings
         ctx.save_for_backward(*given)
         return tuple(values)
 
@@ -72,11 +74,12 @@ class _RecomputedPart(torch.autograd.Function):  # type: ignore[misc]
         needed = ctx.needs_input_grad[5:]
         given = ctx.saved_tensors
         copies = [each.detach().requires_grad_(asked) for each, asked in zip(given[: ctx.count], needed, strict=False)]
-        with torch.enable_grad(), _with_generators(ctx.generators, given[0].device):
-            results = ctx.function(*copies)
         places = [place for place, asked in enumerate(needed) if asked]
         sources = [*copies, *ctx.seen]
-        found = _gradients(results, [sources[place] for place in places], [given[place] for place in places], bars)
+        with ctx.surroundings():
+            with torch.enable_grad():
+                results = ctx.function(*copies)
+            found = _gradients(results, [sources[place] for place in places], [given[place] for place in places], bars)
         whole: list[torch.Tensor | None] = [None] * (5 + len(given))
         for place, each in zip(places, found, strict=True):
             whole[5 + place] = each
@@ -136,12 +139,27 @@ def _gradients(
     return whole
 
 
+def surroundings_of(buffers: Buffers, random: bool, device: torch.device) -> Surroundings:
+    """Surroundings with the buffers of now and, if ``random``, the random numbers that are drawn next."""
+    states: tuple[torch.Tensor, ...] = ()
+    if random:
+        states = (torch.get_rng_state(), *((torch.cuda.get_rng_state(device),) if device.type == "cuda" else ()))
+    replayed = buffers.replayed()
+
+    @contextmanager
+    def replay() -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(replayed)
+            if states:
+                stack.enter_context(_with_generators(states, device))
+            yield
+
+    return replay
+
+
 @contextmanager
 def _with_generators(states: Sequence[torch.Tensor], device: torch.device) -> Iterator[None]:
     """Random numbers as they were drawn before."""
-    if not states:
-        yield
-        return
     with torch.random.fork_rng(devices=[device] if len(states) > 1 else []):
         torch.set_rng_state(states[0])
         if len(states) > 1:

@@ -21,6 +21,8 @@ from typing import Any
 import torch
 
 from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
+from hpfracc.solvers.ode.tensors.on_torch.correlations import correlations
 from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums, workspace
 from hpfracc.solvers.ode.tensors.on_torch.leaves import Leaves
 from hpfracc.solvers.ode.tensors.on_torch.matrices import BlockMatrices, fit_matrices
@@ -50,14 +52,14 @@ class StoredSolve:
         ``f(t, y)`` and its derivative in y, or None.
     rule : TensorRule
         The rule of the steps.
-    t0, step, steps
-        The grid.
-    block : int
-        Steps of a block.
+    t0, step, steps, block
+        The grid, and the steps of a block.
     forward : callable
         Runs the steps without derivatives.
     found : Leaves
         What ``fun`` depends on besides y; complete after ``forward``.
+    buffers : Buffers
+        Those of the modules that ``fun`` calls.
     """
 
     fun: Function
@@ -69,6 +71,7 @@ class StoredSolve:
     block: int
     forward: Forward
     found: Leaves
+    buffers: Buffers
 
     @property
     def leaves(self) -> list[torch.Tensor]:
@@ -114,13 +117,12 @@ class _Stored(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
         states, points, *given = ctx.saved_tensors
-        return tuple(
-            differentiable_once(
-                lambda: _Stored.transposed(ctx, grad, states, points, given),
-                [*given, grad],
-                "use adjoint='recomputed'",
-            )
-        )
+
+        def gradients() -> list[torch.Tensor | None]:
+            with ctx.plan.buffers.unchanged():
+                return _Stored.transposed(ctx, grad, states, points, given)
+
+        return tuple(differentiable_once(gradients, [*given, grad], "use adjoint='recomputed'"))
 
     @staticmethod
     def transposed(
@@ -131,8 +133,9 @@ class _Stored(torch.autograd.Function):  # type: ignore[misc]
         wanted = any(ctx.needs_input_grad[3 + ctx.count : 3 + len(given) - len(ctx.plan.leaves)])
         plan = ctx.plan
         count, parameters = plan.block * (1 + plan.predictions), sum(each.numel() for each in plan.leaves)
-        matrices = not plan.rule.implicit and fit_matrices(states[0], count, parameters)
-        found = _Transpose(plan, initial, sums, states, points, wanted, matrices).run(grad) if matrices else None
+        found = None
+        if not plan.rule.implicit and fit_matrices(states[0], count, parameters):
+            found = _Transpose(plan, initial, sums, states, points, wanted, True).run(grad)
         if found is None:
             found = _Transpose(plan, initial, sums, states, points, wanted, False).run(grad)
         assert found is not None
@@ -143,11 +146,7 @@ def _unpacked(plan: StoredSolve, count: int, given: Iterable[torch.Tensor]) -> t
     tensors = list(given)
     kinds = 2 if plan.rule.name == "pece" else 1
     rest = tensors[count + kinds : len(tensors) - len(plan.leaves)]
-    first = newest = None
-    if plan.rule.name in ("pece", "implicit_trapezoid"):
-        first, newest = rest
-    elif rest:
-        (newest,) = rest
+    first, newest = rest if plan.rule.name in ("pece", "implicit_trapezoid") else (None, *rest, None)[:2]
     return tensors[:count], Sums(tuple(tensors[count : count + kinds]), first, newest)
 
 
@@ -349,7 +348,7 @@ class _Transpose:
 
     def _add_newest(self, product: torch.Tensor) -> None:
         assert self.newest_bar is not None
-        self.newest_bar += product.sum_to_size(self.newest_bar.shape)
+        self.newest_bar += product.sum() if not self.newest_bar.ndim else product.sum_to_size(self.newest_bar.shape)
 
     def _vjp(
         self, t: float, point: torch.Tensor, bar: torch.Tensor, only_leaves: bool = False
@@ -376,7 +375,8 @@ class _Transpose:
         for place, each in enumerate(found):
             if each is not None:
                 earlier = self.leaves_bar[place]
-                self.leaves_bar[place] = each if earlier is None else earlier + each
+                # A clone: the gradient of a sum is the tensor that was given.
+                self.leaves_bar[place] = each.clone() if earlier is None else earlier.add_(each)
 
     def _settle(self) -> None:
         """Gradients of the leaves for a whole block, by one evaluation of all its points."""
@@ -434,9 +434,7 @@ class _Transpose:
             initial_bar.append((factors @ whole.reshape(steps, -1)).view(self.kinds, *shape).sum(0))
         weights_bar: list[torch.Tensor | None] = [None] * self.kinds
         if self.values is not None:
-            weights_bar = [
-                _correlation(sums_bar[:, kind], self.values, each) for kind, each in enumerate(sums.sequences)
-            ]
+            weights_bar = list(correlations(sums_bar, self.values, sums.sequences[0]))
         rest: list[torch.Tensor | None] = []
         if sums.first is not None:
             rest.append(first_bar)
@@ -478,22 +476,3 @@ def _multiplied(rows: torch.Tensor, value: torch.Tensor, shape: torch.Size) -> t
         product = rows[part].view(-1, *value.shape) * value
         found.append(product.sum_to_size((product.shape[0], *axes)).reshape(product.shape[0], *shape))
     return torch.cat(found)
-
-
-def _correlation(reversed_bar: torch.Tensor, values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """``out[l] = sum_n bar[n] f[n - l]`` by FFT, in groups of columns; summed to the shape of the order."""
-    count = values.shape[0]
-    size = 1 << (2 * count - 1).bit_length()
-    shape = values.shape[1:]
-    bar, f = reversed_bar.reshape(count, -1), values.reshape(count, -1)
-    width = max(1, workspace(values) // (32 * size))
-    places = torch.arange(max(like[0].numel(), 1), device=f.device).reshape(like.shape[1:]).expand(shape).reshape(-1)
-    total = like.new_zeros((size // 2 + 1, max(like[0].numel(), 1)), dtype=torch.complex(f[0, 0], f[0, 0]).dtype)
-    for begin in range(0, f.shape[1], width):
-        part = slice(begin, begin + width)
-        # A convolution in reversed time: the sum over r of bar[N - n] f[n - l] has index N - l.
-        spectrum = torch.fft.rfft(bar[:, part], size, dim=0) * torch.fft.rfft(f[:, part], size, dim=0)
-        total.index_add_(1, places[part], spectrum)
-    found = torch.fft.irfft(total, size, dim=0)[:count].flip(0)
-    found[0] = 0.0  # the newest value has a separate weight
-    return found.reshape(like.shape)

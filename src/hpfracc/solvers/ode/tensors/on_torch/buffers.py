@@ -1,0 +1,162 @@
+"""Buffers of the modules that a function calls, such as the running statistics of BatchNorm.
+
+Evaluations of the forward pass change them as the module says. Other evaluations, those of the backward pass and those
+that look at the graph of a function, see the buffers as they were and leave them unchanged.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+__all__ = ["Buffers", "UnchangedBuffers"]
+
+#: Larger buffers, in bytes, are copied only where their module has changed one of its buffers in place.
+_ALWAYS_COPIED = 1 << 16
+#: Functions that call functions, and containers of them, are followed down to this depth.
+_DEEPEST = 4
+#: Containers with more members are data.
+_LONGEST = 256
+
+
+class _Entry(NamedTuple):
+    module: nn.Module
+    name: str
+    tensor: torch.Tensor
+
+
+class Buffers:
+    """The buffers of all modules that can be found from some functions and their arguments.
+
+    Modules are found if they are given, in lists, tuples and dictionaries, as attributes of the object that is called,
+    in ``functools.partial``, and by the names that a function refers to: from its closure, its defaults and its
+    globals.
+
+    Parameters
+    ----------
+    *sources
+        Functions, modules, and their arguments.
+    """
+
+    def __init__(self, *sources: Any) -> None:
+        found = {id(each): each for module in _modules(sources) for each in module.modules()}
+        self._entries = [
+            _Entry(module, name, tensor)
+            for module in found.values()
+            for name, tensor in module.named_buffers(recurse=False)
+        ]
+        self._versions = self._module_versions()
+
+    def leave_out_constants(self) -> None:
+        """Leave out large buffers of modules that have changed none; to be called after an evaluation."""
+        changed = {key for key, now in self._module_versions().items() if now != self._versions.get(key)}
+        self._entries = [
+            each
+            for each in self._entries
+            if each.tensor.numel() * each.tensor.element_size() <= _ALWAYS_COPIED or id(each.module) in changed
+        ]
+
+    def unchanged(self) -> UnchangedBuffers:
+        """A context whose evaluations leave all buffers as they are."""
+        return UnchangedBuffers(self._entries, None)
+
+    def replayed(self) -> UnchangedBuffers:
+        """A context for a later time, whose evaluations see the buffers of now, and leave those of then unchanged."""
+        now = [_current(each) for each in self._entries]
+        return UnchangedBuffers(self._entries, [(each, each.detach().clone()) for each in now])
+
+    def _module_versions(self) -> dict[int, list[tuple[int, int]]]:
+        """For each module which tensors its buffers are, and how often each was changed in place."""
+        versions: dict[int, list[tuple[int, int]]] = {}
+        for each in self._entries:
+            now = _current(each)
+            versions.setdefault(id(each.module), []).append((id(now), 0 if now.is_inference() else now._version))
+        return versions
+
+
+class UnchangedBuffers:
+    """A context that puts the buffers back when it is left; it may be entered again.
+
+    Parameters
+    ----------
+    entries : list
+        The buffers.
+    replayed : list of pairs of tensors, or None
+        Tensors that are the buffers within the context, and their values.
+    """
+
+    def __init__(self, entries: list[_Entry], replayed: list[tuple[torch.Tensor, torch.Tensor]] | None) -> None:
+        self._entries, self._replayed = entries, replayed
+        self._before: list[list[tuple[torch.Tensor, torch.Tensor]]] = []
+
+    def __enter__(self) -> None:
+        now = [_current(each) for each in self._entries]
+        self._before.append([(each, each.detach().clone()) for each in now])
+        if self._replayed is not None:
+            self._put(self._replayed)
+
+    def __exit__(self, *_: object) -> None:
+        self._put(self._before.pop())
+
+    def _put(self, wanted: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        for entry, (tensor, values) in zip(self._entries, wanted, strict=True):
+            if _current(entry) is not tensor:  # the module has assigned another tensor
+                setattr(entry.module, entry.name, tensor)
+            # Graphs that were recorded before may hold these tensors: to them nothing has happened.
+            tensor.data.copy_(values)
+
+
+def _current(entry: _Entry) -> torch.Tensor:
+    found: torch.Tensor = getattr(entry.module, entry.name)
+    return found
+
+
+def _modules(sources: tuple[Any, ...]) -> Iterator[nn.Module]:
+    """The modules among ``sources`` and those that they refer to."""
+    todo: list[tuple[Any, int]] = [(each, 0) for each in sources]
+    seen = set[int]()
+    while todo:
+        each, depth = todo.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, nn.Module):
+            yield each
+        elif depth < _DEEPEST:
+            todo += [(one, depth + 1) for one in _referred(each)]
+
+
+def _referred(value: Any) -> list[Any]:
+    """What a function or a container refers to, and the modules of any other object."""
+    if isinstance(value, list | tuple | dict):
+        members = value.values() if isinstance(value, dict) else value
+        return list(members) if len(value) <= _LONGEST else []
+    if isinstance(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, types.MethodType):
+        return [value.__self__, value.__func__]
+    if isinstance(value, types.FunctionType):
+        return _of_function(value)
+    own = getattr(value, "__dict__", None)
+    if isinstance(value, torch.Tensor | types.ModuleType | type) or not isinstance(own, dict):
+        return []
+    return [each for each in own.values() if isinstance(each, nn.Module)]
+
+
+def _of_function(function: types.FunctionType) -> list[Any]:
+    if function.__module__ is not None and function.__module__.partition(".")[0] == "torch":
+        return []
+    names, found = function.__globals__, [getattr(function, "__wrapped__", None)]
+    found += [names[each] for each in function.__code__.co_names if each in names]
+    found += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    for cell in function.__closure__ or ():
+        try:
+            found.append(cell.cell_contents)
+        except ValueError:  # not assigned yet
+            continue
+    return found
