@@ -70,6 +70,13 @@ def test_chunks_change_nothing(simulated: dict[str, Any]) -> None:
     assert simulated["chunked"] == {"chunks": [1, 3, 3], "equal": True}
 
 
+def test_memory_is_kept_for_the_next_solve(simulated: dict[str, Any]) -> None:
+    """Allocated again where a solve needs more, after a clean-up, and under another limit; the same numbers always."""
+    found = simulated["kept"]
+    assert found["equal"] and found["freed"] == [True, 0]
+    assert found["counts"] == [[2, 1], [2, 1], [3, 2], [3, 2], [5, 3], [7, 4]]
+
+
 def test_a_member_that_ends_leaves_the_others_whole(simulated: dict[str, Any]) -> None:
     """It is NaN from there on, and named."""
     found = simulated["infinite"]
@@ -126,7 +133,7 @@ def test_arguments_belong_to_members_or_are_shared(
     found = read_member(relax, (rate,), shape)
     assert isinstance(found, MemberFunction)
     assert found.source.startswith(source)
-    assert (found.shared.size, len(found.own)) == sizes
+    assert (found.shared.size, found.own_count) == sizes
 
 
 def test_a_remainder_bails_out_for_its_member_alone() -> None:
