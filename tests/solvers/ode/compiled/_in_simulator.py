@@ -37,6 +37,11 @@ def forced(t: float, y: Array, rates: Array) -> Array:
     return np.rint(4.0 * y) * 0.1 + np.abs(y) % 0.7 - np.floor(y) + np.sin(3.0 * t)
 
 
+def many(t: float, y: Array) -> Array:
+    """Another function for more members than it is read with."""
+    return -y if len(y) > 2 else -2.0 * y
+
+
 def explosive(t: float, y: Array, rate: Array) -> Array:
     return rate * y * y
 
@@ -155,6 +160,25 @@ def kept() -> dict[str, Any]:
     return {"counts": counts, "equal": equal, "freed": freed}
 
 
+def moved() -> list[list[float]]:
+    """Solves that move there by themselves: whether they did, and how far they are from the host's."""
+    from hpfracc.solvers.ode.compiled.on_cuda import choice
+
+    choice.has_gpu = lambda: True
+    choice.import_cost = lambda name: 0.0
+    choice._FIRST_START = choice._FIRST_KERNEL = choice._LAUNCH = choice._FULL = choice._WORTH_A_LOOK = 0.0
+    choice._ALONE, choice._BYTES_PER_SECOND = 1e-15, 1e15
+    found = []
+    for times in (None, [1.0], [0.4, 0.6, 1.0], [0.123, 1.0]):
+        for method in ("auto", "explicit_rectangle"):
+            question = {**BRUSSELATOR, "alpha": 0.8, "step": 0.02, "t_eval": times, "method": method}
+            there, here = solve(question, True), solve(question, True, backend="numpy")
+            assert there.decision is not None and there.t.shape == here.t.shape
+            chosen = any("moved to the GPU" in note for note in there.decision.notes)
+            found.append([float(chosen), float(np.abs(there.y - here.y).max())])
+    return found
+
+
 def infinite() -> dict[str, Any]:
     """One member that ends before the others."""
     question = {"fun": explosive, "args": (np.array([[0.1], [9.0]]),), "y0": np.ones((2, 1)), "alpha": 0.9}
@@ -166,6 +190,15 @@ def infinite() -> dict[str, Any]:
         "other": float(np.abs(found.y[0] - alone.y[0]).max()),
         "ends": bool(np.isnan(found.y[1, 0, -1])) and bool(np.isfinite(found.y[1, 0, 1])),
     }
+
+
+def by_number() -> str:
+    """A function that looks at the number of members."""
+    try:
+        solve({"fun": many, "y0": STARTS, "alpha": 0.8}, backend="numba-cuda")
+    except InvalidInputError as error:
+        return str(error)
+    return ""
 
 
 def differs() -> str:
@@ -200,6 +233,8 @@ if __name__ == "__main__":
                 "kept": kept(),
                 "infinite": infinite(),
                 "differs": differs(),
+                "by_number": by_number(),
+                "moved": moved(),
             }
         )
     )

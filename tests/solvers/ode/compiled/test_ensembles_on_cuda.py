@@ -87,6 +87,14 @@ def test_a_member_that_ends_leaves_the_others_whole(simulated: dict[str, Any]) -
 def test_a_wrong_right_hand_side_is_noticed(simulated: dict[str, Any]) -> None:
     """What the kernel computed at the start is compared with the function as given."""
     assert "differs by 0.98 from the function as given" in simulated["differs"]
+    assert "differs by 3 from the function as given" in simulated["by_number"]
+
+
+def test_solves_that_move_by_themselves_have_the_numbers_of_the_host(simulated: dict[str, Any]) -> None:
+    """At all steps, at some of them, and between them; with and without a guard."""
+    assert len(simulated["moved"]) == 8
+    for chosen, difference in simulated["moved"]:
+        assert chosen and difference < 1e-12
 
 
 def test_numba_is_imported_only_when_asked_for(simulated: dict[str, Any]) -> None:

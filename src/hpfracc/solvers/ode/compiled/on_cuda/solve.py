@@ -27,7 +27,7 @@ from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import note_steps
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 
-__all__ = ["solve_members"]
+__all__ = ["solve_members", "solve_watched"]
 
 Array = np.ndarray[Any, Any]
 
@@ -40,6 +40,8 @@ _LEAST_BLOCKS = 128
 _HEAD = 4
 #: Members whose first value is compared with that of the function as given; all of them have the same source.
 _COMPARED = 64
+#: Functions and shapes of ensembles that are remembered to agree.
+_MOST_COMPARED = 64
 #: The kernel may differ from the function as given by this much, relative to the largest value.
 _AGREES = {"float64": 1e-9, "float32": 1e-4}
 #: Steps of a chunk that is interpolated on the host take at most these bytes there.
@@ -48,6 +50,8 @@ _BETWEEN_BYTES = 256 << 20
 _MOST_HALVINGS = 6
 #: More bytes than any GPU has.
 _PLENTY = 1 << 62
+
+_compared: dict[tuple[str, tuple[int, ...]], None] = {}
 
 REACHED = "The end of the interval was reached."
 
@@ -64,11 +68,17 @@ class _Kept:
         Where the kernel keeps each step, or -1.
     between : bool
         Whether the times lie between the steps: all steps are kept, and interpolated on the host.
+    rows : int
+        Steps of the result; those that are kept besides follow them.
+    watched : array of int
+        Where the steps are kept that were asked for besides.
     """
 
     times: Array
     places: Array
     between: bool
+    rows: int
+    watched: Array
 
     @property
     def count(self) -> int:
@@ -78,6 +88,13 @@ class _Kept:
 
 def solve_members(cuda: Any, problem: Problem, options: Options, scheme: Scheme, name: str, reason: str) -> FODEResult:
     """Solve a problem that :func:`~hpfracc.solvers.ode.compiled.on_cuda.check` took, with ``numba.cuda``."""
+    return solve_watched(cuda, problem, options, scheme, name, reason, np.empty(0, np.int64))[0]
+
+
+def solve_watched(
+    cuda: Any, problem: Problem, options: Options, scheme: Scheme, name: str, reason: str, watched: Array
+) -> tuple[FODEResult, Array]:
+    """The same; also returns the states at the steps ``watched``, of shape (steps, d, members)."""
     started = time.perf_counter()
     assert options.step is not None and problem.orders.known is not None
     members, d = problem.shape
@@ -95,8 +112,9 @@ def solve_members(cuda: Any, problem: Problem, options: Options, scheme: Scheme,
         message = f"{grid.steps} steps exceed max_steps={options.max_steps}: raise it, or take a larger step."
         stats = {"steps": 0, "step": grid.step, "interrupted": False, "terminated": False}
         start = np.array([problem.t0]), np.array(problem.y0)[..., None]
-        return FODEResult(*start, False, message, 1, stats=stats, decision=decision)
-    kept = _read_times(options.t_eval, grid)
+        failed = FODEResult(*start, False, message, 1, stats=stats, decision=decision)
+        return failed, np.empty((0, d, members))
+    kept = _read_times(options.t_eval, grid, watched)
     check_room(problem, len(kept.times), 1, arrays=1)
     row = np.broadcast_to(problem.orders.known, problem.shape)[0]
     tables = make_tables(row, grid, scheme, problem.orders.ceiling, options.precision)
@@ -106,7 +124,7 @@ def solve_members(cuda: Any, problem: Problem, options: Options, scheme: Scheme,
     work.compare()
     success, message = _judge(work.bad, grid)
     notes = (f"a thread for each trajectory on {device.device_name(cuda)} in {options.precision}",)
-    return FODEResult(
+    result = FODEResult(
         t=kept.times,
         y=work.y.transpose(2, 1, 0),
         success=success,
@@ -124,20 +142,23 @@ def solve_members(cuda: Any, problem: Problem, options: Options, scheme: Scheme,
         },
         decision=dataclasses.replace(decision, history="exponentials" if tables.terms else "direct", notes=notes),
     )
+    return result, work.watched
 
 
-def _read_times(t_eval: Array | None, grid: UniformGrid) -> _Kept:
+def _read_times(t_eval: Array | None, grid: UniformGrid, watched: Array) -> _Kept:
     """Where the times asked for lie on the grid."""
     steps = grid.times()
     if t_eval is None:
-        return _Kept(steps, np.arange(len(steps)), False)
+        return _Kept(steps, np.arange(len(steps)), False, len(steps), watched)
     nearest = np.clip(np.rint((t_eval - grid.t0) / grid.step).astype(np.int64), 0, grid.steps)
     slack = 4.0 * np.spacing(max(abs(grid.t0), abs(grid.t1)))
     if len(t_eval) and bool(np.all(np.abs(steps[nearest] - t_eval) <= slack)) and bool(np.all(np.diff(nearest) > 0)):
         places = np.full(len(steps), -1)
         places[nearest] = np.arange(len(t_eval))
-        return _Kept(t_eval, places, False)
-    return _Kept(t_eval, np.arange(len(steps)), True)
+        more = np.setdiff1d(watched, nearest)
+        places[more] = len(t_eval) + np.arange(len(more))
+        return _Kept(t_eval, places, False, len(t_eval), places[watched])
+    return _Kept(t_eval, np.arange(len(steps)), True, len(steps), watched)
 
 
 def _judge(bad: Array, grid: UniformGrid) -> tuple[bool, str]:
@@ -205,6 +226,7 @@ class _Work:
         self.first = np.empty((0, d))
         self.bad = np.empty(members, np.int32)
         self.y = np.empty((0, d, members), precision)
+        self.watched = np.empty((len(kept.watched), d, members), precision)
         self.chunks = 0
         self.kernel_seconds = 0.0
 
@@ -288,8 +310,11 @@ class _Work:
         states, values = MemoryLayout([kept.shape, head.shape]).cut(found)
         if begin == 0:
             self.first = values[0].T
+        self.watched[:, :, begin:end] = states[self.kept.watched]
         if self.kept.between:
             states = self._between(states, values, begin, end)
+        elif self.kept.rows < len(states):
+            states = states[: self.kept.rows].copy()  # without what was watched
         if count == self.bad.size:
             self.y = states
             return
@@ -325,9 +350,13 @@ class _Work:
     def compare(self) -> None:
         """Refuse a result whose right-hand side at the start is not that of the function as given."""
         problem, found = self.problem, self.first[:_COMPARED]
-        some = some_members(problem.args, problem.shape[0], len(found))
-        part = dataclasses.replace(problem, y0=problem.y0[: len(found)], args=some)
-        expected = part.evaluate(problem.t0, np.array(part.y0))
+        key = self.function.source, problem.shape
+        if key in _compared:
+            some = some_members(problem.args, problem.shape[0], len(found))
+            part = dataclasses.replace(problem, y0=problem.y0[: len(found)], args=some)
+            expected = part.evaluate(problem.t0, np.array(part.y0))
+        else:  # the whole ensemble once: a function may look at the number of its members
+            expected = problem.evaluate(problem.t0, np.array(problem.y0))[: len(found)]
         finite = np.isfinite(expected)
         worst = float(np.max(np.abs(found[finite] - expected[finite]), initial=0.0))
         size = float(np.max(np.abs(expected[finite]), initial=0.0))
@@ -340,3 +369,6 @@ class _Work:
                 f"backend='numba-cuda': compiled, the right-hand side differs by {worst:.3g} from the function as "
                 f"given at t={problem.t0:g}; leave the backend out"
             )
+        _compared[key] = None
+        while len(_compared) > _MOST_COMPARED:
+            del _compared[next(iter(_compared))]
