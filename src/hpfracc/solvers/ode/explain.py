@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from hpfracc._optional import is_installed
-from hpfracc.solvers.ode.compilation import compile_price
+from hpfracc.solvers.ode.compilation import compile_price, read_backend
 from hpfracc.solvers.ode.compiled import on_cuda
+from hpfracc.solvers.ode.compiled.on_cuda import choice
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.method import Method, noting
 from hpfracc.solvers.ode.options import Options
@@ -121,7 +122,7 @@ def explain_solve(solve_fode: Callable[..., FODEResult], *args: Any, **kwargs: A
         stepping = f"{steps:,} of {step:.6g}"
     else:
         stepping = f"halved until two solutions agree to rtol={options.rtol:g}, atol={options.atol}"
-    compiling = _compiling(problem, options)
+    compiling = _compiling(problem, options) + _moving(problem, options, method)
     return SolveExplanation(
         result.decision.method, result.decision.reason, method.order, steps, step, stepping, compiling
     )
@@ -141,3 +142,11 @@ def _compiling(problem: Problem, options: Options) -> str:
         return "called in Python (Numba is not installed, or the run is deterministic)"
     left = max(0.0, price.seconds - price.credited())
     return f"called in Python; compiled, if possible, once it has taken {left:.2g} s, the cost of compiling"
+
+
+def _moving(problem: Problem, options: Options, method: Method) -> str:
+    if problem.library != "numpy" or on_cuda.is_asked(options) or read_backend(options) != "auto":
+        return ""
+    if not choice.may_move(problem, options, method.name) or not choice.has_gpu():
+        return ""
+    return "; an ensemble whose members are independent moves to the GPU if it ends sooner there"

@@ -44,7 +44,7 @@ def check_room(problem: Problem, count: int, orders: int, *, arrays: int = _FULL
     need = _least_bytes(problem, count, orders, arrays)
     if need < NEGLIGIBLE_BYTES:
         return
-    free = get_budget().read(HOST)
+    free = get_budget().free(HOST)
     if free is not None and need > free:
         raise OutOfMemoryError(
             f"solve_fode: {count:,} points of {_rows(problem):,} components need at least {_mib(need)} for the "

@@ -122,6 +122,8 @@ def solve_fode(
         ``"pece"`` or ``"explicit_rectangle"``, a GPU thread for each member, in float32 if ``y0`` is so. ``fun`` has to
         be one that ``compile="auto"`` takes, whose members do not depend on each other; arrays in ``args`` whose first
         axis is as long as the ensemble belong to the members. An error where that is not so, or where there is no GPU.
+        With ``"auto"`` such an ensemble moves there, in float64, if that ends sooner than its remaining steps on the
+        host and both agree so far; ``decision.notes`` says so.
     compile : bool or "auto"
         Whether ``fun`` is compiled with Numba. ``"auto"``: if compilation pays off, and if the source shows that the
         results cannot differ from Python's beyond rounding: float arithmetic, listed functions of NumPy and ``math``,

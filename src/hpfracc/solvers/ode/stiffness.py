@@ -38,14 +38,21 @@ class StiffnessGuard:
         """Evaluations of the right-hand side so far."""
         return self._fun.count
 
-    def number(self, t: float, y: Array) -> float:
-        """The largest ``h^alpha |lambda| / Gamma(alpha+2)`` of a decaying eigenvalue; 0 if there is none."""
+    def number(self, t: float, y: Array, above: float = 0.0) -> float:
+        """The largest ``h^alpha |lambda| / Gamma(alpha+2)`` of a decaying eigenvalue; 0 if there is none.
+
+        Eigenvalues are not computed for members of a batch for which a norm shows that this is at most ``above``.
+        """
         if y.shape[-1] > DENSE_BELOW:  # all eigenvalues would take too long
             return self._largest(t, y)
         slopes = self._slopes(t, y, self._fun(t, y)).reshape(*y.shape, y.shape[-1])
         if not np.all(np.isfinite(slopes)):
             return 0.0
-        found = np.linalg.eigvals(self._weight[..., None] * slopes)
+        matrices = (self._weight[..., None] * slopes).reshape(-1, y.shape[-1], y.shape[-1])
+        with np.errstate(over="ignore"):
+            squares = np.einsum("nij,nij->n", matrices, matrices.conj()).real  # of Frobenius' norm
+        matrices = matrices[squares > above**2]
+        found = np.linalg.eigvals(matrices)
         return float(np.max(np.where(found.real < 0.0, np.abs(found), 0.0), initial=0.0))
 
     def _largest(self, t: float, y: Array) -> float:
@@ -73,6 +80,6 @@ class StiffnessGuard:
 
     def __call__(self, t: float, y: Array) -> None:
         """Check one point."""
-        found = self.number(t, y)
+        found = self.number(t, y, LIMIT)
         if found > LIMIT:
             raise StiffError(f"h^alpha |lambda| / Gamma(alpha+2) is {found:.3g} at t = {t:g}, beyond {LIMIT}")

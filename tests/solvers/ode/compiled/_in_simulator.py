@@ -37,6 +37,11 @@ def forced(t: float, y: Array, rates: Array) -> Array:
     return np.rint(4.0 * y) * 0.1 + np.abs(y) % 0.7 - np.floor(y) + np.sin(3.0 * t)
 
 
+def many(t: float, y: Array) -> Array:
+    """Another function for more members than it is read with."""
+    return -y if len(y) > 2 else -2.0 * y
+
+
 def explosive(t: float, y: Array, rate: Array) -> Array:
     return rate * y * y
 
@@ -99,7 +104,7 @@ def chunked() -> dict[str, Any]:
     question = {**BRUSSELATOR, "alpha": 0.8}
     whole = solve(question, backend="numba-cuda")
     before = device.allowed_bytes
-    device.allowed_bytes = lambda cuda: 500
+    device.allowed_bytes = lambda cuda, held: 500
     few = solve(question, backend="numba-cuda")
     cuda, asked = device.load_cuda(), []
     make = cuda.device_array
@@ -111,13 +116,67 @@ def chunked() -> dict[str, Any]:
         return make(*shape)
 
     cuda.device_array = fail_once
-    device.allowed_bytes = lambda cuda: 1000
+    device.allowed_bytes = lambda cuda, held: 1000
     again = solve(question, backend="numba-cuda")
     cuda.device_array, device.allowed_bytes = make, before
     return {
         "chunks": [each.stats["chunks"] for each in (whole, few, again)],
         "equal": bool(np.array_equal(whole.y, few.y)) and bool(np.array_equal(whole.y, again.y)),
     }
+
+
+def kept() -> dict[str, Any]:
+    """Memory of one solve in the next: how often it was allocated and its size asked for, and whether all agrees."""
+    from hpfracc.solvers.ode.compiled.on_cuda import solve as on_cuda_solve
+    from hpfracc.solvers.ode.compiled.on_cuda.workspace import release_workspaces
+
+    cuda = device.load_cuda()
+    context = cuda.current_context()  # the simulator makes one at each call, a driver has one
+    make, here, asked = cuda.device_array, cuda.current_context, device.allowed_bytes
+    allocated: list[Any] = []
+    read: list[int] = []
+    first, second = {**BRUSSELATOR, "alpha": 0.8}, {**FORCED, "alpha": 0.7, "step": 0.05}
+    expected = [solve(each, backend="numba-cuda").y for each in (first, second, first)]
+    cuda.current_context = lambda: context
+    cuda.device_array = lambda *shape: allocated.append(shape) or make(*shape)
+    device.allowed_bytes = lambda cuda, held: read.append(held) or asked(cuda, held)
+    counts, equal = [], True
+    try:
+        # With more threads than members, too: those without one must leave the memory alone.
+        for blocks, question, wanted in zip((1, 1, 1, 7), (first, first, second, first), (0, 0, 1, 2), strict=True):
+            on_cuda_solve._LEAST_BLOCKS = blocks
+            equal &= bool(np.array_equal(solve(question, backend="numba-cuda").y, expected[wanted]))
+            counts.append([len(allocated), len(read)])
+        freed = [release_workspaces() > 0, release_workspaces()]
+        solve(first, backend="numba-cuda")
+        counts.append([len(allocated), len(read)])
+        with hf.config(gpu_memory_limit=0.5):
+            solve(first, backend="numba-cuda")
+        counts.append([len(allocated), len(read)])
+    finally:
+        on_cuda_solve._LEAST_BLOCKS = 1
+        cuda.device_array, cuda.current_context, device.allowed_bytes = make, here, asked
+        release_workspaces()
+    return {"counts": counts, "equal": equal, "freed": freed}
+
+
+def moved() -> list[list[float]]:
+    """Solves that move there by themselves: whether they did, and how far they are from the host's."""
+    from hpfracc.solvers.ode.compiled.on_cuda import choice
+
+    choice.has_gpu = lambda: True
+    choice.import_cost = lambda name: 0.0
+    choice._FIRST_START = choice._FIRST_KERNEL = choice._LAUNCH = choice._FULL = choice._WORTH_A_LOOK = 0.0
+    choice._ALONE, choice._BYTES_PER_SECOND = 1e-15, 1e15
+    found = []
+    for times in (None, [1.0], [0.4, 0.6, 1.0], [0.123, 1.0]):
+        for method in ("auto", "explicit_rectangle"):
+            question = {**BRUSSELATOR, "alpha": 0.8, "step": 0.02, "t_eval": times, "method": method}
+            there, here = solve(question, True), solve(question, True, backend="numpy")
+            assert there.decision is not None and there.t.shape == here.t.shape
+            chosen = any("moved to the GPU" in note for note in there.decision.notes)
+            found.append([float(chosen), float(np.abs(there.y - here.y).max())])
+    return found
 
 
 def infinite() -> dict[str, Any]:
@@ -131,6 +190,15 @@ def infinite() -> dict[str, Any]:
         "other": float(np.abs(found.y[0] - alone.y[0]).max()),
         "ends": bool(np.isnan(found.y[1, 0, -1])) and bool(np.isfinite(found.y[1, 0, 1])),
     }
+
+
+def by_number() -> str:
+    """A function that looks at the number of members."""
+    try:
+        solve({"fun": many, "y0": STARTS, "alpha": 0.8}, backend="numba-cuda")
+    except InvalidInputError as error:
+        return str(error)
+    return ""
 
 
 def differs() -> str:
@@ -154,6 +222,7 @@ if __name__ == "__main__":
 
     # Every thread of the simulator is one of Python.
     kernels.THREADS = of_ensembles.THREADS = 1
+    of_ensembles._LEAST_BLOCKS = 1
     print(
         json.dumps(
             {
@@ -161,8 +230,11 @@ if __name__ == "__main__":
                 "cases": {name: difference(question, kind) for name, (kind, question) in CASES.items()},
                 "relaxation": relaxation(),
                 "chunked": chunked(),
+                "kept": kept(),
                 "infinite": infinite(),
                 "differs": differs(),
+                "by_number": by_number(),
+                "moved": moved(),
             }
         )
     )

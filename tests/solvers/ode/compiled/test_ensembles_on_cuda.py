@@ -70,6 +70,13 @@ def test_chunks_change_nothing(simulated: dict[str, Any]) -> None:
     assert simulated["chunked"] == {"chunks": [1, 3, 3], "equal": True}
 
 
+def test_memory_is_kept_for_the_next_solve(simulated: dict[str, Any]) -> None:
+    """Allocated again where a solve needs more, after a clean-up, and under another limit; the same numbers always."""
+    found = simulated["kept"]
+    assert found["equal"] and found["freed"] == [True, 0]
+    assert found["counts"] == [[2, 1], [2, 1], [3, 2], [3, 2], [5, 3], [7, 4]]
+
+
 def test_a_member_that_ends_leaves_the_others_whole(simulated: dict[str, Any]) -> None:
     """It is NaN from there on, and named."""
     found = simulated["infinite"]
@@ -80,6 +87,14 @@ def test_a_member_that_ends_leaves_the_others_whole(simulated: dict[str, Any]) -
 def test_a_wrong_right_hand_side_is_noticed(simulated: dict[str, Any]) -> None:
     """What the kernel computed at the start is compared with the function as given."""
     assert "differs by 0.98 from the function as given" in simulated["differs"]
+    assert "differs by 3 from the function as given" in simulated["by_number"]
+
+
+def test_solves_that_move_by_themselves_have_the_numbers_of_the_host(simulated: dict[str, Any]) -> None:
+    """At all steps, at some of them, and between them; with and without a guard."""
+    assert len(simulated["moved"]) == 8
+    for chosen, difference in simulated["moved"]:
+        assert chosen and difference < 1e-12
 
 
 def test_numba_is_imported_only_when_asked_for(simulated: dict[str, Any]) -> None:
@@ -126,7 +141,7 @@ def test_arguments_belong_to_members_or_are_shared(
     found = read_member(relax, (rate,), shape)
     assert isinstance(found, MemberFunction)
     assert found.source.startswith(source)
-    assert (found.shared.size, len(found.own)) == sizes
+    assert (found.shared.size, found.own_count) == sizes
 
 
 def test_a_remainder_bails_out_for_its_member_alone() -> None:

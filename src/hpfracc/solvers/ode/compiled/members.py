@@ -48,14 +48,19 @@ class MemberFunction:
         ``p``: captured numbers, and those among the arguments.
     shared : array, shape (S,)
         Numbers of the arrays that all members share.
-    own : array, shape (K, M)
-        Those that belong to a member.
+    own : tuple of arrays, each of shape (M, ...)
+        Those that belong to a member: ``own[k, i]`` in the source is number k of member i, array after array.
     """
 
     source: str
     numbers: tuple[float, ...]
     shared: Array
-    own: Array
+    own: tuple[Array, ...]
+
+    @property
+    def own_count(self) -> int:
+        """Numbers that belong to one member."""
+        return sum(math.prod(array.shape[1:]) for array in self.own)
 
 
 def some_members(args: tuple[Any, ...], members: int, count: int) -> tuple[Any, ...]:
@@ -99,7 +104,7 @@ def read_member(fun: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int
         re.sub(r"\bown(\d+)of0\b", r"own[\1, i]", one.source),
         one.parameters,
         np.concatenate([np.zeros(0), *(value.reshape(-1) for value in shared)]),
-        np.concatenate([np.zeros((0, members)), *(value.reshape(members, -1).T for value in own)]),
+        tuple(own),
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compiled import on_cuda
+from hpfracc.solvers.ode.compiled.on_cuda.choice import MovedError, make_offer
 from hpfracc.solvers.ode.compiled.on_cuda.device import load_cuda
 from hpfracc.solvers.ode.delays import DelayedStates, without_delays
 from hpfracc.solvers.ode.events import EventWatch
@@ -239,8 +240,14 @@ def solve_fixed(
         table.stepwise, delayed.table = True, table
     history = "fft" if grid.count - 1 > DIRECT_BELOW else "direct"
     block = BLOCK if history == "fft" else grid.count
-    stepper = SwitchingStepper(table, scheme, block, options, RightHandSide(problem))
-    result = walk_grid(table, options, stepper, block, (name, reason, history), started, guard)
+    offer = make_offer(table, options, scheme, (name, reason), guard)
+    stepper = SwitchingStepper(table, scheme, block, options, RightHandSide(problem), offer)
+    try:
+        result = walk_grid(table, options, stepper, block, (name, reason, history), started, guard)
+    except MovedError as moved:
+        note_steps()
+        moved.result.stats["seconds"] = time.perf_counter() - started
+        return moved.result
     _judge(result, table, options)
     return result
 

@@ -48,15 +48,14 @@ class NumpyStepper:
         self._past = np.ascontiguousarray(reverse[:, 0] if self._shared else reverse.transpose(0, 2, 1))
         #: Weights of the newest value: a number, or one for each row.
         self._now: list[Any] = [float(each[0]) if self._shared else each for each in weights[:, :, 0]]
+        #: Right-hand sides and states of a block, with its begin and the number of known points.
+        self._rows: tuple[int, int, Array, Array] | None = None
 
     def run(self, begin: int, first: int, stop: int) -> int:
         """Take steps ``first .. stop-1`` of the block that starts at ``begin``; returns the number of known points."""
         table = self.tableau
-        f = np.zeros((stop - begin, len(table.y)), table.f.dtype)
-        f[: first - begin] = table.f[:, begin:first].T
-        y = np.empty_like(f)
-        y[: first - begin] = table.y[:, begin:first].T
-        sums = np.ascontiguousarray(table.sums[:, :, begin:stop].transpose(2, 0, 1))
+        f, y = self._open_block(begin, first)
+        sums = np.ascontiguousarray(table.sums[:, :, first:stop].transpose(2, 0, 1))
         steps = self._implicit if self.scheme.kind == "implicit" else self._explicit
         reached = first
         try:
@@ -66,7 +65,22 @@ class NumpyStepper:
             table.f[:, first:reached] = f[first - begin : reached - begin].T
             table.y[:, first:reached] = y[first - begin : reached - begin].T
             table.known = reached
+            self._rows = (begin, reached, f, y)
         return reached
+
+    def _open_block(self, begin: int, first: int) -> tuple[Array, Array]:
+        """Right-hand sides and states of a block, with those before point ``first`` filled in.
+
+        A block of a large batch may take many calls with few steps each, so they are kept from one call to the next.
+        """
+        if self._rows is not None and self._rows[:2] == (begin, first):
+            return self._rows[2:]
+        table, self._rows = self.tableau, None  # the old ones are free before there are new ones
+        f = np.empty((min(self.block, table.y.shape[1] - begin), len(table.y)), table.f.dtype)
+        y = np.empty_like(f)
+        f[: first - begin] = table.f[:, begin:first].T
+        y[: first - begin] = table.y[:, begin:first].T
+        return f, y
 
     def _add_history(self, f: Array, past: Array, m: int) -> None:
         """Add the contribution of the values of this block to ``past``."""
@@ -77,6 +91,8 @@ class NumpyStepper:
 
     def _explicit(self, begin: int, first: int, stop: int, sums: Array, y: Array, f: Array) -> Iterator[int]:
         """Predict, and correct if the scheme does; yields the number of known points after each step.
+
+        ``sums`` begins at ``first``, ``y`` and ``f`` begin at ``begin``.
 
         The right-hand side receives arrays that nothing else reads, so it may store or change them. Its value is used
         before the next call, so it may return the same array each time.
@@ -89,10 +105,10 @@ class NumpyStepper:
         points, values = y.reshape(-1, *shape), f.reshape(-1, *shape)
         try:
             for n, t in zip(range(first, stop), self._times(first, stop), strict=True):
-                m = n - begin
+                m, k = n - begin, n - first
                 if m:
-                    self._add_history(f, sums[m], m)
-                point = shaped[m, 0]
+                    self._add_history(f, sums[k], m)
+                point = shaped[k, 0]
                 if not corrections:
                     points[m] = point
                 evaluations += 1
@@ -101,7 +117,7 @@ class NumpyStepper:
                     value = read(value)
                 for turn in range(corrections):
                     point = weight * value
-                    point += shaped[m, 1]
+                    point += shaped[k, 1]
                     if turn == corrections - 1:
                         points[m] = point
                     evaluations += 1
@@ -118,11 +134,11 @@ class NumpyStepper:
         assert self.newton is not None
         before = y[first - begin - 1] if first > begin else self.tableau.y[:, first - 1]
         for n, t in zip(range(first, stop), self._times(first, stop), strict=True):
-            m = n - begin
+            m, k = n - begin, n - first
             if m:
-                self._add_history(f, sums[m], m)
+                self._add_history(f, sums[k], m)
             guess = extrapolate(y[m - 1], y[m - 2], y[m - 3]) if m > 3 else None
-            found = self.newton.solve(t, sums[m, 0], self._now[0], before, guess)
+            found = self.newton.solve(t, sums[k, 0], self._now[0], before, guess)
             if found is None:
                 return
             y[m], f[m] = found

@@ -10,6 +10,7 @@ import numpy as np
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import compilation, compiled
 from hpfracc.solvers.ode.compilation import compile_problem, read_backend
+from hpfracc.solvers.ode.compiled.on_cuda.choice import GPUOffer, MovedError
 from hpfracc.solvers.ode.fixed.grid import row_orders
 from hpfracc.solvers.ode.fixed.history import History
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
@@ -42,9 +43,17 @@ class SteppingProtocol(Protocol):
 
 
 class SwitchingStepper:
-    """Computes blocks, and switches to compiled steps as soon as that pays off."""
+    """Computes blocks, and switches to compiled steps, or leaves the rest to a GPU, as soon as that pays off."""
 
-    def __init__(self, tableau: Tableau, scheme: Scheme, block: int, options: Options, fun: RightHandSide) -> None:
+    def __init__(
+        self,
+        tableau: Tableau,
+        scheme: Scheme,
+        block: int,
+        options: Options,
+        fun: RightHandSide,
+        offer: GPUOffer | None = None,
+    ) -> None:
         self.tableau = tableau
         self.scheme = scheme
         self.block = block
@@ -70,6 +79,9 @@ class SwitchingStepper:
             )
         may = options.compile == "auto" and self._backend != "numpy" and self._fits
         self._price = compilation.compile_price(problem.fun) if may else None
+        self._offer = offer if self._backend == "auto" else None
+        #: Seconds of a step in the latest block, and whether that was compiled.
+        self._rate, self._was_compiled = 0.0, False
         self._tried = False
         self._repairs = 0
         self._counted = 0
@@ -92,7 +104,8 @@ class SwitchingStepper:
         self.scheme.starts(self.tableau, self.fun)
 
     def run(self, begin: int, first: int, stop: int, last: int) -> int:
-        """Compute one block of a solve that ends at point ``last``."""
+        """Compute one block of a solve that ends at point ``last``; raises :class:`MovedError` if a GPU solved it."""
+        self._consider_gpu(last - first)
         if begin == first and begin:
             self.history.complete(begin)
         self._choose(last - first)
@@ -103,13 +116,30 @@ class SwitchingStepper:
         started = time.perf_counter()
         reached: int = stepper.run(begin, first, stop)
         if self.compiled:
-            return self._repaired(begin, reached, stop, last)
+            reached = self._repaired(begin, reached, stop, last)
+            # The first block includes the compilation of the steps.
+            self._rate = (time.perf_counter() - started) / (stop - first) if self._was_compiled else 0.0
+            self._was_compiled = True
+            return reached
         seconds = time.perf_counter() - started
+        self._rate = seconds / max(1, reached - first)
+        if self._offer is not None:
+            self._offer.credit(seconds)
         self._spent += seconds
         self._done += reached - first
         if self._price is not None:
             self._price.credit(seconds)
         return reached
+
+    def _consider_gpu(self, left: int) -> None:
+        """Leave the problem to a GPU if that is faster than the remaining steps."""
+        ahead = self._rate * left
+        if self._offer is None or not self._offer.pays(ahead):
+            return
+        found = self._offer.solve(ahead, self.notes)
+        if found is not None:
+            found.nfev += self.evaluations
+            raise MovedError(found)
 
     def _repaired(self, begin: int, reached: int, stop: int, last: int) -> int:
         """Repeat a step in Python if the compiled function is not finite, because Python may raise an error there."""

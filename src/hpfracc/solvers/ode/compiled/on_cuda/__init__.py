@@ -1,7 +1,8 @@
 """Ensembles on a GPU with Numba: a thread for each trajectory, its right-hand side inside one kernel.
 
-Asked for with ``backend="numba-cuda"``, and never chosen otherwise. This module imports no Numba, so that a question
-which cannot be answered is refused without it.
+Asked for with ``backend="numba-cuda"``, or chosen where that ends sooner
+(:mod:`~hpfracc.solvers.ode.compiled.on_cuda.choice`). This module imports no Numba, so that a question which cannot be
+answered is refused without it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from hpfracc.solvers.ode.options import Options
     from hpfracc.solvers.ode.problem import Problem
 
-__all__ = ["NAME", "check", "is_asked"]
+__all__ = ["NAME", "check", "is_asked", "refuse"]
 
 #: What a user writes as ``backend=``.
 NAME = "numba-cuda"
@@ -35,15 +36,16 @@ def check(problem: Problem, options: Options, method: Method) -> None:
         raise BackendUnavailableError(
             f"{asked} takes arrays of NumPy, and y0 is of {problem.library}, which stays there; convert y0"
         )
-    refusal = _refuse(problem, options, method)
+    refusal = refuse(problem, options, method.name)
     if refusal is not None:
         raise InvalidInputError(f"{asked} {refusal}")
 
 
-def _refuse(problem: Problem, options: Options, method: Method) -> str | None:
+def refuse(problem: Problem, options: Options, method: str) -> str | None:
+    """Why an ensemble of NumPy arrays cannot be solved by threads, with what to do instead; None if it can."""
     orders = problem.orders.known
-    if method.name not in _METHODS:
-        return f"steps by method={' or '.join(map(repr, _METHODS))}, and not by {method.name!r}; use one of these"
+    if method not in _METHODS:
+        return f"steps by method={' or '.join(map(repr, _METHODS))}, and not by {method!r}; use one of these"
     if len(problem.shape) != 2:
         return f"takes an ensemble, y0 of shape (members, d), and y0 has shape {problem.shape}; reshape it"
     if problem.dtype.kind == "c":

@@ -15,7 +15,7 @@ from hpfracc.engine.memory.budget import allowed, get_budget
 from hpfracc.errors import BackendUnavailableError, HpfraccError, OutOfMemoryError
 from hpfracc.solvers.ode import compiled
 
-__all__ = ["allowed_bytes", "device_name", "is_out_of_memory", "load_cuda", "run_on_device"]
+__all__ = ["allowed_bytes", "device_name", "device_number", "is_out_of_memory", "load_cuda", "run_on_device"]
 
 _INSTALL = "install it with: pip install 'hpfracc[numba-cuda]'"
 _kept: list[Any] = []
@@ -62,12 +62,15 @@ def device_name(cuda: Any) -> str:
     return device.decode() if isinstance(device, bytes) else str(device)
 
 
-def allowed_bytes(cuda: Any) -> int:
-    """Bytes that a solve may take on the current GPU."""
-    context = cuda.current_context()
-    free = float(context.get_memory_info().free)
-    number = getattr(context.device, "id", 0)
-    cap = get_budget().caps().get(f"cuda:{number}", math.inf)
+def device_number(cuda: Any) -> int:
+    """Number of the current GPU."""
+    return int(getattr(cuda.current_context().device, "id", 0))  # the simulator has none
+
+
+def allowed_bytes(cuda: Any, held: int = 0) -> int:
+    """Bytes that a solve may take on the current GPU, of which it holds ``held`` already."""
+    free = float(cuda.current_context().get_memory_info().free) + held
+    cap = get_budget().caps().get(f"cuda:{device_number(cuda)}", math.inf)
     return allowed(int(min(free, cap, 2.0**48)), get_settings().gpu_memory_limit)
 
 

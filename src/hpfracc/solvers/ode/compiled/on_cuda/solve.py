@@ -5,18 +5,19 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import rgamma
 
+from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.solvers.ode.compiled.members import MemberFunction, read_member, some_members
 from hpfracc.solvers.ode.compiled.on_cuda import device
 from hpfracc.solvers.ode.compiled.on_cuda.kernels import THREADS, build_kernel
 from hpfracc.solvers.ode.compiled.on_cuda.tables import StepTables, make_tables
+from hpfracc.solvers.ode.compiled.on_cuda.workspace import MemoryLayout, Workspace, borrow_workspace
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, make_grid
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
@@ -26,23 +27,31 @@ from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import note_steps
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 
-__all__ = ["solve_members"]
+__all__ = ["solve_members", "solve_watched"]
 
 Array = np.ndarray[Any, Any]
 
 #: Threads at once: about as many as the largest GPUs run (132 multiprocessors of 2048 threads on an H200). More of them
 #: would take memory for their past and wait.
 _MOST_SLOTS = 1 << 18
+#: Blocks of a launch at least: Numba warns of fewer. Threads without a member end at once.
+_LEAST_BLOCKS = 128
 #: First values of the right-hand side that come back where solutions are interpolated near t0, which reads them.
 _HEAD = 4
 #: Members whose first value is compared with that of the function as given; all of them have the same source.
 _COMPARED = 64
+#: Functions and shapes of ensembles that are remembered to agree.
+_MOST_COMPARED = 64
 #: The kernel may differ from the function as given by this much, relative to the largest value.
 _AGREES = {"float64": 1e-9, "float32": 1e-4}
 #: Steps of a chunk that is interpolated on the host take at most these bytes there.
 _BETWEEN_BYTES = 256 << 20
 #: How often a solve is tried again with half the memory.
 _MOST_HALVINGS = 6
+#: More bytes than any GPU has.
+_PLENTY = 1 << 62
+
+_compared: dict[tuple[str, tuple[int, ...]], None] = {}
 
 REACHED = "The end of the interval was reached."
 
@@ -59,11 +68,17 @@ class _Kept:
         Where the kernel keeps each step, or -1.
     between : bool
         Whether the times lie between the steps: all steps are kept, and interpolated on the host.
+    rows : int
+        Steps of the result; those that are kept besides follow them.
+    watched : array of int
+        Where the steps are kept that were asked for besides.
     """
 
     times: Array
     places: Array
     between: bool
+    rows: int
+    watched: Array
 
     @property
     def count(self) -> int:
@@ -73,6 +88,13 @@ class _Kept:
 
 def solve_members(cuda: Any, problem: Problem, options: Options, scheme: Scheme, name: str, reason: str) -> FODEResult:
     """Solve a problem that :func:`~hpfracc.solvers.ode.compiled.on_cuda.check` took, with ``numba.cuda``."""
+    return solve_watched(cuda, problem, options, scheme, name, reason, np.empty(0, np.int64))[0]
+
+
+def solve_watched(
+    cuda: Any, problem: Problem, options: Options, scheme: Scheme, name: str, reason: str, watched: Array
+) -> tuple[FODEResult, Array]:
+    """The same; also returns the states at the steps ``watched``, of shape (steps, d, members)."""
     started = time.perf_counter()
     assert options.step is not None and problem.orders.known is not None
     members, d = problem.shape
@@ -90,8 +112,9 @@ def solve_members(cuda: Any, problem: Problem, options: Options, scheme: Scheme,
         message = f"{grid.steps} steps exceed max_steps={options.max_steps}: raise it, or take a larger step."
         stats = {"steps": 0, "step": grid.step, "interrupted": False, "terminated": False}
         start = np.array([problem.t0]), np.array(problem.y0)[..., None]
-        return FODEResult(*start, False, message, 1, stats=stats, decision=decision)
-    kept = _read_times(options.t_eval, grid)
+        failed = FODEResult(*start, False, message, 1, stats=stats, decision=decision)
+        return failed, np.empty((0, d, members))
+    kept = _read_times(options.t_eval, grid, watched)
     check_room(problem, len(kept.times), 1, arrays=1)
     row = np.broadcast_to(problem.orders.known, problem.shape)[0]
     tables = make_tables(row, grid, scheme, problem.orders.ceiling, options.precision)
@@ -101,7 +124,7 @@ def solve_members(cuda: Any, problem: Problem, options: Options, scheme: Scheme,
     work.compare()
     success, message = _judge(work.bad, grid)
     notes = (f"a thread for each trajectory on {device.device_name(cuda)} in {options.precision}",)
-    return FODEResult(
+    result = FODEResult(
         t=kept.times,
         y=work.y.transpose(2, 1, 0),
         success=success,
@@ -119,20 +142,23 @@ def solve_members(cuda: Any, problem: Problem, options: Options, scheme: Scheme,
         },
         decision=dataclasses.replace(decision, history="exponentials" if tables.terms else "direct", notes=notes),
     )
+    return result, work.watched
 
 
-def _read_times(t_eval: Array | None, grid: UniformGrid) -> _Kept:
+def _read_times(t_eval: Array | None, grid: UniformGrid, watched: Array) -> _Kept:
     """Where the times asked for lie on the grid."""
     steps = grid.times()
     if t_eval is None:
-        return _Kept(steps, np.arange(len(steps)), False)
+        return _Kept(steps, np.arange(len(steps)), False, len(steps), watched)
     nearest = np.clip(np.rint((t_eval - grid.t0) / grid.step).astype(np.int64), 0, grid.steps)
     slack = 4.0 * np.spacing(max(abs(grid.t0), abs(grid.t1)))
     if len(t_eval) and bool(np.all(np.abs(steps[nearest] - t_eval) <= slack)) and bool(np.all(np.diff(nearest) > 0)):
         places = np.full(len(steps), -1)
         places[nearest] = np.arange(len(t_eval))
-        return _Kept(t_eval, places, False)
-    return _Kept(t_eval, np.arange(len(steps)), True)
+        more = np.setdiff1d(watched, nearest)
+        places[more] = len(t_eval) + np.arange(len(more))
+        return _Kept(t_eval, places, False, len(t_eval), places[watched])
+    return _Kept(t_eval, np.arange(len(steps)), True, len(steps), watched)
 
 
 def _judge(bad: Array, grid: UniformGrid) -> tuple[bool, str]:
@@ -147,6 +173,16 @@ def _judge(bad: Array, grid: UniformGrid) -> tuple[bool, str]:
         "raise an error in Python there. They are NaN from then on, and the others are whole. A smaller step helps if "
         "that is numerical."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Layouts:
+    """Where the arrays of a chunk lie: what is sent, what comes back, the memory of the threads, and integers."""
+
+    inputs: MemoryLayout
+    outputs: MemoryLayout
+    states: MemoryLayout
+    integers: MemoryLayout
 
 
 class _Work:
@@ -174,28 +210,48 @@ class _Work:
         self.kernel = build_kernel(cuda, function.source, d, corrections, tables.terms > 0, precision)
         #: Initial data, (C, M, d).
         self.initial = np.stack([problem.y0, *problem.dy0]) if problem.dy0 else problem.y0[None]
+        #: What all members share, in the order of the kernel's arguments. None without elements can be sent.
+        self.shared = (
+            tables.times,
+            tables.powers,
+            np.array([*function.numbers, 0.0]),
+            np.append(function.shared, 0.0),
+            tables.weights,
+            tables.first,
+            tables.decays if tables.terms else np.zeros((1, 1)),
+            tables.gains if tables.terms else np.zeros((1, 1, 1)),
+        )
+        self.places = kept.places.astype(np.int32)
         self.heads = min(_HEAD, grid.steps + 1) if kept.between else 1
         self.first = np.empty((0, d))
         self.bad = np.empty(members, np.int32)
         self.y = np.empty((0, d, members), precision)
+        self.watched = np.empty((len(kept.watched), d, members), precision)
         self.chunks = 0
         self.kernel_seconds = 0.0
 
     def run(self) -> None:
         """All chunks, with less memory where that ran out."""
-        shared = self._shared()
-        done, budget, halvings = 0, device.allowed_bytes(self.cuda), 0
-        while done < self.bad.size:
-            count, slots = self._sizes(self.bad.size - done, budget)
-            try:
-                self._run_chunk(done, done + count, slots, shared)
-            except Exception as error:
-                if not device.is_out_of_memory(error) or halvings == _MOST_HALVINGS:
-                    raise
-                halvings, budget = halvings + 1, budget // 2
-                continue
-            self.chunks += 1
-            done += count
+        with borrow_workspace(self.cuda, self.precision) as workspace:
+            done, budget, halvings = 0, self._budget(workspace), 0
+            while done < self.bad.size:
+                count, slots = self._sizes(self.bad.size - done, budget)
+                try:
+                    self._run_chunk(workspace, done, done + count, slots)
+                except Exception as error:
+                    if not device.is_out_of_memory(error) or halvings == _MOST_HALVINGS:
+                        raise
+                    halvings, budget = halvings + 1, budget // 2
+                    continue
+                self.chunks += 1
+                done += count
+
+    def _budget(self, workspace: Workspace) -> int:
+        """Bytes to take. The driver is not asked where all fits into the workspace."""
+        layouts = self._layouts(*self._sizes(self.bad.size, _PLENTY))
+        if workspace.fits(layouts.states.end, layouts.integers.end):
+            return _PLENTY
+        return device.allowed_bytes(self.cuda, workspace.nbytes)
 
     def _sizes(self, left: int, budget: int) -> tuple[int, int]:
         """Members of the next chunk, and threads."""
@@ -203,9 +259,11 @@ class _Work:
         d = self.problem.shape[1]
         a_slot = item * d * self.tables.depth
         rows = self.initial.shape[0] + self.kept.count + self.heads
-        a_member = item * (rows * d + len(self.function.own)) + self.bad.itemsize
+        a_member = item * (rows * d + self.function.own_count) + self.bad.itemsize
         slots = THREADS * min(math.ceil(left / THREADS), _MOST_SLOTS // THREADS, budget // 2 // (a_slot * THREADS))
         count = min(left, (budget - slots * a_slot) // a_member)
+        if slots < _LEAST_BLOCKS * THREADS:
+            count = min(count, slots)  # threads beyond these slots have no memory, and so no member
         if self.kept.between:
             count = min(count, max(THREADS, _BETWEEN_BYTES // (item * d * self.kept.count)))
         if slots < 1 or count < 1:
@@ -216,55 +274,65 @@ class _Work:
             )
         return count, min(slots, THREADS * math.ceil(count / THREADS))
 
-    def _shared(self) -> tuple[Any, ...]:
-        """What all chunks read, on the GPU."""
-        tables, function = self.tables, self.function
-        arrays = (
-            tables.times,
-            tables.powers,
-            np.array([*function.numbers, 0.0]),
-            np.append(function.shared, 0.0),
-            tables.weights,
-            tables.first,
-            tables.decays if tables.terms else np.zeros((1, 1)),
-            tables.gains if tables.terms else np.zeros((1, 1, 1)),
-        )
-        return (*map(self._send, arrays), self.cuda.to_device(self.kept.places.astype(np.int32)))
-
-    def _send(self, array: Array) -> Any:
-        return self.cuda.to_device(np.ascontiguousarray(array, self.precision))
-
-    def _run_chunk(self, begin: int, end: int, slots: int, shared: tuple[Any, ...]) -> None:
-        cuda, count, d = self.cuda, end - begin, self.problem.shape[1]
-        times, powers, numbers, constants, weights, first, decays, gains, places = shared
-        initial = self._send(self.initial[:, begin:end])
-        # An array without rows cannot be sent.
-        own = self._send(self.function.own[:, begin:end] if len(self.function.own) else np.zeros((1, 1)))
-        memory = cuda.device_array((d, self.tables.depth, slots), self.precision)
-        kept = cuda.device_array((self.kept.count, d, count), self.precision)
+    def _layouts(self, count: int, slots: int) -> _Layouts:
+        """For a chunk of ``count`` members."""
+        d = self.problem.shape[1]
         seen = count if self.kept.between else min(count, _COMPARED)
-        head = cuda.device_array((self.heads, d, seen), self.precision)
-        bad = cuda.device_array(count, np.int32)
-        history = (weights, first, decays, gains, memory)
+        inputs = MemoryLayout(
+            [
+                *(array.shape for array in self.shared),
+                (self.initial.shape[0], count, d),
+                (self.function.own_count, count) if self.function.own else (1, 1),
+            ]
+        )
+        outputs = MemoryLayout([(self.kept.count, d, count), (self.heads, d, seen)], inputs.end)
+        states = MemoryLayout([(d, self.tables.depth, slots)], outputs.end)
+        return _Layouts(inputs, outputs, states, MemoryLayout([self.places.shape, (count,)]))
+
+    def _run_chunk(self, workspace: Workspace, begin: int, end: int, slots: int) -> None:
+        count, d = end - begin, self.problem.shape[1]
+        layouts = self._layouts(count, slots)
+        workspace.reserve(layouts.states.end, layouts.integers.end)
+        with host_buffers.borrow(layouts.inputs.end, self.precision, clear=False) as staged:
+            self._write(layouts.inputs, staged, begin, end)
+            workspace.whole(0, layouts.inputs).copy_to_device(staged)
+        places, bad = workspace.cut(1, layouts.integers)
+        places.copy_to_device(self.places)
+        times, powers, numbers, constants, *history, initial, own = workspace.cut(0, layouts.inputs)
+        kept, head = workspace.cut(0, layouts.outputs)
+        (memory,) = workspace.cut(0, layouts.states)
+        launch = self.kernel[max(_LEAST_BLOCKS, slots // THREADS), THREADS]
         begun = time.perf_counter()
-        with warnings.catch_warnings():  # a small ensemble is no mistake
-            warnings.filterwarnings("ignore", "Grid size .* under-utilization")
-            launch = self.kernel[slots // THREADS, THREADS]
-        launch(count, times, powers, initial, numbers, constants, own, *history, places, kept, head, bad)
+        launch(count, times, powers, initial, numbers, constants, own, *history, memory, places, kept, head, bad)
         self.bad[begin:end] = bad.copy_to_host()  # waits for the kernel
         self.kernel_seconds += time.perf_counter() - begun
-        values = head.copy_to_host()
+        found = workspace.whole(0, layouts.outputs).copy_to_host()
+        states, values = MemoryLayout([kept.shape, head.shape]).cut(found)
         if begin == 0:
             self.first = values[0].T
-        states = kept.copy_to_host()
+        self.watched[:, :, begin:end] = states[self.kept.watched]
         if self.kept.between:
             states = self._between(states, values, begin, end)
+        elif self.kept.rows < len(states):
+            states = states[: self.kept.rows].copy()  # without what was watched
         if count == self.bad.size:
             self.y = states
             return
         if not len(self.y):
             self.y = np.empty((len(states), d, self.bad.size), self.precision)
         self.y[:, :, begin:end] = states
+
+    def _write(self, layout: MemoryLayout, staged: Array, begin: int, end: int) -> None:
+        """What the kernel reads, in its precision."""
+        *shared, initial, own = layout.cut(staged)
+        for place, array in zip(shared, self.shared, strict=True):
+            place[...] = array
+        initial[...] = self.initial[:, begin:end]
+        row = 0
+        for array in self.function.own:
+            part = array[begin:end].reshape(end - begin, -1).T
+            own[row : row + len(part)] = part
+            row += len(part)
 
     def _between(self, states: Array, values: Array, begin: int, end: int) -> Array:
         """At times between the steps, as after a solve on the host."""
@@ -282,9 +350,13 @@ class _Work:
     def compare(self) -> None:
         """Refuse a result whose right-hand side at the start is not that of the function as given."""
         problem, found = self.problem, self.first[:_COMPARED]
-        some = some_members(problem.args, problem.shape[0], len(found))
-        part = dataclasses.replace(problem, y0=problem.y0[: len(found)], args=some)
-        expected = part.evaluate(problem.t0, np.array(part.y0))
+        key = self.function.source, problem.shape
+        if key in _compared:
+            some = some_members(problem.args, problem.shape[0], len(found))
+            part = dataclasses.replace(problem, y0=problem.y0[: len(found)], args=some)
+            expected = part.evaluate(problem.t0, np.array(part.y0))
+        else:  # the whole ensemble once: a function may look at the number of its members
+            expected = problem.evaluate(problem.t0, np.array(problem.y0))[: len(found)]
         finite = np.isfinite(expected)
         worst = float(np.max(np.abs(found[finite] - expected[finite]), initial=0.0))
         size = float(np.max(np.abs(expected[finite]), initial=0.0))
@@ -297,3 +369,6 @@ class _Work:
                 f"backend='numba-cuda': compiled, the right-hand side differs by {worst:.3g} from the function as "
                 f"given at t={problem.t0:g}; leave the backend out"
             )
+        _compared[key] = None
+        while len(_compared) > _MOST_COMPARED:
+            del _compared[next(iter(_compared))]

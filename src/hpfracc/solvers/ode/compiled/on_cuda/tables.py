@@ -26,10 +26,9 @@ Array = np.ndarray[Any, Any]
 
 #: Relative error of weights as sums of exponentials: in double precision that of the library's most accurate sums.
 _TOLERANCES = {"float64": LEAST_TOLERANCE, "float32": 1e-8}
-#: Sums of exponentials are used from this many steps for each of their terms. A step reads n/2 values of a direct
-#: memory on average, and reads and writes each state of the other. Counted, not measured: benchmarks/ensemble_kernel.py
-#: prints both over the number of steps.
-_STEPS_PER_TERM = 4
+#: Sums of exponentials are used from this many steps for each of their terms. On an H200 both took the same time at
+#: about 60 steps with 28 terms (benchmarks/ensemble_kernel.py prints them over the number of steps).
+_STEPS_PER_TERM = 2.25
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,309 @@
+"""Whether an ensemble moves to the GPU by itself: if that ends sooner than the remaining steps on the host.
+
+The first steps are taken on the host. From their time and the predicted time on the GPU it follows what moving would
+save, and the engine's account (:data:`~hpfracc.engine.selection.rent_or_buy.compile_account`) decides whether that
+covers the start of CUDA and the compilation. The solution of the GPU is used only if at the newest step of the host all
+members agree with it; whatever fails, the host continues where it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hpfracc._config import get_settings
+from hpfracc._optional import is_installed
+from hpfracc.engine import hardware
+from hpfracc.engine.backends.registry import import_cost
+from hpfracc.engine.memory.budget import relief
+from hpfracc.engine.selection.rent_or_buy import compile_account
+from hpfracc.engine.workload import named_for
+from hpfracc.errors import InvalidInputError, OutOfMemoryError
+from hpfracc.solvers.ode import compiled
+from hpfracc.solvers.ode.compiled.members import read_member
+from hpfracc.solvers.ode.compiled.on_cuda import refuse
+from hpfracc.solvers.ode.compiled.on_cuda.device import load_cuda
+from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.result import FODEResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hpfracc.solvers.ode.problem import Problem
+
+__all__ = ["GPUOffer", "MovedError", "has_gpu", "make_offer", "may_move"]
+
+Array = np.ndarray[Any, Any]
+
+_log = logging.getLogger("hpfracc")
+
+#: Account entries: the start of CUDA in this process, and the kernel of a right-hand side; and their prices before the
+#: first measurement (H200, numba-cuda 0.30: 1.3 s for both together).
+_START, _KERNELS = "numba cuda start", "ode ensemble kernel on cuda"
+_FIRST_START, _FIRST_KERNEL = 2.0, 1.0
+#: Seconds that one number of the memory of one member takes at one step, where the GPU is full and where it is not, on
+#: an H200 (benchmarks/ensemble_kernel.py for the first; the second is a bound: one thread that waits for every number).
+_FULL, _ALONE = 3e-12, 1e-7
+#: Bytes a second from the GPU to new memory of the host; seconds of a launch with its small transfers.
+_BYTES_PER_SECOND, _LAUNCH = 4e9, 2e-3
+#: Other GPUs are assumed to be slower by this factor, until a solve was measured.
+_UNKNOWN_SLOWDOWN = 10.0
+_LEAST_SLOWDOWN, _MOST_SLOWDOWN = 0.5, 1e3
+#: Exponentials of a memory, about, and the steps from which they are used.
+_TERMS, _MANY_STEPS = 36, 64
+#: Nothing is asked about GPUs below these seconds, unless the kernel is there already.
+_WORTH_A_LOOK = 0.5
+#: A kernel cannot be interrupted: longer ones run on request only.
+_LONGEST_KERNEL = 10.0
+#: Both solutions may differ by this much at the newest step of the host, relative to a member's largest value so far.
+_AGREES = 1e-9
+#: Right-hand sides that are remembered to stay on the host.
+_MOST_DECLINED = 256
+#: Points at which a guard looks at a solution.
+_GUARDED = 32
+
+
+class MovedError(Exception):
+    """Ends the steps on the host, because ``result`` was found on the GPU."""
+
+    def __init__(self, result: FODEResult) -> None:
+        super().__init__("solved on the GPU")
+        self.result = result
+
+
+class _DeclinedError(Exception):
+    """A solution of the GPU is not used; the message says why."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of this process's GPU.
+
+    Attributes
+    ----------
+    slowdown : float
+        Its time over the predicted time.
+    refusal : str
+        Why it is not used any more; empty if it is.
+    declined : dict
+        Right-hand sides that stay on the host, and why.
+    """
+
+    slowdown: float = _UNKNOWN_SLOWDOWN
+    refusal: str = ""
+    declined: dict[tuple[str, Any], str] = field(default_factory=dict)
+
+
+_known = _Known()
+
+
+def may_move(problem: Problem, options: Options, method: str) -> bool:
+    """Whether this problem can be solved on a GPU, and settings leave that choice open."""
+    settings = get_settings()
+    return (
+        options.compile == "auto"
+        and not settings.deterministic
+        and settings.objective == "time"
+        and named_for("solve_fode", settings.pin) is None
+        and "numba" not in (named_for("solve_fode", settings.never) or ())
+        and refuse(problem, options, method) is None
+    )
+
+
+def make_offer(
+    table: Tableau,
+    options: Options,
+    scheme: Scheme,
+    decision: tuple[str, str],
+    guard: Callable[[float, Array], None] | None,
+) -> GPUOffer | None:
+    """The offer to solve this problem on a GPU; None where that is not possible or not allowed."""
+    if table.grid.steps > options.max_steps or not may_move(table.problem, options, decision[0]):
+        return None
+    return GPUOffer(table, options, scheme, decision, guard)
+
+
+class GPUOffer:
+    """A solve that may move to the GPU.
+
+    Parameters
+    ----------
+    table : Tableau
+        The solution on the host so far.
+    options, scheme
+        Of the solve.
+    decision : pair of str
+        The method and why it is used.
+    guard : callable or None
+        ``guard(t, y)`` raises an error if the method should not be used.
+    """
+
+    def __init__(
+        self,
+        table: Tableau,
+        options: Options,
+        scheme: Scheme,
+        decision: tuple[str, str],
+        guard: Callable[[float, Array], None] | None,
+    ) -> None:
+        self._table = table
+        self._options = options
+        self._scheme = scheme
+        self._decision = decision
+        self._guard = guard
+        self._open = True
+        self._item = (_KERNELS, getattr(table.problem.fun, "__code__", None))
+        compile_account.set_prior(_START, _FIRST_START)
+        compile_account.set_prior(_KERNELS, _FIRST_KERNEL)
+
+        self._kernel = _predict_kernel(table, corrected=scheme.kind == "corrected")
+
+    def predict(self) -> float:
+        """Seconds on the GPU, without compilation."""
+        members, d = self._table.problem.shape
+        times = self._options.t_eval
+        kept = self._table.grid.steps + 1 if times is None else len(times)
+        kept += 0 if self._guard is None else _GUARDED
+        return _LAUNCH + _known.slowdown * self._kernel + kept * members * d * 8 / _BYTES_PER_SECOND
+
+    def credit(self, seconds: float) -> None:
+        """Add the time of steps on the host."""
+        if self._item[1] is not None:
+            compile_account.credit(self._item, seconds)
+
+    def pays(self, ahead: float) -> bool:
+        """Whether to move now; ``ahead`` is the time that the rest of this solve would take on the host."""
+        there = compile_account.is_bought(_START)
+        if not self._open or _known.refusal or (ahead < _WORTH_A_LOOK and not there):
+            return False
+        predicted = self.predict()
+        if predicted > _LONGEST_KERNEL:
+            return False
+        price = (
+            compile_account.price(_KERNELS, self._item if self._item[1] is not None else "without code")
+            + compile_account.price(_START, _START)
+            + import_cost("numba")
+        )
+        saved = ahead - predicted
+        if saved <= 0.0 or not compile_account.pays(self._item, price, saved):
+            return False
+        # Looked up last: reading the machine takes as long as many steps.
+        return has_gpu() and relief.avoids("cuda:0") is None
+
+    def solve(self, ahead: float, notes: list[str]) -> FODEResult | None:
+        """The solution of the GPU; None, with a note, where the host has to continue.
+
+        An error of the guard is raised as on the host.
+        """
+        self._open = False
+        started = time.perf_counter()
+        try:
+            found, states = self._run()
+            self._compare(found, states[0])
+        except _DeclinedError as error:
+            reason = str(error)
+        except Exception as error:  # the host continues whatever happened there
+            _known.refusal = reason = f"{type(error).__name__}: {error}"
+        else:
+            self._learn(float(found.stats["kernel_seconds"]))
+            if self._guard is not None:
+                for step, state in zip(self._watched()[1:], states[1:], strict=True):
+                    self._guard(self._table.grid.time(step), np.ascontiguousarray(state.T))
+            return self._explain(found, ahead, time.perf_counter() - started, notes)
+        notes.append(f"the ensemble stays on the host: {reason}")
+        _log.info("ensemble not moved to the GPU: %s", reason)
+        return None
+
+    def _watched(self) -> list[int]:
+        """The newest step of the host, and those that the guard will look at."""
+        newest, steps = self._table.known - 1, self._table.grid.steps
+        stride = max(1, steps // _GUARDED)
+        return [newest, *(() if self._guard is None else range(newest + stride, steps + 1, stride))]
+
+    def _run(self) -> tuple[FODEResult, Array]:
+        """The solution, and the states at the steps that are watched."""
+        problem = self._table.problem
+        if not {"raise", "call"}.isdisjoint(np.geterr().values()):
+            raise _DeclinedError("np.errstate requests errors, which a kernel does not raise")
+        if self._item in _known.declined:
+            raise _DeclinedError(_known.declined[self._item])
+        members, d = problem.shape
+        reason = read_member(problem.fun, problem.args, (members, d))
+        if isinstance(reason, str):
+            raise self._remember(f"the right-hand side cannot be read as that of one member: {reason}")
+        cuda = load_cuda()
+        compiled.load("on_cuda.solve")
+        from hpfracc.solvers.ode.compiled.on_cuda.solve import solve_watched
+
+        watched = np.array(self._watched())
+        try:
+            return solve_watched(cuda, problem, self._options, self._scheme, *self._decision, watched)
+        except OutOfMemoryError as error:
+            raise _DeclinedError(str(error)) from error
+        except InvalidInputError as error:
+            raise self._remember(str(error)) from error
+
+    def _compare(self, found: FODEResult, there: Array) -> None:
+        """Decline a solution that failed, or that differs from the host's at its newest step."""
+        if not found.success:
+            raise _DeclinedError(found.message)
+        table, shape = self._table, self._table.problem.shape
+        here = table.y[:, : table.known]
+        sizes = np.abs(here).max(axis=1).reshape(shape).max(axis=1)
+        differences = np.abs(there.T - here[:, -1].reshape(shape)).max(axis=1)
+        if not np.all(differences <= _AGREES * sizes):
+            member = int(np.argmax(differences - _AGREES * sizes))
+            raise self._remember(
+                f"after {table.known - 1} steps member {member} of the GPU's solution differs by "
+                f"{differences[member]:.3g} from the host's"
+            )
+
+    def _remember(self, reason: str) -> _DeclinedError:
+        """An error that later solves of this function will raise at once."""
+        if self._item[1] is not None:
+            _known.declined[self._item] = reason
+            while len(_known.declined) > _MOST_DECLINED:
+                del _known.declined[next(iter(_known.declined))]
+        return _DeclinedError(reason)
+
+    def _explain(self, found: FODEResult, ahead: float, seconds: float, notes: list[str]) -> FODEResult:
+        assert found.decision is not None
+        exact = " and 1e-13 in the weights of the past" if found.stats["memory_terms"] else ""
+        note = (
+            f"moved to the GPU after {self._table.known - 1} steps: the others would have taken {ahead:.2g} s on the "
+            f"host, and all of them took {seconds:.2g} s there; the numbers are the host's up to rounding{exact}; "
+            "backend='numpy' keeps a solve on the host"
+        )
+        found.decision = replace(found.decision, notes=(*notes, *found.decision.notes, note))
+        _log.info("ensemble %s", note)
+        return found
+
+    def _learn(self, kernel: float) -> None:
+        """Record what was paid, and how fast this GPU is; the first launch of a kernel compiles it."""
+        if compile_account.is_bought(self._item):
+            _known.slowdown = min(max(kernel / self._kernel, _LEAST_SLOWDOWN), _MOST_SLOWDOWN)
+            return
+        first = not compile_account.is_bought(_START)
+        compile_account.buy(_START, _START)
+        if self._item[1] is not None:
+            compile_account.buy(_KERNELS, self._item, None if first else kernel)
+
+
+def _predict_kernel(table: Tableau, *, corrected: bool) -> float:
+    """Seconds of the kernel on an H200."""
+    problem, steps = table.problem, table.grid.steps
+    members, d = problem.shape
+    orders = problem.orders.known
+    short = steps <= _MANY_STEPS or orders is None or float(orders.max()) > 1.0
+    numbers = d * (steps / 2 if short else _TERMS) * (2 if corrected else 1)
+    return steps * numbers * max(members * _FULL, _ALONE)
+
+
+def has_gpu() -> bool:
+    """Whether this machine has a GPU and the package that uses it; nothing is imported."""
+    return is_installed("numba_cuda") and is_installed("numba") and bool(hardware.machine().gpus)

@@ -1,0 +1,132 @@
+"""Memory on the GPU that is kept from one solve to the next.
+
+Numba asks the driver for every array and gives it back soon after, and the driver is asked how much is free. That takes
+longer than the kernel of a short solve. So all arrays of a solve lie in two pieces of memory, one of floats and one of
+integers, which are kept for the next solve unless they are large.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hpfracc._config import get_settings
+from hpfracc.engine.execution.pressure.ladder import ladder
+from hpfracc.engine.memory.budget import get_budget
+from hpfracc.solvers.ode.compiled.on_cuda.device import device_number
+
+__all__ = ["MemoryLayout", "Workspace", "borrow_workspace", "release_workspaces"]
+
+#: Elements at whose multiples arrays begin: 128 bytes, or two such lines, so that threads read whole lines.
+_ALIGNMENT = 32
+#: A workspace of more bytes is not kept.
+_MOST_KEPT = 256 << 20
+#: Layouts whose views are kept.
+_MOST_LAYOUTS = 8
+
+
+class MemoryLayout:
+    """Where arrays of these shapes lie in one piece of memory, from the element ``begin`` on.
+
+    Attributes
+    ----------
+    begin, end : int
+        Of all of them.
+    """
+
+    def __init__(self, shapes: Iterable[tuple[int, ...]], begin: int = 0) -> None:
+        self.begin = self.end = begin
+        places = []
+        for shape in shapes:
+            size = math.prod(shape)
+            places.append((self.end, self.end + size, shape))
+            self.end += -(-size // _ALIGNMENT) * _ALIGNMENT
+        self.places = tuple(places)
+
+    def cut(self, memory: Any) -> list[Any]:
+        """Views of ``memory``, one for each shape."""
+        return [memory[begin:end].reshape(shape) for begin, end, shape in self.places]
+
+
+class Workspace:
+    """Two pieces of memory on one GPU.
+
+    Parameters
+    ----------
+    cuda : module
+        ``numba.cuda``.
+    precision : str
+        Dtype of the floats.
+    """
+
+    def __init__(self, cuda: Any, precision: str) -> None:
+        self._cuda = cuda
+        self._kinds = (precision, "int32")
+        self._memory: list[Any] = [None, None]
+        self._views: dict[tuple[int, Any], list[Any]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both pieces."""
+        return sum(int(each.nbytes) for each in self._memory if each is not None)
+
+    def fits(self, *sizes: int) -> bool:
+        """Whether there is room for this number of floats and of integers."""
+        return all(each is not None and each.size >= size for each, size in zip(self._memory, sizes, strict=True))
+
+    def reserve(self, *sizes: int) -> None:
+        """Make room for this number of floats and of integers; what was there is lost."""
+        for n, size in enumerate(sizes):
+            if self._memory[n] is None or self._memory[n].size < size:
+                self._memory[n] = None  # before there is another one
+                self._views.clear()
+                self._memory[n] = self._cuda.device_array(size, self._kinds[n])
+
+    def cut(self, piece: int, layout: MemoryLayout) -> list[Any]:
+        """Views of the floats (0) or the integers (1)."""
+        key = piece, layout.places
+        found = self._views.get(key)
+        if found is None:
+            while len(self._views) >= _MOST_LAYOUTS:
+                del self._views[next(iter(self._views))]
+            found = self._views[key] = layout.cut(self._memory[piece])
+        return found
+
+    def whole(self, piece: int, layout: MemoryLayout) -> Any:
+        """The part of a piece in which all arrays of a layout lie."""
+        (found,) = self.cut(piece, MemoryLayout([(layout.end - layout.begin,)], layout.begin))
+        return found
+
+
+#: Workspaces that nobody uses, by precision, with the context and the limit of memory that they were made under.
+_idle: dict[str, tuple[Any, float, Workspace]] = {}
+
+
+@contextmanager
+def borrow_workspace(cuda: Any, precision: str) -> Iterator[Workspace]:
+    """A workspace of this thread alone, for the length of a block. Dropped if that raises an error."""
+    context, limit = cuda.current_context(), get_settings().gpu_memory_limit
+    kept = _idle.pop(precision, None)
+    capped = f"cuda:{device_number(cuda)}" in get_budget().caps()
+    if kept is not None and kept[0] is context and kept[1] == limit and not capped:
+        workspace = kept[2]
+    else:
+        workspace = Workspace(cuda, precision)
+    del kept
+    yield workspace
+    if workspace.nbytes <= _MOST_KEPT and not capped:
+        _idle[precision] = (context, limit, workspace)
+
+
+def release_workspaces() -> int:
+    """Drop all that is kept; returns its bytes. Numba gives memory back to the driver when it needs some."""
+    freed = 0
+    for precision in tuple(_idle):
+        found = _idle.pop(precision, None)
+        freed += 0 if found is None else found[2].nbytes
+    return freed
+
+
+ladder.register(release_workspaces)
