@@ -95,7 +95,7 @@ def test_a_sweep_that_did_nothing_yet_can_be_resumed(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        ("[function]", "[function", "no TOML"),
+        ("[function]", "[function", "not valid TOML"),
         ("[sweep]", "[sweeep]", "did you mean 'sweep'"),
         ('equation = "relaxation"', "", "needs either equation"),
         ('"relaxation"', '"relaxing"', "there are bagley_torvik"),
