@@ -23,7 +23,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 # Libraries of linear algebra read this when they are loaded; their threads would spin beside each other's.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
-# Tests start many interpreters: each would compile the library anew.
+# Tests start many interpreters: each would compile the library again.
 unexport PYTHONDONTWRITEBYTECODE
 BENCHMARKS := $(filter-out benchmarks/_% benchmarks/make_%,$(wildcard benchmarks/*.py))
 
@@ -37,7 +37,7 @@ demo: $(VENV)/.light
 
 # Optimising takes XLA longer than running what a test runs once: left out here, and in no other run of the tests.
 test: export XLA_FLAGS := $(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false
-# Processes that share the tests compile the same small programs: whoever is first leaves them for the others.
+# Processes that share the tests compile the same small programs: the first to do so leaves them for the others.
 test: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.pytest_cache/jax
 test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := -1

@@ -3,7 +3,7 @@
 ``python benchmarks/clusters.py`` compares tasks of 60 and 250 ms on one worker process with the same calls in a loop,
 in one run, alternating. Tasks sleep, so their length does not depend on how busy the machine is. Two figures: the wall
 time beyond that of the loop, which needs a quiet machine, and the processor time of all processes (client, scheduler,
-worker) beyond that during the loop, when the cluster idles: what a task costs where nobody else computes.
+worker) beyond that during the loop, when the cluster idles: the cost of a task on an otherwise idle machine.
 
 ``--farm 50,200`` starts so many workers in this process over TCP and measures what tasks that do nothing cost the
 scheduler, which has a process of its own; the prediction of the cost model stands beside it. ``--memory 3`` sends 3 GiB

@@ -62,7 +62,7 @@ def limited(name: str, folder: Path, keep: bool) -> None:
     result = np.memmap(folder / "result", np.float64, "w+", shape=(points,))
     weights = 1.0 / np.sqrt(np.arange(1.0, taps + 1))
     with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # the highest mark begins anew
+        Path("/proc/self/clear_refs").write_text("5")  # reset the high-water mark
     most = 0
 
     def watch(done: int, total: int) -> None:

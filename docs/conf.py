@@ -7,19 +7,20 @@ from pathlib import Path
 
 import hpfracc
 
-sys.path.insert(0, str(Path(__file__).parent))  # for _generate
+sys.path.insert(0, str(Path(__file__).parent))  # for _generate and _mathml
 
 project = "hpfracc"
 author = "the hpfracc authors"
 copyright = author
 version = release = hpfracc.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "_generate"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "_generate", "_mathml"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"hpfracc {release}"
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
+html_math_renderer = "mathml"  # needs no script from the network
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["dollarmath"]

@@ -51,8 +51,8 @@ class Policy(Protocol):
 class Times:
     """The time of any arm at any call: samples in shuffled order, each once before any comes again.
 
-    The k-th call of a size takes the k-th time of the arm at that size, whoever asks: all policies and the oracle
-    live through the same noise.
+    The k-th call of a size takes the k-th time of the arm at that size for every policy: all policies and the oracle
+    see the same noise.
     """
 
     def __init__(self, group: Group, workload: Workload, seed: int) -> None:

@@ -42,7 +42,7 @@ def _is_forbidden(node: ast.Attribute) -> bool:
 
 
 def test_nothing_waits_on_what_an_interrupt_can_leave_held():
-    """Locks are taken by ``with``, threads wait on queues, and nobody uses conditions, semaphores or executors."""
+    """Locks are taken by ``with``, threads wait on queues, and there are no conditions, semaphores or executors."""
     assert problems(SOURCE) == []
 
 

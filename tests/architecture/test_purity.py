@@ -1,4 +1,4 @@
-"""Kernels are pure, operators know no backend, and modules that keep old import paths alive are imported by nobody."""
+"""Kernels are pure, operators know no backend, and modules that only keep old import paths alive are not imported."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_a_class_name_has_one_meaning():
 
 
 def test_underscored_modules_are_their_packages_own():
-    """Nobody imports another package's underscored module, except for a public name that lives there."""
+    """No module imports another package's underscored module, except for a public name that is defined there."""
     assert intrusions(SOURCE) == []
 
 

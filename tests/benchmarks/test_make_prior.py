@@ -20,7 +20,7 @@ def test_a_time_above_that_of_a_larger_call_is_a_disturbance():
 
 
 def test_thinning_keeps_the_ends_and_the_bends():
-    """A straight stretch needs two knots, and a curve is followed within a few per cent by ten."""
+    """A straight segment needs two knots, and a curve is followed within a few per cent by ten."""
     straight = [(2.0**k, 1e-9 * 2.0**k) for k in range(4, 22)]
     assert make_prior.thinned(straight) == [straight[0], straight[-1]]
     bent = [(2.0**k, 1e-6 + 1e-9 * 2.0**k) for k in range(4, 22)]

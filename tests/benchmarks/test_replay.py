@@ -75,7 +75,7 @@ def test_a_change_half_way_is_followed(table: str):
 @pytest.mark.parametrize("table", STORED)
 @thinned(lambda table: table == "timings-cpu")
 def test_other_machines_fare_no_worse(table: str):
-    """Curves bent and noise drawn anew: nothing was tuned to the two tables that are stored."""
+    """Curves are bent and noise is redrawn: nothing was tuned to the two stored tables."""
     verdict = Verdict()
     for seed in (101, 102, 103):
         found = replay(
@@ -188,7 +188,7 @@ def test_the_oracle_is_the_best_plan_there_is():
 
 
 def test_everyone_lives_through_the_same_noise():
-    """The k-th call of a size takes the k-th time of its arm, whoever asks; each sample comes once in each round."""
+    """The k-th call of a size takes the k-th time of its arm for every policy; each sample comes once in each round."""
     table = stored("timings-cpu")
     group = table.groups[0]
     n = group.sizes[0]
@@ -212,7 +212,7 @@ def test_workloads_are_what_their_names_say():
 
 
 def test_answers_are_reused_as_the_engine_does():
-    """A settled size is asked about seldom, and every call is accounted for all the same."""
+    """A settled size is rarely reviewed, but every call is accounted for."""
     table = small_table(*(row(arm, 10, seconds) for arm, seconds in (("numpy", 1e-5), ("torch", 5e-5))))
     group = table.groups[0]
     engine = Engine(group, {10})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -44,6 +46,27 @@ def test_a_problem_is_run_shown_continued_and_exported(tmp_path: Path, capsys: p
     assert main(["sweep", "export", store, str(tmp_path / "all.npz")]) == 0
     with np.load(tmp_path / "all.npz") as arrays:
         assert sorted(arrays.files) == ["parameter_alpha", "parameter_rate", "value"]
+
+
+def test_a_failed_export_leaves_the_earlier_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """A full disk gives an error, keeps the file of an earlier export, and leaves no temporary file."""
+    (tmp_path / "problem.toml").write_text(PROBLEM, encoding="utf-8")
+    store, table = str(tmp_path / "store"), tmp_path / "table.csv"
+    assert main(["sweep", str(tmp_path / "problem.toml"), "--store", store]) == 0
+    table.write_text("earlier\n", encoding="utf-8")
+    capsys.readouterr()
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail)
+        assert main(["sweep", "export", store, str(table)]) != 0
+    assert "No space left on device" in capsys.readouterr().err
+    assert table.read_text(encoding="utf-8") == "earlier\n"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["problem.toml", "store", "table.csv"]
 
 
 def test_outputs_of_an_equation():
@@ -95,7 +118,7 @@ def test_a_sweep_that_did_nothing_yet_can_be_resumed(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        ("[function]", "[function", "no TOML"),
+        ("[function]", "[function", "not valid TOML"),
         ("[sweep]", "[sweeep]", "did you mean 'sweep'"),
         ('equation = "relaxation"', "", "needs either equation"),
         ('"relaxation"', '"relaxing"', "there are bagley_torvik"),

@@ -69,7 +69,7 @@ def served(subject: Subject, dtype: str) -> list[Solved]:
 
 
 def takes_turns(subject: Subject, solution: Solved) -> bool:
-    """Whether a case is compiled for anew: each shape for some kernels, each formula for others."""
+    """Whether a case is compiled separately: each shape for some kernels, each formula for others."""
     formula = solution.case.params.get("expression")
     return subject.spec.compiles == "shape" or (subject.spec.compiles == "signature" and formula not in (None, COMMON))
 
@@ -79,8 +79,8 @@ def turns(subject: Subject) -> dict[str, str]:
     """For each case that takes turns, the one dtype in which it is due. Of cases that differ in shape, one in nine is.
 
     The rest are slow tests, as each case is in every dtype.
-    What lies scattered in memory is left out for kernels that compile for each shape: their library lays it out anew
-    (``test_declarations.py`` holds that).
+    Non-contiguous arrays are left out for kernels that compile for each shape: their library copies them
+    (``test_declarations.py`` checks that).
     """
     having: dict[str, list[str]] = {}
     for dtype in ordinary_dtypes(subject):

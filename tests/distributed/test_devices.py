@@ -61,7 +61,7 @@ def test_bad_rows_and_devices_are_refused():
         hf.distributed.per_device(abs, np.ones(3))
     with pytest.raises(ShapeError, match=r"shapes \(4, 2\), \(3,\)"):
         hf.distributed.per_device(max, rows, torch.ones(3))
-    with pytest.raises(ShapeError, match="a part of 2 rows gave Tensor of shape"):
+    with pytest.raises(ShapeError, match="a part of 2 rows returned Tensor of shape"):
         hf.distributed.per_device(torch.sum, rows, devices=["cpu", "cpu"])
     with pytest.raises(InvalidInputError, match="devices is empty"):
         hf.distributed.per_device(abs, rows, devices=[])

@@ -63,7 +63,7 @@ def test_a_sweep_continues_after_an_interrupt(tmp_path: Path, kind: str, interru
     assert np.array_equal(hf.distributed.open_sweep(store).values, result.values)
 
 
-def test_failures_are_stored_and_can_be_tried_anew(tmp_path: Path):
+def test_failures_are_stored_and_can_be_retried(tmp_path: Path):
     """Failures are read back; ``resume(failed=True)`` runs them when what was missing is there."""
     needed = tmp_path / "needed"
 
@@ -127,7 +127,7 @@ def test_other_versions_are_warned_of(tmp_path: Path):
         hf.sweep(third, ITEMS, store=store)
 
 
-def test_torn_lines_and_damaged_chunks_are_computed_anew(tmp_path: Path, kind: str):
+def test_torn_lines_and_damaged_chunks_are_recomputed(tmp_path: Path, kind: str):
     """A line that a crash cut off, and a chunk whose checksum differs, count as not done."""
     store = tmp_path / "store"
     expected = hf.sweep(third, ITEMS, store=store, batch=3).values

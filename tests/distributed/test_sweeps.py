@@ -181,7 +181,7 @@ def test_outputs_by_name():
     assert hf.sweep(diffuse, items).values.shape == (2, 3, 8)
     with pytest.raises(BatchItemError, match="SolveError"):
         hf.sweep(stops, items)
-    with pytest.raises(BatchItemError, match="'z' is not among"):
+    with pytest.raises(BatchItemError, match="'z' is not a field"):
         hf.sweep(solution, items, output="z")
 
 
@@ -223,7 +223,7 @@ def test_an_item_that_takes_too_long_is_a_failure():
             assert result.values[[0, 2]].tolist() == [0.0, 2.0]
 
 
-def test_temporary_errors_are_tried_anew():
+def test_temporary_errors_are_retried():
     """OSError and MemoryError are tried up to ``retries`` times more, other errors once."""
     calls: list[str] = []
 
@@ -247,7 +247,7 @@ def test_temporary_errors_are_tried_anew():
         (lambda: hf.grid(a=[object()]), UnsupportedDtypeError, "numbers, bools or strings"),
         (lambda: hf.points(a=[1, 2], b=[1]), ShapeError, "a has 2, b has 1"),
         (lambda: hf.sweep(work.square, {"x": [1]}), InvalidInputError, "hf.grid"),
-        (lambda: hf.sweep(work.square, 3), InvalidInputError, "no parameters"),
+        (lambda: hf.sweep(work.square, 3), InvalidInputError, "not parameters"),
         (lambda: hf.sweep("square", hf.grid(x=[1])), InvalidInputError, "not callable"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), executor=3), InvalidInputError, "cannot run tasks"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), on_error="skip"), InvalidInputError, "'raise' or 'keep'"),
@@ -261,9 +261,9 @@ def test_temporary_errors_are_tried_anew():
         (lambda: hf.points(a=[[1], [2, 3]]), ShapeError, "differ in shape"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), output=3), InvalidInputError, "output=3"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), seed=-1), InvalidInputError, "seed=-1"),
-        (lambda: hf.sweep(lambda x: "text", hf.grid(x=[1])), BatchItemError, "not numbers"),
-        (lambda: hf.sweep(lambda x: np.zeros(x), hf.grid(x=[1, 2])), ShapeError, "item 1 gave value of shape"),
-        (lambda: hf.sweep(lambda x: np.zeros(x), hf.grid(x=[1, 2]), batch=2), ShapeError, "item 1 gave value of shape"),
+        (lambda: hf.sweep(lambda x: "text", hf.grid(x=[1])), BatchItemError, "not numeric"),
+        (lambda: hf.sweep(lambda x: np.zeros(x), hf.grid(x=[1, 2])), ShapeError, "item 1 returned value"),
+        (lambda: hf.sweep(lambda x: np.zeros(x), hf.grid(x=[1, 2]), batch=2), ShapeError, "item 1 returned value"),
     ],
 )
 def test_bad_input_is_refused_in_words(call: Any, error: type[Exception], words: str):
@@ -290,8 +290,8 @@ def test_executors_are_not_nested(client: Any):
         hf.sweep(work.nested, hf.grid(x=[2.0]), executor=client)
 
 
-def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch):
-    """An address that nobody answers ends with a typed error, soon."""
+def test_no_scheduler_at_the_address(monkeypatch: pytest.MonkeyPatch):
+    """An address without a scheduler gives a typed error soon."""
     monkeypatch.setattr("hpfracc.distributed.dask_runner._CONNECT_TIMEOUT", 0.5)
     with pytest.raises(ClusterError, match="no scheduler answers"):
         hf.sweep(work.square, hf.grid(x=[1.0]), executor="tcp://127.0.0.1:9")
@@ -366,6 +366,6 @@ def test_pictures():
     assert drawn.figure.axes[1].get_ylabel() == "value"
     with pytest.raises(InvalidInputError, match="kind='line' needs 1 parameter with several values, and there are 2"):
         both.plot(kind="line")
-    with pytest.raises(InvalidInputError, match="one real number an item"):
+    with pytest.raises(InvalidInputError, match="one real number per item"):
         hf.sweep(lambda x: [x, x], hf.grid(x=[1.0, 2.0])).plot()
     pyplot.close("all")

@@ -61,7 +61,7 @@ def test_an_interrupt_waits_for_the_blocks_that_run(interruptible: None):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals go to a thread as POSIX has it")
 def test_interrupts_while_the_caller_waits_do_not_end_the_waiting(interruptible: None):
-    """However many come: the blocks that run are waited for, those that nobody has begun are dropped."""
+    """Any number of them: running blocks are waited for, blocks that have not started are dropped."""
     ended, caller = threading.Event(), threading.current_thread()
     begun: list[int] = []
 
@@ -83,7 +83,7 @@ def test_interrupts_while_the_caller_waits_do_not_end_the_waiting(interruptible:
 
 
 def test_items_end_with_the_first_error_and_tell_how_many_are_done():
-    """Items that nobody has begun by then are not begun; progress is told in the caller's thread."""
+    """Items not started by then are not started; progress is reported in the caller's thread."""
     told: list[tuple[int, int]] = []
     assert run_items(abs, [-1, -2, -3], 2, advance=lambda more: told.append((more, threading.get_ident()))) == [1, 2, 3]
     assert sum(more for more, _ in told) == 3

@@ -1,6 +1,6 @@
 """Runs the source of a CUDA kernel on the host: its text as it is, compiled by the C++ compiler that is there.
 
-Threads of a block are fibres that change places at barriers, in an order drawn anew each time; blocks run one by one,
+Threads of a block are fibres that change places at barriers, in a random order each time; blocks run one by one,
 in an order drawn as well. That shows what is wrong in indices, conditions and barriers; not races between blocks.
 """
 

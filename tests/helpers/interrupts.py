@@ -64,7 +64,7 @@ def learning() -> Callable[[], Any]:
     pairs = [(rng.standard_normal(n), rng.standard_normal(n)) for n in (64, 500)]
 
     def call() -> Any:
-        get_operation("causal_convolution").reset_plans()  # so that it is chosen, timed and learned anew
+        get_operation("causal_convolution").reset_plans()  # so that it is chosen, timed and learned again
         found = [hf.causal_convolution(*pair) for pair in pairs for _ in range(3)]
         hf.explain(hf.caputo, pairs[0][0], step=0.1, alpha=0.5)
         return np.concatenate(found)

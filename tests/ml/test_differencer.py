@@ -121,7 +121,7 @@ def test_frames_come_out_as_scikit_learn_has_it():
 
 @NEEDS_SKLEARN
 def test_output_survives_a_clone_and_follows_the_configuration():
-    """``clone`` and a pipeline's ``set_output`` carry it; ``sklearn.config_context`` sets it where nobody did."""
+    """``clone`` and a pipeline's ``set_output`` carry it; ``sklearn.config_context`` sets the default."""
     pandas = pytest.importorskip("pandas")
     import sklearn
     from sklearn.base import clone

@@ -329,7 +329,7 @@ def test_lanczos_without_an_answer():
 def test_bad_input():
     """Tensors of PyTorch's, a missing key, reversed bounds and a large kernel are refused."""
     known = modules()
-    with pytest.raises(InvalidInputError, match="not of torch"):
+    with pytest.raises(InvalidInputError, match="not torch"):
         known["FractionalDerivative"](0.5)(torch.ones(4))
     with pytest.raises(InvalidInputError, match="not symmetric"):
         known["LaplacianPower"](RING, 0.5, method="lanczos")

@@ -280,7 +280,7 @@ def test_bad_input():
         (SolveError, "not finite at t", lambda: NeuralFODE(lambda t, y: y / 0.0, 0.5, step=0.1)(y0, t)),
         (InvalidInputError, "in args", lambda: NeuralFODE(lambda t, y: -outside * y, 0.5, step=0.1)(y0, t)),
         (InvalidInputError, "Dropout", lambda: NeuralFODE(_Dropping(), 0.5, step=0.1)(y0, t)),
-        (InvalidInputError, "no tensor", lambda: NeuralFODE(lambda t, y: -y, 0.5, step=0.1)([1.0], t)),
+        (InvalidInputError, "not a PyTorch tensor", lambda: NeuralFODE(lambda t, y: -y, 0.5, step=0.1)([1.0], t)),
         (ShapeError, "orders", lambda: NeuralFODE(lambda t, y: -y, (0.5, 0.6), step=0.1)(y0, t)),
     ]
     for error, says, call in cases:

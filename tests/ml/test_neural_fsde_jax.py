@@ -223,5 +223,5 @@ def test_what_is_refused():
     torch = pytest.importorskip("torch")
     with pytest.raises(PinnedBackendError, match=r"ml\.torch"):
         model(torch.ones(2, 1), TIMES, key=jax.random.key(0))
-    with pytest.raises(InvalidInputError, match="no real array"):
+    with pytest.raises(InvalidInputError, match="not a real JAX array"):
         model(np.ones((2, 1)), TIMES, key=jax.random.key(0))

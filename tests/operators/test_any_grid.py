@@ -238,7 +238,7 @@ BAD: list[tuple[Callable[[], Any], type[HpfraccError], str]] = [
     (lambda: hf.graded_grid(1.0, 0, 2.0), InvalidInputError, "n=0"),
     (lambda: hf.graded_grid(0.0, 5, 2.0), InvalidInputError, "end=0"),
     (lambda: hf.graded_grid(1.0, 5, 0.5), InvalidInputError, "exponent=0.5"),
-    (lambda: hf.graded_grid(2.0, 1000, 8.0, origin=1.0), InvalidInputError, "fall together"),
+    (lambda: hf.graded_grid(2.0, 1000, 8.0, origin=1.0), InvalidInputError, "coincide"),
 ]
 
 

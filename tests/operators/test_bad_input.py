@@ -68,7 +68,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         r"origin=-1 but the samples start at t\[0\]=0",
     ),
     "half precision": (lambda: hf.caputo(X.astype("float16"), T, 0.5), UnsupportedDtypeError, "float16.*convert"),
-    "words": (lambda: hf.caputo(np.array(["a"] * 11), T, 0.5), UnsupportedDtypeError, "are not served"),
+    "words": (lambda: hf.caputo(np.array(["a"] * 11), T, 0.5), UnsupportedDtypeError, "are not supported"),
     "masked": (lambda: hf.caputo(np.ma.array(X), T, 0.5), InvalidInputError, "masked array.*filled"),
     "factor of samples": (lambda: hf.caputo(X, T, 0.5, factor=1.5), InvalidInputError, "factor=1.5 is for callables"),
     "rtol of samples": (lambda: hf.caputo(X, T, 0.5, rtol=1e-3), InvalidInputError, "rtol=0.001 is for callables"),
@@ -148,7 +148,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         InvalidInputError,
         "alpha is nan at a point",
     ),
-    "no variable order": (lambda: hf.variable_order(X, T), InvalidInputError, "alpha=None is no order"),
+    "no variable order": (lambda: hf.variable_order(X, T), InvalidInputError, "alpha=None is not an order"),
     "order at nowhere": (lambda: hf.variable_order(X, T, 0.5, at="x"), InvalidInputError, "at='x' is not known"),
     "order at s above 1": (
         lambda: hf.variable_order(X, T, 1.5, at="s"),
@@ -249,7 +249,7 @@ def test_too_few_samples_are_refused_with_what_this_operator_needs(name: str):
 @pytest.mark.parametrize("operator", [hf.grunwald_letnikov, hf.riesz, hf.fractional_laplacian])
 def test_one_point_does_not_tell_the_step(operator: Any):
     """One sample at one point is refused where the answer depends on the step, which used to be taken for 1."""
-    with pytest.raises(ShapeError, match="needs the step, which one point does not tell; give step="):
+    with pytest.raises(ShapeError, match="needs the step, which one point does not define; give step="):
         operator(np.ones(1), np.zeros(1), 0.5)
     assert np.isfinite(operator(np.ones(1), step=0.5, alpha=0.5)).all()
 

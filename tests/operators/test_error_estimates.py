@@ -79,7 +79,7 @@ def test_rounding_that_is_all_there_is_is_told():
     """At order 5.5 the message says so; at order 0.5 there is nothing to say, and nan among samples is no hindrance."""
     t = np.linspace(0.0, 1.0, 2001)
     f = np.exp(t)
-    assert "rounding of the samples alone makes an error of up to" in hf.caputo(f, t, 5.5, full_output=True).message
+    assert "rounding of the samples alone causes an error of up to" in hf.caputo(f, t, 5.5, full_output=True).message
     assert "rounding of the samples" in hf.grunwald_letnikov(t**6, t, 5.5, full_output=True).message
     f[1500] = np.nan
     found = hf.caputo(f, t, 0.5, full_output=True)

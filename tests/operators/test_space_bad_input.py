@@ -58,7 +58,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[HpfraccError], str]] = {
     "callable of the wrong shape": (
         lambda: hf.fractional_laplacian(lambda x, y: x[0], (X, X), 1.0, axis=(0, 1)),
         ShapeError,
-        "one value a point",
+        "one value per point",
     ),
     "callable without grid": (
         lambda: hf.fractional_laplacian(np.add, step=1.0, alpha=1.0, axis=(0, 1)),

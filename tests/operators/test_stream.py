@@ -231,12 +231,12 @@ BAD: list[tuple[Callable[[], Any], type[HpfraccError], str]] = [
     (lambda: hf.Caputo(0.5, "fast").stream(0.1), InvalidInputError, "fast by itself"),
     (lambda: hf.Caputo(0.5, "gl").stream(0.1), InvalidInputError, "no method 'gl'"),
     (lambda: hf.RiemannLiouville(0.5, "cq2").stream(0.1), InvalidInputError, "'cq2' cannot be streamed"),
-    (lambda: hf.RiemannLiouvilleIntegral(1.5).stream(0.1), InvalidInputError, "does not fade"),
-    (lambda: hf.GrunwaldLetnikov(-1.5).stream(0.1), InvalidInputError, "does not fade"),
+    (lambda: hf.RiemannLiouvilleIntegral(1.5).stream(0.1), InvalidInputError, "does not decay"),
+    (lambda: hf.GrunwaldLetnikov(-1.5).stream(0.1), InvalidInputError, "does not decay"),
     (after(1.0), ShapeError, "single number"),
     (after(np.ones(5), np.ones((2, 5))), ShapeError, r"rows of shape \(\)"),
     (after(np.ones(5), np.ones(5, np.float32)), UnsupportedDtypeError, "began with dtype float64"),
-    (after(np.array(["a"])), UnsupportedDtypeError, "not served"),
+    (after(np.array(["a"])), UnsupportedDtypeError, "not supported"),
 ]
 
 

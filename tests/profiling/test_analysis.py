@@ -53,7 +53,7 @@ class Written:
 
 
 def test_union_and_length():
-    """Overlaps, touching ends and contained stretches are joined."""
+    """Overlapping, touching and contained intervals are joined."""
     assert union([(5, 7), (0, 2), (2, 3), (6, 9), (6, 7)]) == [(0, 3), (5, 9)]
     assert length(union([(5, 7), (0, 2), (2, 3), (6, 9)])) == 7
     assert union([]) == []

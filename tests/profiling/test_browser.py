@@ -243,7 +243,7 @@ def test_zoom_pan_search_and_keyboard(browser: Any, files: tuple[Path, Path]):
 
 
 def test_the_timeline_zooms_the_flame_chart(browser: Any, files: tuple[Path, Path]):
-    """Dragging across it shows that stretch; a click on a lane shows that lane."""
+    """Dragging across it shows that interval; a click on a lane shows that lane."""
     show(browser, files[0])
     from selenium.webdriver import ActionChains
 

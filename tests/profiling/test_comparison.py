@@ -45,7 +45,7 @@ def document(runs: list[tuple[int, dict[str, list[float]]]]) -> dict[str, Any]:
 def noisy(
     offset: int, repeats: int, spans: int, calls: int = 1, slowdown: float = 1.0
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Two profiles in turns, from a stretch of noise that was really measured; one span of the second is slower."""
+    """Two profiles in turns, from a segment of measured noise; one span of the second is slower."""
     values = iter(NOISE[offset:])
     sides: tuple[list[Any], list[Any]] = ([], [])
     for number in range(2 * repeats):

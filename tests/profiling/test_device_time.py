@@ -78,7 +78,7 @@ def test_a_library_without_marks_says_enqueued(plug: Plug):
     assert clock.waits == 1  # no time line is made for it
 
 
-def test_a_device_nobody_knows_has_no_clock():
+def test_an_unknown_device_has_no_clock():
     """The name is kept, and nothing is measured."""
     profiler = Profiler()
     with profiler.profile("x", device="quantum:7"):
@@ -158,7 +158,7 @@ def test_memory_of_the_device(plug: Plug):
 
 
 def test_a_named_library_is_asked_alone(plug: Plug):
-    """``"b:sim:0"`` means that library's queue, whoever else knows the device."""
+    """``"b:sim:0"`` means that library's queue, even if other libraries know the device."""
     first, second = plug("a"), plug("b")
     profiler = Profiler()
     with profiler.profile("x", device="b:sim:0"):
@@ -179,7 +179,7 @@ def test_a_library_in_use_is_asked_first(plug: Plug):
 
 
 def test_a_device_may_appear_later(plug: Plug):
-    """A name nobody knew is asked for again once another library has come."""
+    """An unknown name is looked up again once another library has been loaded."""
     profiler = Profiler()
     for _ in range(2):
         with profiler.profile("early", device="gpu"):

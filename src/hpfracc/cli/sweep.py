@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +114,7 @@ def _export(store: Path, file: Path) -> Answer:
 
     from hpfracc.distributed import open_sweep
     from hpfracc.errors import InvalidInputError
+    from hpfracc.profiling.document import write_text
 
     result = open_sweep(store)
     arrays = result.arrays()
@@ -127,8 +129,8 @@ def _export(store: Path, file: Path) -> Answer:
             table |= {name if flat.shape[1] == 1 else f"{name}_{at}": flat[:, at] for at in range(flat.shape[1])}
         if any(np.ndim(each) != 1 for each in table.values()):
             raise InvalidInputError("a parameter that is an array does not fit into .csv; export to .npz")
-        lines = [",".join(table), *(",".join(str(each[row]) for each in table.values()) for row in range(len(result)))]
-        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        rows = (",".join(str(each[row]) for each in table.values()) for row in range(len(result)))
+        write_text(file, (f"{line}\n" for line in itertools.chain([",".join(table)], rows)))
     elif file.suffix == ".nc":
         result.to_xarray().to_netcdf(file)
     else:

@@ -1,4 +1,4 @@
-"""Beyond one process: sweeps over parameters, stores that resume, and the arrays and clusters of Dask.
+"""Beyond one process: parameter sweeps, stores from which they resume, and Dask arrays and clusters.
 
 The names below are loaded on first access (PEP 562): a worker that only calls a function needs few of them.
 """

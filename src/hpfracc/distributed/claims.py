@@ -1,7 +1,7 @@
-"""A GPU for each worker of a machine: claimed by a lock file, which the system releases when the process ends.
+"""A GPU for each worker of a machine, claimed by a lock file, which the system releases when the process ends.
 
-Workers of one machine do not know of each other, and may be restarted in any order. Each takes the first GPU that
-nobody has; where there are more workers than GPUs, several share one, and each may take its part of the memory.
+Workers of one machine do not know of each other and may be restarted in any order. Each takes the first unclaimed GPU.
+If there are more workers than GPUs, several share one, and each may take its part of the memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logger = logging.getLogger("hpfracc.distributed")
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 #: The only GPU that a worker with a claim sees.
 _DEVICE = "cuda:0"
-#: Workers that share one GPU at most.
+#: Largest number of workers that share one GPU.
 _MOST_SHARERS = 16
 _claim: GPUClaim | None = None
 
@@ -41,11 +41,11 @@ class GPUClaim:
     Attributes
     ----------
     gpu : GPU
-        Which one.
+        The GPU.
     slot : int
-        0 for the first process on it, 1 for the second.
+        Index of this process among those on the GPU: 0 for the first, 1 for the second.
     folder : Path
-        Where the lock files are.
+        The folder of the lock files.
     file : int
         The descriptor that holds the lock.
     """
@@ -56,18 +56,18 @@ class GPUClaim:
     file: int
 
     def sharers(self) -> int:
-        """Processes that have claimed this GPU, this one among them."""
+        """Number of processes that have claimed this GPU, including this one."""
         return 1 + sum(
             _is_held(_path(self.folder, self.gpu, slot)) for slot in range(_MOST_SHARERS) if slot != self.slot
         )
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the claim."""
         os.close(self.file)
 
 
 def claim_gpu(gpus: Sequence[GPU], folder: Path | None = None) -> GPUClaim | None:
-    """The first GPU that no process has claimed, or the one with the fewest; None where locks are not possible."""
+    """Claim an unclaimed GPU, or the one with the fewest claims; None if locks are not available."""
     place = Path(tempfile.gettempdir()) / f"hpfracc-gpus-{os.getuid()}" if folder is None else folder
     try:
         place.mkdir(mode=0o700, exist_ok=True)
@@ -86,7 +86,7 @@ def _path(folder: Path, gpu: GPU, slot: int) -> Path:
 
 
 def _lock(path: Path) -> int | None:
-    """A descriptor that holds the lock of a file, or None if another one does."""
+    """A descriptor that holds the lock of a file, or None if another process holds it."""
     import fcntl
 
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -113,7 +113,7 @@ def claimed() -> GPUClaim | None:
 
 
 def use_own_gpu(worker: Any) -> None:
-    """Give this worker process a GPU of its own. Nothing changes without a GPU, or in the process of a client."""
+    """Give this worker process its own GPU. Without a GPU, or in the process of a client, nothing changes."""
     global _claim
     if _claim is not None or multiprocessing.parent_process() is None or sys.platform == "win32":
         return
@@ -125,9 +125,7 @@ def use_own_gpu(worker: Any) -> None:
         return
     if len(gpus) > 1:
         if _cuda_is_used():
-            logger.info(
-                "%s already uses CUDA; it keeps the GPUs that it has", getattr(worker, "address", "this process")
-            )
+            logger.info("%s already uses CUDA; it keeps its current GPUs", getattr(worker, "address", "this process"))
             _claim.release()
             _claim = None
             return
@@ -137,7 +135,7 @@ def use_own_gpu(worker: Any) -> None:
 
 
 def limit_gpu() -> None:
-    """Limit a call to this worker's part of the memory of its GPU, less what the worker holds there already."""
+    """Limit a call to this worker's part of its GPU's memory, minus what the worker already holds there."""
     if _claim is None:
         return
     sharers = _claim.sharers()
@@ -150,7 +148,7 @@ def limit_gpu() -> None:
 
 
 def _held() -> int:
-    """Bytes of this process's arrays on its GPU, of all libraries."""
+    """Bytes of this process's arrays on its GPU, over all libraries."""
     held = 0
     for clock in all_clocks():
         with contextlib.suppress(RuntimeError, IndexError):  # a library that does not use the GPU
@@ -160,7 +158,7 @@ def _held() -> int:
 
 
 def _cuda_is_used() -> bool:
-    """Whether a library of this process has started CUDA, which reads the variable only once."""
+    """Whether a library of this process has initialised CUDA, which reads the variable only once."""
     with contextlib.suppress(AttributeError):
         if sys.modules["torch"].cuda.is_initialized() if "torch" in sys.modules else False:
             return True

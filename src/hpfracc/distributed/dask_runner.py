@@ -1,4 +1,4 @@
-"""Tasks on a Dask cluster: submitted in a window, counted when their worker dies, and never waited for in vain."""
+"""Tasks on a Dask cluster: submits a window of tasks, counts deaths of workers, and does not wait for lost tasks."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ __all__ = ["DaskRunner", "connect", "scheduler_cost"]
 
 logger = logging.getLogger("hpfracc.distributed")
 
-#: Seconds between two looks at the cluster.
+#: Seconds between two checks of the cluster.
 _LOOK_INTERVAL = 1.0
 #: Seconds without a worker after which the cluster is asked for workers, and between two requests: a cluster notices
-#: the end of a worker only after ``distributed.deploy.lost-worker-timeout``, 15 s by default.
+#: the loss of a worker only after ``distributed.deploy.lost-worker-timeout``, 15 s by default.
 _ASK_INTERVAL = 10.0
 #: Seconds without a worker after which the sweep ends.
 _GIVE_UP_AFTER = 120.0
-#: Seconds to wait for a worker that a batch system may start late: the first one, or one for those that have ended.
+#: Seconds to wait for a worker that a batch system may start late: the first one, or a replacement.
 _QUEUE_TIME = 3600.0
 #: Seconds to wait for a scheduler to answer.
 _CONNECT_TIMEOUT = 30.0
-#: A larger payload is sent to each worker once, with its plugin, and not with every task.
+#: A larger payload is sent to each worker once, with its plugin, instead of with every task.
 _LARGE_PAYLOAD = 1 << 16
-#: Seconds of work in flight for each worker. Adaptive clusters ask for as many workers as would do what is in flight
-#: within their ``target-duration``, 5 s by default: for 12 times as many as there are, until their maximum is reached.
-#: With 10 s the wish changed from look to look, and jobs of a batch system were cancelled while they started.
+#: Seconds of work in flight per worker. Adaptive clusters ask for enough workers to do all work in flight within their
+#: ``target-duration``, 5 s by default: for 12 times as many as there are, until their maximum is reached. With 10 s the
+#: target changed from check to check, and jobs of a batch system were cancelled while they started.
 _SECONDS_AHEAD = 60.0
-#: Tasks in flight at most, unless the workers need more, and the bytes of their payloads.
+#: Largest number of tasks in flight, unless the workers need more, and of bytes of their payloads.
 _MOST_AHEAD, _MOST_BYTES_AHEAD = 4096, 1 << 26
-#: How often a task that the scheduler lost is submitted anew.
+#: How often a task that the scheduler lost is resubmitted.
 _MOST_LOSSES = 5
 
 
-#: Seconds of the scheduler's processor for a task, and for each worker more: 1.05 ms with 50 workers and 1.34 ms with
-#: 200, by ``benchmarks/clusters.py --farm 50,200`` on a quiet machine of two cores with distributed 2026.8.
+#: Seconds of scheduler CPU time per task, and in addition per worker: 1.05 ms with 50 workers and 1.34 ms with 200,
+#: by ``benchmarks/clusters.py --farm 50,200`` on a quiet machine of two cores with distributed 2026.8.
 _TASK_COST, _COST_A_WORKER = 0.95e-3, 2.0e-6
 
 
 def scheduler_cost(workers: int) -> float:
-    """Seconds of the scheduler for one task. Measured with up to 200 workers; a straight line beyond."""
+    """Scheduler seconds per task. Measured with up to 200 workers; extrapolated linearly beyond."""
     return _TASK_COST + _COST_A_WORKER * workers
 
 
 @contextlib.contextmanager
 def connect(executor: Any) -> Iterator[Any]:
-    """The client itself, or one for an address, which is closed at the end."""
+    """The client itself, or one for an address, closed at the end."""
     if not isinstance(executor, str):
         if getattr(executor, "asynchronous", False):
             raise ClusterError("an asynchronous client has to be awaited; give a plain Client, or its address")
@@ -79,7 +79,7 @@ def connect(executor: Any) -> Iterator[Any]:
 
 
 def _asks_others(cluster: Any) -> bool:
-    """Whether the workers of a cluster are started by a batch system or Kubernetes, which may take long."""
+    """Whether the workers are started by a batch system or Kubernetes, which may take long."""
     if cluster is None or any(base.__name__ == "LocalCluster" for base in type(cluster).__mro__):
         return False
     return type(cluster).__module__.partition(".")[0] != "distributed"
@@ -96,7 +96,7 @@ class DaskRunner(Runner):
     name, payload : str, bytes
         The pickled job and a name for it.
     resources : mapping or None
-        What a task needs of a worker, such as ``{"GPU": 1}``.
+        Resources that a task needs on a worker, such as ``{"GPU": 1}``.
     """
 
     def __init__(self, executor: Any, name: str, payload: bytes, resources: Mapping[str, float] | None) -> None:
@@ -126,10 +126,10 @@ class DaskRunner(Runner):
         self.overhead = scheduler_cost(self.workers)
 
     def window(self, seconds: float) -> int:
-        """Some seconds of work for each worker, so that an adaptive cluster can tell how many workers it could use.
+        """Enough tasks for some seconds of work per worker, so that an adaptive cluster can tell how many it could use.
 
-        The scheduler keeps what workers cannot start yet, except for tasks that need resources: those are given to
-        workers at once, and many would be blamed for the death of one.
+        The scheduler queues tasks that workers cannot start yet, except for those that need resources: they are
+        assigned to workers immediately, and many of them would be blamed for the death of one worker.
         """
         usual = super().window(seconds)
         if self._resources is not None or not seconds > 0.0:
@@ -138,7 +138,7 @@ class DaskRunner(Runner):
         return max(usual, min(most, math.ceil(self.workers * _SECONDS_AHEAD / seconds)))
 
     def submit(self, key: int, indices: Sequence[int], bad: Sequence[int] = (), *, alone: bool = False) -> None:
-        """Send it to the scheduler."""
+        """Submit it to the scheduler."""
         self._attempt += 1
         future = self._client.submit(
             run_payload,
@@ -158,7 +158,7 @@ class DaskRunner(Runner):
         self._ended.put((key, attempt, future))
 
     def next(self) -> TaskOutcome | None:
-        """Wait for one, and look after the cluster."""
+        """Wait for an outcome, and check the cluster."""
         trouble = self._look()
         if trouble is not None and self._ended.empty():
             return trouble
@@ -167,10 +167,10 @@ class DaskRunner(Runner):
         except Empty:
             return None
         if key not in self._tasks or self._tasks[key][0] is not future:
-            return None  # an attempt that was given up
+            return None  # an abandoned attempt
         _, indices, bad, alone = self._tasks.pop(key)
         try:
-            # A finished future can be lost all the same, if its worker dies before the result is fetched.
+            # A finished future can still be lost if its worker dies before the result is fetched.
             report = future.result(timeout=_GIVE_UP_AFTER)
         except Exception as error:
             return self._failed(key, indices, bad, alone, error)
@@ -204,7 +204,7 @@ class DaskRunner(Runner):
         )
 
     def _look(self) -> TaskOutcome | None:
-        """Count the workers now and then; a cluster without any would let the caller wait forever."""
+        """Count the workers from time to time; a cluster without any would keep the caller waiting forever."""
         now = time.monotonic()
         if now < self._next_look:
             return None
@@ -213,7 +213,7 @@ class DaskRunner(Runner):
             if self._client.status != "running":
                 raise OSError("not connected")
             threads = self._client.nthreads()
-        except Exception as error:  # whatever a broken connection raises
+        except Exception as error:  # anything that a broken connection raises
             found = self._lost_scheduler()
             found.__cause__ = error
             if not self._tasks:
@@ -245,7 +245,7 @@ class DaskRunner(Runner):
         return None
 
     def _tell_newcomers(self, addresses: set[str]) -> None:
-        """Workers that started since the last look were prepared with what was known at the start of the sweep."""
+        """Send what was learned to workers that started since the last check: they only know the state at the start."""
         from hpfracc.distributed.plugin import tell_workers
 
         if self.knows_more and self._prepared and addresses - self._prepared:
@@ -254,19 +254,19 @@ class DaskRunner(Runner):
         self._prepared = addresses
 
     def _scale(self) -> None:
-        """Ask a cluster that keeps a list of its workers: Dask's own and those of batch systems.
+        """Ask clusters that keep a list of their workers for new ones: Dask's own and those of batch systems.
 
-        Others bring workers back themselves, and ``scale`` would end the adaptive scaling of one on Kubernetes.
+        Other clusters replace workers themselves, and ``scale`` would end adaptive scaling on Kubernetes.
         """
         cluster: Any = getattr(self._client, "cluster", None)
         if any(base.__name__ == "SpecCluster" for base in type(cluster).__mro__):
             with contextlib.suppress(Exception):  # the sweep waits in any case
-                wanted = max(self._seen, len(cluster.plan))  # not fewer than an adaptive cluster has asked for
+                wanted = max(self._seen, len(cluster.plan))  # not fewer than an adaptive cluster has requested
                 logger.info("no workers are left; the cluster is asked for %d", wanted)
                 cluster.scale(wanted)
 
     def close(self, *, cancel: bool) -> None:
-        """Release what is left on the cluster."""
+        """Release the remaining tasks on the cluster."""
         from hpfracc.distributed.plugin import forget_job
 
         try:

@@ -1,4 +1,4 @@
-"""One call over all GPUs of a process: each works on its own part of the rows, in a thread of its own."""
+"""One call over all GPUs of a process: each device processes its own rows, in its own thread."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def per_device(function: Callable[..., Any], *arrays: Any, devices: Sequence[Any
     *arrays : arrays of PyTorch, JAX or CuPy
         With the rows along the first axis, the same number in each.
     devices : sequence, optional
-        Devices of the library, such as ``["cuda:0", "cuda:1"]`` or ``jax.devices()``. By default all that this process
-        sees. They get rows in proportion to their free memory.
+        Devices of the library, such as ``["cuda:0", "cuda:1"]`` or ``jax.devices()``. By default all that are visible
+        to this process. The rows are divided in proportion to free memory.
 
     Returns
     -------
     array, or tuple, list or dict of arrays
-        The rows in their order, on the device of the first array. Gradients pass through.
+        The rows in their original order, on the device of the first array. Gradients are supported.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def _library(arrays: tuple[Any, ...]) -> str:
 
 
 def _visible(library: str) -> Sequence[Any]:
-    """All GPUs of this process, or the host where there are none."""
+    """All GPUs of this process, or the host if there are none."""
     module = sys.modules[library]
     if library == "jax":
         return list(module.local_devices())
@@ -94,14 +94,14 @@ def _visible(library: str) -> Sequence[Any]:
 
 def _name(device: Any) -> str:
     """The name of a device in the memory budget."""
-    platform = getattr(device, "platform", None)  # of JAX
+    platform = getattr(device, "platform", None)  # a JAX device
     if platform is not None:
         return "cpu" if platform == "cpu" else f"cuda:{device.id}"
     return str(device)
 
 
 def _divided(count: int, devices: Sequence[Any]) -> list[tuple[int, int]]:
-    """Ranges of rows in proportion to free memory; evenly where it is unknown, or the same memory."""
+    """Ranges of rows in proportion to free memory; evenly if it is unknown or shared."""
     names = [_name(device) for device in devices]
     free = [get_budget().free(name) for name in names]
     weights = np.ones(len(devices))
@@ -113,7 +113,7 @@ def _divided(count: int, devices: Sequence[Any]) -> list[tuple[int, int]]:
 
 @contextlib.contextmanager
 def _current(library: str, device: Any, recording: bool) -> Any:
-    """The device on which the library makes new arrays, in this thread."""
+    """Make ``device`` the library's default for new arrays in this thread."""
     module = sys.modules[library]
     with contextlib.ExitStack() as stack:
         if library == "torch":
@@ -149,7 +149,7 @@ def _joined(library: str, found: list[Any], counts: list[int], like: Any) -> Any
     for each, count in zip(found, counts, strict=True):
         if library_of(each) != library or not each.ndim or each.shape[0] != count:
             raise ShapeError(
-                f"a part of {count} rows gave {type(each).__name__} of shape {tuple(getattr(each, 'shape', ()))}; "
+                f"a part of {count} rows returned {type(each).__name__} of shape {tuple(getattr(each, 'shape', ()))}; "
                 f"return arrays of {library} with the rows along the first axis"
             )
     home: Any = device_of(like) if library != "jax" else min(like.devices(), key=lambda each: each.id)

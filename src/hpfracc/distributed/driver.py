@@ -1,4 +1,4 @@
-"""Brings all items of a sweep through a runner: a window of tasks, retries, and who is to blame when a worker dies."""
+"""Runs all items of a sweep on a runner: a window of tasks, retries, and finding the item that ends a worker."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["Sink", "SweepDriver", "SweepProgress"]
 
 @dataclass(frozen=True, slots=True)
 class SweepProgress:
-    """How far a sweep is.
+    """Progress of a sweep.
 
     Attributes
     ----------
     done, total, failed : int
-        Items that have ended, all items, and those that failed.
+        Number of completed items, of all items, and of failed ones.
     seconds : float
         Time since the start.
     rate : float
-        Items a second since the start; nan before the first.
+        Items per second since the start; nan before the first.
     remaining : float
-        Estimate of the seconds left; nan before the first.
+        Estimate of the remaining seconds; nan before the first.
     """
 
     done: int
@@ -43,7 +43,7 @@ class SweepProgress:
 
 
 class Sink(Protocol):
-    """Where finished tasks go."""
+    """Receives finished tasks."""
 
     def write(self, task: int, begin: int, end: int, report: TaskReport) -> None:
         """Keep the results of items ``begin`` to ``end``."""
@@ -51,21 +51,21 @@ class Sink(Protocol):
 
 @dataclass(slots=True)
 class _Assembly:
-    """A task of the sweep, which may take several runs."""
+    """A task of the sweep, possibly split into several runs."""
 
     number: int
     begin: int
     end: int
     reports: list[TaskReport] = field(default_factory=list)
     failures: dict[int, ItemFailure] = field(default_factory=dict)
-    #: Runs that have not ended.
+    #: Number of runs that have not ended.
     open: int = 0
     attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run of some items of a task. A probe only shows whether an item ends its worker."""
+    """A run of some items of a task. A probe only tests whether an item ends its worker."""
 
     assembly: _Assembly
     indices: Sequence[int]
@@ -73,27 +73,27 @@ class _Run:
     deaths: int = 0
     attempts: int = 0
     probe: bool = False
-    #: Whether nothing ran beside it, so that the death of its worker is its own doing.
+    #: Whether nothing else was running, so that it caused the death of its worker.
     alone: bool = False
 
 
 class SweepDriver:
-    """One sweep on one runner.
+    """Executes one sweep on one runner.
 
     Parameters
     ----------
     job : SweepJob
-        What is called.
+        The function with the data common to all calls.
     runner : Runner
-        Where.
+        Runs the tasks.
     sink : Sink
-        Where results go.
+        Receives the results.
     keep : bool
-        Whether failures are kept; otherwise the first one raises.
+        Whether failures are kept; otherwise the first one is raised.
     retries : int
         Further attempts for an item whose worker died, or which raised OSError or MemoryError.
     advance : callable
-        Told of the progress after each task.
+        Called with the progress after each task.
     """
 
     def __init__(
@@ -112,14 +112,14 @@ class SweepDriver:
         self._runs: dict[int, _Run] = {}
         self._next_key = 0
         self._repeated: deque[_Run] = deque()
-        #: Runs that may end their worker: one at a time, with nothing beside them.
+        #: Runs that may end their worker; executed one at a time, with nothing else running.
         self._suspects: deque[_Run] = deque()
         self._probed: dict[int, list[int]] = {}
         self._done, self._failed = before
         self._begun, self._at_start = time.perf_counter(), before[0]
         self.failures: list[ItemFailure] = []
         self.seconds = 0.0
-        #: Tasks whose results were written.
+        #: Number of tasks whose results were written.
         self._ended = 0
         #: Measurements of the workers' engines that were new to this process.
         self.learned = 0
@@ -135,7 +135,7 @@ class SweepDriver:
                 self._handle(self._runs.pop(outcome.key), outcome)
 
     def measure(self, indices: Sequence[int]) -> tuple[float, TaskReport]:
-        """Seconds of a call of these items, and its report, which is not kept."""
+        """The seconds that a call of these items takes, and its report, which is not kept."""
         assembly = _Assembly(-1, indices[0], indices[-1] + 1)
         self._submit(_Run(assembly, indices, probe=True), alone=True)
         while True:
@@ -195,7 +195,7 @@ class SweepDriver:
         assembly = run.assembly
         temporary = [each for each in report.failures if each.transient]
         if temporary and run.attempts < self._retries:
-            if self._job.stacked:  # stacked as before
+            if self._job.stacked:  # stack it again
                 self._repeated.append(_Run(assembly, run.indices, run.bad, run.deaths, run.attempts + 1))
                 return
             retried = [each.index for each in temporary]
@@ -213,7 +213,7 @@ class SweepDriver:
             raise _raised(failure, len(self._job.params))
 
     def _close(self, assembly: _Assembly) -> None:
-        """One run of a task has ended; with the last one its results are written."""
+        """Count the end of one run of a task; after the last one its results are written."""
         assembly.open -= 1
         if assembly.open:
             return
@@ -227,7 +227,7 @@ class SweepDriver:
         self._advance(self.progress())
 
     def progress(self) -> SweepProgress:
-        """How far it is."""
+        """The current progress."""
         total = len(self._job.params)
         seconds = time.perf_counter() - self._begun
         fresh = self._done - self._at_start
@@ -237,7 +237,7 @@ class SweepDriver:
     # Deaths.
 
     def _died(self, run: _Run, deaths: int) -> None:
-        """A worker died under this run, perhaps because of a neighbour: its items are run alone, one by one."""
+        """A worker died during this run, perhaps because of another task: run its items alone, one by one."""
         assembly, total = run.assembly, run.deaths + deaths
         if run.probe:
             if total > self._retries:
@@ -248,10 +248,10 @@ class SweepDriver:
             assembly.open += len(run.indices) - 1
             self._suspects.extend(_Run(assembly, [index]) for index in run.indices)
         elif len(run.indices) > 1 and not run.bad and run.deaths == 0:
-            # A stack stays as it is; its items alone show which of them must be left out.
+            # A stack stays together; running its items alone shows which must be excluded.
             self._probed[assembly.number] = []
             self._suspects.extend(_Run(assembly, [index], probe=True) for index in run.indices)
-        elif not run.alone:  # it may have waited beside the one to blame
+        elif not run.alone:  # it may have run beside the item to blame
             self._suspects.append(_Run(assembly, run.indices, run.bad, run.deaths))
         elif total <= self._retries:
             self._suspects.append(_Run(assembly, run.indices, run.bad, total))
@@ -296,7 +296,7 @@ def _raised(failure: ItemFailure, count: int) -> BatchItemError:
 
 
 def _joined(assembly: _Assembly) -> TaskReport:
-    """One report of all runs of a task, its items in order."""
+    """Merge the reports of all runs of a task, with the items in order."""
     reports = [each for each in assembly.reports if each.indices]
     indices = [index for each in reports for index in each.indices]
     order = np.argsort(indices, kind="stable")

@@ -1,4 +1,4 @@
-"""Where the tasks of a sweep run: in this process, on an executor of the standard library, or on a Dask cluster."""
+"""Runners for the tasks of a sweep: this process, an executor of the standard library, or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["InProcess", "Pool", "Runner", "TaskOutcome", "is_dask_client", "requ
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """The end of a task: its report, or how often its worker died, or the error that ends the sweep."""
+    """The outcome of a task: its report, the number of worker deaths, or the error that ends the sweep."""
 
     key: int
     report: TaskReport | None = None
@@ -31,36 +31,36 @@ class TaskOutcome:
 class Runner(ABC):
     """Runs tasks. ``submit`` never blocks; ``next`` waits for one to end."""
 
-    #: Tasks that can run at the same time.
+    #: Number of tasks that can run at the same time.
     workers: int = 1
-    #: Seconds that one task costs beside its work.
+    #: Seconds of overhead per task.
     overhead: float = 0.0
-    #: Whether something was learned since the workers were prepared, which those that start later should know.
+    #: Whether workers that start later should be told what was learned since the others were prepared.
     knows_more: bool = False
 
     @abstractmethod
     def submit(self, key: int, indices: Sequence[int], bad: Sequence[int] = (), *, alone: bool = False) -> None:
-        """Start a task; ``alone`` for one that may end its worker."""
+        """Start a task; ``alone`` marks one that may end its worker."""
 
     @abstractmethod
     def next(self) -> TaskOutcome | None:
-        """The end of some task, or None if there is none within a moment."""
+        """The outcome of some task, or None if none ends shortly."""
 
     def window(self, seconds: float) -> int:
-        """Tasks to keep in flight, from the seconds that one takes (nan: not known yet).
+        """Number of tasks to keep in flight, given the seconds that one takes (nan: not known yet).
 
-        One that runs and one that waits for each worker.
+        By default one running and one waiting task per worker.
         """
         return 2 * self.workers + 1
 
     def close(self, *, cancel: bool) -> None:
-        """End; with ``cancel`` tasks that are still there are dropped."""
+        """Shut down; with ``cancel`` remaining tasks are dropped."""
         return None
 
 
 @final
 class InProcess(Runner):
-    """One task after another, in the caller's own thread."""
+    """Runs one task after another in the caller's thread."""
 
     def __init__(self, job: SweepJob) -> None:
         self._job = job
@@ -71,7 +71,7 @@ class InProcess(Runner):
         self._queue.append((key, indices, bad))
 
     def next(self) -> TaskOutcome | None:
-        """Run the next one."""
+        """Run the next task."""
         key, indices, bad = self._queue.popleft()
         try:
             return TaskOutcome(key, run_task(self._job, indices, bad))
@@ -81,7 +81,7 @@ class InProcess(Runner):
 
 @final
 class Pool(Runner):
-    """An executor with ``submit``, such as ``concurrent.futures.ProcessPoolExecutor``."""
+    """Uses an executor with ``submit``, such as ``concurrent.futures.ProcessPoolExecutor``."""
 
     #: Measured with ProcessPoolExecutor: pickling and two pipes.
     overhead = 3e-4
@@ -94,7 +94,7 @@ class Pool(Runner):
         self.workers = available_cores()
 
     def submit(self, key: int, indices: Sequence[int], bad: Sequence[int] = (), *, alone: bool = False) -> None:
-        """Hand it to the executor."""
+        """Submit it to the executor."""
         try:
             future = self._executor.submit(run_payload, *self._payload, indices, bad)
         except RuntimeError as error:  # shut down, or broken
@@ -109,7 +109,7 @@ class Pool(Runner):
         self._ended.put((key, future))
 
     def next(self) -> TaskOutcome | None:
-        """Wait for one."""
+        """Wait for a task to end."""
         try:
             key, future = self._ended.get(timeout=POLL_INTERVAL)
         except Empty:
@@ -135,7 +135,7 @@ class Pool(Runner):
 
 
 def is_dask_client(executor: Any) -> bool:
-    """Whether it is a client of ``distributed``, told without importing it."""
+    """Whether it is a client of ``distributed``, checked without importing it."""
     return any(
         base.__name__ == "Client" and base.__module__.partition(".")[0] == "distributed"
         for base in type(executor).__mro__
@@ -143,7 +143,7 @@ def is_dask_client(executor: Any) -> bool:
 
 
 def require_executor(executor: Any) -> None:
-    """Raise an error for what is neither a client, an address, nor an executor."""
+    """Raise an error unless it is a client, an address, or an executor."""
     if executor is None or isinstance(executor, str) or is_dask_client(executor):
         return
     if not callable(getattr(executor, "submit", None)) or isinstance(executor, type):

@@ -21,9 +21,9 @@ from hpfracc.errors import BatchItemError, ClusterError, InvalidInputError
 
 __all__ = ["Mapper", "mapper", "run_pieces"]
 
-#: Pieces for each worker: enough to divide work evenly.
+#: Pieces per worker: enough to balance the load.
 _PIECES_A_WORKER = 4
-#: How often a piece whose worker died, or that was lost, is sent anew.
+#: How often a piece whose worker died, or that was lost, is resubmitted.
 _MOST_LOSSES = 3
 
 
@@ -38,7 +38,7 @@ def mapper(executor: Any) -> Mapper:
     Returns
     -------
     Mapper
-        Called as ``mapped(func, items)``; gives the list of results in the order of the items.
+        Called as ``mapped(func, items)``; returns the list of results in the order of the items.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def mapper(executor: Any) -> Mapper:
 
 @final
 class Mapper:
-    """``map`` on an executor; made by :func:`mapper`."""
+    """``map`` on an executor; created by :func:`mapper`."""
 
     def __init__(self, executor: Any) -> None:
         self._executor = executor
@@ -85,14 +85,14 @@ def _each(func: Callable[..., Any], items: Sequence[Any], first: int, count: int
 
 
 class _Work:
-    """A function for pieces of items, with the caller's settings."""
+    """A function of pieces of items, with the caller's settings."""
 
     def __init__(self, run: Callable[..., list[Any]], caller: Caller) -> None:
         self.run, self.caller = run, caller
 
 
 def _run_piece(name: str, payload: bytes, items: Sequence[Any], first: int, count: int) -> tuple[list[Any], bytes]:
-    """Results of a piece, and what the worker learned."""
+    """The results of a piece, and the records that the worker learned."""
     work: _Work = job_of(name, payload)
     away = start_sharing(work.caller.process)
     with work.caller.adopted():
@@ -107,7 +107,7 @@ def run_pieces(
     what: str,
     advance: Callable[[int], None] | None = None,
 ) -> list[Any]:
-    """Results of ``run(items[a:b], a, count)`` for all pieces, joined; the pieces run on the executor."""
+    """The results of ``run(items[a:b], a, count)`` for all pieces, joined; the pieces run on the executor."""
     from hpfracc.distributed.dask_runner import connect
 
     refuse_nesting(what)

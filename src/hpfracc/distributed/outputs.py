@@ -1,4 +1,4 @@
-"""What a call of a sweep gives, as arrays by name."""
+"""The results of a sweep's calls, as named arrays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_output(output: Any) -> Output:
     names = tuple(output) if isinstance(output, list | tuple) else ()
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise InvalidInputError(
-            f"output={output!r} says not what to keep; use the name of a field such as 'y', several, or a function"
+            f"output={output!r} does not say what to keep; use the name of a field such as 'y', several, or a function"
         )
     return names
 
@@ -65,7 +65,7 @@ def _field(result: Any, name: str) -> Any:
     except (KeyError, AttributeError):
         known = sorted(result) if isinstance(result, Mapping) else [each for each in dir(result) if each[0] != "_"]
         raise InvalidInputError(
-            f"output={name!r} is not among what a {type(result).__name__} has: {', '.join(map(str, known[:20]))}"
+            f"output={name!r} is not a field of a {type(result).__name__}, which has {', '.join(map(str, known[:20]))}"
         ) from None
 
 
@@ -81,7 +81,7 @@ def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
         raise ShapeError(f"{name} is a {type(value).__name__} of unequal parts; return an array") from None
     if array.dtype.kind not in "biufc":
         raise UnsupportedDtypeError(
-            f"{name} is a {type(value).__name__} and not numbers; return a number, an array or a dict of them, or say "
+            f"{name} is a {type(value).__name__} and not numeric; return a number, an array or a dict of them, or say "
             "with output= what to keep"
         )
     return array
@@ -103,12 +103,12 @@ def require_like(
     """Raise an error unless item ``index`` has the names and shapes that item ``first`` has."""
     if found.keys() != like.keys():
         raise ShapeError(
-            f"item {index} gave {', '.join(found)} and item {first} gave {', '.join(like)}; return the same names for "
+            f"item {index} returned {', '.join(found)} and item {first} {', '.join(like)}; return the same names for "
             "all items"
         )
     for name, array in found.items():
         if array.shape != like[name].shape:
             raise ShapeError(
-                f"item {index} gave {name} of shape {array.shape} and item {first} of shape {like[name].shape}; return "
-                "one shape for all items, such as the values at t_eval= or the last one"
+                f"item {index} returned {name} of shape {array.shape} and item {first} of shape {like[name].shape}; "
+                "return one shape for all items, such as the values at t_eval= or the last one"
             )

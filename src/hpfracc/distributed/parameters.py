@@ -1,4 +1,4 @@
-"""The items of a sweep: products and lists of parameter values. Item i is computed from i; no list is made."""
+"""The items of a sweep: products and lists of parameter values. Item i is computed from i; no list is stored."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = [
 
 
 class SweepParameters(ABC, Sequence[dict[str, Any]]):
-    """Named parameters of many calls. ``parameters[i]`` are the keyword arguments of call i.
+    """Named parameters of many calls. ``parameters[i]`` contains the keyword arguments of call i.
 
     Attributes
     ----------
     values : dict of str to ndarray
         Values of each parameter along the first axis.
     shape : tuple of int
-        Shape of the sweep: one length for each parameter of a grid, or the number of points.
+        Shape of the sweep: one length per parameter of a grid, or the number of points.
     """
 
     kind: str
@@ -89,7 +89,7 @@ class SweepParameters(ABC, Sequence[dict[str, Any]]):
 
 @final
 class ParameterGrid(SweepParameters):
-    """Every combination of the values; made by :func:`grid`."""
+    """Every combination of the values; created by :func:`grid`."""
 
     kind = "grid"
 
@@ -104,7 +104,7 @@ class ParameterGrid(SweepParameters):
 
 @final
 class ParameterPoints(SweepParameters):
-    """One item for each position along the values; made by :func:`points`."""
+    """One item for each position along the values; created by :func:`points`."""
 
     kind = "points"
 
@@ -135,7 +135,7 @@ def grid(**values: Any) -> ParameterGrid:
     Returns
     -------
     ParameterGrid
-        A sequence of dicts, computed when they are asked for.
+        A sequence of dicts, computed on demand.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def grid(**values: Any) -> ParameterGrid:
 
 
 def points(**values: Any) -> ParameterPoints:
-    """Parameter values side by side, for :func:`hpfracc.sweep`: item i has the i-th value of each.
+    """Parameter values in parallel, for :func:`hpfracc.sweep`: item i has the i-th value of each.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def points(**values: Any) -> ParameterPoints:
     Returns
     -------
     ParameterPoints
-        A sequence of dicts, computed when they are asked for.
+        A sequence of dicts, computed on demand.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def points(**values: Any) -> ParameterPoints:
 
 
 def read_parameters(given: Any) -> SweepParameters:
-    """Parameters as :func:`grid` and :func:`points` make them, or a list of dicts with the same names."""
+    """Read parameters created by :func:`grid` or :func:`points`, or a list of dicts with the same names."""
     if isinstance(given, SweepParameters):
         return given
     if isinstance(given, Mapping):
@@ -178,7 +178,7 @@ def read_parameters(given: Any) -> SweepParameters:
     items = list(given) if isinstance(given, Iterable) else []
     if not items or not all(isinstance(item, Mapping) and set(item) == set(items[0]) for item in items):
         raise InvalidInputError(
-            f"params={type(given).__name__} are no parameters; use hf.grid(...), hf.points(...), or a list of dicts "
+            f"params={type(given).__name__} are not parameters; use hf.grid(...), hf.points(...), or a list of dicts "
             "with the same names"
         )
     return ParameterPoints({name: [item[name] for item in items] for name in items[0]})
@@ -209,5 +209,5 @@ def _read(name: str, given: Any) -> np.ndarray[Any, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A number as Python's own, an array as it is."""
+    """A number as a Python number, an array unchanged."""
     return value.item() if np.ndim(value) == 0 else value

@@ -1,4 +1,4 @@
-"""Functions on their way to other processes: pickled, hashed, and described where that fails."""
+"""Functions sent to other processes: pickled, hashed, and described if that fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_DEPTH = 12
 
 
 def dump(value: Any, what: str) -> bytes:
-    """Pickle ``value`` by cloudpickle where it is installed; raises an error that names what cannot be pickled."""
+    """Pickle ``value``, with cloudpickle if installed; the error names what cannot be pickled."""
     try:
         return _dumps(value)
     except Exception as error:
@@ -49,10 +49,10 @@ def _dumps(value: Any) -> bytes:
 
 
 def portable(error: BaseException) -> BaseException:
-    """The error itself, or its text where it, its cause or its context cannot be pickled and read back."""
+    """The error itself, or its text if it, its cause or its context cannot be pickled and read back."""
     try:
         pickle.loads(_dumps(error))
-    except Exception:  # a foreign class may raise anything here
+    except Exception:  # a user's class may raise anything here
         return RuntimeError(f"{type(error).__qualname__}: {error}")
     return error
 
@@ -66,7 +66,7 @@ def _can_be_pickled(value: Any) -> bool:
 
 
 def load(payload: bytes, where: str) -> Any:
-    """Unpickle what :func:`dump` made; raises an error that names a module which is missing here."""
+    """Unpickle the output of :func:`dump`; the error names a module that is missing here."""
     try:
         return pickle.loads(payload)
     except ModuleNotFoundError as error:
@@ -77,7 +77,7 @@ def load(payload: bytes, where: str) -> Any:
 
 
 def _captured(value: Any) -> Iterator[tuple[str, Any]]:
-    """What a function takes along: captured variables, defaults, globals of ``__main__``, fields of objects."""
+    """Everything pickled with a function: captured variables, defaults, globals of ``__main__``, fields of objects."""
     if isinstance(value, functools.partial):
         yield from _captured(value.func)
         yield from ((f"argument {number}", each) for number, each in enumerate(value.args))
@@ -181,7 +181,7 @@ def _feed_callable(found: Any, value: Any, seen: set[int], depth: int) -> None:
         return
     found.update(_source(value).encode())
     if isinstance(value, types.FunctionType):
-        if value.__name__ == "<lambda>":  # its source is the whole statement around it
+        if value.__name__ == "<lambda>":  # its source is the whole surrounding statement
             found.update(_compiled(value.__code__).encode())
         for name, each in _variables(value):
             found.update(name.encode())
@@ -189,11 +189,11 @@ def _feed_callable(found: Any, value: Any, seen: set[int], depth: int) -> None:
 
 
 def _source(value: Any) -> str:
-    """The source without comments and layout, or the compiled code where there is none."""
+    """The source without comments and layout, or the compiled code if there is none."""
     try:
         text = textwrap.dedent(inspect.getsource(value))
         return ast.dump(ast.parse(text))
-    except (OSError, TypeError, SyntaxError, ValueError):  # typed in at a prompt, or a part of an expression
+    except (OSError, TypeError, SyntaxError, ValueError):  # typed at a prompt, or part of an expression
         code = getattr(value, "__code__", None)
         return str(value.__qualname__) if code is None else _compiled(code)
 

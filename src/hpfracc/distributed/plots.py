@@ -1,4 +1,4 @@
-"""Pictures of sweeps."""
+"""Plots of sweeps."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["plot_sweep"]
 
 
 _KINDS = ("auto", "line", "map", "surface", "scatter")
-#: A geometric range is drawn on a logarithmic axis from this ratio of its ends on.
+#: Ratio of the ends of a geometric range from which a logarithmic axis is used.
 _WIDE = 20.0
 
 
 def plot_sweep(result: Any, output: str | None, *, kind: str, ax: Any) -> Any:
-    """Draw one number an item over one or two parameters; see :meth:`SweepResult.plot`."""
+    """Draw one number per item over one or two parameters; see :meth:`SweepResult.plot`."""
     if kind not in _KINDS:
         raise InvalidInputError(f"kind={kind!r}: use {', '.join(map(repr, _KINDS))}")
     name, values = _chosen(result, output)
@@ -80,6 +80,6 @@ def _chosen(result: Any, output: str | None) -> tuple[str, Any]:
     values = found[name]
     if values.size != len(result.params) or values.dtype.kind == "c":
         raise InvalidInputError(
-            f"{name} has shape {values.shape[1:]} an item; only one real number an item can be drawn"
+            f"{name} has shape {values.shape[1:]} per item; only one real number per item can be drawn"
         )
     return str(result.label if name == "value" else name), values.reshape(-1)

@@ -1,4 +1,4 @@
-"""The worker plugin: what every worker of a cluster has to know, also one that starts later or is restarted."""
+"""The worker plugin, which prepares every worker of a cluster, including those that start later or are restarted."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ __all__ = ["current_client", "forget_job", "prepare_workers", "register_job", "s
 logger = logging.getLogger("hpfracc.distributed")
 
 _NAME = "hpfracc"
-#: What the workers of a client were prepared with.
+#: The records with which the workers of a client were prepared.
 _prepared: WeakKeyDictionary[Any, bytes] = WeakKeyDictionary()
-#: The settings with which a client takes what workers learn in tasks that it did not submit one by one.
+#: The settings with which a client adds the records of tasks that it did not submit one by one.
 _listening: WeakKeyDictionary[Any, Settings] = WeakKeyDictionary()
-#: Events of the cluster that carry records.
+#: Topic of the cluster events that carry records.
 _TOPIC = "hpfracc-learned"
-#: Whether this worker sends what it learns.
+#: Whether this worker sends its records.
 _sends = False
 
 
 def _plugin_class() -> type:
-    """The class of the plugins; made when it is first needed, since its base is Dask's."""
+    """The class of the plugins; created on first use, because its base class is Dask's."""
     global _made
     if _made is None:
         from distributed import WorkerPlugin
 
         class WorkerSetup(WorkerPlugin):
-            """Sets the engine's cores, memory, GPU and wisdom, compares versions, and keeps a large job."""
+            """Sets the engine's cores, memory, GPU and wisdom, compares versions, and caches a large job."""
 
             def __init__(self, job: str | None, payload: bytes | None, known: bytes = b"") -> None:
                 self.name = _NAME if job is None else f"{_NAME}-{job}"
@@ -72,7 +72,7 @@ def _set_up(plugin: Any, worker: Any) -> None:
 
 
 def current_client() -> Any:
-    """The default client of Dask in this process, or None; never one that would have to be awaited."""
+    """The default Dask client of this process, or None; never an asynchronous one."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return None
@@ -84,7 +84,7 @@ def current_client() -> Any:
 
 
 def prepare_workers() -> None:
-    """Prepare the workers of the default client for tasks of Dask arrays, which it does not submit itself. Once."""
+    """Prepare the workers of the default client, once, for tasks of Dask arrays, which it does not submit itself."""
     client = current_client()
     if client is None or dask_worker() is not None:
         return
@@ -94,7 +94,7 @@ def prepare_workers() -> None:
 
 
 def _listen(client: Any) -> None:
-    """Take what workers learn in tasks of Dask arrays, as events of the cluster."""
+    """Receive the records of tasks of Dask arrays, as cluster events."""
     known = client in _listening
     _listening[client] = get_settings()
     if not known and not client.asynchronous:
@@ -102,7 +102,7 @@ def _listen(client: Any) -> None:
 
 
 def _take(client: Any, event: Any) -> None:
-    """Handle an event: its time and its message. Called in the thread of the client's event loop."""
+    """Handle an event, i.e. its time and its message. Called in the thread of the client's event loop."""
     settings = _listening.get(client())
     try:
         if settings is not None:
@@ -112,7 +112,7 @@ def _take(client: Any, event: Any) -> None:
 
 
 def send_records() -> None:
-    """In a task of a Dask array: send what the engine learned to the clients of the cluster."""
+    """In a task of a Dask array: send the records of the engine to the clients of the cluster."""
     worker = dask_worker() if _sends else None
     message = b"" if worker is None else take_records()
     if worker is not None and message:
@@ -120,10 +120,10 @@ def send_records() -> None:
 
 
 def register_job(client: Any, name: str, payload: bytes | None) -> bool:
-    """Prepare all workers, now and later; a large payload is sent to each of them once. Whether one was kept."""
+    """Prepare all workers, present and future; a large payload is sent to each once. Returns whether it was cached."""
     import_optional("distributed")
     known = encode_known()
-    # The scheduler keeps the plugin for workers that start later; what is known changes seldom.
+    # The scheduler keeps the plugin for workers that start later; the records change rarely.
     plugins = [] if _prepared.get(client) == known else [_plugin_class()(None, None, known)]
     if payload is not None:
         plugins.append(_plugin_class()(name, payload))
@@ -143,7 +143,7 @@ def register_job(client: Any, name: str, payload: bytes | None) -> bool:
 
 
 def tell_workers(client: Any) -> None:
-    """Bring what was learned meanwhile to all workers, also to those that start later."""
+    """Send what was learned in the meantime to all workers, present and future."""
     known = encode_known()
     plugin = _plugin_class()(None, None, known)
     try:

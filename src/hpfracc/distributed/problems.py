@@ -31,7 +31,7 @@ _RANGE = ("start", "stop", "count", "log")
 
 @dataclass(frozen=True, slots=True)
 class EquationCall:
-    """Solves an equation of :mod:`hpfracc.solvers.ode.problems`; gives the last state.
+    """Solves an equation of :mod:`hpfracc.solvers.ode.problems` and returns the last state.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class EquationCall:
     options : mapping
         Options of :func:`hpfracc.solve_fode`, such as ``step``.
     whole : bool
-        Whether the whole solution is given, of which ``output`` names fields.
+        Whether the whole solution is returned, for use with ``output``.
     """
 
     equation: str
@@ -81,12 +81,12 @@ def parse_problem(text: str, folder: Path | None = None) -> SweepProblem:
     text : str
         TOML with the tables ``[function]``, ``[grid]`` or ``[points]``, and ``[sweep]``.
     folder : Path, optional
-        Where modules of ``call = "module:function"`` are looked for first.
+        Searched first for the modules of ``call = "module:function"``.
     """
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidInputError(f"the problem file is no TOML ({error}); correct that line") from error
+        raise InvalidInputError(f"the problem file is not valid TOML ({error}); correct that line") from error
     _require_known("the problem file", tables, _TABLES)
     func = _function(tables.get("function"), folder)
     named = [name for name in ("grid", "points") if name in tables]
@@ -157,7 +157,7 @@ def _import(call: Any, folder: Path | None) -> Callable[..., Any]:
 
 
 def _send_source(module: Any, folder: Path | None) -> None:
-    """Let a module beside the problem file travel to workers with its functions: they cannot import it."""
+    """Send a module beside the problem file to workers together with its functions: they cannot import it."""
     file = getattr(module, "__file__", None)
     if file is None or Path(file).resolve().parent not in (Path.cwd(), folder) or not is_installed("cloudpickle"):
         return
@@ -167,7 +167,7 @@ def _send_source(module: Any, folder: Path | None) -> None:
 
 
 def _values(name: str, given: Any) -> Any:
-    """A list of values, or a range: ``{start = 0, stop = 1, count = 11}``, with ``log = true`` by factors."""
+    """A list of values, or a range: ``{start = 0, stop = 1, count = 11}``; geometric with ``log = true``."""
     if not isinstance(given, Mapping):
         return given
     _require_known(f"the range of {name}", given, _RANGE)
@@ -201,5 +201,5 @@ def _require_binding(func: Callable[..., Any], params: SweepParameters, extra: s
             f"{getattr(target, '__name__', target)}{inspect.signature(target)} does not take the parameters "
             f"{', '.join(names)} ({error})"
         ) from None
-    except ValueError:  # a function of C without a signature
+    except ValueError:  # a C function without a signature
         return

@@ -1,4 +1,4 @@
-"""What a sweep gives: values, failures, costs, and how to continue it."""
+"""The result of a sweep: values, failures, costs, and how to continue it."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ from hpfracc.errors import InvalidInputError, StoreError
 
 __all__ = ["SweepCost", "SweepResult", "open_sweep"]
 
-#: A cluster is busier with scheduling than with work above this share of the scheduler's time.
+#: Fraction of the scheduler's time above which a cluster spends more on scheduling than on work.
 _BUSY = 0.5
-#: Seconds of a sweep of which no advice is given.
+#: Seconds below which a sweep gets no advice.
 _SHORT = 1.0
-#: Seconds of an item below which, and items from which on, one call for many is worth it: 268,000 Brusselators a second
+#: Seconds per item below which, and number of items from which, a stacked call pays off: 268,000 Brusselators a second
 #: in stacks on an H200, and 1,478 one by one on 16 cores.
 _QUICK_ITEM, _MANY_ITEMS = 0.1, 1000
 
 
 @dataclass(frozen=True, slots=True)
 class SweepCost:
-    """What a sweep took.
+    """Time and resources used by a sweep.
 
     Attributes
     ----------
     items, failed : int
-        Items that ended, and those among them that failed.
+        Number of completed items, and of failed ones among them.
     work_seconds : float
-        Time of the calls, summed over the workers. Of a sweep that was continued, those since then.
+        Time of the calls, summed over the workers. For a continued sweep, only since it was continued.
     wall_seconds : float
         Time from the first task to the last; nan for a sweep read from a store.
     workers : int
-        Tasks that could run at the same time.
+        Number of tasks that could run at the same time.
     batch : int
-        Items in a task.
+        Number of items per task.
     overhead : float
-        Share of the workers' time in which they did not run calls; nan where unknown.
+        Fraction of the workers' time in which they did not run calls; nan if unknown.
     scheduler_load : float
-        Share of its time that the scheduler is predicted to be busy, ``workers * cost / seconds a task``. Near 1
+        Predicted fraction of the time that the scheduler is busy, ``workers * cost / seconds per task``. Near 1
         further workers gain nothing.
     joules : float
-        Energy of this machine while the sweep ran in it, of all devices whose counters can be read; nan where none
-        can, for sweeps below a second, and for those on a Dask cluster.
+        Energy used by this machine during the sweep, over all devices whose counters can be read; nan if none can, for
+        sweeps shorter than a second, and for those on a Dask cluster.
     energy_note : str
-        Why there are no joules, as a sentence; otherwise empty.
+        Why there is no energy, as a sentence; otherwise empty.
     advice : str
-        What would make it cheaper, as a sentence; otherwise empty.
+        What would reduce the cost, as a sentence; otherwise empty.
     """
 
     items: int
@@ -75,7 +75,7 @@ class SweepCost:
         return self.work_seconds / 3600.0
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The cost as plain data."""
         return {**asdict(self), "core_hours": self.core_hours}
 
 
@@ -87,9 +87,9 @@ class SweepResult:
     params : SweepParameters
         The parameters of all items.
     failed : list of ItemFailure
-        Items that gave no result, each with ``index``, ``parameters``, ``error`` and ``worker``.
+        Items without a result, each with ``index``, ``parameters``, ``error`` and ``worker``.
     seconds : float
-        Time of the sweep; nan for one that was read from a store.
+        Duration of the sweep; nan if it was read from a store.
     learned : int
         Measurements of the workers' engines that were new to this process, and were added to its wisdom.
     """
@@ -122,14 +122,14 @@ class SweepResult:
         self._stacked = stacked
         self._energy = energy
         self._arrays, self._store, self._ended = arrays, store, ended
-        #: Items of which the times below are; the others were in the store before.
+        #: Number of items that the times below refer to; the others were already in the store.
         self._ran = ended if ran is None else ran
         self._work, self._workers, self._batch, self._overhead = work, workers, batch, overhead
         self._rerun = rerun
 
     @property
     def label(self) -> str:
-        """A name for a single result: that of the function, or ``"value"`` where it has none."""
+        """A name for a single result: that of the function, or ``"value"`` if it has none."""
         return VALUE if self.name == "<lambda>" else self.name
 
     @property
@@ -202,7 +202,7 @@ class SweepResult:
         return xarray.Dataset(made)
 
     def resume(self, *, failed: bool = False) -> SweepResult:
-        """Run the items that have not ended, and with ``failed`` those that failed too.
+        """Run the items that have not ended, and with ``failed`` also those that failed.
 
         Only for a sweep with a store, in the process that started it; elsewhere call :func:`hpfracc.sweep` with the
         same arguments.
@@ -214,7 +214,7 @@ class SweepResult:
         return self._rerun(failed)
 
     def cost(self) -> SweepCost:
-        """What the sweep took, and what would make it cheaper."""
+        """Time and resources of the sweep, and what would reduce them."""
         tasks = max(1, math.ceil(self._ran / max(1, self._batch)))
         seconds_a_task = self._work / tasks
         load = self._workers * self._overhead / seconds_a_task if seconds_a_task > 0.0 else math.nan
@@ -253,17 +253,17 @@ class SweepResult:
         )
 
     def plot(self, output: str | None = None, *, kind: str = "auto", ax: Any = None) -> Any:
-        """Draw a result that is one number an item, over one or two parameters.
+        """Draw a result with one number per item, over one or two parameters.
 
         Parameters
         ----------
         output : str, optional
-            Which result, where there are several.
+            The result to draw, if there are several.
         kind : {"auto", "line", "map", "surface", "scatter"}
-            ``"auto"``: a line over one parameter, a coloured map over the two of a grid, coloured points over the two
-            of points. Values that grow by equal factors have a logarithmic axis, except in a surface.
+            ``"auto"``: a line over one parameter, a heat map over the two of a grid, coloured points over the two of
+            points. Geometric ranges get a logarithmic axis, except in a surface.
         ax : matplotlib axes, optional
-            Where to draw; new axes by default.
+            Axes to draw on; new ones by default.
 
         Returns
         -------
@@ -282,7 +282,7 @@ class SweepResult:
         return f"SweepResult({self.name}: {len(self.params)} items, {state}, {len(self.failed)} failed)"
 
     def __str__(self) -> str:
-        """A summary to print."""
+        """A summary for printing."""
         cost = self.cost()
         lines = [
             f"sweep of {self.name} over {', '.join(self.params.values)}",

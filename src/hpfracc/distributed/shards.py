@@ -1,8 +1,8 @@
-"""Operators on arrays that are divided over devices: each device applies them to its own rows.
+"""Operators on arrays that are sharded over devices: each device applies them to its own rows.
 
-PyTorch's ``DTensor`` is taken apart by ``to_local`` and put together by ``from_local``. For JAX arrays: XLA replicates
-a Fourier transform whose operand is divided, so ``jit(hf.caputo)`` of rows on eight devices gathers all rows on each of
-them. Under ``shard_map`` nothing is exchanged and the result keeps the sharding.
+A PyTorch ``DTensor`` is split by ``to_local`` and rebuilt by ``from_local``. For JAX arrays: XLA replicates a Fourier
+transform whose operand is sharded, so ``jit(hf.caputo)`` of rows on eight devices gathers all rows on each of them.
+Under ``shard_map`` nothing is exchanged and the result keeps the sharding.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from hpfracc.errors import InvalidInputError
 
 __all__ = ["apply_shards", "per_shard"]
 
-#: Compiled functions of sharded calls, the newest last.
+#: Compiled functions of sharded calls, newest last.
 _compiled: OrderedDict[Hashable, Any] = OrderedDict()
 _MOST_COMPILED = 64
 
 
 def per_shard(function: Callable[[Any], Any], mesh: Any, spec: Any, *, axis: int = -1) -> Callable[[Any], Any]:
-    """A function of samples for use under ``jax.jit``, which every device applies to its own rows.
+    """Wrap a function of samples for use under ``jax.jit``, so that every device applies it to its own rows.
 
     Parameters
     ----------
     function : callable
-        A function of one array that gives an array of its shape, such as ``lambda x: hf.caputo(x, step=0.1,
+        A function of one array that returns an array of its shape, such as ``lambda x: hf.caputo(x, step=0.1,
         alpha=0.5)``.
     mesh : jax.sharding.Mesh
         The devices.
     spec : jax.sharding.PartitionSpec
-        How the axes of the array are divided over them.
+        How the axes of the array are sharded over them.
     axis : int
-        The axis of the points, which must not be divided.
+        The axis of the points, which must not be sharded.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def per_shard(function: Callable[[Any], Any], mesh: Any, spec: Any, *, axis: int
     (4, 8)
     """
     if axis < 0:
-        # Trailing axes that the specification does not name are whole.
+        # Trailing axes that the specification does not name are not sharded.
         named = len(spec) + axis if len(spec) else -1
         divided = named >= 0 and spec[named] is not None
     else:
@@ -74,7 +74,7 @@ def per_shard(function: Callable[[Any], Any], mesh: Any, spec: Any, *, axis: int
 
 
 def apply_shards(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
-    """An operator of samples that lie on several devices."""
+    """Apply an operator to samples on several devices."""
     if is_dtensor(f):
         return _apply_local(operator, f, t, options)
     sharding = f.sharding
@@ -109,7 +109,7 @@ def apply_shards(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
 
 
 def _apply_local(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
-    """An operator of a DTensor: to the rows of this process, without communication."""
+    """Apply an operator to the rows of a DTensor in this process, without communication."""
     axis = options["axis"]
     given = axis if isinstance(axis, tuple) else (axis,)
     for each in given:
@@ -139,7 +139,7 @@ def _call(operator: Any, t: Any, options: dict[str, Any], block: Any) -> Any:
 
 
 def _key(operator: Any, t: Any, options: dict[str, Any], *more: Any) -> Hashable | None:
-    """What a compiled function depends on; None where that cannot be hashed."""
+    """The cache key of a compiled function; None if it cannot be hashed."""
     points = (t.dtype.str, t.shape, t.tobytes()) if type(t) is np.ndarray else t
     key = (operator, points, tuple(sorted(options.items())), *more[:-1], more[-1].shape, str(more[-1].dtype))
     try:

@@ -1,8 +1,8 @@
-"""The store of a sweep: a folder from which it continues after whatever ended it.
+"""The store of a sweep: a folder from which it can be continued after any interruption.
 
-``manifest.json`` says which sweep it is; ``parameters.npz`` has the values; ``values/`` has the results, one chunk a
-task, as zarr arrays or ``.npz`` files; ``journal/`` has a line of JSON for each task whose data is whole, one file a
-writer. There are only arrays and JSON: a pickle in a shared folder would be a way to run code.
+``manifest.json`` identifies the sweep; ``parameters.npz`` has the values; ``values/`` has the results, one chunk per
+task, as zarr arrays or ``.npz`` files; ``journal/`` has a line of JSON for each task whose data are complete, in one
+file per writer. There are only arrays and JSON: a pickle in a shared folder could run arbitrary code.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from hpfracc.errors import DiskFullError, StoreError, UnsupportedDtypeError
 
 __all__ = ["PROBLEM_FILE", "SweepStore", "plain"]
 
-#: The problem file of the command line, from which a sweep is resumed.
+#: The problem file of the command line, with which a sweep is resumed.
 PROBLEM_FILE = "problem.toml"
 #: Version of the layout.
 FORMAT = 1
 _MOST_MANIFEST = 1 << 24
 _MOST_JOURNAL = 1 << 32
-#: What must agree when a sweep continues, and what it is called in an error.
+#: Entries that must agree when a sweep is continued, and their names in errors.
 _COMPARED = {
     "function": "function",
     "parameters": "parameters",
@@ -60,7 +60,7 @@ class SweepStore:
     path : path
         The folder.
     manifest : mapping
-        What identifies the sweep.
+        The entries that identify the sweep.
     """
 
     def __init__(self, path: str | os.PathLike[str], manifest: Mapping[str, Any]) -> None:
@@ -72,7 +72,7 @@ class SweepStore:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], manifest: Mapping[str, Any], params: SweepParameters) -> SweepStore:
-        """A new store, or the one that is there if it belongs to the same sweep."""
+        """A new store, or the existing one if it belongs to the same sweep."""
         folder = Path(path)
         if (folder / "manifest.json").exists():
             found = cls.open(folder)
@@ -81,7 +81,7 @@ class SweepStore:
         with _explained(folder):
             # The command line puts its problem file there first.
             if folder.exists() and any(each.name != PROBLEM_FILE for each in folder.iterdir()):
-                raise StoreError(f"store={str(folder)!r} is not empty and no store of a sweep; name a new folder")
+                raise StoreError(f"store={str(folder)!r} is not empty and not the store of a sweep; name a new folder")
             (folder / "journal").mkdir(parents=True, exist_ok=True)
             new = temporary(folder / "parameters.npz")
             with open(new, "wb") as file:
@@ -100,7 +100,7 @@ class SweepStore:
             manifest = parse_json(read_plain(folder / "manifest.json", _MOST_MANIFEST).data, 20)
         except FileNotFoundError:
             raise StoreError(
-                f"{str(folder)!r} is no store of a sweep: it has no manifest.json; check the path"
+                f"{str(folder)!r} is not the store of a sweep: it has no manifest.json; check the path"
             ) from None
         except (OSError, ValueError) as error:
             raise StoreError(f"the manifest of {str(folder)!r} cannot be read ({error}); use a new store") from error
@@ -117,7 +117,7 @@ class SweepStore:
         if other:
             raise StoreError(
                 f"store={str(self.path)!r} belongs to another sweep: its {' and '.join(other)} differ; use another "
-                "folder, or call sweep as it was called first"
+                "folder, or call sweep with the original arguments"
             )
         versions, before = manifest.get("versions", {}), self.manifest.get("versions", {})
         changed = [
@@ -145,7 +145,7 @@ class SweepStore:
     # Writing.
 
     def write(self, task: int, begin: int, end: int, report: TaskReport) -> None:
-        """Store the results of a task, then the line that says so."""
+        """Store the results of a task, then the journal line for it."""
         with _explained(self.path):
             if report.indices:
                 self._write_arrays(task, begin, end, report)
@@ -171,7 +171,7 @@ class SweepStore:
             dtype = self._like[name].dtype
             if not np.can_cast(array.dtype, dtype):
                 raise UnsupportedDtypeError(
-                    f"item {report.indices[0]} gave {name} as {array.dtype}, and earlier items gave {dtype}; return "
+                    f"item {report.indices[0]} returned {name} as {array.dtype}, and earlier items {dtype}; return "
                     "one dtype for all items"
                 )
             filled = np.zeros((end - begin, *array.shape[1:]), dtype)
@@ -179,7 +179,7 @@ class SweepStore:
                 filled[...] = np.nan
             filled[[index - begin for index in report.indices]] = array
             whole[name] = filled
-        # Checksums are of what is stored.
+        # Checksums refer to the stored arrays.
         report.arrays = {name: array[[index - begin for index in report.indices]] for name, array in whole.items()}
         self._opened(whole).write(task, begin, end, whole)
 
@@ -201,7 +201,7 @@ class SweepStore:
         return self._arrays
 
     def pin_batch(self, batch: int) -> None:
-        """Write down how many items go together, once it is known."""
+        """Record the number of items per task, once it is known."""
         if self.manifest.get("batch") != batch:
             self.manifest["batch"] = batch
             with _explained(self.path):
@@ -226,7 +226,7 @@ class SweepStore:
     # Reading.
 
     def rows(self) -> dict[int, dict[str, Any]]:
-        """The newest line of each task. A line that a crash cut off is skipped."""
+        """The newest line of each task. A line truncated by a crash is skipped."""
         found: dict[int, dict[str, Any]] = {}
         for path in sorted((self.path / "journal").glob("*.jsonl"), key=lambda each: each.stat().st_mtime):
             for line in read_plain(path, _MOST_JOURNAL).data.split(b"\n"):
@@ -236,7 +236,7 @@ class SweepStore:
         return found
 
     def failures(self) -> list[ItemFailure]:
-        """Items that failed."""
+        """The failed items."""
         found = [
             ItemFailure(int(each["index"]), each["parameters"], str(each["error"]), str(each["worker"]))
             for row in self.rows().values()
@@ -245,7 +245,7 @@ class SweepStore:
         return sorted(found, key=lambda each: each.index)
 
     def read(self) -> dict[str, np.ndarray[Any, Any]]:
-        """All results by name, nan (or 0 for integers) where there are none."""
+        """All results by name, nan (or 0 for integers) where items are missing."""
         schema = self._schema()
         if schema is None:
             return {}
@@ -279,11 +279,11 @@ class SweepStore:
     def _damaged(self, row: Mapping[str, Any], why: str) -> StoreError:
         return StoreError(
             f"items {row['begin']} to {row['end'] - 1} in {str(self.path)!r} are damaged ({why}); call sweep with "
-            "this store to compute them anew"
+            "this store to recompute them"
         )
 
     def intact(self) -> dict[int, dict[str, Any]]:
-        """Lines of the tasks whose data can be read and has the checksum of its line."""
+        """Lines of the tasks whose data can be read and match the checksum of the line."""
         found = {}
         for task, row in self.rows().items():
             with contextlib.suppress(StoreError):
@@ -306,20 +306,20 @@ class _Arrays(ABC):
 
     @abstractmethod
     def create(self, schema: Mapping[str, tuple[tuple[int, ...], Any]]) -> None:
-        """Make the arrays, from shape and dtype of an item."""
+        """Create the arrays, from shape and dtype of an item."""
 
     @abstractmethod
     def write(self, task: int, begin: int, end: int, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Write one chunk of each."""
+        """Write one chunk of each array."""
 
     @abstractmethod
     def read(self, task: int, begin: int, end: int, names: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
-        """Read one chunk of each."""
+        """Read one chunk of each array."""
 
 
 @final
 class _Zarr(_Arrays):
-    """One zarr array a name. A task writes whole chunks, of its own: two in one chunk would lose data."""
+    """One zarr array per name. A task writes whole chunks of its own: two tasks in one chunk would lose data."""
 
     def __init__(self, folder: Path, count: int, batch: int) -> None:
         super().__init__(folder, count, batch)
@@ -352,7 +352,7 @@ class _Zarr(_Arrays):
 
 @final
 class _Files(_Arrays):
-    """One ``.npz`` file a task, for where zarr is not installed."""
+    """One ``.npz`` file per task, if zarr is not installed."""
 
     def create(self, schema: Mapping[str, tuple[tuple[int, ...], Any]]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -383,7 +383,7 @@ def _plain_failure(failure: ItemFailure) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """``value`` as JSON has it; complex numbers and other objects as text."""
+    """``value`` as plain JSON; complex numbers and other objects as text."""
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -399,7 +399,7 @@ def plain(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _explained(folder: Path) -> Iterator[None]:
-    """Turn errors of the file system into ours, with what to do."""
+    """Convert errors of the file system to ours, with advice."""
     try:
         yield
     except OSError as error:
@@ -407,8 +407,8 @@ def _explained(folder: Path) -> Iterator[None]:
             raise
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFullError(
-                f"the disk of store={str(folder)!r} is full; make room and call sweep with the same store: what is "
-                "there already is kept"
+                f"the disk of store={str(folder)!r} is full; make room and call sweep with the same store: existing "
+                "results are kept"
             ) from error
         raise StoreError(
             f"store={str(folder)!r} cannot be written ({error.strerror or error}); check the folder and its permissions"

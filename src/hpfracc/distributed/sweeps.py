@@ -1,4 +1,4 @@
-"""``hf.sweep``: one function over many parameters, on one machine or many."""
+"""``hf.sweep``: one function over many parameters, on one or many machines."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ __all__ = ["caller_settings", "check_options", "stacked", "sweep"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Seconds that a task takes at least, so that a millisecond of scheduling and a line of the journal are below one per
+#: Shortest duration of a task in seconds, so that a millisecond of scheduling and a journal line stay below one per
 #: cent.
 _TASK_SECONDS = 0.25
-#: Tasks for each worker at least, so that all of them end at about the same time.
+#: Fewest tasks per worker, so that all of them end at about the same time.
 _TASKS_A_WORKER = 4
-#: Items in a task at most.
+#: Most items in a task.
 _MOST_ITEMS = 4096
-#: Items with which a stacked call is timed, and the size of stacks where clocks must not decide.
+#: Number of items with which a stacked call is timed, and the size of stacks if timings must not decide.
 _TRIAL_STACK, _FIXED_STACK = 32, 256
-#: A first call that takes longer is not repeated to time it without compilation.
+#: Seconds above which a first call is not repeated to time it without compilation.
 _LONG_CALL = 2.0
 
 
@@ -88,39 +88,38 @@ def sweep(
     Parameters
     ----------
     func : callable
-        Called as ``func(**item)``. Any function that can be pickled (by cloudpickle, where it is installed); one that
-        is declared by :func:`hpfracc.distributed.stacked` gets many items in one call, which is often much faster than
-        any number of machines.
+        Called as ``func(**item)``. It must be picklable (by cloudpickle, if installed). A function declared by
+        :func:`hpfracc.distributed.stacked` gets many items in one call, which is often much faster than any number of
+        machines.
     params : grid, points or list of dicts
         The items: :func:`hpfracc.grid`, :func:`hpfracc.points`, or dicts with the same names.
     executor : optional
         Where to run: None for this process; a ``dask.distributed.Client`` or the address of its scheduler; an executor
         of ``concurrent.futures``. Inside a task only None is allowed.
     store : path, optional
-        Folder for the results. A sweep that was interrupted continues from there when it is called again in the same
-        way; one with another function, parameters, seed or settings is refused.
+        Folder for the results. An interrupted sweep continues from there when it is called again in the same way; a
+        call with another function, parameters, seed or settings is refused.
     seed : int, optional
-        Gives each call ``rng=``, a ``numpy.random.Generator`` from ``SeedSequence(seed, spawn_key=(i,))``: item i has
+        Gives each call ``rng=``, a ``numpy.random.Generator`` from ``SeedSequence(seed, spawn_key=(i,))``: item i gets
         the same random numbers wherever it runs.
     output : str, tuple of str or callable, optional
-        What to keep of each result: fields of it, or a function of it. By default numbers, arrays and dicts of arrays
-        are kept as they are, and the array ``y`` of a solution. All items must give the same shapes.
+        What to keep of each result: its fields by name, or a function of it. By default numbers, arrays and dicts of
+        arrays are kept unchanged, and of a solution the array ``y``. All items must have the same shapes.
     on_error : {"raise", "keep"}
-        Whether the first item that fails ends the sweep, or failures are kept in ``result.failed``, with nan in their
-        place.
+        Whether the first failure ends the sweep, or failures are kept in ``result.failed``, with nan in their place.
     retries : int
-        Further attempts for an item whose worker died, or that raised ``OSError`` or ``MemoryError``. Other errors
-        would only be raised again.
+        Further attempts for an item whose worker died, or that raised ``OSError`` or ``MemoryError``. Other errors are
+        not retried.
     timeout : float, optional
-        Seconds that one item may take. Python code is interrupted; a worker process of a pool or of a Dask nanny that
-        does not return from a library is ended.
+        Time limit for one item in seconds. Python code is interrupted; a worker process of a pool or of a Dask nanny
+        that is stuck in a library call is terminated.
     batch : int or "auto"
-        Items in one task; for a stacked function the size of the stack, on which the last digits may depend. ``"auto"``
+        Items per task; for a stacked function the size of the stack, on which the last digits may depend. ``"auto"``
         measures the first items. A store keeps the number that was used.
     resources : mapping, optional
-        What a task needs of a Dask worker, such as ``{"GPU": 1}``.
+        Resources that a task needs on a Dask worker, such as ``{"GPU": 1}``.
     progress : bool or callable
-        True shows a bar with throughput, time left and failures; a function is called with a
+        True shows a progress bar with throughput, remaining time and failures; a function is called with a
         :class:`~hpfracc.distributed.SweepProgress`.
 
     Returns
@@ -139,10 +138,11 @@ def sweep(
 
     Notes
     -----
-    Results are equal to those of ``[func(**item) for item in params]`` to the last bit, whichever workers run them,
-    except where their hardware or versions differ; for stacked functions the size of the stack must be the same too.
-    The engine chooses backends for large calls by times, which differ between workers: fix the choice by ``with
-    hf.use_backend("numpy")`` or ``hf.config(deterministic=True)``. Both travel to the workers and are kept in a store.
+    Results are bitwise equal to those of ``[func(**item) for item in params]``, whichever workers run them, unless
+    their hardware or versions differ; for stacked functions the size of the stack must also be the same. The engine
+    chooses backends for large calls by timings, which differ between workers: fix the choice with ``with
+    hf.use_backend("numpy")`` or ``hf.config(deterministic=True)``. Both settings are sent to the workers and kept in a
+    store.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def sweep(
 
 
 def check_options(given: Mapping[str, Any]) -> None:
-    """Raise an error for options of :func:`sweep` that it would refuse, as a problem file has them."""
+    """Raise an error for options, read from a problem file, that :func:`sweep` would refuse."""
     usual = {"on_error": "raise", "retries": 0, "timeout": None, "batch": "auto"}
     _Options(**{name: given.get(name, each) for name, each in usual.items()}, resources=None, progress=False)
     check_output(given.get("output"))
@@ -216,14 +216,14 @@ class _Options:
 
 
 class _Sweep:
-    """One call of :func:`sweep`; kept by its result to continue it."""
+    """One call of :func:`sweep`; its result keeps it in order to continue."""
 
     def __init__(self, job: SweepJob, executor: Any, store: Any, options: _Options) -> None:
         self._job, self._executor, self._path, self._options = job, executor, store, options
         self.name = getattr(job.func, "__name__", type(job.func).__name__)
 
     def run(self, failed: bool = False) -> SweepResult:
-        """Run what is missing; with ``failed`` what failed too."""
+        """Run the missing items; with ``failed`` also the failed ones."""
         job, options = self._job, self._options
         payload = None if self._executor is None else dump(job, f"the function {self.name!r}")
         store = None if self._path is None else SweepStore.create(self._path, self._manifest(), job.params)
@@ -261,7 +261,7 @@ class _Sweep:
                     driver.run(_ranges(len(job.params), batch, done))
                 except (BatchItemError, KeyboardInterrupt) as error:
                     if store is not None:
-                        error.add_note(f"what was done is in {store.path}; call sweep with this store to continue")
+                        error.add_note(f"completed items are in {store.path}; call sweep with this store to continue")
                     raise
                 workers, overhead, work = runner.workers, runner.overhead, driver.seconds
                 learned = driver.learned
@@ -307,7 +307,7 @@ class _Sweep:
 
 
 def _make_runner(executor: Any, job: SweepJob, name: str, payload: bytes | None, resources: Any) -> Runner:
-    """The runner for an executor that was checked."""
+    """The runner for a checked executor."""
     if executor is None:
         return InProcess(job)
     assert payload is not None
@@ -319,24 +319,24 @@ def _make_runner(executor: Any, job: SweepJob, name: str, payload: bytes | None,
 
 
 def _is_here(executor: Any) -> bool:
-    """Whether the work is done on this machine for certain."""
+    """Whether the work is certainly done on this machine."""
     return not (isinstance(executor, str) or is_dask_client(executor))
 
 
 def _energy(meter: EnergyMeter, executor: Any) -> tuple[float, str]:
-    """Joules of a sweep, and why there are none."""
+    """Energy of a sweep in joules, or nan and the reason."""
     if math.isfinite(meter.total):
         return meter.total, ""
     if not _is_here(executor):
         return math.nan, "the counters of the machines of a cluster are not read"
     reason = energy_counters()[1]
     if meter.joules or math.isnan(meter.seconds) or not reason:
-        return math.nan, "the sweep took less than a second, which counters of energy do not resolve"
-    return math.nan, f"no counter of energy can be read: {reason}"
+        return math.nan, "the sweep took less than a second, which energy counters do not resolve"
+    return math.nan, f"no energy counter can be read: {reason}"
 
 
 class _Closing:
-    """Closes a runner and a store however the sweep ends."""
+    """Closes a runner and a store, however the sweep ends."""
 
     def __init__(self, runner: Runner, store: SweepStore | None) -> None:
         self._runner, self._store = runner, store
@@ -351,7 +351,7 @@ class _Closing:
 
 
 class _Memory:
-    """Keeps results in arrays of all items."""
+    """Keeps the results in memory, in arrays of all items."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -379,7 +379,7 @@ class _Memory:
 
 
 def caller_settings() -> dict[str, Any]:
-    """The caller's settings that differ from the defaults. The folder of the wisdom belongs to each machine."""
+    """The caller's settings that differ from the defaults, without the wisdom folder, which each machine has itself."""
     usual, found = Settings(), get_settings()
     names = {each.name for each in fields(Settings)} - {"force", "disabled", "version"}
     changed = {name: getattr(found, name) for name in sorted(names) if getattr(found, name) != getattr(usual, name)}
@@ -389,17 +389,17 @@ def caller_settings() -> dict[str, Any]:
 
 
 def _ranges(count: int, batch: int, done: Mapping[int, Any]) -> Iterator[tuple[int, int, int]]:
-    """Tasks that are to be done: number, first item, end."""
+    """The tasks to run: number, first item, end."""
     for task in range(math.ceil(count / batch)):
         if task not in done:
             yield task, task * batch, min(count, (task + 1) * batch)
 
 
 def choose_batch(job: SweepJob, runner: Runner, driver: SweepDriver) -> int:
-    """Items in a task, from the time of the first ones.
+    """Items per task, from the timing of the first ones.
 
-    Tasks are long enough for the scheduler, whose load is ``workers * cost / seconds a task``, and short enough to
-    divide the work evenly.
+    Tasks are long enough for the scheduler, whose load is ``workers * cost / seconds per task``, and short enough to
+    balance the work.
     """
     count = len(job.params)
     if job.stacked and get_settings().deterministic:
@@ -407,8 +407,8 @@ def choose_batch(job: SweepJob, runner: Runner, driver: SweepDriver) -> int:
     if count <= _TASKS_A_WORKER * runner.workers:
         return 1
     trial = list(range(min(_TRIAL_STACK, count))) if job.stacked else [0]
-    first, report = driver.measure([0])  # with compilation, imports and caches
-    # Only now: the first call may have waited for the first workers of a batch system.
+    first, report = driver.measure([0])  # includes compilation, imports and caches
+    # Only now, because the first call may have waited for the first workers of a batch system.
     seconds = max(_TASK_SECONDS, 4.0 * runner.workers * runner.overhead)
     even = max(1, count // (_TASKS_A_WORKER * runner.workers))
     if report.failures or first > max(_LONG_CALL, seconds):

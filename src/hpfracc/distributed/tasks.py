@@ -1,4 +1,4 @@
-"""What a worker does: calls the function on some items, keeps what it gives and what fails."""
+"""Execution of a task by a worker: calls the function on some items, and collects results and failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError
 __all__ = ["Caller", "ItemFailure", "SweepJob", "TaskReport", "refuse_nesting", "run_payload", "run_task"]
 
 _inside: ContextVar[bool] = ContextVar("hpfracc_inside_task", default=False)
-#: Jobs that this process unpickled lately.
+#: Jobs recently unpickled by this process.
 _jobs: OrderedDict[str, Any] = OrderedDict()
 _MOST_JOBS = 4
 #: Errors after which another attempt may succeed.
@@ -33,7 +33,7 @@ _TRANSIENT = (OSError, MemoryError)
 
 
 def refuse_nesting(what: str) -> None:
-    """Raise an error inside a task: a task that waits for other tasks can block all workers."""
+    """Raise an error inside a task, because tasks that wait for other tasks can block all workers."""
     if _inside.get():
         raise InvalidInputError(
             f"{what} with an executor inside a task of another one; call it with executor=None there, or sweep over "
@@ -43,17 +43,17 @@ def refuse_nesting(what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Settings of the caller, which hold in the workers too."""
+    """Settings of the caller, which also apply in the workers."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     backend: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
-    #: Host and number of the caller's process, where what workers learn is to come back.
+    #: Host and id of the caller's process, to which workers return what they learn.
     process: tuple[str, int] | None = None
 
     @contextlib.contextmanager
     def adopted(self) -> Iterator[None]:
-        """Run a task as the caller would."""
+        """Run a task with the caller's settings."""
         if self.versions:
             compare_versions(self.versions, worker_name())
         adopt_limits()
@@ -71,18 +71,18 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class ItemFailure:
-    """An item that gave no result.
+    """An item without a result.
 
     Attributes
     ----------
     index : int
-        Number of the item.
+        Index of the item.
     parameters : dict
         Its parameters.
     error : str
         Class and message of the error.
     worker : str
-        Where it failed.
+        The worker on which it failed.
     exception : BatchItemError or None
         The error with its cause; None for items of a sweep that was read from a store.
     transient : bool
@@ -99,20 +99,20 @@ class ItemFailure:
 
 @dataclass(slots=True)
 class TaskReport:
-    """What a task gives back: the items done, their arrays along the first axis, and those that failed."""
+    """The report of a task: the completed items, their arrays along the first axis, and the failed items."""
 
     indices: list[int]
     arrays: dict[str, np.ndarray[Any, Any]]
     failures: list[ItemFailure]
     seconds: float
     worker: str
-    #: What the engine of the worker learned meanwhile, as a message of records.
+    #: The records that the worker's engine learned meanwhile, as a message.
     learned: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepJob:
-    """The function of a sweep with all that its calls share."""
+    """The function of a sweep with everything that its calls share."""
 
     func: Callable[..., Any]
     params: SweepParameters
@@ -123,7 +123,7 @@ class SweepJob:
     caller: Caller
 
     def call(self, index: int) -> dict[str, np.ndarray[Any, Any]]:
-        """One item alone; for a stacked function a stack of one."""
+        """Call one item; for a stacked function, as a stack of one."""
         if self.stacked:
             return {name: array[0] for name, array in self.call_stack([index]).items()}
         options = dict(self.params[index])
@@ -142,8 +142,8 @@ class SweepJob:
         for name, array in found.items():
             if array.shape[:1] != (len(indices),):
                 raise ShapeError(
-                    f"a stack of {len(indices)} items gave {name} of shape {array.shape}; a stacked function returns "
-                    "its results with the items along the first axis"
+                    f"a stack of {len(indices)} items returned {name} of shape {array.shape}; a stacked function "
+                    "returns its results with the items along the first axis"
                 )
         return found
 
@@ -164,9 +164,9 @@ def run_task(job: SweepJob, indices: Sequence[int], bad: Sequence[int] = ()) -> 
     job : SweepJob
         The function.
     indices : sequence of int
-        Items: called one after another, or in one call if the function is stacked.
+        Items to call: one after another, or in one call if the function is stacked.
     bad : sequence of int
-        Items of a stack that must not be called. Another item takes their place, so that the stack keeps its size.
+        Items of a stack that must not be called. They are replaced by another item, so that the stack keeps its size.
     """
     begin = time.perf_counter()
     with job.caller.adopted():
@@ -199,18 +199,18 @@ def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
             return list(indices), job.call_stack(indices), []
         except (Exception, SystemExit) as error:
             whole = error
-        for index in indices:  # which of them it was
+        for index in indices:  # find out which of them failed
             try:
                 job.call(index)
             except (Exception, SystemExit) as error:
                 failures.append(job.failure(index, error))
         bad = [each.index for each in failures]
-        if not bad:  # each alone goes well
+        if not bad:  # each succeeds alone
             return [], {}, [job.failure(index, whole) for index in indices]
     good = [index for index in indices if index not in set(bad)]
     if not good:
         return [], {}, failures
-    # Rows of a stack do not depend on each other; its size and the place of a row decide the last digits.
+    # Rows of a stack are independent, but its size and the position of a row affect the last digits.
     filled = [good[0] if index in set(bad) else index for index in indices]
     try:
         arrays = job.call_stack(filled)
@@ -221,7 +221,7 @@ def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
 
 
 def run_payload(name: str, payload: bytes | None, indices: Sequence[int], bad: Sequence[int] = ()) -> TaskReport:
-    """:func:`run_task` for a pickled job, which this process unpickles once."""
+    """:func:`run_task` for a pickled job, which each process unpickles once."""
     job: SweepJob = job_of(name, payload)
     away = start_sharing(job.caller.process)
     report = run_task(job, indices, bad)
@@ -231,7 +231,7 @@ def run_payload(name: str, payload: bytes | None, indices: Sequence[int], bad: S
 
 
 def job_of(name: str, payload: bytes | None) -> Any:
-    """The job of that name, unpickled at first use."""
+    """The job of that name, unpickled on first use."""
     known = _jobs.get(name)
     if known is None:
         if payload is None:

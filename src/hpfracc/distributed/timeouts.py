@@ -1,8 +1,8 @@
-"""A time limit for one call, in whatever thread it runs.
+"""A time limit for one call, in any thread.
 
 Python code is interrupted by an exception that the interpreter raises in the thread of the call. Code that does not
-return to the interpreter (a library's loop, a long sleep) cannot be interrupted: after a grace period the process is
-ended where it is a worker process, which its pool or nanny replaces.
+return to the interpreter (a library's loop, a long sleep) cannot be interrupted: after a grace period a worker process
+is terminated, and its pool or nanny replaces it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from hpfracc._shielded import start_thread
 
 __all__ = ["EXIT_STATUS", "TimeLimit"]
 
-#: Exit status of a worker process that was ended because a call did not stop.
+#: Exit status of a worker process terminated because a call did not stop.
 EXIT_STATUS = 73
-#: Seconds between the exception and the end of the process, at least.
+#: Shortest time in seconds between the exception and the end of the process.
 _GRACE = 5.0
 
 
 class _LimitReached(BaseException):
-    """Raised in the thread of the call. Not an ``Exception``, so that the call's own handlers do not catch it."""
+    """Raised in the thread of the call. Not an ``Exception``, so that handlers inside the call do not catch it."""
 
 
 class TimeLimit:
@@ -34,7 +34,7 @@ class TimeLimit:
     Parameters
     ----------
     seconds : float or None
-        The limit; None for none.
+        The limit; None for no limit.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -63,7 +63,7 @@ class TimeLimit:
                     self._over = True
                 self._done.put(None)
                 if self._raised and not reached:
-                    _raise_in(self._thread, None)  # not delivered yet: dropped
+                    _raise_in(self._thread, None)  # not delivered yet, so drop it
                 break
             except _LimitReached:  # delivered after the block had ended
                 reached = True

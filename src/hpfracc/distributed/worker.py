@@ -1,4 +1,4 @@
-"""What a worker process is: its name, its share of the machine, its versions."""
+"""The identity and limits of a worker process: its name, its share of the machine, its versions."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from hpfracc.errors import ClusterError
 
 __all__ = ["adopt_limits", "compare_versions", "dask_worker", "versions", "worker_name"]
 
-#: Libraries whose numbers and pickles depend on their version.
+#: Libraries whose numerical results and pickles depend on their version.
 _COMPARED = ("hpfracc", "numpy", "scipy", "numba", "cloudpickle", "dask", "distributed")
-#: A call may take this part of a worker's limit even where its process holds more than the rest.
+#: A call may always take one part in this many of a worker's limit, even if its process holds most of it.
 _LEAST_SHARE = 8
-#: What a process holds is rounded up to a multiple of this, so that limits do not change from task to task.
+#: The memory of a process is rounded up to a multiple of this, so that limits do not change from task to task.
 _ROUNDING = 16 << 20
 #: The limits adopted from the Dask worker that this process belongs to.
 _adopted: tuple[Any, ...] | None = None
 
 
 def dask_worker() -> Any:
-    """The Dask worker that the calling task runs in, or None."""
+    """The Dask worker in which the calling task runs, or None."""
     dask = sys.modules.get("distributed")
     if dask is None:
         return None
@@ -45,11 +45,11 @@ def worker_name() -> str:
 
 
 def adopt_limits(worker: Any = None) -> None:
-    """Make the engine see the cores and the memory of the Dask worker it runs in, not those of the machine.
+    """Make the engine use the cores and the memory of its Dask worker instead of those of the machine.
 
-    Cores are the worker's threads. The memory of one call is what is left until Dask pauses the worker, at 80 % of its
-    limit by default, beside all that its process holds (data and libraries), divided by its threads; and an eighth of
-    the limit at least. Outside a worker nothing changes.
+    The cores are the worker's threads. The memory of one call is what remains until Dask pauses the worker, by default
+    at 80 % of its limit, given all that its process holds (data and libraries), divided by the number of threads; but
+    at least an eighth of the limit. Outside a worker nothing changes.
     """
     global _adopted
     worker = dask_worker() if worker is None else worker
@@ -72,7 +72,7 @@ def adopt_limits(worker: Any = None) -> None:
 
 
 def _held(worker: Any) -> int:
-    """Bytes that Dask counts against the limit of a worker: those of its process. Data on disk is not among them."""
+    """Bytes that Dask counts against the limit of a worker: those of its process, without data on disk."""
     held = int(worker.monitor.get_process_memory())
     return -(-held // _ROUNDING) * _ROUNDING
 
@@ -86,19 +86,19 @@ def _limit_numba(threads: int) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that both ends must share."""
+    """Versions of Python and of the libraries that client and workers must share."""
     return dict(_read_versions())
 
 
 @functools.cache
 def _read_versions() -> dict[str, str]:
-    """Read once: it takes milliseconds, and every task compares them."""
+    """Read once, because it takes milliseconds and every task compares them."""
     found = {"python": ".".join(map(str, sys.version_info[:2]))}
     for name in _COMPARED:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
-            if name == "hpfracc":  # run from its source
+            if name == "hpfracc":  # run from a source tree
                 found[name] = str(sys.modules["hpfracc"].__version__)
     return found
 

@@ -1,7 +1,7 @@
-"""Machine learning on fractional calculus: layers, optimisers, neural equations, and their older import paths.
+"""Machine learning with fractional calculus: layers, optimisers, neural equations, and their older import paths.
 
-Layers of PyTorch are here under their own names, those of JAX in :mod:`hpfracc.ml.jax`. Importing this package imports
-no array library: a name is loaded when it is first used.
+PyTorch layers are available here under their own names, JAX layers in :mod:`hpfracc.ml.jax`. Importing this package
+imports no array library: a name is loaded when it is first used.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
     "whole_derivative",
 ]
 
-#: Where each name is defined.
+#: The module that defines each name.
 _HOMES = {
     "FractionalConv1d": "hpfracc.ml.torch.convolution",
     "FractionalConv2d": "hpfracc.ml.torch.convolution",

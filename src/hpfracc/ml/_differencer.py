@@ -1,4 +1,4 @@
-"""Fractional differencing as a step of a scikit-learn pipeline, without needing scikit-learn."""
+"""Fractional differencing as a step of a scikit-learn pipeline; scikit-learn need not be installed."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ _PARAMETERS = ("d", "window", "threshold")
 
 @final
 class FractionalDifferencer:
-    """Fractional differences of the columns of a table, rows in order of time.
+    """Fractional differences of the columns of a table whose rows are in order of time.
 
-    A transformer in the sense of scikit-learn, which need not be installed. It has no state but its parameters: a call
-    of :meth:`transform` takes its rows as one whole series, before which there is nothing. So transform a series
-    before you split it, or put the last ``width - 1`` rows in front of the next part; each value looks back only.
+    A transformer in the sense of scikit-learn, which need not be installed. It has no state but its parameters: each
+    call of :meth:`transform` treats its rows as a complete series that starts with the first row. So transform a series
+    before you split it, or put the last ``width - 1`` rows in front of the next part. A value depends on earlier rows
+    only.
 
     Parameters
     ----------
     d : float, default 0.5
         The order of the difference.
     window : int, optional
-        How many rows a value looks back on; all by default.
+        Number of rows that a value depends on; all earlier rows by default.
     threshold : float, optional
-        Instead of ``window``: leave out the weights after the last one that is this large.
+        Alternative to ``window``: drop the weights after the last one of at least this size.
 
     Attributes
     ----------
     n_features_in_ : int
-        Columns seen by :meth:`fit`.
+        Number of columns seen by :meth:`fit`.
     feature_names_in_ : array of str
-        Their names, where they all have one that is text.
+        Their names, if all of them are strings.
     width_ : int or None
-        Rows that a value looks back on; None without window and threshold.
+        Number of rows that a value depends on; None without window and threshold.
 
     Examples
     --------
@@ -64,7 +65,7 @@ class FractionalDifferencer:
         self.threshold = threshold
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name; ``deep`` is there for scikit-learn and changes nothing."""
+        """The parameters by name; ``deep`` is accepted for scikit-learn and has no effect."""
         return {name: getattr(self, name) for name in _PARAMETERS}
 
     def set_params(self, **params: Any) -> FractionalDifferencer:
@@ -93,21 +94,21 @@ class FractionalDifferencer:
         return self
 
     def set_output(self, *, transform: str | None = None) -> FractionalDifferencer:
-        """Say what :meth:`transform` gives, as scikit-learn's transformers do.
+        """Set the type that :meth:`transform` returns, as scikit-learn's transformers do.
 
         Parameters
         ----------
         transform : {"default", "pandas"}, optional
-            ``"default"``: a NumPy array. ``"pandas"``: a ``DataFrame`` with the index of the input. None leaves it as
-            it is: at first what ``sklearn.set_config(transform_output=...)`` says, else an array.
+            ``"default"``: a NumPy array. ``"pandas"``: a ``DataFrame`` with the index of the input. None leaves the
+            setting unchanged; the initial setting is that of ``sklearn.set_config(transform_output=...)``, or an array.
         """
         if transform is not None:
-            # The name under which scikit-learn's `clone` looks for it.
+            # The attribute that scikit-learn's `clone` reads.
             self._sklearn_output_config = {"transform": _check_output(transform)}
         return self
 
     def transform(self, X: Any) -> Any:  # noqa: N803
-        """Differences of every column, as many rows as were given; see :meth:`set_output` for their form."""
+        """Differences of every column, with as many rows as the input; see :meth:`set_output` for the type."""
         found = self._apply(X, inverse=False)
         if self._output() == "default":
             return found
@@ -125,7 +126,7 @@ class FractionalDifferencer:
         return self.fit(X, y).transform(X)
 
     def _output(self) -> str:
-        """The form of what :meth:`transform` gives."""
+        """The type that :meth:`transform` returns."""
         chosen = getattr(self, "_sklearn_output_config", None)
         if chosen is not None:
             return str(chosen["transform"])
@@ -134,7 +135,7 @@ class FractionalDifferencer:
         return "default" if get_config is None else _check_output(get_config()["transform_output"])
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray[Any, Any]:
-        """The names of the columns, which stay what they are; ``x0``, ``x1``, ... where they have none."""
+        """The names of the columns, unchanged; ``x0``, ``x1``, ... if they have none."""
         if input_features is None:
             known = getattr(self, "feature_names_in_", None)
             input_features = [f"x{i}" for i in range(self.n_features_in_)] if known is None else known
@@ -152,13 +153,13 @@ class FractionalDifferencer:
         if table.shape[1] != expected:
             raise ShapeError(
                 f"X has {table.shape[1]} features, but FractionalDifferencer is expecting {expected} features as "
-                "input; give the columns it was fitted with, or fit it anew"
+                "input; give the columns it was fitted with, or fit it again"
             )
         found = fractional_difference(table, self.d, self.window, self.threshold, axis=0, inverse=inverse)
         return np.ascontiguousarray(found)
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn asks of its estimators: it is scikit-learn that calls this."""
+        """Tags of the estimator; called by scikit-learn."""
         from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
 
         return Tags(
@@ -175,7 +176,7 @@ class FractionalDifferencer:
 
 
 def _names_of(given: Any) -> np.ndarray[Any, Any] | None:
-    """The names of a frame's columns where all of them are text, as scikit-learn has it."""
+    """The names of a frame's columns if all of them are strings, as in scikit-learn."""
     columns = getattr(given, "columns", None)
     if columns is None or not all(isinstance(name, str) for name in columns):
         return None
@@ -191,7 +192,7 @@ def _check_output(name: Any) -> str:
 def _as_table(given: Any) -> np.ndarray[Any, Any]:
     """Rows by columns, in float32 or float64."""
     if hasattr(given, "toarray"):
-        raise UnsupportedDtypeError("X is sparse, and differences of it are not; convert it with X.toarray()")
+        raise UnsupportedDtypeError("X is sparse, but its differences are not; convert it with X.toarray()")
     table = np.asarray(open_samples(given, axis=0, by_row=True).values)
     if table.dtype.kind == "c":
         raise InvalidInputError(

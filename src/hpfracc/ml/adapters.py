@@ -1,4 +1,4 @@
-"""An operator together with where it runs, as one callable."""
+"""An operator together with its settings, as one callable."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["HighPerformanceAdapter"]
 
 @final
 class HighPerformanceAdapter:
-    """A callable of hpfracc with the settings of a layer.
+    """An operator or function of hpfracc, called with the settings of a layer.
 
     Parameters
     ----------
     function : callable
         An operator, such as ``hf.Caputo(0.5)``, or a function that takes ``backend=``, such as ``hf.caputo``.
     config : LayerConfig, optional
-        Where and how it runs. ``performance_mode="memory"`` belongs to layers and is refused.
+        The settings. ``performance_mode="memory"`` applies to layers only and is refused.
 
     Examples
     --------
@@ -39,20 +39,20 @@ class HighPerformanceAdapter:
             raise InvalidInputError(f"{function!r} cannot be called; give an operator such as hf.Caputo(0.5)")
         config = LayerConfig() if config is None else config
         if not isinstance(config, LayerConfig):
-            raise InvalidInputError(f"config={config!r} is no LayerConfig; use LayerConfig(backend=...)")
+            raise InvalidInputError(f"config={config!r} is not a LayerConfig; use LayerConfig(backend=...)")
         if config.performance_mode == "memory":
             raise InvalidInputError("performance_mode='memory' is for layers, which have a backward pass; leave it out")
         self.function = function
         self.config = config
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """What the function gives, on the backend of the settings unless ``backend=`` names another."""
+        """Call the function on the configured backend, unless ``backend=`` names another."""
         options.setdefault("backend", self.config.engine_backend)
         with self.config.scope():
             return self.function(*args, **options)
 
     def explain(self, *args: Any, **options: Any) -> Any:
-        """Where such a call would run, and why: the answer of :func:`hpfracc.explain`."""
+        """Where such a call would run, and why; see :func:`hpfracc.explain`."""
         options.setdefault("backend", self.config.engine_backend)
         with self.config.scope():
             return explain(self.function, *args, **options)

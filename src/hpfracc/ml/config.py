@@ -1,4 +1,4 @@
-"""Settings of a layer: where the engine does its work, and how."""
+"""Settings of a layer: on which backend it runs, and how."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from hpfracc.errors import InvalidInputError
 
 __all__ = ["PERFORMANCE_MODES", "LayerConfig"]
 
-#: What ``performance_mode`` may be.
+#: Allowed values of ``performance_mode``.
 PERFORMANCE_MODES = ("balanced", "deterministic", "memory")
 
 
 @final
 @dataclass(frozen=True)
 class LayerConfig:
-    """Where and how a layer runs.
+    """The backend and the mode of a layer.
 
     Parameters
     ----------
     backend : str or BackendType, default "auto"
-        Handed to the engine, which obeys it or refuses it: tensors that carry a gradient stay in their own library.
+        Passed to the engine, which uses it or refuses it: tensors that carry a gradient stay in their own library.
     performance_mode : {"balanced", "deterministic", "memory"}
-        ``"balanced"``: the engine chooses by what it has measured. ``"deterministic"``: it chooses the same arms in
-        every run, as under ``hf.config(deterministic=True)``. ``"memory"``: the derivative is computed again in the
+        ``"balanced"``: the engine chooses from its measurements. ``"deterministic"``: it makes the same choices in
+        every run, as under ``hf.config(deterministic=True)``. ``"memory"``: the derivative is recomputed in the
         backward pass instead of keeping its transforms.
 
     Examples

@@ -1,4 +1,4 @@
-"""The methods of a neural fractional equation, read from their names: the same for PyTorch and JAX."""
+"""The methods of neural fractional equations by name, for both PyTorch and JAX."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _TRANSPOSED: dict[str, Any] = {
 
 
 def read_method(method: Any, step: float | None, adjoint: str | None) -> str | Method:
-    """A method with its adjoint, for ``fdeint``.
+    """Combine a method with its adjoint, for ``fdeint``.
 
     Parameters
     ----------
     method : str or Method
-        By name; a method itself is taken as it is.
+        A name, or a method, which is returned unchanged.
     step : float or None
-        Without one, steps adapt: ``"pece"``, which is only a default, becomes ``"adaptive"``.
+        Without a step, the step size adapts: ``"pece"``, the default name, becomes ``"adaptive"``.
     adjoint : str or None
-        ``"stored"`` where it is not given and the method has a choice.
+        Defaults to ``"stored"`` if the method has a choice.
     """
     if isinstance(method, Method):
         if adjoint is not None:
-            raise InvalidInputError(f"adjoint={adjoint!r} beside {method!r}: give the adjoint to the method itself")
+            raise InvalidInputError(f"adjoint={adjoint!r} with {method!r}: give the adjoint to the method itself")
         return method
     name = find_method(method).name
     if step is None and name == "pece":

@@ -1,4 +1,4 @@
-"""The models of a neural fractional stochastic equation and their paths: the same for PyTorch and JAX."""
+"""The models of neural fractional stochastic equations and their paths, for both PyTorch and JAX."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class Steps(NamedTuple):
-    """What all steps of some paths share: the first arguments of ``step_along`` and ``step_in_blocks``."""
+    """Arguments common to all steps of a set of paths: the first ones of ``step_along`` and ``step_in_blocks``."""
 
     problem: NoisyProblem
     method: PathMethod
@@ -47,7 +47,7 @@ class Steps(NamedTuple):
     start: Any
 
 
-#: ``along(draw, steps, key)`` gives the paths along the noise ``draw(key)``, of shape (steps, paths, noises).
+#: ``along(draw, steps, key)`` returns the paths along the noise ``draw(key)``, of shape (steps, paths, noises).
 Along = Callable[[Callable[[Any], Any], Steps, Any], Any]
 
 _MODELS = ("volterra", "fbm", "markov")
@@ -56,20 +56,20 @@ _NOISES = ("additive", "diagonal", "general")
 
 @dataclass(frozen=True)
 class PathModel:
-    """What a neural stochastic equation is, apart from its functions and its order.
+    """A neural stochastic equation without its functions and its order.
 
     Attributes
     ----------
     model, noise : str
         The driving noise, and the shape of the diffusion.
     interpretation : str or None
-        Of the integral, where the noise is Brownian.
+        Interpretation of the integral, for Brownian noise.
     method : str or None
-        Of :func:`hpfracc.solve_fsde`; None is Euler's, or what Stratonovich's integral needs.
+        Method of :func:`hpfracc.solve_fsde`; None for Euler's method, or the one that the Stratonovich integral needs.
     step : float
         Length of a step.
     factors : int
-        Exponentials of the Markov model.
+        Number of exponentials of the Markov model.
     """
 
     model: str
@@ -83,7 +83,7 @@ class PathModel:
 def read_model(
     model: Any, noise: Any, interpretation: Any, method: Any, step: Any, factors: Any, *, alpha: bool, hurst: bool
 ) -> PathModel:
-    """Check the names; ``alpha`` and ``hurst`` say which of them was given."""
+    """Check the names; ``alpha`` and ``hurst`` tell which of the two was given."""
     if model not in _MODELS:
         raise InvalidInputError(f"model={model!r} is unknown; use 'volterra', 'fbm' or 'markov'")
     if noise not in _NOISES:
@@ -95,7 +95,7 @@ def read_model(
         raise InvalidInputError(f"interpretation={interpretation!r}: use 'ito' or 'stratonovich', or None")
     if model != "fbm" and (interpretation == "stratonovich" or method not in (None, "euler")):
         raise InvalidInputError(
-            f"model={model!r} is stepped by Euler's method, in Ito's sense; leave method= and interpretation= out"
+            f"model={model!r} uses Euler's method with the Ito integral; leave method= and interpretation= out"
         )
     try:
         length, count = float(step), operator.index(factors)
@@ -109,7 +109,7 @@ def read_model(
 
 
 def read_times(t: Any, step: float) -> tuple[tuple[float, float], np.ndarray]:
-    """Begin and end, and the numbers of the steps after which a value is wanted."""
+    """The start and end, and the indices of the steps at which values are needed."""
     if is_tracer(t):
         raise InvalidInputError("t is being traced; the times must be known: make them outside the traced function")
     if library_of(t) == "torch":
@@ -127,14 +127,14 @@ def read_times(t: Any, step: float) -> tuple[tuple[float, float], np.ndarray]:
         which = int(np.argmax(off))
         raise InvalidInputError(
             f"t[{which}]={times[which]:.9g} is not a whole number of steps={step:g} after t[0]={times[0]:.9g}; paths "
-            "are rough, and nothing is interpolated: choose a step that divides the times"
+            "are rough and are not interpolated: choose a step that divides the times"
         )
     begin = float(times[0])
     return (begin, begin + int(numbers[-1]) * step), numbers
 
 
 def read_samples(samples: Any) -> int | None:
-    """How many paths for each initial value; None is one, without an axis."""
+    """Number of paths per initial value; None means one, without an axis for it."""
     if samples is None:
         return None
     try:
@@ -147,7 +147,7 @@ def read_samples(samples: Any) -> int | None:
 
 
 def plain_number(value: Any) -> float | None:
-    """The number, or None where it is being traced."""
+    """The number, or None if it is traced."""
     if is_tracer(value):
         return None
     return float(value.detach()) if library_of(value) == "torch" else float(value)
@@ -166,7 +166,7 @@ def simulate(
     first_path: int = 0,
     along: Along | None = None,
 ) -> tuple[Any, Any]:
-    """Paths at the times ``t``, shape (N, paths, d), and for each half the integral of the control's square.
+    """Paths at the times ``t``, shape (N, paths, d), and for each path half the integral of the squared control.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def simulate(
     order : float or scalar array
         The order of the Volterra equation, or H.
     along : callable, optional
-        How the noise is kept for the backward pass; by default as it is.
+        How the noise is kept for the backward pass; by default it is stored.
     """
     drift, diffusion, control = functions
     if not callable(drift):
@@ -192,7 +192,7 @@ def simulate(
     hurst = plain_number(order) if spec.model != "volterra" else None
     if spec.model != "volterra":
         _refuse_hurst(hurst, additive)
-    # JAX: arrays of the functions are arguments of one program; what is no array belongs to it.
+    # JAX: arrays inside the functions become arguments of one compiled program; everything else is static.
     given = (drift, None if additive else diffusion, control, *args)
     options: dict[str, Any] = {"args": given, "rng": rng, "key": key, "first_path": first_path}
     options |= _driven(spec, order, hurst)
@@ -202,16 +202,16 @@ def simulate(
     traits = simulation.problem.traits
     if not additive and traits.general != (spec.noise == "general"):
         shape = "(paths, d, m)" if spec.noise == "general" else "(paths, d)"
-        raise ShapeError(f"noise={spec.noise!r} takes a diffusion of shape {shape}; it gave another number of axes")
+        raise ShapeError(f"noise={spec.noise!r} takes a diffusion of shape {shape}; it returned another number of axes")
     found, spent = _integrated(simulation, spec, order, control, along_noise if along is None else along)
     if spec.model != "volterra" and hurst is None and not additive:
-        # H was traced: nan where it turns out to be too rough for multiplicative noise.
+        # H was traced: return nan if its value is too rough for multiplicative noise.
         found = simulation.placement.xp.where(order >= 0.5, found, float("nan"))
     return simulation.placement.xp.moveaxis(found, -1, 0)[numbers], spent
 
 
 def _driven(spec: PathModel, order: Any, hurst: float | None) -> dict[str, Any]:
-    """Noise, order, meaning and method of the equation."""
+    """Noise, order, interpretation and method of the equation."""
     if spec.model == "volterra":
         return {"alpha": order, "interpretation": "ito", "method": "euler"}
     if spec.model == "markov":
@@ -224,7 +224,7 @@ def _driven(spec: PathModel, order: Any, hurst: float | None) -> dict[str, Any]:
 
 
 def along_noise(draw: Callable[[Any], Any], steps: Steps, key: Any) -> Any:
-    """The paths, with the noise as it is."""
+    """The paths along the noise, which is stored for the backward pass."""
     return step_along(*steps, steps.method.increments(steps.problem, steps.weights, steps.h, draw(key)))
 
 
@@ -252,7 +252,7 @@ def _integrated(simulation: Simulation, spec: PathModel, order: Any, control: An
         return paths(method, start), None
     if isinstance(driving.noise, FractionalBrownian) or method.name not in ("euler", "markov"):
         raise InvalidInputError(
-            "a control needs noise that a Brownian motion drives, stepped by Euler's method; use model='markov' or "
+            "a control needs noise driven by a Brownian motion and Euler's method; use model='markov' or "
             "'volterra', or model='fbm' with the plain number hurst=0.5"
         )
     whole = xp.concatenate([start, xp.zeros_like(start[:, :1])], -1)
@@ -293,7 +293,7 @@ def _refuse_hurst(hurst: float | None, additive: bool) -> None:
 
 
 def _check(simulation: Simulation, y: Any) -> None:
-    """Raise where paths are not finite, and say which function was the first to give such values, and at which step."""
+    """Raise if paths are not finite; the error names the first function that returned such values, and the step."""
     try:
         refuse_infinite(simulation.t, y)
     except SolveError as error:

@@ -24,9 +24,9 @@ __all__ = ["LONGEST", "decays", "read_memory", "weight_factors"]
 
 Array = np.ndarray[Any, Any]
 
-#: The most lags that the sum stands for.
+#: Largest number of lags that the sum approximates.
 LONGEST = 1 << 20
-#: Relative error of what is left out at both ends; that of the rule is 5e-9 at most.
+#: Relative truncation error at both ends; that of the rule is at most 5e-9.
 _TOLERANCE = 1e-9
 _SPACING = 0.4
 
@@ -38,7 +38,7 @@ def _logarithms() -> Array:
 
 
 def decays() -> Array:
-    """What each exponential keeps over a step, shape (count,)."""
+    """The factor by which each exponential decays in a step, shape (count,)."""
     return np.exp(-np.exp(_logarithms()))
 
 

@@ -15,9 +15,9 @@ __all__ = ["MOST_EXPONENTIALS", "ExponentialFilter", "flow_filter", "moment_filt
 
 Array = np.ndarray[Any, Any]
 
-#: Of a first moment: with the second one it keeps 3.5 times the state of Adam at most.
+#: Most exponentials of a first moment: together with the second moment at most 3.5 times the state of Adam.
 MOST_EXPONENTIALS = 6
-#: Nodes of the quadrature from which exponentials are reduced.
+#: Number of quadrature nodes before the exponentials are reduced.
 _NODES = 160
 
 
@@ -27,7 +27,7 @@ class ExponentialFilter(NamedTuple):
     Attributes
     ----------
     rates, weights : tuple of float
-        Rates lie between 0 and 1.
+        The rates lie between 0 and 1.
     """
 
     rates: tuple[float, ...]
@@ -48,7 +48,7 @@ class ExponentialFilter(NamedTuple):
 
 
 def read_order(order: Any) -> float:
-    """An order between 0 and 1, or an error."""
+    """Check that an order lies between 0 and 1."""
     if isinstance(order, bool) or not isinstance(order, int | float | np.number) or not 0.0 <= float(order) <= 1.0:
         raise InvalidInputError(
             f"fractional_order={order!r} has to be a number from 0 (no memory) to 1 (the memory of the usual optimiser)"
@@ -66,13 +66,13 @@ def moment_weights(order: float, decay: float, count: int) -> Array:
 
 @functools.lru_cache(maxsize=256)
 def moment_filter(order: float, decay: float) -> ExponentialFilter:
-    r"""The filter :math:`((1-b)/(1-b z^{-1}))^a` as at most six exponentials; one, and exact, for a = 0 and a = 1.
+    r"""The filter :math:`((1-b)/(1-b z^{-1}))^a` as at most six exponentials; a single, exact one for a = 0 and a = 1.
 
-    The weights are those of the beta distribution with parameters a and 1 - a,
+    The weights are moments of the beta distribution with parameters a and 1 - a,
 
     .. math:: \frac{(a)_k}{k!} = \frac{1}{\Gamma(a)\Gamma(1-a)} \int_0^1 x^{k+a-1} (1-x)^{-a} dx,
 
-    so Gauss-Jacobi quadrature gives positive exponentials of rates b x, which balanced truncation reduces.
+    so Gauss-Jacobi quadrature gives positive exponentials with rates b x, which balanced truncation reduces.
 
     Parameters
     ----------
@@ -85,9 +85,10 @@ def moment_filter(order: float, decay: float) -> ExponentialFilter:
         return ExponentialFilter((0.0,), (1.0,))
     if order == 1.0:
         return ExponentialFilter((decay,), (1.0 - decay,))
-    with np.errstate(invalid="ignore"):  # SciPy divides by zero where it then takes another branch
+    with np.errstate(invalid="ignore"):  # SciPy divides by zero in a branch it then discards
         nodes, weights = special.roots_jacobi(_NODES, -order, order - 1.0)
-    # On [-1, 1] with (1-x)^-a (1+x)^(a-1); the substitution x -> (1+x)/2 leaves no factor, the powers add to -1.
+    # On [-1, 1] with (1-x)^-a (1+x)^(a-1); the substitution x -> (1+x)/2 leaves no factor, because the powers add to
+    # -1.
     scale = (1.0 - decay) ** order / (special.gamma(order) * special.gamma(1.0 - order))
     return _reduced(decay * 0.5 * (1.0 + nodes), scale * weights, MOST_EXPONENTIALS)
 
@@ -96,8 +97,8 @@ def moment_filter(order: float, decay: float) -> ExponentialFilter:
 def flow_filter(order: float, horizon: int, tolerance: float = 1e-9) -> ExponentialFilter:
     r"""The weights :math:`((k+1)^a - k^a)/\Gamma(a+1)`, k below ``horizon``, as exponentials.
 
-    :math:`(k+1)^a - k^a = \frac{a}{\Gamma(1-a)} \int_0^\infty s^{-a-1} (1-e^{-s}) e^{-ks} ds`, by the trapezoid rule in
-    log s, reduced by balanced truncation until the sum of what is left out is below ``tolerance``.
+    :math:`(k+1)^a - k^a = \frac{a}{\Gamma(1-a)} \int_0^\infty s^{-a-1} (1-e^{-s}) e^{-ks} ds`, by the trapezoidal rule
+    in log s, reduced by balanced truncation until the sum of the omitted terms is below ``tolerance``.
     """
     if order == 1.0:
         return ExponentialFilter((1.0,), (1.0,))
@@ -107,12 +108,12 @@ def flow_filter(order: float, horizon: int, tolerance: float = 1e-9) -> Exponent
     spacing = x[1] - x[0]
     weights = spacing * s ** (-order) * -np.expm1(-s)
     weights[[0, -1]] *= 0.5
-    # Below the first node exp(-k s) is 1 and (1 - exp(-s))/s is 1: one exponential for all of it.
+    # Below the first node both exp(-k s) and (1 - exp(-s))/s are 1: one exponential for the whole interval.
     weights[0] += math.exp((1.0 - order) * first) / (1.0 - order)
-    # Above the last nothing but the first weight is left; the second term is Euler and Maclaurin's.
+    # Above the last node only the first weight remains; the second term is the Euler-Maclaurin correction.
     weights[-1] += math.exp(-order * last) * (1.0 / order + order * spacing**2 / 12.0)
     weights *= order / (special.gamma(1.0 - order) * special.gamma(order + 1.0))
-    # Damped during the reduction, which then weighs what happens within the horizon.
+    # Damped during the reduction, which thereby emphasises lags within the horizon.
     damping = math.exp(-1.0 / horizon)
     found = _reduced(damping * np.exp(-s), weights, _NODES, tolerance)
     return ExponentialFilter(tuple(min(each / damping, 1.0) for each in found.rates), found.weights)

@@ -1,6 +1,6 @@
 """Optimisers with fractional memory for PyTorch, which is imported when one of them is first used.
 
-They live in :mod:`hpfracc.ml.torch.optimizers`; :mod:`hpfracc.ml.jax.optimizers` has the same for JAX.
+They are defined in :mod:`hpfracc.ml.torch.optimizers`; :mod:`hpfracc.ml.jax.optimizers` has the same for JAX.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arrays of one library by name, and the few operations on them that existing code uses."""
+"""Arrays of a library chosen by name, and the few operations on them that existing code uses."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _LIBRARIES = {"numpy": "numpy", "numba": "numpy", "torch": "torch", "jax": "jax"
 
 @final
 class TensorOps:
-    """Arrays of the library of one backend.
+    """Creates and combines arrays of the library of one backend.
 
     Parameters
     ----------
     backend : str or BackendType
-        ``"auto"`` is the backend in force (``hf.use_backend``, ``HPFRACC_FORCE_*``), or NumPy.
+        ``"auto"`` is the selected backend (``hf.use_backend``, ``HPFRACC_FORCE_*``), or NumPy.
 
     Notes
     -----
-    ``matmul`` and ``fft`` are the engine's: the result is an array of the same library, wherever it was computed.
+    ``matmul`` and ``fft`` call the engine: the result is an array of the same library, wherever it was computed.
 
     Examples
     --------
@@ -54,12 +54,12 @@ class TensorOps:
         return namespace(_LIBRARIES[self.backend.value])
 
     def create_tensor(self, data: Any, *, requires_grad: bool = False) -> Any:
-        """``data`` as an array of the library; whole numbers stay whole. Gradients are PyTorch's."""
+        """``data`` as an array of the library; integers stay integers. Only PyTorch supports gradients."""
         made = self._xp.asarray(data if library_of(data) == self._xp.library else np.asarray(self.to_numpy(data)))
         if not requires_grad:
             return made
         if self._xp.library != "torch":
-            raise InvalidInputError(f"requires_grad=True is PyTorch's; {self._xp.library} arrays have no such flag")
+            raise InvalidInputError(f"requires_grad=True needs PyTorch; {self._xp.library} arrays have no such flag")
         return made.requires_grad_()
 
     def zeros(self, shape: Sequence[int], dtype: str = "float64") -> Any:
@@ -72,11 +72,11 @@ class TensorOps:
         return self.zeros(shape, dtype) + 1
 
     def concatenate(self, parts: Sequence[Any], axis: int = 0) -> Any:
-        """Arrays one after the other."""
+        """Concatenate arrays along an existing axis."""
         return self._xp.concatenate(list(parts), axis)
 
     def stack(self, parts: Sequence[Any], axis: int = 0) -> Any:
-        """Arrays side by side along a new axis."""
+        """Stack arrays along a new axis."""
         return self._xp.stack(list(parts), axis)
 
     def matmul(self, a: Any, b: Any) -> Any:
@@ -100,7 +100,7 @@ class TensorOps:
 
 
 def get_tensor_ops(backend: Any = None) -> TensorOps:
-    """The operations of a backend; of the one in force where none is given."""
+    """The operations of a backend; by default of the selected one."""
     return TensorOps("auto" if backend is None else backend)
 
 

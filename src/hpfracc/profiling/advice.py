@@ -143,10 +143,10 @@ def _compilations(analysis: Analysis, breakdown: Breakdown) -> Iterator[dict[str
 
 
 def _pauses(analysis: Analysis) -> Iterator[dict[str, Any]]:
-    for device, stretches in analysis.busy().items():
-        window = stretches[-1][1] - stretches[0][0]
-        pause = window - length(stretches)
-        if len(stretches) > 1 and pause >= 0.3 * window:
+    for device, intervals in analysis.busy().items():
+        window = intervals[-1][1] - intervals[0][0]
+        pause = window - length(intervals)
+        if len(intervals) > 1 and pause >= 0.3 * window:
             yield _remark(
                 "pauses",
                 f"{device} had nothing to do for {format_share(pause / window)} of the {format_seconds(window / 1e9)} "

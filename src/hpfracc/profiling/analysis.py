@@ -101,13 +101,13 @@ class Analysis:
 
     def busy(self) -> dict[str, list[Interval]]:
         """Intervals in which each device was busy."""
-        stretches: dict[str, list[Interval]] = {}
+        intervals: dict[str, list[Interval]] = {}
         inside = {self.parents[place] for place in self.devices}
         for place in self.devices:
             part = self.spans[place].device
             if place not in inside and part is not None:
-                stretches.setdefault(part.device, []).extend(self.devices[place])
-        return {device: union(found) for device, found in sorted(stretches.items())}
+                intervals.setdefault(part.device, []).extend(self.devices[place])
+        return {device: union(found) for device, found in sorted(intervals.items())}
 
     def is_outermost(self, place: int) -> bool:
         """Whether no enclosing span has the same name. Only the outermost span of a recursion counts for the total."""
@@ -146,7 +146,7 @@ def _one(analysis: Analysis, places: list[int]) -> dict[str, Any]:
     spans = [analysis.spans[place] for place in places]
     durations = sorted(span.end - span.start for span in spans)
     outermost = [place for place in places if analysis.is_outermost(place)]
-    stretches = [analysis.devices[place] for place in outermost if place in analysis.devices]
+    intervals = [analysis.devices[place] for place in outermost if place in analysis.devices]
     at_most = [span.device.at_most for span in spans if span.device is not None and span.device.at_most is not None]
     sizes = [span.size for span in spans if span.size is not None]
     readings = [span.memory for span in spans if span.memory is not None]
@@ -166,10 +166,10 @@ def _one(analysis: Analysis, places: list[int]) -> dict[str, Any]:
         "p95": percentile(durations, 0.95) / 1e9,
         "min": durations[0] / 1e9,
         "max": durations[-1] / 1e9,
-        "device": length(union(each for found in stretches for each in found)) / 1e9 if stretches else None,
+        "device": length(union(each for found in intervals for each in found)) / 1e9 if intervals else None,
         "device_at_most": sum(at_most) / 1e9 if at_most else None,
-        "device_idle": sum(found[-1][1] - found[0][0] - length(found) for found in stretches) / 1e9
-        if stretches
+        "device_idle": sum(found[-1][1] - found[0][0] - length(found) for found in intervals) / 1e9
+        if intervals
         else None,
         "transfer": total(analysis.transfers),
         "compile": total(analysis.compiles),

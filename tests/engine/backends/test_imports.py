@@ -82,7 +82,7 @@ def test_a_library_that_another_thread_is_importing_is_left_out_and_not_given_up
 
 
 def test_a_forked_child_does_not_wait_for_an_import_of_its_parent(tmp_path) -> None:
-    """Nobody will end it there: automatic calls go without the library, one that asks for it is refused in time."""
+    """It never ends there: automatic calls do without the library, and a call that requests it is refused in time."""
     out = run(
         """
         from hpfracc import _optional

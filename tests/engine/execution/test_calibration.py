@@ -110,7 +110,7 @@ def test_what_is_found_decides_at_once_and_in_the_next_process(processor_time: N
     assert report.kept == summary["records"]
 
 
-def test_plans_made_before_are_decided_anew(own_operation: Callable[..., Any], clock: Clock):
+def test_earlier_plans_are_decided_again(own_operation: Callable[..., Any], clock: Clock):
     """A call that was settled on a slow arm goes to the fast one after calibration."""
     operation = own_operation(clock.kernel(2e-3), fast=clock.kernel(1e-6))
     operation(np.ones(8))

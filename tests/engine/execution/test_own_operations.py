@@ -64,7 +64,7 @@ def test_slower_backend_is_not_taken() -> None:
 
 
 def test_models_see_the_same_of_every_library() -> None:
-    """Shape, size and dtype, whoever's array it is."""
+    """Shape, size and dtype, for arrays of any library."""
     seen: list[tuple[tuple[int, ...], int, str]] = []
 
     def model(x: object) -> float:

@@ -155,7 +155,7 @@ def test_mixtures_are_refused() -> None:
 
 
 def test_results_may_be_written_to() -> None:
-    """A NumPy result belongs to the caller, whoever computed it."""
+    """A NumPy result belongs to the caller, whichever backend computed it."""
     for backend in ("numpy", "numba", "torch", "jax"):
         y = hf.causal_convolution(W, X, backend=backend)
         y += 1.0

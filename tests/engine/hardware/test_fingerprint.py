@@ -1,4 +1,4 @@
-"""A fingerprint changes when an arm must be measured anew, and only then."""
+"""A fingerprint changes when an arm must be measured again, and only then."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def test_relief_fades() -> None:
 
 
 def test_a_cap_bounds_what_is_free() -> None:
-    """It binds where it is lower, also where nobody can tell what is free, and can be taken back."""
+    """A cap applies if it is lower, also if free memory is unknown, and can be removed."""
     budget = Budget(host=lambda _: 1000)
     assert budget.free() == 1000
     assert budget.cap("cpu", 300) is None

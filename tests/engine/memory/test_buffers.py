@@ -59,7 +59,7 @@ def test_released_twice_or_foreign_is_refused() -> None:
     pool.release(buffer)
     with pytest.raises(InvalidInputError, match="released before"):
         pool.release(buffer)
-    with pytest.raises(InvalidInputError, match="not one of the pool's"):
+    with pytest.raises(InvalidInputError, match="not from this pool"):
         pool.release(np.zeros(1000))
     one, two = pool.allocate(1000), pool.allocate(1000)
     one.fill(1)
@@ -112,7 +112,7 @@ def test_objects_are_refused() -> None:
 
 
 def test_threads_share_it() -> None:
-    """Many threads take, fill, check and give back; nobody finds another's numbers."""
+    """Many threads take, fill, check and release buffers; no thread sees another's numbers."""
     pool = BufferPool()
     wrong: list[int] = []
 

@@ -202,7 +202,7 @@ def test_ledger_bears_a_release_inside_its_lock():
 
 
 def test_slots_take_their_memory_from_the_pool_and_keep_it():
-    """A slot asks the pool once, however much goes through; the pool counts it, and lends it to nobody else."""
+    """A slot allocates from the pool once, for any number of transfers; the pool counts it and does not reuse it."""
     link, pool = FakeLink(), BufferPool()
     ring = StagingRing(link, slots=3, chunk=4096, pool=pool)
     assert pool.stats().misses == 0  # nothing is taken before it is needed
@@ -227,7 +227,7 @@ def test_two_rings_share_what_one_of_them_gave_back():
     second.download(source, target, 20000)
     assert (target == source).all()
     assert pool.stats().hits == 2 and link.pinned_bytes == 2 * 4096
-    first.upload(source, target, 20000)  # and the first takes memory anew
+    first.upload(source, target, 20000)  # and the first allocates again
     link.finish()
     assert (target == source).all()
 
@@ -248,7 +248,7 @@ def test_the_cleanup_ladder_empties_idle_rings():
 
 
 def test_cleanup_during_transfers_breaks_nothing():
-    """Slots are emptied over and over while threads send through them: all bytes arrive, nobody waits for ever."""
+    """Slots are emptied repeatedly while threads use them: all bytes arrive, and there is no deadlock."""
     link = FakeLink()
     ring = StagingRing(link, slots=2, chunk=4096)
     wrong, done = [], threading.Event()

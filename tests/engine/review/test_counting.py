@@ -1,4 +1,4 @@
-"""Calls are counted once each, whoever makes them and whatever happens to the plan meanwhile."""
+"""Calls are counted once each, whichever thread makes them and whatever happens to the plan meanwhile."""
 
 from __future__ import annotations
 

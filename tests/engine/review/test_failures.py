@@ -105,7 +105,7 @@ def test_mistakes_and_wishes_of_the_caller_are_not_covered_up(error: type[Except
 
 
 def test_the_arm_that_failed_is_blamed_even_if_the_plan_has_moved_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread may choose anew while a call is under way; its arm did nothing wrong."""
+    """Another thread may choose again during a call; the arm of that call did not fail."""
     started, go = threading.Event(), threading.Event()
     slow = [False]
     breaker = knowledge_for(get_settings()).breaker
@@ -146,7 +146,7 @@ def _plan_of(op: Any, x: np.ndarray, backend: str) -> Any:
 
 
 def test_a_result_that_is_there_is_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Choosing anew for later calls may find that nothing fits into memory now; this call is done all the same."""
+    """Choosing again for later calls may find that nothing fits into memory now; this call is done anyway."""
     x = np.ones(300_000)
     calls: list[int] = []
 

@@ -49,7 +49,7 @@ def test_a_plan_made_with_x64_on_keeps_its_digits_with_x64_off(call: object) -> 
     ids=["convolution", "sum", "mean", "fft", "elementwise"],
 )
 def test_traced_integers_warn_of_nothing(call: object) -> None:
-    """Under jit integers become as wide as the user let JAX be, without a warning about what nobody asked for."""
+    """Under jit integers become as wide as the user let JAX be, without a spurious warning."""
     x = jnp.arange(6)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,4 +1,4 @@
-"""Settings under threads, forks and repetition: what one block asks for reaches nobody else and costs nobody else."""
+"""Settings under threads, forks and repetition: settings of one block do not affect or slow down others."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_reset_is_not_undone_by_an_object_that_is_let_go_later() -> None:
 
 
 def test_a_bad_environment_is_refused_where_settings_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not when the object is let go, where nobody would hear it."""
+    """Not when the object is dropped, where it would go unnoticed."""
     monkeypatch.setenv("HPFRACC_GPU_MEMORY_LIMIT", "2")
     _config.reset()
     with pytest.raises(hf.errors.ConfigurationError, match="HPFRACC_GPU_MEMORY_LIMIT"):

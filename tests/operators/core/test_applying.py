@@ -1,4 +1,4 @@
-"""Cached applications of operators: the same plans, answers, counts and errors as calls that are read anew."""
+"""Cached applications of operators: the same plans, results, counts and errors as uncached calls."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_grids_are_known_by_their_points_and_bounded() -> None:
 
 @pytest.mark.parametrize("library", ["torch", "jax.numpy"])
 def test_points_of_other_libraries_are_read_once(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Known by identity; those that can change are compared, and read anew after a change in place."""
+    """Recognised by identity; mutable ones are compared, and read again after a change in place."""
     xp = pytest.importorskip(library)
     t, f = xp.linspace(0.0, 2.0, N), xp.ones(N)
     first = hf.caputo(f, t, 0.4)
@@ -276,7 +276,7 @@ def test_what_is_cached_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1])
-def test_other_arguments_are_read_anew(axis: int | None) -> None:
+def test_other_arguments_are_read_again(axis: int | None) -> None:
     """An axis, an origin, labels and a full account do not take the cached way."""
     f, t = np.random.default_rng(1).standard_normal((N, N)), np.linspace(0.0, 1.0, N)
     hf.caputo(f, t, 0.4)
@@ -327,13 +327,13 @@ def test_a_settled_call_is_short(spelling: str) -> None:
 
 
 def test_an_application_is_not_kept_for_what_cannot_be_hashed() -> None:
-    """An operator with an array among its fields is read anew at every call."""
+    """An operator with an array among its fields is read again at every call."""
     applying.cache_application(np.ones(3), np.ones(3), CachedApplication(None, None))  # type: ignore[arg-type]
     assert np.ones not in cached_applications
 
 
 def test_read_only_points_are_known_by_their_identity() -> None:
-    """Only while they are read-only: made writable and changed, they are read anew."""
+    """Only while they are read-only: made writable and changed, they are read again."""
     t, f = np.linspace(0.0, 1.0, N), np.random.default_rng(2).standard_normal(N)
     t.flags.writeable = False
     first = hf.caputo(f, t, 0.45)

@@ -121,7 +121,7 @@ SETTINGS.scale = 1.0  # type: ignore[attr-defined]
 
 
 def test_surroundings_tell_when_something_changed(monkeypatch: pytest.MonkeyPatch):
-    """A global bound anew, an array changed in place, what a helper takes from a module; and what cannot be told."""
+    """A rebound global, an array changed in place, a value a helper takes from a module; and undetectable changes."""
     known = surroundings(forced)
     assert known is not None and same_surroundings(known, surroundings(forced))
     with monkeypatch.context() as patch:

@@ -44,7 +44,7 @@ def interrupted(t: float, y: Any, *more: Any) -> Any:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_in_the_first_call(way: str):
-    """Whoever makes it: the method, the look for stiffness, the compilation, the look at the start."""
+    """From the method, the stiffness check, the compilation, or the check at the start."""
     if way in ("compiled", "numba"):
         pytest.importorskip("numba")
     result = hf.solve_fode(interrupted, (0.0, 1.0), [1.0, 2.0], 0.6, **WAYS[way])
@@ -92,7 +92,7 @@ def soak(way: str, count: int) -> dict[str, Any]:
         [sys.executable, str(SOAK), way, str(count)], capture_output=True, text=True, check=False, timeout=3600
     )
     assert child.returncode == 0, child.stderr[-3000:]
-    assert "ignored" not in child.stderr, child.stderr[-3000:]  # an exception that nobody saw
+    assert "ignored" not in child.stderr, child.stderr[-3000:]  # an unnoticed exception
     found: dict[str, Any] = json.loads(child.stdout)
     return found
 

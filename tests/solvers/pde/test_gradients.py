@@ -105,7 +105,7 @@ def test_orders_that_carry_no_derivative_say_which_do():
     term = FractionalDiffusion(order, "integral")
     for x, shape in ((Disc(1.0, 5, 8), (6, 8)), ((X, X), (9, 9))):
         u0 = torch.zeros(shape, dtype=torch.float64)
-        with pytest.raises(hf.errors.InvalidInputError, match=r"'spectral'.*whose orders do"):
+        with pytest.raises(hf.errors.InvalidInputError, match=r"'spectral'.*whose orders can"):
             hf.solve_fpde(None, (0.0, 1.0), u0, x=x, space=term, boundary="exterior", step=0.5)
 
 

@@ -266,7 +266,7 @@ def test_the_published_errors_of_a_one_sided_equation():
 
 
 def test_refusals():
-    """Other orders, operators that are not diagonal, diffusion back in time."""
+    """Other orders, operators that are not diagonal, diffusion backwards in time."""
     subdiffusion = allen_cahn()
     subdiffusion.orders = ((1.0, 0.5),)
     for method in (ETDRK4(), ImexBDF2(), CrankNicolson(), Strang()):
@@ -277,7 +277,7 @@ def test_refusals():
     assert "diagonal" in str(ETDRK4().refuses(uneven))
     assert "diagonal" in str(Strang().refuses(uneven))
     assert ImexBDF2().refuses(uneven) is None
-    assert "back in time" in str(Yoshida4().refuses(allen_cahn()))
+    assert "backwards in time" in str(Yoshida4().refuses(allen_cahn()))
     assert Yoshida4().refuses(schroedinger()) is None
     with pytest.raises(InvalidInputError, match="smoothing"):
         CrankNicolson(-1)

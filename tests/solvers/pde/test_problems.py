@@ -180,7 +180,7 @@ def test_fitzhugh_nagumo_stays_in_its_bounds():
 
 
 def test_they_travel():
-    """Pickles and copies are made anew by their functions."""
+    """Pickles and copies are recreated by their functions."""
     for equation in (problems.burgers(points=16), problems.gray_scott(points=8, seed=3), problems.column(points=21)):
         for twin in (pickle.loads(pickle.dumps(equation)), copy.deepcopy(equation)):
             assert twin.name == equation.name

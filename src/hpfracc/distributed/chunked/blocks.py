@@ -1,4 +1,4 @@
-"""Functions on the blocks of Dask arrays, called as the caller would call them; rows through ``batch.run``."""
+"""Functions on the blocks of Dask arrays, called with the caller's settings; rows through ``batch.run``."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def blocks(
 ) -> Any:
     """``map_blocks`` with the caller's settings.
 
-    With ``where`` the function gets the position of its block first: the range of each axis of the first array, or of
-    the result if there is no array.
+    With ``where`` the function gets the position of its block as first argument: the range of each axis of the first
+    array, or of the result if there is no array.
     """
     array = import_optional("dask.array")
     prepare_workers()
@@ -56,7 +56,7 @@ def blocks(
 
 
 def run_block(caller: Caller, call: Callable[..., Any], *given: Any) -> Any:
-    """One task: as the caller would call it, within the limits of the worker."""
+    """Run one task with the caller's settings, within the limits of the worker."""
     with caller.adopted():
         found = call(*given)
     send_records()
@@ -68,7 +68,7 @@ def _run_placed(caller: Caller, call: Callable[..., Any], from_array: bool, *giv
 
 
 def apply_elementwise(function: Callable[..., Any], operands: tuple[Any, ...], options: Any) -> Any:
-    """A function of numbers at every element of Dask arrays, which are broadcast; other operands may be arrays too."""
+    """Apply a function elementwise to Dask arrays, with broadcasting; other operands may be plain arrays."""
     array = import_optional("dask.array")
     varying = [place for place, each in enumerate(operands) if is_chunked(each) or np.ndim(each)]
     for place in varying:
@@ -81,7 +81,7 @@ def apply_elementwise(function: Callable[..., Any], operands: tuple[Any, ...], o
 
 
 def _fixed(operands: tuple[Any, ...], without: list[int]) -> tuple[Any, ...]:
-    """The operands, with None in place of some."""
+    """The operands, with some replaced by None."""
     return tuple(None if place in without else each for place, each in enumerate(operands))
 
 
@@ -103,7 +103,7 @@ def run_plan(
     dtype: Any,
     *more: Any,
 ) -> Any:
-    """The graph of a plan that is blockwise, after rechunking perhaps. ``more`` are operands that all blocks share."""
+    """Build the graph of a blockwise plan, possibly after rechunking. ``more`` are operands shared by all blocks."""
     if plan.chosen == "blockwise":
         return blocks(plan.operation, call, f, *more, dtype=dtype)
     found = blocks(plan.operation, call, rechunk(f, along, resources), *more, dtype=dtype)
@@ -113,7 +113,7 @@ def run_plan(
 def run_rows(run: Callable[..., list[Any]], rows: Any) -> Any:
     """Results of ``run(rows[a:b], a, count)`` for the chunks of the first axis, as a Dask array with the rows first.
 
-    Shape and dtype of a result are found from a row of zeros; the rows themselves are not computed.
+    The shape and dtype of a result are found by calling it with a row of zeros; the rows themselves are not computed.
     """
     check_chunks(rows, "items")
     if rows.ndim < 2:
@@ -123,7 +123,7 @@ def run_rows(run: Callable[..., list[Any]], rows: Any) -> Any:
     (sample,) = run(np.zeros((1, *rows.shape[1:]), rows.dtype), 0, 1)
     like = np.asarray(sample)
     if like.dtype.kind not in "biufc":
-        raise InvalidInputError(f"the function gives a {type(sample).__name__} for a row; return an array or a number")
+        raise InvalidInputError(f"the function returns {type(sample).__name__} for a row; return an array or a number")
     choose("batch", rows, (0,), [blockwise_way(rows)], "blockwise")
     return blocks(
         "batch",

@@ -6,8 +6,8 @@ A series in P chunks of B points is convolved by overlap-save. With the weights 
     X_j = \mathcal{F}_{2B} (x_j, 0), \quad W_d = \mathcal{F}_{2B} (w_{d-1}, w_d),
 
 with transforms of 2B points, of which the last B are kept. At each frequency the sum is a causal convolution over the
-chunk index. The first term, and that sum, are calls of the engine; a value that is not finite stays within its chunk
-and the later ones, and within its chunk it reaches only later points.
+chunk index. The first term and that sum are calls of the engine. A non-finite value affects its own chunk, there only
+later points, and all later chunks.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def convolve(weights: Any, signal: Any, *, dim: Any = None, way: str = "auto", b
     Parameters
     ----------
     weights : array_like or Dask array, shape (K,)
-        The weights; as a Dask array where they are too many for one worker.
+        The weights; a Dask array if they are too many for one worker.
     signal : Dask array, shape (..., N), or DataArray
         The signal; an xarray ``DataArray`` may have its points along any dimension.
     dim : str, optional
@@ -58,17 +58,17 @@ def convolve(weights: Any, signal: Any, *, dim: Any = None, way: str = "auto", b
     way : {"auto", "blockwise", "rechunk", "overlap", "spectrum"}
         ``"blockwise"``: the last axis is one chunk; no communication. ``"rechunk"``: time to rows and back; moves the
         data twice, and needs a whole row in a worker. ``"overlap"``: at most as many weights as the shortest chunk has
-        points; each chunk needs the end of the one before. ``"spectrum"``: transforms of chunks, transposed to
-        frequencies and back; moves the data four times whatever the number of chunks, exact to a few eps of
-        ``sum|w| max|x|``. ``"auto"`` takes the first that is possible, and the spectrum instead of rechunking where it
-        is predicted to be quicker; ``hf.explain`` shows the predictions.
+        points; each chunk needs the end of the previous one. ``"spectrum"``: transforms of chunks, transposed to
+        frequencies and back; moves the data four times for any number of chunks, accurate to a few eps of ``sum|w|
+        max|x|``. ``"auto"`` takes the first that is possible, and the spectrum instead of rechunking if it is predicted
+        to be faster; ``hf.explain`` shows the predictions.
     backend : str, optional
-        Where the engine does the work of each task.
+        Backend of the engine for each task.
 
     Returns
     -------
     Dask array, shape (..., N), or DataArray
-        With the chunks and the labels of the signal. Nothing is computed yet.
+        With the chunks and labels of the signal. Nothing is computed yet.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def convolve(weights: Any, signal: Any, *, dim: Any = None, way: str = "auto", b
 
 
 def convolve_chunked(weights: Any, signal: Any, *, way: str = "auto", backend: Any = None) -> Any:
-    """The graph of a causal convolution; see :func:`convolve`."""
+    """Build the graph of a causal convolution; see :func:`convolve`."""
     array = import_optional("dask.array")
     if not is_chunked(signal):
         signal = array.from_array(np.asarray(signal), chunks=-1)
@@ -134,10 +134,10 @@ def convolve_chunked(weights: Any, signal: Any, *, way: str = "auto", backend: A
     plan = choose("causal_convolution", signal, along, ways, preferred)
     if way != "auto" and plan.chosen != way:
         refused = next(each.refusal for each in ways if each.name == way)
-        raise InvalidInputError(f"way={way!r} cannot be taken: {refused}")
+        raise InvalidInputError(f"way={way!r} is not possible: {refused}")
     if plan.chosen == "spectrum":
         return convolve_spectra(weights, signal, dtype, backend, resources)
-    # Lazy weights are one more operand of each task.
+    # Lazy weights are an additional operand of each task.
     given = weights.rechunk(-1).to_delayed().reshape(-1)[0] if is_chunked(weights) else weights
     if plan.chosen == "overlap":
         return _overlap(given, int(weights.shape[0]) - 1, signal, dtype, backend)
@@ -145,7 +145,7 @@ def convolve_chunked(weights: Any, signal: Any, *, way: str = "auto", backend: A
 
 
 def apply_operation(operation: Any, arrays: tuple[Any, ...], backend: Any, params: Any) -> Any:
-    """An operation of the engine on Dask arrays: a causal convolution; others are refused with what to do.
+    """Apply an operation of the engine to Dask arrays: a causal convolution; others are refused with advice.
 
     The signal may be a ``DataArray`` that wraps one, with the dimension of its points as ``dim``.
     """
@@ -161,7 +161,7 @@ def _convolve_block(backend: Any, block: Any, weights: Any) -> Any:
     return causal_convolution(weights, block, backend=backend)
 
 
-# Short weights: each chunk with the end of the one before.
+# Short weights: each chunk together with the end of the previous one.
 
 
 def _overlap_way(signal: Any) -> ChunkedWay:
@@ -188,7 +188,7 @@ def _convolve_tail(depth: int, backend: Any, block: Any, weights: Any) -> Any:
     return causal_convolution(weights, block, backend=backend)[..., depth:]
 
 
-# One long series: over the spectra of its chunks.
+# One long series: by the spectra of its chunks.
 
 
 def spectrum_way(signal: Any, resources: Resources) -> ChunkedWay:
@@ -207,31 +207,31 @@ def spectrum_way(signal: Any, resources: Resources) -> ChunkedWay:
         )
     slices = math.ceil((length + 1) / width)
     tasks = math.prod(signal.numblocks[:-1]) * (5 * count + 3 * slices)
-    # A chunk's own part and two transforms of twice its length; at each frequency a sum over the chunks.
+    # Each chunk's own part and two transforms of twice its length; at each frequency a sum over the chunks.
     work = count * rows * 2.5 * convolution_seconds(length, 1) + 2.0 * rows * convolution_seconds(count, length + 1)
     seconds = resources.seconds(tasks, moved, work, rows * count)
     return ChunkedWay("spectrum", "a few eps of sum|w| max|x|", tasks, moved, task, refusal, seconds)
 
 
 def rows_in_block(signal: Any) -> int:
-    """Rows of the largest chunk."""
+    """Number of rows of the largest chunk."""
     return math.prod(max(sizes) for sizes in signal.chunks[:-1])
 
 
 def _blocks_of(signal: Any) -> tuple[int, int]:
-    """Number of blocks of time and their length."""
+    """Number of time blocks and their length."""
     length = max(signal.chunks[-1])
     return math.ceil(signal.shape[-1] / length), length
 
 
 def _slice_width(count: int, rows: int, itemsize: int, resources: Resources) -> int:
-    """Frequencies in one slice; an even number, so that every slice begins with an even one."""
+    """Number of frequencies in one slice; even, so that every slice starts at an even frequency."""
     width = block_bytes(resources) // max(1, count * rows * itemsize)
     return max(2, width - width % 2)
 
 
 def convolve_spectra(weights: Any, signal: Any, dtype: Any, backend: Any, resources: Resources) -> Any:
-    """The graph of a convolution by the spectra of chunks; the signal has its points along the last axis."""
+    """Build the graph of a convolution by the spectra of chunks; the signal has its points along the last axis."""
     array = import_optional("dask.array")
     n = signal.shape[-1]
     count, length = _blocks_of(signal)
@@ -253,7 +253,7 @@ def convolve_spectra(weights: Any, signal: Any, dtype: Any, backend: Any, resour
     width = _slice_width(count, rows_in_block(signal), np.dtype(wide).itemsize, resources)
     at = x.ndim - 2
     turned = [each.rechunk({each.ndim - 2: -1, each.ndim - 1: width}, method=method) for each in spectra]
-    # The larger number of axes first: blocks of the weights are repeated over the rows.
+    # The operand with more axes first: blocks of the weights are repeated over the rows.
     summed = blocks("chunks", functools.partial(_over_chunks, backend), *turned, dtype=wide, ndim=x.ndim)
     summed = summed.rechunk({at: 1, at + 1: -1}, method=method)
     earlier = blocks(
@@ -264,7 +264,7 @@ def convolve_spectra(weights: Any, signal: Any, dtype: Any, backend: Any, resour
 
 
 def _in_blocks(array: Any, series: Any, count: int, length: int) -> Any:
-    """``(..., N)`` as ``(..., count, length)``, one block a chunk, with zeros at the end."""
+    """``(..., N)`` as ``(..., count, length)``, one block per chunk, padded with zeros at the end."""
     missing = count * length - series.shape[-1]
     if missing:
         zeros = array.zeros(
@@ -289,7 +289,7 @@ def _transform(kind: str, size: int, backend: Any, block: Any) -> Any:
 
 
 def _over_chunks(backend: Any, signal: Any, weights: Any) -> Any:
-    """Causal convolution over the chunk index at each frequency, of everything but a chunk's own part."""
+    """Causal convolution over the chunk index at each frequency, excluding each chunk's own part."""
     sign = np.where(np.arange(weights.shape[-1]) % 2, -1.0, 1.0).astype(weights.real.dtype)
     pairs = weights[:-1] + sign * weights[1:]  # (w_{d-1}, w_d), for d = 1 ..
     rows = np.ascontiguousarray(np.moveaxis(pairs, -2, -1))

@@ -1,19 +1,19 @@
 r"""Causal operators over chunks of time, without a whole row in one worker.
 
 Every rule for uniform grids is :math:`y_n = h^s (\sum_k w_k u_{n-k} + \sum_i v_i S_{i,n})`: a causal convolution of
-inputs u, which come from the last few samples, and weights of the first samples
-(:mod:`hpfracc.operators.core.stream_plans`). Two ways lead over the boundaries of chunks:
+inputs u, which are formed from the last few samples, plus weights of the first samples
+(:mod:`hpfracc.operators.core.stream_plans`). There are two ways across the boundaries of chunks:
 
-* *spectrum*: the convolution of :mod:`hpfracc.distributed.chunked.convolution`, with weights that each worker makes
-  itself.
-* *carry*: from lag 192 on the weights are a sum of some 200 decaying exponentials to full precision, so all that a
-  chunk has to know of the past are 191 inputs and one number for each exponential. A chunk that begins at point b takes
+* *spectrum*: the convolution of :mod:`hpfracc.distributed.chunked.convolution`, with weights that each worker
+  computes itself.
+* *carry*: from lag 192 on the weights are a sum of some 200 decaying exponentials to full precision, so a chunk needs
+  only 191 inputs and one number per exponential from the past. A chunk that starts at point b computes
 
   .. math:: y_n = \sum_{i > b - 192} w_{n-i} u_i + \sum_j c_j e^{-r_j (n-b)} C_j, \qquad
       C_j = \sum_{i \le b - 192} e^{-r_j (b - 192 - i)} u_i.
 
-  Chunks make their parts of :math:`C` at the same time, one task for a row adds them up, and the first sum is one call
-  of the engine.
+  The chunks compute their parts of :math:`C` in parallel, one task per row adds them up, and the first sum is one
+  call of the engine.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ __all__ = ["apply_history", "history_ways"]
 
 Array = np.ndarray[Any, Any]
 
-#: Points whose decays are one product of matrices.
+#: Number of points whose decays form one matrix product.
 _TILE = 1024
-#: Seconds of a multiplication in a product of matrices of which nothing is known: NumPy's on one core, 1.8e10 a second.
+#: Seconds per multiplication in a matrix product without measurements: NumPy on one core, 1.8e10 a second.
 _PRODUCT = 5.5e-11
 
 
 @functools.lru_cache(maxsize=64)
 def _prepared(operator: Any, horizon: int) -> tuple[Rule, Order, StreamPlan]:
-    """The rule of an operator and its plan; with far weights up to a lag, or without for 0."""
+    """The rule of an operator and its plan; with exponentials for lags up to ``horizon``, or without for 0."""
     rule, order = operator._streamed()
     who = type(operator).__name__
     if not horizon:
         return rule, order, plan_stream(rule, order, None, who)
-    # A power of 2, so that series of almost the same length share the terms.
+    # Rounded to a power of 2, so that series of similar length share the terms.
     return rule, order, plan_stream(rule, order, FULL_PRECISION, who, 2.0 ** math.ceil(math.log2(2 * horizon)))
 
 
@@ -73,17 +73,17 @@ def _weights(operator: Any, begin: int, end: int) -> Array:
 
 
 def history_ways(operator: Any, f: Any, resources: Resources) -> list[ChunkedWay]:
-    """The ways of an operator over chunks of the last axis; none where its rule is no such sum, or chunks are short."""
+    """The ways of an operator over chunks of the last axis; none if its rule is no such sum or chunks are short."""
     try:
         if operator._is_right():
             return []
         plan = _prepared(operator, 0)[2]
-    except (HpfraccError, TypeError):  # no streaming form, or an order that is an array
+    except (HpfraccError, TypeError):  # no streaming form, or an array as order
         return []
     if min(f.chunks[-1][:-1]) < WINDOW + plan.lookback:
         return []
     ways = [spectrum_way(f, resources)]
-    with contextlib.suppress(HpfraccError):  # a memory that does not fade
+    with contextlib.suppress(HpfraccError):  # a memory that does not decay
         ways.append(_carry_way(f, len(_prepared(operator, f.shape[-1])[2].far.rates), resources))
     return ways
 
@@ -118,7 +118,7 @@ def _product_seconds(tiles: int, terms: int) -> float:
 
 
 def apply_history(way: str, operator: Any, f: Any, step: float, backend: Any, resources: Resources) -> Any:
-    """The graph of an operator along the last axis, by ``"spectrum"`` or ``"carry"``."""
+    """Build the graph of an operator along the last axis, by ``"spectrum"`` or ``"carry"``."""
     array = import_optional("dask.array")
     plan = _prepared(operator, 0)[2]
     dtype = result_dtype(f)
@@ -141,7 +141,7 @@ def apply_history(way: str, operator: Any, f: Any, step: float, backend: Any, re
 
 
 def _ends_before(array: Any, f: Any, length: int) -> Any:
-    """The last samples of the chunk before, for each chunk; zeros for the first."""
+    """The last samples of the previous chunk, for each chunk; zeros for the first."""
     sizes = (length,) * f.numblocks[-1]
     ends = blocks("ends", functools.partial(_end, length), f, dtype=f.dtype, chunks=(*f.chunks[:-1], sizes))
     zeros = array.zeros((*f.shape[:-1], length), chunks=(*f.chunks[:-1], length), dtype=f.dtype)
@@ -151,7 +151,7 @@ def _ends_before(array: Any, f: Any, length: int) -> Any:
 def _end(length: int, block: Any) -> Any:
     if block.shape[-1] >= length:
         return np.ascontiguousarray(block[..., block.shape[-1] - length :])
-    # The last chunk, which may be short: nobody comes after it.
+    # The last chunk, which may be short, has no successor.
     return np.zeros((*block.shape[:-1], length), block.dtype)
 
 
@@ -160,7 +160,7 @@ def _make_weights(operator: Any, dtype: Any, place: Any) -> Any:
 
 
 def _extended(plan: StreamPlan, begin: int, block: Any, before: Any) -> Any:
-    """Inputs of a chunk after those of the ``WINDOW - 1`` points before it."""
+    """Inputs of a chunk, preceded by those of the ``WINDOW - 1`` points before it."""
     with np.errstate(invalid="ignore"):
         if begin:
             return plan.inputs(np.concatenate([before, block], axis=-1))[..., plan.lookback :]
@@ -172,7 +172,7 @@ def _inputs(operator: Any, place: Any, block: Any, before: Any) -> Any:
     return _extended(_prepared(operator, 0)[2], place[-1][0], block, before)[..., WINDOW - 1 :]
 
 
-# What is carried over the boundaries.
+# The numbers carried across boundaries.
 
 
 def _carried(array: Any, operator: Any, f: Any, before: Any, backend: Any, resources: Resources) -> Any:
@@ -195,7 +195,7 @@ def _carried(array: Any, operator: Any, f: Any, before: Any, backend: Any, resou
 
 
 def _part(operator: Any, points: int, backend: Any, place: Any, block: Any, before: Any) -> Any:
-    """What a chunk adds to C, decayed to the begin of the next one."""
+    """The contribution of a chunk to C, decayed to the start of the next one."""
     plan = _prepared(operator, points)[2]
     begin, length = place[-1][0], block.shape[-1]
     x = _extended(plan, begin, block, before)[..., :length]
@@ -208,7 +208,7 @@ def _part(operator: Any, points: int, backend: Any, place: Any, block: Any, befo
 
 
 def _decayed_sum(rates: Array, x: Any, backend: Any) -> Any:
-    """``sum_p exp(-rates (n - 1 - p)) x[p]``: tiles by a product of matrices, then their sum."""
+    """``sum_p exp(-rates (n - 1 - p)) x[p]``: a matrix product within tiles, then the sum over tiles."""
     rows, length = x.shape[:-1], x.shape[-1]
     tiles = -(-length // _TILE)
     padded = np.zeros((math.prod(rows), tiles * _TILE), x.dtype)
@@ -221,7 +221,7 @@ def _decayed_sum(rates: Array, x: Any, backend: Any) -> Any:
 
 
 def _scan(operator: Any, points: int, sizes: tuple[int, ...], parts: Any) -> Any:
-    """C at the begin of each chunk, from the parts of all chunks but the last."""
+    """C at the start of each chunk, from the parts of all chunks but the last."""
     plan = _prepared(operator, points)[2]
     rates = np.tile(plan.far.rates, 1 if plan.alternating is None else 2)
     count = len(sizes)
@@ -238,7 +238,7 @@ def _points(
     operator: Any, points: int, step: float, dtype: Any, backend: Any, place: Any, block: Any, before: Any, states: Any,
     head: Any,
 ) -> Any:  # fmt: skip
-    """The operator at the points of a chunk, from what is carried."""
+    """The operator at the points of a chunk, from the carried numbers."""
     plan = _prepared(operator, points)[2]
     begin, length = place[-1][0], block.shape[-1]
     inputs = _extended(plan, begin, block, before)
@@ -265,7 +265,7 @@ def _spread(rates: Array, weights: Array, states: Any, length: int, backend: Any
 
 
 def _finish(operator: Any, step: float, dtype: Any, backend: Any, place: Any, value: Any, head: Any) -> Any:
-    """What the first samples weigh, the power of the step, and the rule itself at the first points."""
+    """Add the weights of the first samples, scale by the power of the step, and apply the rule at the first points."""
     rule, order, plan = _prepared(operator, 0)
     begin, length = place[-1][0], value.shape[-1]
     skipped = max(0, WINDOW - begin)

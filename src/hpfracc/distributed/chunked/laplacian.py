@@ -1,8 +1,9 @@
-r"""Periodic fractional Laplacian of a field whose own axes are chunked: slab by slab.
+r"""Periodic fractional Laplacian of a field that is chunked along its own axes: slab by slab.
 
 .. math:: (-\Delta)^{\alpha/2} f = \mathcal{F}^{-1} |\kappa|^\alpha \mathcal{F} f
 
-Each axis is transformed while it is whole, and the array is rechunked in between, so no task holds more than a slab.
+Each axis is transformed while it is one chunk, and the array is rechunked in between, so no task holds more than a
+slab.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["periodic_slabs", "slabs_way"]
 
 
 def slabs_way(f: Any, along: Sequence[int], resources: Resources) -> ChunkedWay:
-    """Tasks and bytes of transforms axis by axis."""
+    """Tasks and bytes of transforms along one axis after another."""
     longest = max(f.shape[axis] for axis in along) * 16
     block = max(longest, block_bytes(resources))
     refusal = ""
@@ -39,7 +40,7 @@ def slabs_way(f: Any, along: Sequence[int], resources: Resources) -> ChunkedWay:
 def periodic_slabs(
     f: Any, along: Sequence[int], steps: Sequence[float], alpha: float, backend: Any, resources: Resources
 ) -> Any:
-    """The graph: transforms along each axis, the symbol, and back."""
+    """Build the graph: transforms along each axis, multiplication by the symbol, and transforms back."""
     dtype = f.dtype if f.dtype.kind in "fc" else np.dtype(np.float64)
     wide = np.result_type(dtype, np.complex64)
     x = f.astype(wide)

@@ -1,4 +1,4 @@
-"""Operators on Dask arrays: lazy in, lazy out. Nothing is computed while the graph is built."""
+"""Operators on Dask arrays: lazy input, lazy output. Nothing is computed while the graph is built."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hpfracc.operators.core.grids import read_grid
 
 __all__ = ["apply", "apply_function", "apply_operator", "read_axes"]
 
-#: Points on which an operator is tried out before its graph is built.
+#: Number of points with which an operator is tested before its graph is built.
 _TRIED = 32
 
 
@@ -51,16 +51,16 @@ def apply_operator(
     full_output: bool = False,
     way: str = "auto",
 ) -> Any:
-    """An operator of samples that are a Dask array; ``axis`` may be several."""
+    """Apply an operator to a Dask array of samples; ``axis`` may be several."""
     name = type(operator).__name__
     if is_chunked(t) or any(map(is_chunked, t if isinstance(t, list | tuple) else ())):
         raise InvalidInputError(f"{name}: the points t are a Dask array; load them with t.compute(), or give step=")
     if not is_chunked(f):
         raise InvalidInputError(f"{name}: f is not a Dask array; load the other operands with .compute()")
     if full_output:
-        raise InvalidInputError(f"{name}: full_output=True describes values that are there; use it on computed samples")
+        raise InvalidInputError(f"{name}: full_output=True describes computed values; use it on computed samples")
     if factor is not None:
-        raise InvalidInputError(f"factor={factor!r} is for callables; samples have no use for it")
+        raise InvalidInputError(f"factor={factor!r} is for callables; samples do not use it")
     several = isinstance(axis, Sequence)
     along = read_axes(f, axis)
     _check_points(f, t, step, along, several)
@@ -82,7 +82,7 @@ def apply_operator(
 
 
 def _has_values_at_points(operator: Any, f: Any, along: tuple[int, ...]) -> bool:
-    """Whether a parameter has a value for each point, as a variable order may have."""
+    """Whether a parameter has one value per point, as a variable order may have."""
     wanted = {(f.shape[axis],) for axis in along}
     return any(np.shape(getattr(operator, each.name)) in wanted for each in fields(operator))
 
@@ -91,12 +91,12 @@ def _try_out(call: Callable[..., Any], f: Any, along: tuple[int, ...], *points: 
     """Call it with a few zeros, so that a bad order, step or backend is refused here and not by the workers."""
     shape = tuple(min(length, _TRIED) if axis in along else 1 for axis, length in enumerate(f.shape))
     like = import_optional("dask.array.utils").meta_from_array(f)
-    # In a context of its own: what the caller asks about its last decision does not change.
+    # In its own context, so that the caller's last decision does not change.
     contextvars.copy_context().run(call, np.zeros_like(like, shape=shape), *points, **options)
 
 
 def _causal(operator: Any, call: Any, f: Any, t: Any, step: Any, along: tuple[int, ...], backend: Any, way: str) -> Any:
-    """An operator along one axis, whose memory may go over the boundaries of chunks."""
+    """An operator along one axis, whose memory may cross the boundaries of chunks."""
     check_chunks(f, "f")
     name, (axis,), resources = type(operator).__name__, along, Resources.known()
     array = import_optional("dask.array")
@@ -115,7 +115,7 @@ def _causal(operator: Any, call: Any, f: Any, t: Any, step: Any, along: tuple[in
     plan = choose(name, f, along, ways, quickest(ways) if way == "auto" else way)
     if way not in ("auto", plan.chosen):
         refused = next(each.refusal for each in ways if each.name == way)
-        raise InvalidInputError(f"way={way!r} cannot be taken: {refused}")
+        raise InvalidInputError(f"way={way!r} is not possible: {refused}")
     if plan.chosen in ("spectrum", "carry"):
         assert distance is not None
         return array.moveaxis(apply_history(plan.chosen, operator, turned, distance, backend, resources), -1, axis)
@@ -123,7 +123,7 @@ def _causal(operator: Any, call: Any, f: Any, t: Any, step: Any, along: tuple[in
 
 
 def _uniform_step(f: Any, t: Any, step: Any, axis: int) -> float | None:
-    """The distance of the points, or None where they are not uniform."""
+    """The spacing of the points, or None if they are not uniform."""
     if t is None:
         return float(step) if isinstance(step, int | float) and not isinstance(step, bool) and step > 0.0 else None
     grid = read_grid(np.asarray(t), None, None, f.shape[axis])
@@ -133,25 +133,25 @@ def _uniform_step(f: Any, t: Any, step: Any, axis: int) -> float | None:
 def apply(
     operator: Any, f: Any, t: Any = None, *, step: Any = None, axis: int = -1, way: str = "auto", backend: Any = None
 ) -> Any:
-    """A fractional operator of a Dask array, by a way of the caller's choice over the chunks of time.
+    """Apply a fractional operator to a Dask array, by a chosen way over the chunks of time.
 
     Parameters
     ----------
     operator : FractionalOperator
-        Such as ``hf.Caputo(0.5)``.
+        The operator, such as ``hf.Caputo(0.5)``.
     f : Dask array
         The samples.
     t, step, axis
-        Their points or distance, and the axis of the points.
+        Their points or spacing, and the axis of the points.
     way : {"auto", "blockwise", "rechunk", "spectrum", "carry"}
         ``"blockwise"``: the axis is one chunk. ``"rechunk"``: time to rows and back, which needs a whole row in a
         worker. For a left-sided Caputo, Riemann-Liouville or Grünwald-Letnikov operator on a uniform grid, in chunks of
         more than some 200 points: ``"spectrum"``, which moves the data four times, and ``"carry"``, which moves some
-        800 numbers for each chunk and row, for slow networks. Both agree with one call to a few eps of the summed sizes
-        of the weights times the largest input. ``"auto"`` takes what is predicted to be quickest; ``hf.explain`` shows
+        800 numbers per chunk and row, for slow networks. Both agree with a single call to a few eps of the sum of the
+        absolute weights times the largest input. ``"auto"`` takes the one predicted to be fastest; ``hf.explain`` shows
         the predictions.
     backend : str, optional
-        Where the engine does the work of each task.
+        Backend of the engine for each task.
 
     Returns
     -------
@@ -180,7 +180,7 @@ def _is_plain(alpha: Any) -> bool:
 
 
 def _periodic(operator: Any, call: Any, f: Any, t: Any, step: Any, along: tuple[int, ...], backend: Any) -> Any:
-    """The periodic Laplacian, whose transforms can also go axis by axis."""
+    """The periodic Laplacian, which can also be transformed axis by axis."""
     check_chunks(f, "f")
     resources = Resources.known()
     if all(f.numblocks[axis] == 1 for axis in along):
@@ -213,7 +213,7 @@ def _call_operator(operator: Any, t: Any, options: dict[str, Any], block: Any) -
 def apply_function(
     name: str, call: Callable[[Any], Any], x: Any, axis: Any, *, dtype: Any = None, points: int | None = None
 ) -> Any:
-    """A function of samples along an axis, which gives an array of their shape, or ``points`` values along the axis."""
+    """Apply a function of samples along an axis that returns their shape, or ``points`` values along the axis."""
     along = read_axes(x, -1 if axis is None else axis)
     if points is None:
         check_chunks(x, "x")
@@ -230,7 +230,7 @@ def apply_function(
 
 
 def read_axes(f: Any, axis: Any) -> tuple[int, ...]:
-    """Axes from 0 on, checked."""
+    """Checked, non-negative axes."""
     given = tuple(axis) if isinstance(axis, Sequence) else (axis,)
     if not f.ndim:
         raise ShapeError("the samples are a single number; give an array of them")
@@ -243,16 +243,16 @@ def read_axes(f: Any, axis: Any) -> tuple[int, ...]:
 
 
 def _check_points(f: Any, t: Any, step: Any, along: tuple[int, ...], several: bool) -> None:
-    """The mistakes that would otherwise show up only in the workers."""
+    """Refuse mistakes that would otherwise only show up in the workers."""
     if t is None and step is None:
-        raise InvalidInputError("neither t nor step is given; give the points t, or their distance step=")
+        raise InvalidInputError("neither t nor step is given; give the points t, or their spacing step=")
     if t is None:
         return
     lengths = [np.shape(each) for each in t] if several else [np.shape(t)]
     wanted = [(f.shape[axis],) for axis in along]
     if lengths != wanted:
         raise ShapeError(
-            f"t has shape {lengths if several else lengths[0]} for samples with {wanted} points; give one each"
+            f"t has shape {lengths if several else lengths[0]} for samples with {wanted} points; give one for each"
         )
 
 

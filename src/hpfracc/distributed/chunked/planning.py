@@ -1,4 +1,4 @@
-"""Which way an operator goes over the chunks of an array: tasks, bytes and memory of each, and the choice."""
+"""The choice of how an operator is applied over the chunks of an array, by tasks, bytes and memory of each way."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ __all__ = [
     "quickest",
 ]
 
-#: Memory of a call on a block, in copies of the block: input, output, and a padded complex transform.
+#: Memory of a call on a block, as a multiple of the block: input, output, and a padded complex transform.
 COPIES = 10
-#: Bytes of a block after rechunking, at most.
+#: Largest size of a block after rechunking, in bytes.
 _BLOCK = 128 << 20
-#: Seconds a point and halving of a convolution of which nothing is known: NumPy's FFT of 2^20 points, 0.15 s.
+#: Seconds per point and FFT stage of a convolution without measurements: NumPy's FFT of 2^20 points, 0.15 s.
 _BUTTERFLY = 7e-9
-#: Buffers of Dask's p2p rechunking on each worker.
+#: Buffer size of Dask's p2p rechunking on each worker.
 _P2P_BUFFER = 1 << 30
 
 
-#: Seconds of Dask's threaded scheduler for a task, and bytes a second of copies into new memory: measured on two cores.
+#: Seconds per task of Dask's threaded scheduler, and bytes copied per second into new memory: measured on two cores.
 _THREADED_COST, _COPY_RATE = 2.2e-4, 7e8
-#: A way that does not give the values of one call must be this much quicker.
+#: Speed-up required of a way that does not reproduce the values of a single call.
 _GAIN = 1.3
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Where a graph will run.
+    """The resources on which a graph will run.
 
     Attributes
     ----------
     workers : int
-        Tasks at the same time.
+        Number of tasks at the same time.
     memory : int or None
-        Bytes of the smallest worker.
+        Bytes of memory of the smallest worker.
     bandwidth : float
-        Bytes a second between two workers: as they measured it themselves, or a guess of theirs before that.
+        Bytes per second between two workers: measured by them, or their initial guess.
     task_cost : float
-        Seconds of the scheduler for one task.
+        Scheduler seconds per task.
     """
 
     workers: int
@@ -70,12 +70,12 @@ class Resources:
 
     @classmethod
     def known(cls) -> Resources:
-        """Those of the default Dask client, or of this machine."""
+        """The resources of the default Dask client, or of this machine."""
         client = current_client()
         if client is not None:
             try:
                 found = client.scheduler_info(n_workers=-1).get("workers", {}).values()
-            except (ValueError, OSError, RuntimeError):  # it is being closed, or has lost its scheduler
+            except (ValueError, OSError, RuntimeError):  # it is closing, or has lost its scheduler
                 found = ()
             if found:
                 limits = [each["memory_limit"] for each in found if each.get("memory_limit")]
@@ -86,7 +86,7 @@ class Resources:
         return cls(available_cores(), get_budget().free(HOST))
 
     def seconds(self, tasks: int, moved: int, work: float, parallel: int) -> float:
-        """Predicted time of a graph: scheduling, which is serial, moves and work, of which ``parallel`` parts go on."""
+        """Predicted time of a graph: serial scheduling, transfers, and work, which has ``parallel`` parts."""
         at_once = max(1, min(self.workers, parallel))
         return tasks * self.task_cost + moved / (self.bandwidth * self.workers) + work / at_once
 
@@ -100,17 +100,17 @@ class ChunkedWay:
     name : str
         ``"blockwise"``, ``"rechunk"``, ``"overlap"``, ``"spectrum"``, ``"carry"`` or ``"slabs"``.
     accuracy : str
-        How its values compare with those of one call.
+        How its values compare with those of a single call.
     tasks : int
-        Tasks, about.
+        Approximate number of tasks.
     moved_bytes : int
-        Bytes that move between tasks, about.
+        Approximate number of bytes moved between tasks.
     task_bytes : int
-        Memory of the largest task, about.
+        Approximate memory of the largest task.
     refusal : str
-        Why it cannot be taken, or empty.
+        Why it is not possible, or empty.
     seconds : float
-        Predicted time; nan where the way is chosen without one.
+        Predicted time; nan if the way is chosen without a prediction.
     """
 
     name: str
@@ -124,7 +124,7 @@ class ChunkedWay:
 
 @dataclass(frozen=True, slots=True)
 class ChunkedPlan:
-    """The ways of one call, and the one that is taken."""
+    """The ways of one call, and the chosen one."""
 
     operation: str
     shape: tuple[int, ...]
@@ -135,12 +135,12 @@ class ChunkedPlan:
 
 @dataclass(frozen=True, slots=True)
 class ChunkedExplanation:
-    """What calls on chunked arrays would do. Nothing was computed; print it."""
+    """How calls on chunked arrays would be executed. Nothing was computed; print it."""
 
     plans: tuple[ChunkedPlan, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The explanation as plain data."""
         from dataclasses import asdict
 
         return {"plans": [asdict(plan) for plan in self.plans]}
@@ -184,7 +184,7 @@ def planned() -> Iterator[list[ChunkedPlan]]:
 
 
 def check_chunks(array: Any, name: str) -> None:
-    """Raise an error for chunks whose size is unknown, or zero, and for an empty array."""
+    """Raise an error for chunks of unknown or zero size, and for an empty array."""
     for axis, sizes in enumerate(array.chunks):
         if any(math.isnan(size) for size in sizes):
             raise InvalidInputError(
@@ -192,8 +192,8 @@ def check_chunks(array: Any, name: str) -> None:
             )
         if 0 in sizes:
             raise ShapeError(
-                f"{name} has a chunk of length 0 along axis {axis} (shape {array.shape}); select what is not empty, or "
-                f"merge the chunks: {name}.rechunk(...)"
+                f"{name} has a chunk of length 0 along axis {axis} (shape {array.shape}); select a non-empty part, "
+                f"or merge the chunks: {name}.rechunk(...)"
             )
 
 
@@ -216,14 +216,14 @@ def choose(operation: str, array: Any, along: Sequence[int], ways: Sequence[Chun
 
 
 def quickest(ways: Sequence[ChunkedWay]) -> str:
-    """The way to prefer: the first, unless another one is predicted to be clearly quicker."""
+    """The preferred way: the first, unless another one is predicted to be clearly faster."""
     possible = [way for way in ways if not way.refusal] or list(ways)
     best = min(possible, key=lambda way: math.inf if math.isnan(way.seconds) else way.seconds)
     return best.name if best.seconds * _GAIN < possible[0].seconds else possible[0].name
 
 
 def explain_chunked(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> ChunkedExplanation:
-    """The ways of the calls that a function makes on Dask arrays. Graphs are built, nothing is computed."""
+    """The ways of the calls that a function makes on Dask arrays. Graphs are built, but nothing is computed."""
     with planned() as plans:
         function(*args, **kwargs)
     if not plans:
@@ -233,7 +233,7 @@ def explain_chunked(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
 
 
 def convolution_seconds(points: int, rows: int) -> float:
-    """Predicted time of a causal convolution on one worker, by what this machine knows."""
+    """Predicted time of a causal convolution on one worker, from measurements of this machine."""
     rows = max(1, rows)
     try:
         specs = ArraySpec((points,), "float64"), ArraySpec((rows, points), "float64")
@@ -246,13 +246,13 @@ def convolution_seconds(points: int, rows: int) -> float:
 
 
 def blockwise_way(array: Any, copies: int = COPIES) -> ChunkedWay:
-    """One task a chunk."""
+    """One task per chunk."""
     block = math.prod(max(sizes) for sizes in array.chunks) * array.dtype.itemsize
     return ChunkedWay("blockwise", "the values of one call", math.prod(array.numblocks), 0, copies * block)
 
 
 def rechunk_way(array: Any, along: Sequence[int], resources: Resources, *, predict: bool = False) -> ChunkedWay:
-    """All points in one chunk, the other axes divided; and back. ``predict``: the work is a causal convolution."""
+    """All points in one chunk and the other axes divided, and back. ``predict``: the work is a causal convolution."""
     points = math.prod(array.shape[axis] for axis in along) * array.dtype.itemsize
     rows = math.prod(array.shape) // max(1, math.prod(array.shape[axis] for axis in along))
     block = max(points, min(points * rows, block_bytes(resources)))
@@ -294,14 +294,14 @@ def rechunk(array: Any, along: Sequence[int], resources: Resources) -> Any:
 
 
 def rechunk_method(resources: Resources) -> str | None:
-    """``"tasks"``, which can spill, where the buffers of p2p would not fit beside the data of a worker."""
+    """``"tasks"``, which can spill to disk, if the p2p buffers would not fit beside the data of a worker."""
     if resources.memory is not None and resources.memory < 3 * _P2P_BUFFER:
         return "tasks"
     return None
 
 
 def result_dtype(array: Any) -> np.dtype[Any]:
-    """Dtype of an operator's values: that of the samples, float64 for whole numbers."""
+    """Dtype of an operator's values: that of the samples; float64 for integers."""
     return array.dtype if array.dtype.kind in "fc" else np.dtype(np.float64)
 
 

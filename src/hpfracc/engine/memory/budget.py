@@ -1,8 +1,8 @@
-"""The budget: how much memory a call may take, and readings of free memory cheap enough for every call.
+"""The memory budget of a call, and readings of free memory that are cheap enough for every call.
 
-``allowed = share * free``: the candidates that are refused, the monitor and the chunk sizes all ask here, so that they
-cannot disagree. This floor knows no backend: a backend registers how it counts its free bytes. While memory is short,
-the clean-up ladder asks here for smaller chunks, and for work to keep away from a device.
+``allowed = share * free``: the refusal of candidates, the monitor and the chunk sizes all use this module, so that they
+cannot disagree. This floor knows no backend: a backend registers how it counts its free bytes. When memory is short,
+the clean-up ladder requests smaller chunks here, or that new work avoid a device.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ __all__ = [
     "reset",
 ]
 
-#: Free bytes of a device by its name, as one library could allocate them now; None where it cannot tell.
+#: Maps a device's name to the bytes that one library could allocate there now; None if unknown.
 FreeBytes = Callable[[str], int | None]
 
-#: The name under which the host's memory is asked for.
+#: The name of the host's memory.
 HOST = "cpu"
 
-#: Seconds for which a reading is trusted. A host reading takes 0.1 to 0.3 ms: at most 0.3 % of the time goes there.
+#: Seconds for which a reading is valid. A host reading takes 0.1 to 0.3 ms, i.e. at most 0.3 % of the time.
 TIME_TO_LIVE = 0.1
-#: Seconds after which a request for smaller chunks, or for another device, is forgotten.
+#: Seconds after which a request for smaller chunks, or for avoiding a device, expires.
 FADE = 60.0
-#: Chunks are never asked to be smaller than this share of what memory would allow.
+#: Smallest chunks that can be requested, relative to what memory would allow.
 _SMALLEST_SCALE = 1 / 16
 
 _UNITS = {"": 1, "b": 1} | {
@@ -59,12 +59,12 @@ _every: weakref.WeakSet[Budget] = weakref.WeakSet()
 
 
 def allowed(free: int, share: float) -> int:
-    """Whole bytes that one call may take when ``free`` are free."""
+    """Bytes that one call may take if ``free`` bytes are free."""
     return int(share * free)
 
 
 def fits(need: float, free: int | None, share: float) -> bool:
-    """Whether ``need`` bytes are allowed; memory that cannot be read refuses nothing."""
+    """Whether ``need`` bytes are allowed; always true if free memory is unknown."""
     return free is None or need <= share * free
 
 
@@ -76,14 +76,14 @@ _probe = HostProbe()
 
 
 class Budget:
-    """Free memory of the host and of devices, read through registered functions and cached for a moment.
+    """Free memory of the host and of devices, read through registered functions and cached briefly.
 
     Parameters
     ----------
     host : callable
-        How the host's free bytes are read.
+        Reads the host's free bytes.
     time_to_live : float
-        Seconds for which a reading is trusted.
+        Seconds for which a reading is valid.
     clock : callable
         A monotonic clock, in seconds.
     """
@@ -103,32 +103,32 @@ class Budget:
         _every.add(self)
 
     def register(self, owner: str, reader: FreeBytes) -> None:
-        """Let ``owner`` (a backend's name) say how much of a device it could allocate; the last registration counts."""
+        """Register how ``owner`` (a backend) reads what it could allocate on a device; replaces an earlier reader."""
         with _lock:
-            self._readers = {**self._readers, owner: reader}  # replaced, so that readers need no lock
+            self._readers = {**self._readers, owner: reader}  # replaced as a whole, so that lookups need no lock
         self.invalidate()
 
     def unregister(self, owner: str) -> None:
-        """Forget what ``owner`` registered; nothing happens if it did not."""
+        """Remove the reader of ``owner``, if it has one."""
         with _lock:
             self._readers = {name: reader for name, reader in self._readers.items() if name != owner}
         self.invalidate()
 
     def free(self, device: str = HOST, owner: str | None = None) -> int | None:
-        """Bytes free on ``device``, at most :data:`TIME_TO_LIVE` old.
+        """Free bytes on ``device``, at most :data:`TIME_TO_LIVE` old.
 
         Parameters
         ----------
         device : str
             ``"cpu"`` for the host, or a device's name such as ``"cuda:0"``.
         owner : str, optional
-            The library that will allocate: memory unused in its own pool counts as free. Without it, the least that
-            any of the registered ones reports.
+            The library that will allocate: unused memory in its own pool counts as free. Without it, the smallest value
+            that any registered reader reports.
 
         Returns
         -------
         int or None
-            None where nothing can be read.
+            None if nothing can be read.
         """
         entry = self._readings.get((device, owner))
         if entry is not None and self._clock() < entry[0]:
@@ -136,7 +136,7 @@ class Budget:
         return self.read(device, owner)
 
     def read(self, device: str = HOST, owner: str | None = None) -> int | None:
-        """Like :meth:`free`, but read now."""
+        """Like :meth:`free`, without the cache."""
         if device == HOST:
             readers = [self._host]
         elif owner is not None:
@@ -159,12 +159,12 @@ class Budget:
         return fits(need, self.read(device, owner), share)
 
     def allowed(self, device: str, share: float, owner: str | None = None) -> int | None:
-        """Bytes one call may take on ``device`` now; None where nothing can be read."""
+        """Bytes one call may take on ``device`` now; None if unknown."""
         free = self.free(device, owner)
         return None if free is None else allowed(free, share)
 
     def cap(self, device: str, size: int | None) -> int | None:
-        """Let no call take more than ``size`` bytes on ``device``, whatever is free; returns the previous cap."""
+        """Limit calls to ``size`` bytes on ``device``, however much is free; returns the previous cap."""
         with _lock:
             before = self._caps.get(device)
             self._caps = {name: cap for name, cap in self._caps.items() if name != device}
@@ -174,11 +174,11 @@ class Budget:
         return before
 
     def caps(self) -> dict[str, int]:
-        """The caps in force."""
+        """The current caps."""
         return dict(self._caps)
 
     def invalidate(self, device: str | None = None) -> None:
-        """Forget the readings of ``device`` (of all without one), as after a large allocation or a clean-up."""
+        """Drop the readings of ``device`` (or of all devices), as after a large allocation or a clean-up."""
         if device is None:
             self._readings = {}
         else:
@@ -186,7 +186,7 @@ class Budget:
 
 
 def _ask(reader: FreeBytes, device: str) -> int | None:
-    """A reader's answer; a reader that fails must not break the user's call."""
+    """The reading of ``reader``, or None if it fails: a failing reader must not break the user's call."""
     try:
         value = reader(device)
     except Exception:
@@ -207,7 +207,7 @@ def parse_bytes(name: str, value: Any) -> int:
 
 
 class Relief(Guarded):
-    """Requests for smaller chunks and other devices while memory is short; they fade. Thread-safe.
+    """Requests for smaller chunks and for avoiding devices while memory is short; they expire. Thread-safe.
 
     Parameters
     ----------
@@ -223,35 +223,35 @@ class Relief(Guarded):
         self._avoided: dict[str, float] = {}
 
     def shrink(self) -> float:
-        """Halve the chunks for a while; returns the share of the usual size that they now have."""
+        """Halve the chunks for a while; returns their size relative to the usual one."""
         with self._lock:
             self._scale = max(_SMALLEST_SCALE, self.chunk_scale() / 2)
             self._scale_until = self._clock() + FADE
             return self._scale
 
     def chunk_scale(self) -> float:
-        """The share of what memory would allow that a chunk may take, 1 unless smaller ones were asked for."""
+        """The fraction of the allowed memory that a chunk may take; 1 unless smaller chunks were requested."""
         return self._scale if self._clock() < self._scale_until else 1.0
 
     def avoid(self, device: str) -> None:
-        """Keep new work that could go elsewhere away from ``device`` for a while."""
+        """Keep new work away from ``device`` for a while, if it can run elsewhere."""
         with self._lock:
             self._avoided = {**self._avoided, device: self._clock() + FADE}
 
     def avoids(self, device: str) -> str | None:
-        """Why new work keeps away from ``device``, or None."""
+        """Why new work avoids ``device``, or None."""
         until = self._avoided.get(device)
         rest = 0.0 if until is None else until - self._clock()
-        return None if rest <= 0.0 else f"{device} was short of memory, and is left alone for {rest:.0f} s more"
+        return None if rest <= 0.0 else f"{device} was short of memory, and is avoided for {rest:.0f} s more"
 
     def clear(self) -> None:
-        """Forget every request."""
+        """Drop every request."""
         with self._lock:
             self._scale, self._scale_until = 1.0, 0.0
             self._avoided = {}
 
 
-#: That of this process.
+#: The requests of this process.
 relief = Relief()
 
 
@@ -264,7 +264,7 @@ def get_budget() -> Budget:
 
 
 def reset() -> None:
-    """Forget every reader and reading of the process's budget."""
+    """Remove every reader and reading of the process's budget."""
     with _lock:
         _budget._readers = {}
         _budget._caps = {}

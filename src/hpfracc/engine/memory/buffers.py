@@ -1,8 +1,8 @@
-"""A pool of host buffers: one owner at a time, bounded, and counted.
+"""A pool of host buffers, each with one owner at a time, with a bounded total size and statistics.
 
-Fresh memory costs a page fault for every 4 KiB; a pooled buffer does not. A buffer is cleared unless the caller says
-that it will write every element. A buffer of which somebody still holds a view is not reused, and a released buffer
-becomes read-only for who released it.
+Fresh memory costs a page fault per 4 KiB; a pooled buffer does not. A buffer is cleared unless the caller declares that
+it will write every element. A buffer is not reused while a view of it is still held, and a released buffer becomes
+read-only for its former owner.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from hpfracc.errors import InvalidInputError
 
 __all__ = ["BufferPool", "Maker", "PoolStats", "host_buffers", "pinned_buffers", "unlocked"]
 
-#: Bytes kept for later at most.
+#: Largest number of idle bytes that are kept.
 CAPACITY = 256 * 2**20
-#: The smallest buffer, and in how many steps sizes double: buffers are found by their rounded size.
+#: The smallest buffer, and the base-2 logarithm of the steps per doubling: buffers are found by their rounded size.
 _SMALLEST, _STEPS_LOG2 = 4096, 3
 
-#: Makes ``size`` bytes as an array of uint8; None where it cannot.
+#: Allocates ``size`` bytes as an array of uint8; None if it cannot.
 Maker = Callable[[int], "np.ndarray[Any, Any] | None"]
 
 
 @dataclass(frozen=True, slots=True)
 class PoolStats:
-    """Counts of a pool: requests, those met by a pooled buffer, and bytes.
+    """Statistics of a pool: requests, hits, and bytes.
 
     Attributes
     ----------
     hits, misses : int
-        Requests met by a pooled buffer, and others.
+        Requests served from the pool, and others.
     hit_rate : float
-        Hits among all requests; nan before the first.
+        Fraction of requests served from the pool; nan before the first.
     held_bytes, used_bytes : int
-        Idle in the pool, and in use now.
+        Bytes idle in the pool, and in use now.
     peak_bytes : int
-        The most of both together.
+        The largest sum of both.
     dropped : int
         Buffers dropped because the pool was full, or because a view of them was still held.
     pinned : bool
@@ -63,45 +63,45 @@ class PoolStats:
     pinned: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, None for a rate that is not known yet."""
+        """Plain values; None for a rate that is not known yet."""
         rate = None if math.isnan(self.hit_rate) else self.hit_rate
         return {**asdict(self), "hit_rate": rate}
 
 
 class BufferPool(Guarded):
-    """Host buffers by size; thread-safe.
+    """Host buffers by size. Thread-safe.
 
     Parameters
     ----------
     capacity : int
-        Bytes kept for later at most.
+        Largest number of idle bytes that are kept.
     make : callable, optional
-        Where memory comes from, such as a library's page-locked memory; plain memory where it gives none.
+        Allocates memory, e.g. a library's page-locked memory; plain memory is used if it returns None.
     """
 
     def __init__(self, capacity: int = CAPACITY, make: Maker | None = None) -> None:
         super().__init__()
         self.capacity = capacity
-        #: Where memory comes from that is not kept.
+        #: Allocates memory that is not in the pool.
         self.make = make
-        #: Raw buffers that nobody uses, the longest unused first, by identity; and by size.
+        #: Idle raw buffers by identity, longest unused first; and by size.
         self._idle: OrderedDict[int, np.ndarray[Any, Any]] = OrderedDict()
         self._by_size: dict[int, list[int]] = {}
-        #: What is handed out: identity of the view, a weak reference to it, and its raw buffer.
+        #: Buffers in use: identity of the view, a weak reference to it, and its raw buffer.
         self._used: dict[int, tuple[weakref.ref[Any], np.ndarray[Any, Any]]] = {}
         self._hits = self._misses = self._dropped = 0
         self._held = self._used_bytes = self._peak = 0
         self._pinned = False
-        #: Bytes handed out so far that were kept before: they leave no trace in the process's high-water mark.
+        #: Bytes handed out so far from the pool: they leave no trace in the process's high-water mark.
         self.reused = 0
 
     def allocate(
         self, shape: int | tuple[int, ...], dtype: Any = "float64", *, clear: bool = True, make: Maker | None = None
     ) -> Any:
-        """An array of that shape and dtype, zeros unless ``clear`` is False: then with whatever is in it.
+        """An array of that shape and dtype, zeros unless ``clear`` is False: then its contents are arbitrary.
 
-        Where none is kept it comes from ``make``, by default the pool's own. Give it back with :meth:`release`; one
-        that is merely forgotten is lost to the pool, and nothing else.
+        Memory that is not in the pool comes from ``make``, by default the pool's own. Return it with :meth:`release`; a
+        buffer that is merely dropped is lost to the pool, with no other effect.
         """
         kind, shape = _as_dtype(dtype), _as_shape(shape)
         size = math.prod(shape) * kind.itemsize
@@ -116,20 +116,20 @@ class BufferPool(Guarded):
         return view
 
     def release(self, buffer: np.ndarray[Any, Any]) -> None:
-        """Take a buffer back; one that is not the pool's, or was released before, is refused."""
+        """Return a buffer to the pool; one that is not the pool's, or was released before, is refused."""
         with self._lock:
             entry = self._used.get(id(buffer))
             if entry is None or entry[0]() is not buffer:
                 raise InvalidInputError(
-                    "this buffer is not one of the pool's, or was released before; release what allocate() gave, once"
+                    "this buffer is not from this pool, or was released before; release what allocate() returned, once"
                 )
             del self._used[id(buffer)]
             raw = entry[1]
             self._used_bytes -= raw.nbytes
             del entry
-            # A caller that still uses the buffer must not write into the next owner's data.
+            # A caller that still uses the buffer must not write to the next owner's data.
             buffer.flags.writeable = False
-            # Referred to here, by the buffer and by getrefcount; by anything else only if a view is still held.
+            # References: this variable, the buffer and getrefcount; any further one means that a view is still held.
             if sys.getrefcount(raw) > 3 or raw.nbytes > self.capacity:
                 self._dropped += 1
                 return
@@ -144,7 +144,7 @@ class BufferPool(Guarded):
 
     @contextmanager
     def borrow(self, shape: int | tuple[int, ...], dtype: Any = "float64", *, clear: bool = True) -> Iterator[Any]:
-        """A buffer for the length of a block."""
+        """A buffer for the duration of a ``with`` block."""
         buffer = self.allocate(shape, dtype, clear=clear)
         try:
             yield buffer
@@ -152,12 +152,12 @@ class BufferPool(Guarded):
             self.release(buffer)
 
     def _take(self, size: int, make: Maker | None) -> tuple[np.ndarray[Any, Any], bool]:
-        """Raw memory of at least ``size`` bytes, and whether it is fresh zeros."""
+        """Raw memory of at least ``size`` bytes, and whether it is freshly zeroed."""
         with self._lock:
             size = _rounded(size)
             found = self._by_size.get(size)
             if found:
-                raw = self._idle.pop(found.pop())  # the one used last: it may still be in cache
+                raw = self._idle.pop(found.pop())  # the most recently used one: it may still be in cache
                 self._held -= raw.nbytes
                 self._hits += 1
                 self.reused += raw.nbytes
@@ -180,7 +180,7 @@ class BufferPool(Guarded):
         return forget
 
     def clear(self) -> int:
-        """Drop all idle buffers; returns their bytes."""
+        """Drop all idle buffers; returns their size in bytes."""
         with self._lock:
             freed, self._held = self._held, 0
             self._idle.clear()
@@ -188,7 +188,7 @@ class BufferPool(Guarded):
             return freed
 
     def stats(self) -> PoolStats:
-        """Counts so far."""
+        """The statistics so far."""
         with self._lock:
             asked = self._hits + self._misses
             rate = self._hits / asked if asked else math.nan
@@ -197,7 +197,7 @@ class BufferPool(Guarded):
             )
 
     def reset(self) -> None:
-        """Drop everything and reset the counts; buffers in use stay with their owners."""
+        """Drop everything and reset the statistics; buffers in use stay with their owners."""
         with self._lock:
             self._idle.clear()
             self._by_size.clear()
@@ -208,47 +208,47 @@ class BufferPool(Guarded):
 
 
 def _as_dtype(dtype: Any) -> np.dtype[Any]:
-    """A dtype of plain numbers."""
+    """A numeric dtype."""
     try:
         kind: np.dtype[Any] = np.dtype(dtype)
     except TypeError:
         raise InvalidInputError(f"dtype={dtype!r} is not a dtype; use a name such as 'float64'") from None
     if kind.hasobject or kind.subdtype is not None or not kind.itemsize:
         raise InvalidInputError(
-            f"dtype={dtype!r} holds Python objects, arrays or nothing; a pool gives memory for numbers"
+            f"dtype={dtype!r} holds Python objects, arrays or nothing; a pool provides memory for numbers"
         )
     return kind
 
 
 def _as_shape(shape: Any) -> tuple[int, ...]:
-    """A tuple of whole numbers of at least 0."""
+    """A tuple of non-negative integers."""
     try:
         sizes = tuple(map(index, shape if isinstance(shape, tuple) else (shape,)))
     except TypeError:
         sizes = (-1,)
     if any(size < 0 for size in sizes) or isinstance(shape, bool):
-        raise InvalidInputError(f"shape={shape!r} is not one; use a number of elements, or a tuple of them")
+        raise InvalidInputError(f"shape={shape!r} is not a shape; use a number of elements, or a tuple of them")
     if math.prod(sizes) >= 2**60:
-        raise InvalidInputError(f"shape={shape!r} has more elements than any memory; use fewer")
+        raise InvalidInputError(f"shape={shape!r} has more elements than fit into any memory; use fewer")
     return sizes
 
 
 def _rounded(size: int) -> int:
-    """The next larger of sizes that lie an eighth of a power of two apart."""
+    """The next larger size; sizes are an eighth of a power of two apart."""
     if size <= _SMALLEST:
         return _SMALLEST
     step = 1 << max(0, (size - 1).bit_length() - 1 - _STEPS_LOG2)
     return -(-size // step) * step
 
 
-#: The engine's own: padding and blocks of large arrays.
+#: The engine's own buffers: padding and blocks of large arrays.
 host_buffers = BufferPool()
-#: Page-locked ones, where there is a GPU: through which its transfers go, and where items are laid side by side.
+#: Page-locked buffers, if there is a GPU: for its transfers, and for stacking items.
 pinned_buffers = BufferPool()
 
 
 class _ArrayInterface:
-    """Memory as NumPy's array interface describes it, and the array that keeps it alive."""
+    """Memory described by NumPy's array interface, and the array that keeps it alive."""
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         self.owner = array
@@ -260,7 +260,7 @@ class _ArrayInterface:
 def unlocked(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The same memory as a writable array.
 
-    For memory that is read-only by convention alone: to pass to a reader that insists on writable memory, or to return
-    a result that nobody else holds. Writing to memory that *is* read-only ends the process.
+    For memory that is read-only by convention only: to pass it to a reader that requires writable memory, or to return
+    a result without other references. Writing to memory that *is* read-only ends the process.
     """
     return array if array.flags.writeable else np.asarray(_ArrayInterface(array))

@@ -17,13 +17,13 @@ from hpfracc.engine.workload import Bucket
 
 __all__ = ["LEAST_BYTES", "ForecastRow", "Forecasts", "Kind", "forecasts"]
 
-#: Calls below this are not measured: what else the process does is as large.
+#: Calls below this are not measured: other allocations of the process are as large.
 LEAST_BYTES = 16 * 2**20
-#: Ratios kept for each kind and size of call.
+#: Number of ratios kept for each kind and size of call.
 _KEPT = 16
-#: A correction beyond these is a disturbance, not a model's error.
+#: Corrections outside this range are disturbances, not model errors.
 _LOWEST, _HIGHEST = 0.25, 8.0
-#: How far apart two buckets may be, in powers of two, for one to stand for the other.
+#: Largest distance of two buckets, in powers of two, at which one can stand for the other.
 _NEAR = 2
 
 #: Operation, kernel, device, and dtype with variant.
@@ -37,17 +37,17 @@ class ForecastRow:
     Attributes
     ----------
     operation, kernel, device, kind : str
-        What was called, on what; ``kind`` is dtype and variant.
+        The call and where it ran; ``kind`` is dtype and variant.
     samples : int
-        Calls of which the peak is known.
+        Number of calls whose peak is known.
     predicted, actual : int
         Bytes of the last of them; ``predicted`` by the model alone.
     error : float
         Median of ``|predicted / actual - 1|`` of the model alone.
     corrected_error : float
-        The same with the correction that was in force at each call.
+        The same, with the correction in force at each call.
     correction : float
-        What the model's prediction is multiplied by from now on.
+        The current factor for the model's prediction.
     """
 
     operation: str
@@ -72,7 +72,7 @@ class _Record:
     __slots__ = ("corrected", "errors", "last", "ratios", "samples")
 
     def __init__(self) -> None:
-        #: Measured over predicted bytes, by size.
+        #: Ratios of measured to predicted bytes, by size.
         self.ratios: dict[Bucket, deque[float]] = {}
         self.errors: deque[float] = deque(maxlen=_KEPT)
         self.corrected: deque[float] = deque(maxlen=_KEPT)
@@ -80,7 +80,7 @@ class _Record:
         self.last: tuple[int, int, Bucket] = (0, 0, (0, 0))
 
     def correction(self, bucket: Bucket) -> float:
-        """Of the nearest size; sizes far from every measured one are only ever predicted higher."""
+        """The correction for the nearest size; sizes far from every measured one are only corrected upwards."""
         nearest = min(self.ratios, key=lambda other: (_distance(bucket, other), other))
         if _distance(bucket, nearest) <= _NEAR:
             worst = max(self.ratios[nearest])
@@ -106,14 +106,14 @@ class Forecasts(Guarded):
         return bool(self._records)
 
     def correction(self, kind: Kind, bucket: Bucket) -> float:
-        """What a prediction for calls of this kind and size is multiplied by; 1 where nothing was measured."""
+        """The factor for predictions of this kind and size; 1 if nothing was measured."""
         if kind not in self._records:
             return 1.0
         with self._lock:
             return self._records[kind].correction(bucket) if kind in self._records else 1.0
 
     def observe(self, kind: Kind, bucket: Bucket, predicted: int, actual: int) -> None:
-        """Keep the measured peak of a call; ``predicted`` is the model's figure, without a correction."""
+        """Record the measured peak of a call; ``predicted`` is the model's uncorrected prediction."""
         if predicted < LEAST_BYTES or actual <= 0:
             return
         with self._lock:
@@ -126,7 +126,7 @@ class Forecasts(Guarded):
             record.corrected.append(abs(before * predicted / actual - 1))
 
     def rows(self) -> list[ForecastRow]:
-        """Every kind of call of which a peak is known."""
+        """One row for every kind of call with a known peak."""
         with self._lock:
             return [
                 ForecastRow(
@@ -147,5 +147,5 @@ class Forecasts(Guarded):
             self._records.clear()
 
 
-#: Those of this process.
+#: The forecasts of this process.
 forecasts = Forecasts()

@@ -1,7 +1,7 @@
-"""How much host memory this process may use, and how much of that is free.
+"""The host memory that this process may use, and how much of it is free.
 
-Several limits apply at once (the machine's RAM, every control group from the process's own up, the process's own
-``ulimit``), and each has its own use. What can be allocated is the smallest of what each leaves.
+Several limits apply at once (the machine's RAM, the control group of the process and all its ancestors, the process's
+own ``ulimit``), each with its own usage. The memory that can be allocated is the smallest remainder.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if sys.platform != "win32":
 
 __all__ = ["HostMemory", "HostProbe", "MemoryLimit", "free_heap_bytes", "resident_bytes", "thread_bytes"]
 
-#: Version 1 writes "no limit" as the largest whole number of pages that fits 63 bits.
+#: Version 1 of control groups writes "no limit" as the largest whole number of pages that fits 63 bits.
 _UNLIMITED = 1 << 60
-#: The stack of a thread where ``ulimit -s`` sets none, and the first arena of its heap.
+#: The stack of a thread if ``ulimit -s`` sets none, and the first arena of its heap.
 _USUAL_STACK, _ARENA = 8 << 20, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
-    """One limit on this process's memory: its name, its size and what is used of it, in bytes."""
+    """One limit on this process's memory: its name, its size and its usage, in bytes."""
 
     name: str
     limit: int
@@ -38,17 +38,17 @@ class MemoryLimit:
 
     @property
     def free(self) -> int:
-        """Bytes that it leaves, at least 0."""
+        """Bytes remaining, at least 0."""
         return max(0, self.limit - self.used)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The limit as plain data."""
         return {"name": self.name, "limit": self.limit, "used": self.used, "free": self.free}
 
 
 @dataclass(frozen=True, slots=True)
 class HostMemory:
-    """One reading of the host's memory; at least the machine's RAM is among the bounds."""
+    """One reading of the host's memory; the bounds include at least the machine's RAM."""
 
     bounds: tuple[MemoryLimit, ...]
 
@@ -59,21 +59,21 @@ class HostMemory:
 
     @property
     def free(self) -> int:
-        """What can still be allocated: the least that any limit leaves, in bytes."""
+        """Bytes that can still be allocated: the smallest remainder of all limits."""
         return min(bound.free for bound in self.bounds)
 
     @property
     def usage(self) -> float:
-        """The share in use of the limit that is fullest, from 0 to 1."""
+        """The used fraction of the fullest limit, from 0 to 1."""
         return max(min(1.0, bound.used / bound.limit) if bound.limit else 1.0 for bound in self.bounds)
 
     @property
     def tightest(self) -> MemoryLimit:
-        """The limit that would be hit first."""
+        """The limit that would be reached first."""
         return min(self.bounds, key=lambda bound: bound.free)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The reading as plain data."""
         return {
             "limit": self.limit,
             "free": self.free,
@@ -83,12 +83,12 @@ class HostMemory:
 
 
 class HostProbe:
-    """Reads the host's limits; caches the control groups of the process while it stays in them.
+    """Reads the host's limits; caches the process's control groups as long as they do not change.
 
     Parameters
     ----------
     root : Path
-        Where ``/proc`` and ``/sys`` are looked for; tests give a folder of their own.
+        Folder that contains ``/proc`` and ``/sys``; tests use their own.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -121,20 +121,20 @@ def _ram(root: Path) -> MemoryLimit:
 
 
 def _group_bound(group: Group) -> MemoryLimit | None:
-    """The limit of one control group, or None where it sets none."""
+    """The limit of one control group, or None if it sets none."""
     if group.version == 2:
-        # Above memory.high nothing fails, but the kernel slows every allocation down until it no longer matters.
+        # Above memory.high nothing fails, but the kernel slows every allocation down to a halt.
         limits = [_number(group.read("memory.max")), _number(group.read("memory.high"))]
         use, idle_cache = "memory.current", "inactive_file"
     else:
-        # The second says the tightest ancestor too, also those above what this mount shows.
+        # The second is the limit of the tightest ancestor, including those outside this mount.
         tightest = _field(group.read("memory.stat"), "hierarchical_memory_limit")
         limits = [_number(group.read("memory.limit_in_bytes")), tightest]
         use, idle_cache = "memory.usage_in_bytes", "total_inactive_file"
     known = [limit for limit in limits if limit is not None and limit < _UNLIMITED]
     if not known:
         return None
-    # File pages that nobody uses count as use, but are given back when memory is asked for.
+    # Inactive file pages count as used, but are reclaimed when memory is needed.
     used = (_number(group.read(use)) or 0) - (_field(group.read("memory.stat"), idle_cache) or 0)
     return MemoryLimit(f"cgroup {group.folder}", min(known), max(0, used))
 
@@ -161,9 +161,9 @@ def _process_bounds(root: Path) -> list[MemoryLimit]:
 
 
 def thread_bytes() -> int:
-    """What a new thread takes of the process's own ``ulimit``: its whole stack, of which it touches a few pages.
+    """The part of the process's ``ulimit`` that a new thread takes: its whole stack, of which it touches a few pages.
 
-    0 where no such limit is set: memory that is not touched is not taken from the machine.
+    0 if no such limit is set: untouched memory is not taken from the machine.
     """
     if sys.platform == "win32":
         return 0
@@ -175,20 +175,20 @@ def thread_bytes() -> int:
 
 
 def resident_bytes(root: Path = Path("/")) -> tuple[int, int] | None:
-    """Resident bytes of this process, and their high-water mark; None where the system does not tell."""
+    """Resident bytes of this process, and their high-water mark; None if the system does not report them."""
     text = read_text(root / "proc/self/status")
     now, most = _field(text, "VmRSS:", 1024), _field(text, "VmHWM:", 1024)
     return None if now is None or most is None else (now, most)
 
 
 class _Heap(ctypes.Structure):
-    """What glibc's ``mallinfo2`` returns: ten counts, of which ``fordblks`` is the free bytes of all arenas."""
+    """The result of glibc's ``mallinfo2``: ten counts, of which ``fordblks`` is the free bytes of all arenas."""
 
     _fields_ = (("_before", 8 * ctypes.c_size_t), ("fordblks", ctypes.c_size_t), ("keepcost", ctypes.c_size_t))
 
 
 def free_heap_bytes() -> int:
-    """Bytes that the C library's heap holds free; 0 where it does not tell."""
+    """Free bytes held by the C library's heap; 0 if unknown."""
     if _mallinfo is None:
         return 0
     return int(_mallinfo().fordblks)
@@ -197,7 +197,7 @@ def free_heap_bytes() -> int:
 def _find_mallinfo() -> Callable[[], Any] | None:
     try:
         found = ctypes.CDLL(None).mallinfo2
-    except (OSError, AttributeError, TypeError):  # not glibc, or one before 2.33
+    except (OSError, AttributeError, TypeError):  # not glibc, or older than 2.33
         return None
     found.restype = _Heap
     return found
@@ -207,11 +207,11 @@ _mallinfo = _find_mallinfo()
 
 
 def _number(text: str | None) -> int | None:
-    """A file's single number; None for ``max``, for a missing file and for anything else."""
+    """The single number in a file; None for ``max``, a missing file and anything else."""
     return int(text) if text is not None and text.isdigit() else None
 
 
 def _field(text: str | None, name: str, unit: int = 1) -> int | None:
-    """The number that follows ``name`` at the beginning of a line, or None."""
+    """The number after ``name`` at the start of a line, or None."""
     match = re.search(rf"^{name}\s+(\d+)", text or "", re.MULTILINE)
     return None if match is None else int(match[1]) * unit

@@ -1,6 +1,6 @@
-"""Growth of memory by named parts of a program: bytes in use when each span begins and ends.
+"""Growth of memory in named parts of a program: bytes in use when each span begins and ends.
 
-Kept only while somebody watches.
+Recorded only while a monitor is active.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from hpfracc.engine.memory.host import resident_bytes
 
 __all__ = ["SpanLedger", "span", "spans"]
 
-#: Ends of spans that are remembered.
+#: Number of span ends that are kept.
 _MOST = 8192
 
 
 class _Open:
-    """An open span: bytes in use at its beginning, and bytes that nested spans have left so far."""
+    """An open span: bytes in use at its start, and bytes that nested spans have left so far."""
 
     __slots__ = ("began", "inside", "outer")
 
@@ -31,11 +31,11 @@ class _Open:
 
 
 class SpanLedger(Guarded):
-    """The growth of each span: bytes in use at its end less those at its beginning, without nested spans."""
+    """The growth of each span: bytes in use at its end minus those at its start, without nested spans."""
 
     def __init__(self) -> None:
         super().__init__()
-        #: Whether anybody watches; read without the lock before each span.
+        #: Whether a watcher is active; read without the lock before each span.
         self.active = False
         self._watchers = 0
         self._ended: deque[tuple[float, str, int]] = deque(maxlen=_MOST)
@@ -49,15 +49,15 @@ class SpanLedger(Guarded):
             self.active = self._watchers > 0
 
     def enter(self) -> None:
-        """A span begins in this thread or task."""
+        """Begin a span in this thread or task."""
         now = resident_bytes()
         self._open.set(_Open(0 if now is None else now[0], self._open.get()))
 
     def leave(self, name: str) -> None:
-        """The innermost span of this thread or task ends."""
+        """End the innermost span of this thread or task."""
         ending = self._open.get()
         if ending is None:
-            return  # began before anybody watched
+            return  # it started before watching did
         self._open.set(ending.outer)
         now = resident_bytes()
         grown = 0 if now is None else now[0] - ending.began
@@ -66,7 +66,7 @@ class SpanLedger(Guarded):
         self._ended.append((time.monotonic(), name, grown - ending.inside))
 
     def growers(self, seconds: float) -> dict[str, float]:
-        """Bytes a second that each span added over the last ``seconds``, the fastest first."""
+        """Bytes per second that each span added over the last ``seconds``, fastest first."""
         begin = time.monotonic() - seconds
         total: dict[str, int] = {}
         for ended, name, grown in list(self._ended):
@@ -76,19 +76,19 @@ class SpanLedger(Guarded):
         return dict(sorted(rates.items(), key=lambda pair: -pair[1]))
 
     def clear(self) -> None:
-        """Forget everything, watchers too."""
+        """Reset everything, including watchers."""
         with self._lock:
             self._ended.clear()
             self._watchers, self.active = 0, False
         self._open.set(None)
 
 
-#: Those of this process.
+#: The spans of this process.
 spans = SpanLedger()
 
 
 class span:
-    """A named part of a program. While a monitor samples, the memory that it leaves behind is recorded.
+    """A named part of a program. While a monitor is sampling, the memory that it leaves behind is recorded.
 
     Examples
     --------

@@ -1,11 +1,11 @@
-"""Pinned host memory between pageable arrays and a device: a ring of slots, and a bound on pinned results.
+"""Pinned host memory between pageable arrays and a device: a ring of slots, and a limit on pinned results.
 
-A device copies from and to page-locked memory at the full speed of its link and while the host goes on; from pageable
-memory it does neither. So a large array travels in chunks through a few page-locked slots: while one slot is on its
-way, the host fills or empties the next. Nothing here knows a library: an adapter plugs in a :class:`Link`.
+A device copies from and to page-locked memory at the full speed of its link and asynchronously; pageable memory allows
+neither. So a large array is sent in chunks through a few page-locked slots: while one slot is in transfer, the host
+fills or empties the next. This module is independent of any library: an adapter provides a :class:`Link`.
 
-The memory of the slots is the pool's. A slot takes it when it is first used and keeps it, so that a transfer asks
-nobody; slots that are idle give it back when memory is short (:func:`release_idle`).
+The slots take their memory from the pool, on first use, and keep it, so that later transfers do not allocate; idle
+slots return it when memory is short (:func:`release_idle`).
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ from hpfracc.errors import InvalidInputError
 
 __all__ = ["SMALL_BYTES", "Link", "PinnedLedger", "RingStats", "StagingRing", "release_idle", "staging_stats"]
 
-#: Below this a copy is made plainly: filling a pipeline costs more than it saves; see `benchmarks/transfers.py`.
+#: Smaller arrays are copied directly: filling a pipeline costs more than it saves; see `benchmarks/transfers.py`.
 SMALL_BYTES = 2**20
-#: Slots and their size: the best of `benchmarks/transfers.py --chunk-mib 2 4 8 --slots 3 4` on an H200, 1e7 doubles in
-#: 2.5 ms where slots of 2 MiB took 3.6.
+#: Number of slots and their size: the best of `benchmarks/transfers.py --chunk-mib 2 4 8 --slots 3 4` on an H200, 1e7
+#: doubles in 2.5 ms, compared with 3.6 for slots of 2 MiB.
 SLOTS = 3
 CHUNK_BYTES = 8 * 2**20
 
 
 class Link(Protocol):
-    """The way between the host and one device. All buffers are flat arrays of bytes that can be sliced."""
+    """The link between the host and one device. All buffers are flat arrays of bytes that can be sliced."""
 
     def pinned(self, size: int) -> np.ndarray[Any, Any] | None:
-        """A page-locked host buffer of ``size`` bytes; None where there is none, and pageable memory must do."""
+        """A page-locked host buffer of ``size`` bytes; None if there is none, and pageable memory is used."""
 
     def view(self, buffer: np.ndarray[Any, Any]) -> Any:
-        """The same memory as an array of the library that copies."""
+        """The same memory as an array of the copying library."""
 
     def marker(self) -> Any:
-        """Something that can be set in the device's queue and waited for."""
+        """An event that can be recorded in the device's queue and waited for."""
 
     def wait(self, marker: Any) -> None:
-        """Wait until the device has passed ``marker``; returns at once for one that was never set."""
+        """Wait until the device has passed ``marker``; returns immediately for one that was never recorded."""
 
     def enqueue(self, target: Any, source: Any, marker: Any) -> None:
-        """Queue a copy between a pinned buffer and device memory, either way, and set ``marker`` behind it."""
+        """Queue a copy between a pinned buffer and device memory, in either direction, followed by ``marker``."""
 
     def host_copy(self, target: Any, source: Any) -> None:
-        """Copy between two host buffers, on as many threads as are worth it."""
+        """Copy between two host buffers, with a suitable number of threads."""
 
 
 class _Taker:
-    """Owns slots while it lives; an interrupt that ends it frees them."""
+    """Owns slots during its lifetime; if an interrupt ends it, they become free."""
 
     __slots__ = ("__weakref__",)
 
@@ -79,7 +79,7 @@ class _Slot:
         self.given_back = 0
 
     def ready(self, link: Link, size: int) -> Any:
-        """Its buffer, once the previous copy is done; allocated from the pool at first."""
+        """Its buffer, once the previous copy is done; allocated from the pool on first use."""
         link.wait(self.marker)
         self.uses += 1
         if self.buffer is None:
@@ -89,13 +89,13 @@ class _Slot:
         return self.buffer
 
     def release(self, link: Link) -> int:
-        """Release the buffer to the pool once nothing reads from it; returns its bytes."""
+        """Release the buffer to the pool once its copy is done; returns its bytes."""
         memory = self._memory
         if memory is None:
             return 0
         link.wait(self.marker)
         self.buffer = self._memory = None
-        # A pool that was reset meanwhile does not know it any more: then it is simply let go.
+        # A pool that was reset in the meantime does not know the buffer: then it is just dropped.
         with contextlib.suppress(InvalidInputError):
             self._pool.release(memory)
         return int(memory.nbytes)
@@ -103,7 +103,7 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class RingStats:
-    """Chunks copied through a ring, how many of them allocated a buffer, and bytes that its slots hold."""
+    """Chunks copied through a ring, how many of them allocated a buffer, and the bytes held by its slots."""
 
     uses: int = 0
     fills: int = 0
@@ -116,9 +116,9 @@ class RingStats:
 class StagingRing:
     """A fixed number of pinned slots through which arrays of any size pass, in either direction.
 
-    Threads may share one: a slot belongs to whoever took it until its copy is queued, and who takes it next waits for
-    that copy. A taker that an interrupt ends before it gives its slot back is gone, and the slot is free. A thread that
-    waits for a slot holds none, so that they cannot wait for each other in a circle.
+    Threads may share one. A slot belongs to the thread that took it until its copy is queued, and the next thread to
+    take it waits for that copy. If an interrupt ends a taker before it returns its slot, the slot becomes free. A
+    thread that waits for a slot holds none, so that there is no deadlock.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class StagingRing:
         _rings.add(self)
 
     def _take_free(self, taker: _Taker) -> _Slot | None:
-        """The free slot released first, whose copy is nearest to done; it is ``taker``'s while that lives."""
+        """The free slot released first, whose copy is most likely done; it belongs to ``taker`` during its lifetime."""
         with self._lock:
             free = [slot for slot in self._slots if slot.taker is None or slot.taker() is None]
             if not free:
@@ -169,7 +169,7 @@ class StagingRing:
         return released
 
     def stats(self) -> RingStats:
-        """Counts so far."""
+        """The statistics so far."""
         held = sum(self._chunk for slot in self._slots if slot.buffer is not None)
         return RingStats(sum(slot.uses for slot in self._slots), sum(slot.fills for slot in self._slots), held)
 
@@ -180,7 +180,7 @@ class StagingRing:
     def upload(self, source: Any, target: Any, size: int) -> None:
         """Queue the copy of ``size`` bytes from the host buffer ``source`` to the device buffer ``target``.
 
-        On return ``source`` may be changed: all of it is in the slots or on the device.
+        On return ``source`` may be modified: all of it is in the slots or on the device.
         """
         link, taker = self._link, _Taker()
         for part in self._chunks(size):
@@ -223,7 +223,7 @@ class StagingRing:
         return slot
 
 
-#: The rings of this process.
+#: All rings of this process.
 _rings: weakref.WeakSet[StagingRing] = weakref.WeakSet()
 
 
@@ -233,22 +233,22 @@ def release_idle() -> int:
 
 
 def staging_stats() -> RingStats:
-    """Counts of all rings so far."""
+    """The statistics of all rings so far."""
     return sum((ring.stats() for ring in list(_rings)), RingStats())
 
 
 class PinnedLedger:
-    """Bounds the pinned memory that callers hold as results, because it is taken from the whole machine."""
+    """Limits the pinned memory that callers hold as results, because it is taken from the whole machine."""
 
     def __init__(self, bound: int) -> None:
         self.bound = bound
         self._held = 0
         self._lock = threading.Lock()
-        # Results die wherever the garbage collector runs, maybe inside this very lock; appending to a deque is safe.
+        # Results are freed wherever the garbage collector runs, possibly while this lock is held; deque.append is safe.
         self._returned: deque[int] = deque()
 
     def reserve(self, size: int) -> bool:
-        """Count ``size`` bytes as handed out, unless the bound forbids it."""
+        """Count ``size`` bytes as handed out, unless that exceeds the limit."""
         with self._lock:
             while self._returned:
                 self._held -= self._returned.popleft()
@@ -258,12 +258,12 @@ class PinnedLedger:
             return True
 
     def release(self, size: int) -> None:
-        """Count ``size`` bytes as given back."""
+        """Count ``size`` bytes as returned."""
         self._returned.append(size)
 
     @property
     def held(self) -> int:
-        """Bytes handed out and not given back."""
+        """Bytes handed out and not returned."""
         with self._lock:
             while self._returned:
                 self._held -= self._returned.popleft()

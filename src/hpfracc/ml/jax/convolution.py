@@ -17,7 +17,7 @@ __all__ = ["FractionalConv1d", "FractionalConv2d"]
 
 
 def _convolve(x: Any, weight: Any, bias: Any, stride: int, padding: int, dilation: int, groups: int) -> Any:
-    """As PyTorch's, for samples of shape (batch, channels, ...)."""
+    """A convolution like PyTorch's, for samples of shape (batch, channels, ...)."""
     axes = weight.ndim - 2
     if x.ndim != axes + 2:
         raise ShapeError(f"samples of shape {x.shape}; give (batch, channels, ...) with {axes} further axes")
@@ -50,7 +50,7 @@ def _parameters(channels: int, outputs: int, taps: tuple[int, ...], groups: int,
 @pytree("derivative", "weight", "bias")
 @dataclass(init=False, frozen=True)
 class FractionalConv1d:
-    """An ordinary convolution of the fractional derivative; as :class:`hpfracc.ml.FractionalConv1d`.
+    """An ordinary convolution of the fractional derivative; see :class:`hpfracc.ml.FractionalConv1d`.
 
     Parameters
     ----------
@@ -61,9 +61,9 @@ class FractionalConv1d:
     stride, padding, dilation, groups : int
         As for a convolution.
     bias : bool
-        Whether there is one.
+        Whether to add a bias.
     key : jax.random.key
-        For the parameters.
+        Random key for the initial parameters.
     **options
         ``definition``, ``method`` and ``step`` of :class:`FractionalDerivative`.
     """
@@ -95,7 +95,7 @@ class FractionalConv1d:
         object.__setattr__(self, "options", (stride, padding, dilation, groups))
 
     def __call__(self, x: Any) -> Any:
-        """Of samples of shape (batch, channels, points)."""
+        """Apply the layer to samples of shape (batch, channels, points)."""
         return _convolve(self.derivative(as_samples(x)), self.weight, self.bias, *self.options)
 
 
@@ -103,14 +103,14 @@ class FractionalConv1d:
 @pytree("derivative", "weight", "bias")
 @dataclass(init=False, frozen=True)
 class FractionalConv2d:
-    """An ordinary convolution of fractional derivatives along axes; as :class:`hpfracc.ml.FractionalConv2d`.
+    """An ordinary convolution of fractional derivatives along axes; see :class:`hpfracc.ml.FractionalConv2d`.
 
     Parameters
     ----------
     in_channels, out_channels : int
         As for a convolution.
     kernel_size : int or (int, int)
-        Of the kernel.
+        Size of the kernel.
     alpha : float, sequence of float, array or LearnableOrder
         One order for all axes and channels, or one for each input channel.
     axes : tuple of int
@@ -118,9 +118,9 @@ class FractionalConv2d:
     stride, padding, dilation, groups : int
         The same along both axes.
     bias : bool
-        Whether there is one.
+        Whether to add a bias.
     key : jax.random.key
-        For the parameters.
+        Random key for the initial parameters.
     **options
         ``definition``, ``method`` and ``step`` of :class:`FractionalDerivative`.
     """
@@ -157,7 +157,7 @@ class FractionalConv2d:
         object.__setattr__(self, "options", (stride, padding, dilation, groups))
 
     def __call__(self, x: Any) -> Any:
-        """Of images of shape (batch, channels, height, width)."""
+        """Apply the layer to images of shape (batch, channels, height, width)."""
         y = as_samples(x)
         for axis in self.axes:
             y = self.derivative.along(axis)(y)

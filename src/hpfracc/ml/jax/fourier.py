@@ -17,12 +17,12 @@ __all__ = ["FractionalFourier"]
 @pytree("order")
 @dataclass(init=False, frozen=True)
 class FractionalFourier:
-    """A rotation of time and frequency by an order that may be learned; as :class:`hpfracc.ml.FractionalFourier`.
+    """A rotation in the time-frequency plane by a learnable order; see :class:`hpfracc.ml.FractionalFourier`.
 
     Parameters
     ----------
     order : float, array or LearnableOrder
-        Quarter turns.
+        The order, in quarter turns.
     axis : int
         The axis of the samples.
     method : {"chirp", "eigen"}
@@ -40,5 +40,5 @@ class FractionalFourier:
             object.__setattr__(self, name, value)
 
     def __call__(self, x: Any) -> Any:
-        """Complex, of the shape of ``x``."""
+        """The transform, complex, of the shape of ``x``."""
         return frft(as_samples(x), self.order(), self.axis, method=self.method)

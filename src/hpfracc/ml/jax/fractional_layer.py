@@ -21,18 +21,18 @@ __all__ = ["FractionalDerivative", "FractionalLayer"]
 @pytree("order")
 @dataclass(init=False, frozen=True)
 class FractionalDerivative:
-    """The fractional derivative of order alpha along one axis; as :class:`hpfracc.ml.FractionalDerivative`.
+    """The fractional derivative of order alpha along one axis; see :class:`hpfracc.ml.FractionalDerivative`.
 
     Parameters
     ----------
     alpha : float, sequence of float, array or LearnableOrder
-        The order; a number is fixed. Several are one for each channel, along ``channel_axis``.
+        The order; a number is fixed. A sequence gives one order per channel, along ``channel_axis``.
     definition, method : str
-        Of the derivative: Grünwald and Letnikov's by default.
+        The definition of the derivative (Grünwald-Letnikov by default), and its rule.
     step : float
-        The distance of samples along the axis.
+        The spacing of the samples along the axis.
     axis, channel_axis : int
-        The axis along which to differentiate, and that of the channels.
+        The axis along which to differentiate, and the axis of the channels.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class FractionalDerivative:
         channel_axis: int = 1,
     ) -> None:
         if not float(step) > 0.0:
-            raise InvalidInputError(f"step={step!r} is not a positive number; give the distance of the samples")
+            raise InvalidInputError(f"step={step!r} is not a positive number; give the spacing of the samples")
         fields = {
             "order": as_order(alpha),
             "definition": find_definition(definition, "derivative").definition,
@@ -82,7 +82,7 @@ class FractionalDerivative:
         if not -x.ndim <= axis < x.ndim or x.shape[axis] != count or axis % x.ndim == self.axis % x.ndim:
             raise ShapeError(
                 f"{count} orders for samples of shape {x.shape} whose channels lie along axis {axis}; give as many "
-                "orders as channels, along another axis than that of the derivative"
+                "orders as channels, along an axis other than that of the derivative"
             )
         rows = [self._apply(jax.lax.slice_in_dim(x, i, i + 1, axis=axis % x.ndim), alpha[i]) for i in range(count)]
         return jnp.concatenate(rows, axis)
@@ -112,20 +112,20 @@ class FractionalDerivative:
 class FractionalLayer:
     r"""A fractional derivative, then a linear map of the last axis: :math:`y = W (D^\alpha x) + b`.
 
-    As :class:`hpfracc.ml.FractionalLayer`.
+    See :class:`hpfracc.ml.FractionalLayer`.
 
     Parameters
     ----------
     alpha : float, sequence of float, array or LearnableOrder
         The order.
     input_dim, output_dim : int, optional
-        Features along the last axis; without them there is only the derivative.
+        Number of features along the last axis; without them there is only the derivative.
     axis : int
         The axis of the derivative.
     bias : bool
-        Whether the linear map has one.
+        Whether the linear map has a bias.
     key : jax.random.key
-        For the parameters of the linear map.
+        Random key for the initial parameters of the linear map.
     **options
         ``definition``, ``method``, ``step`` and ``channel_axis`` of :class:`FractionalDerivative`.
     """
@@ -157,7 +157,7 @@ class FractionalLayer:
         object.__setattr__(self, "bias", shift)
 
     def __call__(self, x: Any) -> Any:
-        """The linear map of the derivative."""
+        """Apply the linear map to the derivative."""
         y = self.derivative(x)
         if self.weight is None:
             return y

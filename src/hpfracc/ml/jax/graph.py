@@ -1,4 +1,4 @@
-r"""Layers on graphs: fractional diffusion, and powers of the Laplacian, by decomposition or Lanczos' method."""
+r"""Layers on graphs: fractional diffusion and powers of the Laplacian, by eigendecomposition or the Lanczos method."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from hpfracc.special import mittag_leffler
 __all__ = ["GraphDiffusion", "LaplacianPower"]
 
 
-#: Graphs up to here are decomposed, larger ones are not.
+#: Largest number of nodes for which the Laplacian is decomposed.
 _DENSE = 2048
 
 
 def _read(laplacian: Any, method: str, symmetric_only: bool) -> tuple[str, _Matrices]:
-    """The method and its constant arrays, in NumPy: left vectors, values and right vectors, or the matrix itself."""
+    """The method and its constant NumPy arrays: left vectors, values and right vectors, or the matrix itself."""
     if isinstance(laplacian, BCOO):
         entries, places = np.asarray(laplacian.data), np.asarray(laplacian.indices)
         laplacian = coo_array((entries, (places[:, 0], places[:, 1])), laplacian.shape)
@@ -55,7 +55,7 @@ def _decompose(full: Any, symmetric: bool) -> _Matrices:
         values, left = np.linalg.eigh(full)
         if values[0] < -1e-10 * np.abs(values).max():
             raise InvalidInputError(
-                f"the Laplacian has the eigenvalue {values[0]:g}; a graph's has none below 0: use D - A"
+                f"the Laplacian has the eigenvalue {values[0]:g}; no graph has one below 0: use D - A"
             )
         right = left
     else:
@@ -76,21 +76,21 @@ def _apply(layer: GraphDiffusion | LaplacianPower, f: Any, x: Any, alpha: Any) -
         inner = jnp.matmul(jnp.asarray(right.T, x.dtype), x, precision="highest")
         return jnp.matmul(jnp.asarray(left, x.dtype), factors.astype(x.dtype)[:, None] * inner, precision="highest")
     kept = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.result_type(float)
-    wide = x.astype(jnp.result_type(float))  # float64, where JAX has it
+    wide = x.astype(jnp.result_type(float))  # float64 if JAX has it enabled
     columns = jnp.moveaxis(wide, -2, 0).reshape(layer.nodes, -1)
     matrix = tuple(jnp.asarray(each, each.dtype if each.dtype.kind == "i" else wide.dtype) for each in layer.matrices)
     found = apply_function(f, matrix, columns, alpha)
     if not is_transformed(found) and not bool(jnp.isfinite(found).all()) and bool(jnp.isfinite(columns).all()):
         raise SolveError(
-            f"Lanczos' method did not reach its tolerance within 600 vectors of {layer.nodes} nodes, or the Laplacian "
-            "has negative eigenvalues; use D - A, a shorter time or a larger order, or method='eigen'"
+            f"the Lanczos method did not reach its tolerance within 600 vectors of {layer.nodes} nodes, or the "
+            "Laplacian has negative eigenvalues; use D - A, a shorter time or a larger order, or method='eigen'"
         )
     return jnp.moveaxis(found.reshape(layer.nodes, *x.shape[:-2], x.shape[-1]), 0, -2).astype(kept)
 
 
 @dataclass(frozen=True)
 class _Decay:
-    """The decay of a mode with the eigenvalue ``values``."""
+    """The decay of modes with the eigenvalues ``values``."""
 
     time: float
 
@@ -99,13 +99,13 @@ class _Decay:
 
 
 def _power(values: Any, alpha: Any) -> Any:
-    """Without the eigenvalue 0, whose logarithm would spoil the slope."""
+    """Excludes the eigenvalue 0, whose logarithm would make the gradient nan."""
     still = values == 0.0
     return jnp.where(still, 0.0, jnp.exp(alpha * jnp.log(jnp.where(still, 1.0, values))))
 
 
 class _Matrices(tuple[Any, ...]):
-    """Constant arrays as part of a pytree's structure: equal where they are the same."""
+    """Constant arrays as part of a pytree's structure; equal if they are the same objects."""
 
     __slots__ = ()
 
@@ -124,24 +124,24 @@ class _Matrices(tuple[Any, ...]):
 @pytree("order")
 @dataclass(init=False, frozen=True)
 class GraphDiffusion:
-    r"""Diffusion with memory on a graph, solved exactly; as :class:`hpfracc.ml.GraphDiffusion`.
+    r"""Diffusion with memory on a graph, solved exactly; see :class:`hpfracc.ml.GraphDiffusion`.
 
     Parameters
     ----------
-    laplacian : array, SciPy's sparse array or JAX's BCOO, shape (nodes, nodes)
-        Symmetric; it is a constant.
+    laplacian : array, SciPy sparse array or JAX BCOO, shape (nodes, nodes)
+        Symmetric; treated as a constant.
     beta : float, array or LearnableOrder
         The order, in (0, 1].
     time : float
-        Positive.
+        Duration of the diffusion, positive.
     method : {"auto", "eigen", "lanczos"}
-        By decomposition, once, for up to 2,048 nodes; beyond by Lanczos' method, which takes products with L alone. It
-        has derivatives in reverse mode, second ones too, and keeps room for 600 vectors of each feature, of as many
-        features at a time as fit into 1 GiB.
+        By an eigendecomposition, computed once, for up to 2,048 nodes; for larger graphs by the Lanczos method, which
+        needs only products with L. It has reverse-mode derivatives, including second ones, and reserves 600 vectors per
+        feature, for as many features at a time as fit into 1 GiB.
 
     Notes
     -----
-    Where Lanczos' method does not reach a relative 1e-10 (1e-5 without ``jax_enable_x64``) within 600 vectors, plain
+    If the Lanczos method does not reach a relative 1e-10 (1e-5 without ``jax_enable_x64``) within 600 vectors, plain
     calls raise :class:`hpfracc.errors.SolveError`, and calls under ``jit`` or ``grad`` give nan.
 
     Examples
@@ -162,7 +162,7 @@ class GraphDiffusion:
 
     def __init__(self, laplacian: Any, beta: OrderLike = 0.5, time: float = 1.0, *, method: str = "auto") -> None:
         if not float(time) > 0.0:
-            raise InvalidInputError(f"time={time!r} is not positive; give how long to diffuse")
+            raise InvalidInputError(f"time={time!r} is not positive; give the duration of the diffusion")
         object.__setattr__(self, "order", as_order(beta))
         if self.order.channels is not None:
             raise ShapeError("fractional diffusion has one order; give a single number")
@@ -173,7 +173,7 @@ class GraphDiffusion:
         object.__setattr__(self, "matrices", matrices)
 
     def __call__(self, x: Any) -> Any:
-        """Features after the time, of shape (..., nodes, features)."""
+        """Features after the diffusion, of shape (..., nodes, features)."""
         beta = self.order()
         if isinstance(beta, float) and not 0.0 < beta <= 1.0:
             raise InvalidInputError(f"beta={beta:g} is outside (0, 1]; use an order there")
@@ -184,16 +184,16 @@ class GraphDiffusion:
 @pytree("order")
 @dataclass(init=False, frozen=True)
 class LaplacianPower:
-    r"""A fractional power of the Laplacian of a graph; as :class:`hpfracc.ml.LaplacianPower`.
+    r"""A fractional power of the Laplacian of a graph; see :class:`hpfracc.ml.LaplacianPower`.
 
     Parameters
     ----------
-    laplacian : array, SciPy's sparse array or JAX's BCOO, shape (nodes, nodes)
-        A constant; that of a directed graph is decomposed by its singular values.
+    laplacian : array, SciPy sparse array or JAX BCOO, shape (nodes, nodes)
+        Treated as a constant; for a directed graph by its singular value decomposition.
     alpha : float, array or LearnableOrder
-        The order, positive.
+        The power, positive.
     method : {"auto", "eigen", "lanczos"}
-        As for :class:`GraphDiffusion`; ``"lanczos"`` for symmetric ones.
+        As for :class:`GraphDiffusion`; ``"lanczos"`` needs a symmetric Laplacian.
     """
 
     order: Any
@@ -211,7 +211,7 @@ class LaplacianPower:
         object.__setattr__(self, "matrices", matrices)
 
     def __call__(self, x: Any) -> Any:
-        """Features of shape (..., nodes, features)."""
+        """Apply the power to features of shape (..., nodes, features)."""
         alpha = self.order()
         if isinstance(alpha, float) and not alpha > 0.0:
             raise InvalidInputError(f"alpha={alpha:g} is not positive; use an order above 0")

@@ -1,10 +1,10 @@
-r"""Functions of a large symmetric matrix times vectors, by Lanczos' method.
+r"""Functions of a large symmetric matrix times vectors, by the Lanczos method.
 
 Each column gets an orthonormal basis Q of its Krylov space, in which L is tridiagonal, and
-:math:`f(L) x \approx |x|\, Q f(T) e_1`. As many vectors are made as the answer needs: 24, 48, 96, ... up to 600.
+:math:`f(L) x \approx |x|\, Q f(T) e_1`. The number of vectors grows until the result converges: 24, 48, 96, ... to 600.
 
-Derivatives are exact for every basis: :math:`f(L)` is linear and symmetric in x, and its derivatives in the order are
-the same with :math:`\partial^k f / \partial \alpha^k`. All are functions of L, and can be differentiated again.
+Derivatives hold for every basis: :math:`f(L)` is linear and symmetric in x, and its derivatives in the order are the
+same with :math:`\partial^k f / \partial \alpha^k`. All are functions of L, and can be differentiated again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["Matrix", "apply_function"]
 
 #: A dense matrix; or values, rows and columns of a sparse one, sorted by rows.
 Matrix = tuple[Any, ...]
-#: ``f(values, alpha)``, elementwise; hashable, and equal to others that give the same.
+#: ``f(values, alpha)``, elementwise; hashable, and equal to other functions with the same results.
 Function = Callable[[Any, Any], Any]
 
 _MOST, _GROUP = 600, 24
-#: Bytes of the bases that are kept at a time; columns beyond them wait.
+#: Largest total size of the bases in bytes; further columns are processed in later groups.
 _WORKSPACE = 1 << 30
 
 
@@ -38,12 +38,12 @@ def apply_function(f: Function, matrix: Matrix, x: Any, alpha: Any) -> Any:
     matrix : tuple of arrays
     x : array, shape (nodes, columns)
     alpha : float or array of no axes
-        Of an array, derivatives of any order are there, in reverse mode.
+        If it is an array, it can be differentiated to any order in reverse mode.
 
     Returns
     -------
     array, shape (nodes, columns)
-        nan where 600 vectors do not reach the tolerance, and where L has a negative eigenvalue.
+        nan if 600 vectors do not reach the tolerance, or if L has a negative eigenvalue.
     """
     if isinstance(alpha, float):
         return _function(_Fixed(f, alpha), None, matrix, x, jnp.zeros((), x.dtype))
@@ -69,7 +69,7 @@ class _Fixed:
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _function(f: Function, degree: int | None, matrix: Matrix, x: Any, alpha: Any) -> Any:
-    """The derivative of f of this degree in alpha, of L, times x; without a degree alpha is no variable."""
+    """The derivative of f of this degree in alpha, of L, times x; without a degree alpha is not differentiated."""
     return _lanczos(f, degree or 0, 1, matrix, x, alpha)[0]
 
 
@@ -90,7 +90,7 @@ _function.defvjp(_function_forward, _function_backward)
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _with_slope(f: Function, degree: int, matrix: Matrix, x: Any, alpha: Any) -> tuple[Any, Any]:
-    """The derivatives of this degree and the next, in one basis."""
+    """The derivatives of this degree and the next, from one basis."""
     value, slope = _lanczos(f, degree, 2, matrix, x, alpha)
     return value, slope
 
@@ -112,7 +112,7 @@ _with_slope.defvjp(_with_slope_forward, _with_slope_backward)
 
 
 def _derivatives(f: Function, degree: int, count: int, values: Any, alpha: Any) -> tuple[Any, ...]:
-    """``count`` derivatives of f in alpha, one or two, from this degree on."""
+    """One or two derivatives of f in alpha, ``count`` in number, starting with this degree."""
 
     def derivative(degree: int) -> Callable[[Any], Any]:
         if degree == 0:
@@ -136,7 +136,7 @@ def _times(matrix: Matrix, q: Any) -> Any:
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _lanczos(f: Function, degree: int, count: int, matrix: Matrix, x: Any, alpha: Any) -> tuple[Any, ...]:
-    """``count`` functions of L times x, each of its shape."""
+    """``count`` functions of L times x, each of the shape of x."""
     nodes, columns = x.shape
     most = min(nodes, _MOST)
     together = max(1, min(columns, _WORKSPACE // (nodes * most * x.dtype.itemsize)))
@@ -149,7 +149,7 @@ def _lanczos(f: Function, degree: int, count: int, matrix: Matrix, x: Any, alpha
 
 
 def _group(f: Function, degree: int, count: int, matrix: Matrix, alpha: Any, x: Any) -> Any:
-    """The same for rows x that are in memory together: shape (count, columns, nodes)."""
+    """The same for a group of rows x processed together: shape (count, columns, nodes)."""
     columns, nodes = x.shape
     most = min(nodes, _MOST)
     sizes = [_GROUP << stage for stage in range(most.bit_length()) if _GROUP << stage < most] + [most]
@@ -160,7 +160,7 @@ def _group(f: Function, degree: int, count: int, matrix: Matrix, alpha: Any, x: 
     start = x / jnp.where(size > 0, size, 1.0)[:, None]
 
     def projected(basis: Any, v: Any, done: Any) -> Any:
-        """What v has of the first vectors, in groups: the others are not made yet."""
+        """The projection of v onto the vectors computed so far, in groups."""
 
         def add(group: Any, total: Any) -> Any:
             part = lax.dynamic_slice_in_dim(basis, group * _GROUP, _GROUP, 1)
@@ -174,7 +174,7 @@ def _group(f: Function, degree: int, count: int, matrix: Matrix, alpha: Any, x: 
         q = lax.dynamic_index_in_dim(basis, m, 1, keepdims=False)
         v = _times(matrix, q)
         diagonal = diagonal.at[:, m].set((q * v).sum(1))
-        # Twice is enough to keep them orthogonal.
+        # Two passes are enough to keep the vectors orthogonal.
         v = lax.fori_loop(0, 2, lambda _, v: v - projected(basis, v, m + 1), v)
         norm = jnp.linalg.norm(v, axis=1)
         ended = norm <= tiny * jnp.abs(diagonal).max(1)
@@ -183,9 +183,9 @@ def _group(f: Function, degree: int, count: int, matrix: Matrix, alpha: Any, x: 
         return basis.at[:, m + 1].set(unit), diagonal, beside
 
     def decomposed(m: int, diagonal: Any, beside: Any) -> tuple[Any, Any]:
-        """Eigenvalues and eigenvectors of the first m rows and columns; zeros beyond."""
+        """Eigenvalues and eigenvectors of the leading m by m block; zeros beyond it."""
         places = jnp.arange(m)
-        apart = places[:, None] - places  # the lower triangle is enough
+        apart = places[:, None] - places  # only the lower triangle is read
         whole = jnp.where(apart == 0, diagonal[:, None, :m], jnp.where(apart == 1, beside[:, None, :m], 0.0))
         values, vectors = jnp.linalg.eigh(whole, symmetrize_input=False)
         rest = (0, most - m)
@@ -198,12 +198,12 @@ def _group(f: Function, degree: int, count: int, matrix: Matrix, alpha: Any, x: 
         branches = [partial(decomposed, each) for each in sizes]
         values, vectors = lax.switch(stage, branches, kept[1], kept[2])
         largest = jnp.abs(values).max(1, keepdims=True)
-        # Ritz values lie between the eigenvalues of L: a negative one is no rounding.
+        # Ritz values lie between the eigenvalues of L: a negative one is not a rounding error.
         valid = ~(values < (-1e-10 if wide else -1e-4) * largest).any()
         values = jnp.where(values <= tiny * largest, 0.0, values)
         functions = jnp.stack(_derivatives(f, degree, count, values, alpha)).astype(x.dtype)
         coefficients = jnp.einsum("cij,kcj->kci", vectors, functions * vectors[:, 0], precision="highest")
-        last = jnp.arange(most) >= target - 2  # those beyond the target are 0
+        last = jnp.arange(most) >= target - 2  # entries beyond the target are 0
         sizes_found = jnp.abs(coefficients)
         missing = jnp.where(last, sizes_found, 0.0).max(-1)
         lacking = (missing > rtol * sizes_found.max(-1)).any()

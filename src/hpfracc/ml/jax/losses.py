@@ -19,7 +19,7 @@ __all__ = ["FractionalLoss"]
 @pytree("derivative")
 @dataclass(init=False, frozen=True)
 class FractionalLoss:
-    """The mean square of an error and of its fractional derivative; as :class:`hpfracc.ml.FractionalLoss`.
+    """The mean square of an error and of its fractional derivative; see :class:`hpfracc.ml.FractionalLoss`.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class FractionalLoss:
     weight : float
         The factor of the second term, not negative.
     reduction : {"mean", "sum", "none"}
-        Of the elements.
+        How the elements are combined.
     **options
         ``definition``, ``method``, ``step`` and ``axis`` of :class:`FractionalDerivative`.
     """
@@ -39,7 +39,7 @@ class FractionalLoss:
 
     def __init__(self, alpha: OrderLike = 0.5, weight: float = 1.0, *, reduction: str = "mean", **options: Any) -> None:
         if not float(weight) >= 0.0:
-            raise InvalidInputError(f"weight={weight!r} is negative; use a factor from 0 on")
+            raise InvalidInputError(f"weight={weight!r} is negative; use a factor of 0 or more")
         if reduction not in ("mean", "sum", "none"):
             raise InvalidInputError(f"reduction={reduction!r} is unknown; use 'mean', 'sum' or 'none'")
         fields = (
@@ -55,7 +55,7 @@ class FractionalLoss:
         prediction, target = as_samples(prediction), as_samples(target)
         if prediction.shape != target.shape:
             raise ShapeError(
-                f"a prediction of shape {prediction.shape} for a target of shape {target.shape}; give both one shape"
+                f"a prediction of shape {prediction.shape} for a target of shape {target.shape}; give equal shapes"
             )
         error = prediction - target
         squares = jnp.abs(error) ** 2 + self.weight * jnp.abs(self.derivative(error)) ** 2

@@ -22,14 +22,14 @@ __all__ = ["NeuralFODE"]
 class NeuralFODE:
     r"""The solution of :math:`D^\alpha y = f_\theta(t, y)`, with the gradient of its discrete steps; a pytree.
 
-    See :class:`hpfracc.ml.torch.neural_fode.NeuralFODE` for the parameters; here ``func`` is a function, or a pytree
-    that can be called, such as an Equinox module: its arrays are leaves of this one, and so is ``alpha``.
+    See :class:`hpfracc.ml.torch.neural_fode.NeuralFODE` for the parameters. Here ``func`` is a function, or a callable
+    pytree such as an Equinox module: its arrays and ``alpha`` are leaves of this pytree.
 
     Notes
     -----
-    With ``adjoint="stored"`` gradients go to the arrays of ``func``, to ``alpha``, the initial values and ``args``.
-    What a plain function sees around it gets none (JAX says so): give it as ``args``, or use ``"recomputed"``. Put
-    ``jax.jit`` around a training step: outside it an object is compiled at each call.
+    With ``adjoint="stored"`` the gradient reaches the arrays of ``func``, ``alpha``, the initial values and ``args``,
+    but not arrays that a plain function captures (JAX raises an error): pass them as ``args``, or use ``"recomputed"``.
+    Put ``jax.jit`` around a training step: outside of it an object is recompiled at each call.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class NeuralFODE:
         _refuse_foreign("alpha", self.alpha)
 
     def tree_flatten(self) -> tuple[tuple[Any, Any], tuple[Any, ...]]:
-        """Arrays of the function and the order; the rest is static."""
+        """The arrays of the function and the order are leaves; the rest is static."""
         leaves, tree = jax.tree_util.tree_flatten(self.func)
         if len(leaves) == 1 and leaves[0] is self.func:  # a plain function is its own leaf
             return ((), self.alpha), (self.func, None, self.method, self.step, self.adjoint, _frozen(self.options))
@@ -62,7 +62,7 @@ class NeuralFODE:
 
     @classmethod
     def tree_unflatten(cls, static: tuple[Any, ...], children: tuple[Any, Any]) -> NeuralFODE:
-        """From leaves and static parts, without checks: leaves may be anything."""
+        """Rebuild from leaves and static parts, without checks, because leaves may be anything."""
         leaves, alpha = children
         plain, tree, method, step, adjoint, options = static
         made = object.__new__(cls)
@@ -96,7 +96,7 @@ class NeuralFODE:
             _refuse_foreign(f"y0[{place}]", each)
             if each.ndim < 1 or each.shape[:-1] != y0[0].shape[:-1]:
                 shapes = f"y0[{place}] has shape {each.shape} and y0[0] {y0[0].shape}"
-                raise ShapeError(f"{shapes}: all axes but the last are shared")
+                raise ShapeError(f"{shapes}: all axes but the last must agree")
         ends: list[int] = []
         for each in y0:
             ends.append((ends[-1] if ends else 0) + each.shape[-1])
@@ -127,4 +127,4 @@ def _refuse_foreign(name: str, value: Any) -> None:
     if library_of(value) == "torch":
         raise PinnedBackendError(f"{name} is a tensor of PyTorch; use hpfracc.ml.torch.neural_fode, or a JAX array")
     if name.startswith("y0") and library_of(value) != "jax":
-        raise InvalidInputError(f"{name} is no array of JAX; give one of shape (..., d)")
+        raise InvalidInputError(f"{name} is not a JAX array; give one of shape (..., d)")

@@ -25,13 +25,13 @@ class NeuralFSDE:
     r"""Paths of a stochastic equation with memory, with the gradient of their discrete steps; a pytree.
 
     See :class:`hpfracc.ml.torch.neural_fsde.NeuralFSDE` for the parameters. Here ``drift`` and ``diffusion`` are
-    functions, or pytrees that can be called, such as Equinox modules: their arrays are leaves of this one, and so are
-    an additive diffusion and the order. ``adjoint="stored"`` is :func:`jax.checkpoint` around both, and around all
-    steps: nothing is kept between the passes, and the backward pass draws the noise again from ``key``.
+    functions, or callable pytrees such as Equinox modules: their arrays are leaves of this pytree, as are an additive
+    diffusion and the order. ``adjoint="stored"`` applies :func:`jax.checkpoint` to both functions and to all steps:
+    nothing is kept between the passes, and the backward pass regenerates the noise from ``key``.
 
     Notes
     -----
-    Paths are nan where H is traced and turns out to be below 1/2 with multiplicative noise.
+    Paths are nan if H is traced and its value is below 1/2 with multiplicative noise.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class NeuralFSDE:
         _assign(self, drift, diffusion, order, spec, adjoint)
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Arrays of both functions and the order; functions without arrays are static."""
+        """The arrays of both functions and the order are leaves; functions without arrays are static."""
         plain = tuple(each if _is_leaf(each) else None for each in (self.drift, self.diffusion))
         parts = (self.drift, self.diffusion)
         moving = tuple(None if fixed is not None else each for fixed, each in zip(plain, parts, strict=True))
@@ -87,7 +87,7 @@ class NeuralFSDE:
 
     @classmethod
     def tree_unflatten(cls, static: tuple[Any, ...], children: tuple[Any, ...]) -> NeuralFSDE:
-        """From leaves and static parts, without checks: leaves may be anything."""
+        """Rebuild from leaves and static parts, without checks, because leaves may be anything."""
         plain, (spec, adjoint) = static[:2], static[2:]
         parts = (each if fixed is None else fixed for fixed, each in zip(plain, children[:2], strict=True))
         made = object.__new__(cls)
@@ -125,7 +125,7 @@ class NeuralFSDE:
     ) -> Any:
         """A lower bound of the log-likelihood of each series.
 
-        As :meth:`hpfracc.ml.torch.neural_fsde.NeuralFSDE.elbo`.
+        See :meth:`hpfracc.ml.torch.neural_fsde.NeuralFSDE.elbo`.
         """
         if (scale is None) == (log_prob is None):
             raise InvalidInputError("give either scale=, the standard deviation of the data, or log_prob=")
@@ -138,7 +138,7 @@ class NeuralFSDE:
         likelihood = log_prob(x, target) if log_prob is not None else _normal(x, target, scale)
         if tuple(likelihood.shape) != (x.shape[0], *shape):
             raise ShapeError(
-                f"log_prob gave shape {tuple(likelihood.shape)}; give (N, samples, ...), {(x.shape[0], *shape)}"
+                f"log_prob returned shape {tuple(likelihood.shape)}; return (N, samples, ...), {(x.shape[0], *shape)}"
             )
         return (likelihood.sum(0) - spent.reshape(shape)).mean(0)
 
@@ -157,7 +157,7 @@ class NeuralFSDE:
 
 @jax.tree_util.register_pytree_node_class
 class _Recomputed:
-    """A function whose intermediate values are made again in the backward pass."""
+    """A function whose intermediate values are recomputed in the backward pass."""
 
     def __init__(self, function: Any) -> None:
         self.function = function
@@ -168,7 +168,7 @@ class _Recomputed:
 
     @classmethod
     def tree_unflatten(cls, static: None, children: tuple[Any]) -> _Recomputed:
-        """From its arrays."""
+        """Rebuild from its arrays."""
         return cls(*children)
 
     def __call__(self, *args: Any) -> Any:
@@ -181,7 +181,7 @@ def _assign(made: NeuralFSDE, *values: Any) -> None:
 
 
 def _is_leaf(value: Any) -> bool:
-    """Whether it is a plain function, which is a leaf of its own and no array."""
+    """Whether it is a plain function, i.e. a leaf that is not an array."""
     leaves = jax.tree_util.tree_leaves(value)
     return len(leaves) == 1 and leaves[0] is value and callable(value)
 
@@ -190,7 +190,7 @@ def _rows(y0: Any, samples: int | None) -> tuple[Any, tuple[int, ...]]:
     """Initial values of all paths along one axis, and the shape of that axis."""
     _refuse_foreign("y0", y0)
     if library_of(y0) != "jax" or y0.ndim < 1 or not jnp.issubdtype(y0.dtype, jnp.floating):
-        raise InvalidInputError(f"y0={y0!r} is no real array of JAX of shape (..., d); give one")
+        raise InvalidInputError(f"y0={y0!r} is not a real JAX array of shape (..., d); give one")
     shape = tuple(y0.shape[:-1])
     rows = y0.reshape(-1, y0.shape[-1])
     if samples is None:
@@ -214,5 +214,5 @@ def _refuse_foreign(name: str, value: Any) -> None:
 
 
 def _along_regenerated_noise(draw: Callable[[Any], Any], steps: Steps, key: Any) -> Any:
-    """The paths along the noise ``draw(key)``; the backward pass begins with the key and the initial values."""
+    """The paths along the noise ``draw(key)``; the backward pass restarts from the key and the initial values."""
     return jax.checkpoint(lambda key: along_noise(draw, steps, key))(key)

@@ -1,6 +1,6 @@
-"""Optimisers whose memory of gradients is fractional, as pairs ``(init, update)`` for JAX.
+"""Optimisers with fractional memory of past gradients, as pairs ``(init, update)`` for JAX.
 
-They have the form of Optax, so they go into ``optax.chain``; Optax is not needed.
+They follow Optax's interface and work in ``optax.chain``; Optax is not needed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = [
 
 
 class Transformation(NamedTuple):
-    """A pair in the form of ``optax.GradientTransformation``.
+    """A pair with the interface of ``optax.GradientTransformation``.
 
     Attributes
     ----------
     init : callable
-        ``init(params)`` gives the state.
+        ``init(params)`` returns the state.
     update : callable
-        ``update(gradients, state, params=None)`` gives what to add to the parameters, and the next state.
+        ``update(gradients, state, params=None)`` returns the change of the parameters and the next state.
     """
 
     init: Callable[[Any], Any]
@@ -40,7 +40,7 @@ class Transformation(NamedTuple):
 
 
 class FilterState(NamedTuple):
-    """Steps so far, moments of shape (n, ...) for each parameter, and second moments (None without them)."""
+    """Number of steps, moments of shape (n, ...) for each parameter, and second moments (None without them)."""
 
     count: Any
     moments: Any
@@ -48,7 +48,7 @@ class FilterState(NamedTuple):
 
 
 class FlowState(NamedTuple):
-    """Moments of shape (n, ...) for each parameter, and how far the parameters have moved."""
+    """Moments of shape (n, ...) for each parameter, and the total change of the parameters."""
 
     moments: Any
     moved: Any

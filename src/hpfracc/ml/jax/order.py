@@ -1,4 +1,4 @@
-"""An order that is learned, and what every layer does with its order."""
+"""Learnable orders, and the order argument of all layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hpfracc.ml.jax.pytrees import pytree
 
 __all__ = ["LearnableOrder", "OrderLike", "as_order"]
 
-#: What a layer takes for its order.
+#: Anything a layer accepts as its order.
 OrderLike = Any
 
 
@@ -26,13 +26,13 @@ OrderLike = Any
 class LearnableOrder:
     r"""A fractional order within bounds: :math:`\alpha = lo + (hi - lo)\,\sigma(\rho)`.
 
-    As :class:`hpfracc.ml.LearnableOrder`. Its leaf ``rho`` is what optimisers see; the slope of the sigmoid fades near
-    both bounds.
+    See :class:`hpfracc.ml.LearnableOrder`. Optimisers update the leaf ``rho``; the slope of the sigmoid vanishes
+    towards both bounds.
 
     Parameters
     ----------
     alpha : float or sequence of float
-        Where it starts, strictly between the bounds; several are one for each channel.
+        Initial value, strictly between the bounds; a sequence gives one order per channel.
     bounds : (float, float)
         Lower and upper bound.
 
@@ -69,7 +69,7 @@ class LearnableOrder:
 
     @property
     def channels(self) -> int | None:
-        """How many orders there are, or None for a single one."""
+        """Number of orders, or None for a single one."""
         return None if self.rho.ndim == 0 else int(self.rho.shape[0])
 
     def __call__(self) -> Any:
@@ -82,7 +82,7 @@ class LearnableOrder:
 @pytree()
 @dataclass(frozen=True)
 class _FixedOrder:
-    """An order that stays what it is."""
+    """An order that is not learned."""
 
     value: Any
 
@@ -100,7 +100,7 @@ class _FixedOrder:
 @pytree("value")
 @dataclass(frozen=True)
 class _GivenOrder:
-    """An array of the user's own, which may be traced."""
+    """An array given by the user, possibly traced."""
 
     value: Any
 
@@ -115,7 +115,7 @@ class _GivenOrder:
 
 
 def as_order(alpha: OrderLike) -> Any:
-    """What gives the order: of a number (fixed), an array, or a :class:`LearnableOrder`."""
+    """The order as a callable, from a number (fixed), an array, or a :class:`LearnableOrder`."""
     if isinstance(alpha, LearnableOrder | _FixedOrder | _GivenOrder):
         return alpha
     if isinstance(alpha, bool | str) or alpha is None:

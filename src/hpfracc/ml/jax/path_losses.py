@@ -1,4 +1,4 @@
-"""Losses between samples of paths and data: the energy score, and the discrepancy of signature kernels."""
+"""Losses between sampled paths and data: the energy score, and the signature-kernel MMD."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def energy_score(samples: Any, observed: Any, *, beta: float = 1.0, event: int =
 
     .. math:: \frac1S \sum_i |x_i - y|^\beta - \frac{1}{2 S (S-1)} \sum_{i \ne j} |x_i - x_j|^\beta.
 
-    As :func:`hpfracc.ml.torch.path_losses.energy_score`; ``event`` of the last axes make one vector.
+    See :func:`hpfracc.ml.torch.path_losses.energy_score`; the last ``event`` axes form one vector.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def energy_score(samples: Any, observed: Any, *, beta: float = 1.0, event: int =
             f"samples have shape {samples.shape} and the observation {observed.shape}; give (S, ..., d) and (..., d)"
         )
     if samples.shape[0] < 2:
-        raise ShapeError("there is one sample; the spread takes two or more along the first axis")
+        raise ShapeError("there is one sample; the spread needs two or more along the first axis")
     if not 1 <= event <= observed.ndim:
         raise InvalidInputError(f"event={event!r}: use 1 to {observed.ndim}, the axes of the observation")
     count = samples.shape[0]
@@ -46,18 +46,18 @@ def energy_score(samples: Any, observed: Any, *, beta: float = 1.0, event: int =
 
 
 def _power(difference: Any, beta: float) -> Any:
-    """The norm to the power beta, with the derivative 0 where it is 0."""
+    """The norm to the power beta, with derivative 0 where the norm is 0."""
     square = (difference**2).sum(-1)
     zero = square == 0
     return jnp.where(zero, 0.0, jnp.where(zero, 1.0, square) ** (0.5 * beta))
 
 
 def signature_kernel(x: Any, y: Any, *, refinement: int = 1, width: float | None = None) -> Any:
-    """Inner products of the signatures of paths, all of ``x`` with all of ``y``: shape (A, B).
+    """Inner products of the signatures of paths, each of ``x`` with each of ``y``: shape (A, B).
 
-    As :func:`hpfracc.ml.torch.path_losses.signature_kernel`: for paths of shape (A, n, d) and (B, m, d) Goursat's
-    equation, each step divided into ``2**refinement``, on points lifted by a Gaussian kernel where a ``width`` is
-    given.
+    See :func:`hpfracc.ml.torch.path_losses.signature_kernel`. Paths have shapes (A, n, d) and (B, m, d). Solves
+    Goursat's equation with each step divided into ``2**refinement``, on points lifted by a Gaussian kernel if a
+    ``width`` is given.
     """
     if x.ndim != 3 or y.ndim != 3 or x.shape[2] != y.shape[2] or min(x.shape[1], y.shape[1]) < 2:
         raise ShapeError(
@@ -77,9 +77,9 @@ def signature_kernel(x: Any, y: Any, *, refinement: int = 1, width: float | None
 
 
 def signature_mmd(x: Any, y: Any, *, refinement: int = 1, width: float | None = None) -> Any:
-    """The squared maximum mean discrepancy of two sets of paths by their signature kernel, without bias.
+    """An unbiased estimate of the squared maximum mean discrepancy of two sets of paths, by their signature kernel.
 
-    As :func:`hpfracc.ml.torch.path_losses.signature_mmd`; two or more paths each.
+    See :func:`hpfracc.ml.torch.path_losses.signature_mmd`; each set needs two or more paths.
     """
     if x.shape[0] < 2 or y.shape[0] < 2:
         raise ShapeError(f"there are {x.shape[0]} and {y.shape[0]} paths; give two or more of each")
@@ -93,13 +93,13 @@ def signature_mmd(x: Any, y: Any, *, refinement: int = 1, width: float | None = 
 
 
 def _goursat(steps: Any) -> Any:
-    """The value at the far corner, by diagonals: on one, all squares are independent."""
+    """The value at the far corner, by diagonals: the squares of a diagonal are independent."""
     n, m = steps.shape[-2:]
     i = np.arange(n + 1)
     diagonals = np.arange(2, n + m + 1)
     j = diagonals[:, None] - i
     inside = (i >= 1) & (j >= 1) & (j <= m)
-    # The squares below and left of the points (i, p - i); those outside are not used.
+    # The squares below and to the left of the points (i, p - i); those outside are not used.
     chosen = steps[..., np.clip(i - 1, 0, n - 1), np.clip(j - 1, 0, m - 1)]
     ones = jnp.ones((*steps.shape[:-2], n + 1), steps.dtype)
 

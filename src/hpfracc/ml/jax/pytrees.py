@@ -1,4 +1,4 @@
-"""Layers as pytrees: parameters are leaves, everything else belongs to the structure."""
+"""Layers as pytrees: parameters are leaves, everything else is static."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 def pytree(*leaves: str) -> Callable[[type[T]], type[T]]:
-    """Register a dataclass whose fields in ``leaves`` are arrays or further layers; the others are compared by value.
+    """Register a dataclass whose fields in ``leaves`` are arrays or other layers; the others are compared by value.
 
-    Such a layer goes through ``jax.jit``, ``jax.grad`` and ``jax.tree.map``, and into Equinox modules, as any pytree.
+    Such a layer works with ``jax.jit``, ``jax.grad``, ``jax.tree.map`` and Equinox modules like any pytree.
     """
 
     def register(kind: type[T]) -> type[T]:
@@ -43,7 +43,7 @@ def pytree(*leaves: str) -> Callable[[type[T]], type[T]]:
 
 
 def initial(key: Any, shape: tuple[int, ...], fan: int) -> Any:
-    """Uniform within ``1 / sqrt(fan)``, as PyTorch's linear maps and convolutions begin."""
+    """Uniform within ``1 / sqrt(fan)``, the initialisation of PyTorch's linear maps and convolutions."""
     if key is None:
         raise InvalidInputError("this layer has random parameters; give key=jax.random.key(0), or another seed")
     bound = fan**-0.5
@@ -51,8 +51,8 @@ def initial(key: Any, shape: tuple[int, ...], fan: int) -> Any:
 
 
 def as_samples(x: Any) -> Any:
-    """``x`` as an array of JAX's; tensors are refused."""
+    """``x`` as a JAX array; tensors are refused."""
     library = library_of(x)
     if library not in ("jax", "numpy", "python"):
-        raise InvalidInputError(f"this layer takes arrays of JAX's, not of {library}; convert them, or use hpfracc.ml")
+        raise InvalidInputError(f"this layer takes JAX arrays, not {library} ones; convert them, or use hpfracc.ml")
     return jax.numpy.asarray(x)

@@ -1,6 +1,6 @@
-r"""Long memory: fractional filters, and recurrent cells whose memory falls like a power of time.
+r"""Long memory: fractional filters, and recurrent cells whose memory decays like a power of time.
 
-As :mod:`hpfracc.ml.torch.recurrent`: with :math:`w_k(d) = (-1)^k \binom{d}{k}`, all of which is kept.
+See :mod:`hpfracc.ml.torch.recurrent`: with :math:`w_k(d) = (-1)^k \binom{d}{k}`, without truncation.
 
 References
 ----------
@@ -30,7 +30,7 @@ from hpfracc.operators.core.weights import weights_of
 
 __all__ = ["FractionalFilter", "FractionalLSTM", "FractionalRNN"]
 
-#: Steps that the backward pass runs again together.
+#: Steps that the backward pass recomputes together.
 _BLOCK = 32
 
 
@@ -39,7 +39,7 @@ def _make_weights(xp: Namespace, d: Any, n: int) -> tuple[Any]:
 
 
 def _memory_weights(order: Any, n: int, dtype: Any) -> Any:
-    """``w_0 .. w_{n-1}``; a row for each order where there are several."""
+    """``w_0 .. w_{n-1}``; one row per order if there are several."""
     d = order()
 
     def row(one: Any) -> Any:
@@ -69,7 +69,7 @@ class FractionalFilter:
     Parameters
     ----------
     d : float, sequence of float, array or LearnableOrder
-        The order; ``LearnableOrder(0.25, bounds=(0, 0.5))`` by default. Several are one for each feature.
+        The order; ``LearnableOrder(0.25, bounds=(0, 0.5))`` by default. A sequence gives one order per feature.
     """
 
     derivative: FractionalDerivative
@@ -79,7 +79,7 @@ class FractionalFilter:
         object.__setattr__(self, "derivative", FractionalDerivative(order, axis=-2, channel_axis=-1))
 
     def __call__(self, x: Any) -> Any:
-        """Of sequences of shape (..., time, features)."""
+        """Filter sequences of shape (..., time, features)."""
         return self.derivative(x)
 
 
@@ -87,16 +87,16 @@ class FractionalFilter:
 @pytree("filter", "input_weight", "input_bias", "recurrent_weight")
 @dataclass(init=False, frozen=True)
 class FractionalRNN:
-    r"""A recurrent layer that also sees a fractional filter of its input; as :class:`hpfracc.ml.FractionalRNN`.
+    r"""A recurrent layer whose inputs include a fractional filter of its input; see :class:`hpfracc.ml.FractionalRNN`.
 
     Parameters
     ----------
     input_size, hidden_size : int
-        Features of the input and of the state.
+        Number of features of the input and of the state.
     d : float, sequence of float, array or LearnableOrder
-        The order, one for all features or one for each.
+        The order, a single one or one per feature.
     key : jax.random.key
-        For the parameters.
+        Random key for the initial parameters.
     """
 
     filter: FractionalFilter
@@ -130,19 +130,19 @@ class FractionalRNN:
 @pytree("order", "input_weight", "input_bias", "recurrent_weight")
 @dataclass(init=False, frozen=True)
 class FractionalLSTM:
-    r"""An LSTM whose cell remembers by a power law instead of a forget gate; as :class:`hpfracc.ml.FractionalLSTM`.
+    r"""An LSTM whose cell has power-law memory instead of a forget gate; see :class:`hpfracc.ml.FractionalLSTM`.
 
     Parameters
     ----------
     input_size, hidden_size : int
-        Features of the input and of the state.
+        Number of features of the input and of the state.
     d : float, sequence of float, array or LearnableOrder
-        The order, one for all cells or one for each.
+        The order, a single one or one per cell.
     memory : {"full", "exponentials"}
-        ``"full"`` sums all lags at every step, one product with the cells so far: the work grows with the square of the
-        time. ``"exponentials"`` keeps 95 numbers for each cell instead, for orders from 0 to 1.
+        ``"full"`` sums all lags at every step, as a product with all earlier cells: the work grows with the square of
+        the time. ``"exponentials"`` keeps 95 numbers per cell instead, for orders from 0 to 1.
     key : jax.random.key
-        For the parameters.
+        Random key for the initial parameters.
     """
 
     order: Any
@@ -167,7 +167,7 @@ class FractionalLSTM:
     def __call__(self, x: Any, state: tuple[Any, ...] | None = None) -> tuple[Any, tuple[Any, ...]]:
         """Outputs of shape (batch, time, hidden), and the last state and cell.
 
-        With ``memory="exponentials"`` what is remembered comes third; the three are the ``state`` of a call that
+        With ``memory="exponentials"`` the memory comes third; the three together are the ``state`` of a call that
         continues the sequence.
         """
         x = as_samples(x)
@@ -179,7 +179,7 @@ class FractionalLSTM:
         if state is not None:
             raise InvalidInputError("a state without all earlier cells; use memory='exponentials' to continue")
         weights = -_memory_weights(self.order, steps, driven.dtype)
-        # lags[t, s] = -w_{t-s} for s < t, else 0; a third axis where each cell has its order.
+        # lags[t, s] = -w_{t-s} for s < t, else 0; with a third axis if each cell has its own order.
         apart = jnp.arange(steps)[:, None] - jnp.arange(steps)[None, :]
         lags = jnp.where(apart > 0, weights[..., jnp.maximum(apart, 0)], 0.0)
         lags = jnp.moveaxis(lags, 0, -1) if lags.ndim == 3 else lags[..., None]
@@ -198,10 +198,10 @@ class FractionalLSTM:
         return jnp.moveaxis(outputs, 0, 1), (h, cells[-1])
 
     def _along(self, driven: Any, state: tuple[Any, ...] | None) -> tuple[Any, tuple[Any, ...]]:
-        """The same with a sum of exponentials: some steps at a time, which the backward pass runs again."""
+        """The same with a sum of exponentials, in blocks of steps that the backward pass recomputes."""
         batch, steps = driven.shape[:2]
         if steps > LONGEST:
-            raise InvalidInputError(f"{steps:,} steps; exponentials stand for {LONGEST:,} lags: use memory='full'")
+            raise InvalidInputError(f"{steps:,} steps; exponentials cover {LONGEST:,} lags: use memory='full'")
         first, decay, weights = _exponentials(self.order, driven.dtype)
         if state is None:
             empty = jnp.zeros((batch, self.recurrent_weight.shape[1]), driven.dtype)
@@ -210,7 +210,7 @@ class FractionalLSTM:
         def step(carry: tuple[Any, ...], gates: Any) -> tuple[tuple[Any, ...], Any]:
             h, before, past = carry
             enter, leave, candidate = jnp.split(gates + _product(h, self.recurrent_weight), 3, -1)
-            # Lag 1 by itself, the others from the exponentials.
+            # Lag 1 separately, the others from the exponentials.
             c = jax.nn.sigmoid(enter) * jnp.tanh(candidate) + first * before + (weights * past).sum(0)
             h = jax.nn.sigmoid(leave) * jnp.tanh(c)
             return (h, c, decay * past + before), h

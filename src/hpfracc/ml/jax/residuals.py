@@ -20,16 +20,16 @@ __all__ = ["FractionalResidual", "LaplacianResidual"]
 @pytree("order")
 @dataclass(init=False, frozen=True)
 class FractionalResidual:
-    r"""The residual :math:`D^\alpha u - r` at given points of time; as :class:`hpfracc.ml.FractionalResidual`.
+    r"""The residual :math:`D^\alpha u - r` at given times; see :class:`hpfracc.ml.FractionalResidual`.
 
     Parameters
     ----------
     points : array, shape (n,)
-        Increasing, known when the layer is made.
+        Increasing; known when the layer is created.
     alpha : float, array or LearnableOrder
         The order.
     definition : {"caputo", "riemann_liouville"}
-        Of the derivative.
+        Definition of the derivative.
     axis : int
         The axis of ``u`` along which the points lie.
     """
@@ -44,7 +44,7 @@ class FractionalResidual:
         if known.ndim != 1 or known.size < 2 or not (np.diff(known) > 0.0).all():
             raise InvalidInputError("the points of a residual are not increasing along one axis; sort them")
         if definition not in ("caputo", "riemann_liouville"):
-            raise InvalidInputError(f"definition={definition!r} on any points; use 'caputo' or 'riemann_liouville'")
+            raise InvalidInputError(f"definition={definition!r} on a general grid; use 'caputo' or 'riemann_liouville'")
         fields = (
             ("order", as_order(alpha)),
             ("points", tuple(known.tolist())),
@@ -55,7 +55,7 @@ class FractionalResidual:
             object.__setattr__(self, name, value)
 
     def __call__(self, u: Any, right: Any = 0.0) -> Any:
-        """The residual at every point, the first included."""
+        """The residual at every point, including the first."""
         u = as_samples(u)
         if u.shape[self.axis] != len(self.points):
             raise ShapeError(
@@ -71,16 +71,16 @@ class FractionalResidual:
 @pytree("order")
 @dataclass(init=False, frozen=True)
 class LaplacianResidual:
-    r"""The residual :math:`(-\Delta)^{\alpha/2} u - r` on a uniform grid; as :class:`hpfracc.ml.LaplacianResidual`.
+    r"""The residual :math:`(-\Delta)^{\alpha/2} u - r` on a uniform grid; see :class:`hpfracc.ml.LaplacianResidual`.
 
     Parameters
     ----------
     alpha : float, array or LearnableOrder
         The order, in (0, 2].
     step : float
-        The distance of points.
+        The spacing of the points.
     **options
-        Those of :func:`hpfracc.fractional_laplacian`.
+        Passed to :func:`hpfracc.fractional_laplacian`.
     """
 
     order: Any

@@ -34,17 +34,17 @@ def _check_kernel(conv: nn.Conv1d | nn.Conv2d, x: Tensor, axes: int) -> None:
 class FractionalConv1d(nn.Module):
     r"""An ordinary convolution of the fractional derivative: ``Conv1d(D^alpha x)``.
 
-    Order 0 is :class:`torch.nn.Conv1d`. The derivative is causal: a sample that is not finite affects no output whose
-    window ends before it.
+    Order 0 is :class:`torch.nn.Conv1d`. The derivative is causal: a non-finite sample affects no output whose window
+    ends before it.
 
     Parameters
     ----------
     in_channels, out_channels, kernel_size
         As for :class:`torch.nn.Conv1d`.
     alpha : float, sequence of float, Tensor, Parameter or LearnableOrder
-        One order, or one for each input channel.
+        One order, or one per input channel.
     step : float
-        The distance of samples.
+        The spacing of the samples.
     definition, method, config
         As for :class:`FractionalDerivative`.
     **options
@@ -79,7 +79,7 @@ class FractionalConv1d(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of samples of shape (batch, channels, points), or without the batch."""
+        """Apply the layer to samples of shape (batch, channels, points), or without the batch."""
         _check_kernel(self.conv, x, 1)
         y: Tensor = self.conv(self.derivative(x))
         return y
@@ -96,13 +96,13 @@ class FractionalConv2d(nn.Module):
     in_channels, out_channels, kernel_size
         As for :class:`torch.nn.Conv2d`.
     alpha : float, sequence of float, Tensor, Parameter or LearnableOrder
-        One order for all axes and channels, or one for each input channel.
+        One order for all axes and channels, or one per input channel.
     axes : tuple of int
         The axes to differentiate along, of -2 and -1.
     step, definition, method, config
         As for :class:`FractionalDerivative`.
     **options
-        Those of :class:`torch.nn.Conv2d`.
+        Passed to :class:`torch.nn.Conv2d`.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class FractionalConv2d(nn.Module):
         self.derivatives = nn.Sequential(first, *rest)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of images of shape (batch, channels, height, width), or without the batch."""
+        """Apply the layer to images of shape (batch, channels, height, width), or without the batch."""
         _check_kernel(self.conv, x, 2)
         y: Tensor = self.conv(self.derivatives(x))
         return y

@@ -16,15 +16,15 @@ __all__ = ["FractionalFourier"]
 
 @final
 class FractionalFourier(nn.Module):
-    r"""A rotation of time and frequency by an order that may be learned.
+    r"""A rotation in the time-frequency plane by an order that may be learned.
 
     :func:`hpfracc.frft` along one axis: order 0 is the identity, 1 the centred unitary DFT, 2 the reversal. The
-    gradient in the order is right at whole orders too.
+    gradient in the order is also correct at integer orders.
 
     Parameters
     ----------
     order : float, Tensor, Parameter or LearnableOrder
-        Quarter turns; ``LearnableOrder(0.5, bounds=(-2, 2))`` learns.
+        The order, in quarter turns; ``LearnableOrder(0.5, bounds=(-2, 2))`` learns it.
     axis : int
         The axis of the samples.
     method : {"chirp", "eigen"}

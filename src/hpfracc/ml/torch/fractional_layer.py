@@ -24,31 +24,31 @@ class FractionalDerivative(nn.Module):
 
     .. math:: y_n = h^{-\alpha} \sum_{k=0}^{n} (-1)^k \binom{\alpha}{k}\, x_{n-k}
 
-    by default: Grünwald and Letnikov's, so that order 0 is the identity and order 1 the first difference (Caputo's
-    tends to :math:`f - f(0)` as alpha tends to 0). It has no parameters but its order.
+    by default (Grünwald-Letnikov), so that order 0 is the identity and order 1 the first difference (Caputo's
+    derivative tends to :math:`f - f(0)` as alpha tends to 0). Its order is its only parameter.
 
     Parameters
     ----------
     alpha : float, sequence of float, Tensor, Parameter or LearnableOrder
-        The order; a number is fixed. Several are one for each channel, along ``channel_axis``.
+        The order; a number is fixed. A sequence gives one order per channel, along ``channel_axis``.
     definition : str
         Any derivative of hpfracc, such as ``"caputo"`` or ``"riemann_liouville"``.
     method : str
-        The rule of that definition.
+        A rule for that definition.
     step : float
-        The distance of samples along the axis. The derivative scales with ``step**-alpha``: give the step of resampled
-        sequences.
+        The spacing of the samples along the axis. The derivative scales with ``step**-alpha``, so give the actual step
+        of resampled sequences.
     axis : int
         The axis along which to differentiate.
     channel_axis : int
-        That of the channels, where each has its own order.
+        The axis of the channels, if each has its own order.
     config : LayerConfig, optional
-        Where and how the engine works.
+        The backend and the mode.
 
     Notes
     -----
-    Weights are made in float64 on the device of the samples, outside autocast, and then cast. Samples of half precision
-    are differentiated in float32.
+    Weights are computed in float64 on the device of the samples, outside autocast, and then cast. Half-precision
+    samples are differentiated in float32.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class FractionalDerivative(nn.Module):
         self.definition = find_definition(definition, "derivative").definition
         self.method = method
         if not float(step) > 0.0:
-            raise InvalidInputError(f"step={step!r} is not a positive number; give the distance of the samples")
+            raise InvalidInputError(f"step={step!r} is not a positive number; give the spacing of the samples")
         self.step = float(step)
         self.axis = axis
         self.channel_axis = channel_axis
@@ -103,7 +103,7 @@ def _checked(config: Any) -> LayerConfig:
         return LayerConfig()
     if not isinstance(config, LayerConfig):
         raise InvalidInputError(
-            f"config={config!r} is no LayerConfig; use LayerConfig(backend=..., performance_mode=...)"
+            f"config={config!r} is not a LayerConfig; use LayerConfig(backend=..., performance_mode=...)"
         )
     return config
 
@@ -124,10 +124,10 @@ def _differentiate(layer: FractionalDerivative, x: Tensor) -> Tensor:
 
 
 class _Recomputed(torch.autograd.Function):
-    """A layer's derivative that keeps its samples alone and is computed again in the backward pass.
+    """A layer's derivative that saves only its samples and recomputes the rest in the backward pass.
 
-    PyTorch's own checkpoint compares what the two passes keep. Here the engine may take one algorithm in the first and
-    another in the second: the numbers agree to rounding, but what they keep differs.
+    PyTorch's own checkpoint requires both passes to save the same tensors. Here the engine may use different algorithms
+    in the two passes: the numbers agree to rounding, but the saved tensors differ.
     """
 
     @staticmethod
@@ -150,7 +150,7 @@ class _Recomputed(torch.autograd.Function):
 
 
 def _of_orders(layer: FractionalDerivative, x: Tensor, alpha: Any) -> Tensor:
-    """With the one order, or with that of each channel."""
+    """With a single order, or one per channel."""
     ceiling = layer.order.ceiling
     count = layer.order.channels
     if count is None:
@@ -159,7 +159,7 @@ def _of_orders(layer: FractionalDerivative, x: Tensor, alpha: Any) -> Tensor:
     if not -x.ndim <= axis < x.ndim or x.shape[axis] != count or axis % x.ndim == layer.axis % x.ndim:
         raise ShapeError(
             f"{count} orders for samples of shape {tuple(x.shape)} whose channels lie along axis {axis}; give as many "
-            "orders as channels, along another axis than that of the derivative"
+            "orders as channels, along an axis other than that of the derivative"
         )
     rows = [layer.apply_order(x.narrow(axis, i, 1), alpha[i], ceiling) for i in range(count)]
     return torch.cat(rows, axis)
@@ -172,22 +172,22 @@ class FractionalLayer(nn.Module):
     Parameters
     ----------
     alpha : float, sequence of float, Tensor, Parameter or LearnableOrder
-        The order. A number is fixed; ``LearnableOrder(0.5)`` learns.
+        The order. A number is fixed; ``LearnableOrder(0.5)`` learns it.
     config : LayerConfig, optional
-        Where and how the engine works.
+        The backend and the mode.
     input_dim, output_dim : int, optional
-        Features along the last axis; without them there is no linear map, only the derivative.
+        Number of features along the last axis; without them there is no linear map, only the derivative.
     axis : int
-        The axis of the derivative: the last one by default; that of time for sequences.
+        The axis of the derivative: the last one by default; for sequences, the time axis.
     bias : bool
-        Whether the linear map has one.
+        Whether the linear map has a bias.
     **options
         ``definition``, ``method``, ``step`` and ``channel_axis`` of :class:`FractionalDerivative`.
 
     Notes
     -----
-    Along an axis with an order (time, a coordinate) this is a filter with long memory. On features that have no order
-    it is a structured linear map and nothing more.
+    Along an ordered axis (time, a coordinate) this is a filter with long memory. On unordered features it is merely a
+    structured linear map.
 
     Examples
     --------
@@ -219,11 +219,11 @@ class FractionalLayer(nn.Module):
 
     @property
     def alpha(self) -> Any:
-        """The order: a number, or a tensor where it learns."""
+        """The order: a number, or a tensor if it is learned."""
         return self.derivative.order()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The linear map of the derivative."""
+        """Apply the linear map to the derivative."""
         y: Tensor = self.derivative(x)
         return y if self.linear is None else self.linear(y)
 

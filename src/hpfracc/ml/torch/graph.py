@@ -1,4 +1,4 @@
-r"""Layers on graphs: fractional diffusion, and powers of the Laplacian."""
+r"""Layers on graphs: fractional diffusion and powers of the Laplacian."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hpfracc.special import mittag_leffler
 
 __all__ = ["GraphDiffusion", "LaplacianPower"]
 
-#: Graphs up to here are decomposed, larger ones are not.
+#: Largest number of nodes for which the Laplacian is decomposed.
 _DENSE = 2048
 _RTOL = 1e-10
 
 
 class _Spectrum(nn.Module):
-    """A Laplacian, ready for functions of it: decomposed, or kept as it is for Lanczos' method."""
+    """A Laplacian prepared for evaluating functions of it: decomposed, or unchanged for the Lanczos method."""
 
     left: Tensor
     right: Tensor
@@ -54,21 +54,21 @@ class _Spectrum(nn.Module):
             values, vectors = torch.linalg.eigh(full)
             if float(values[0]) < -1e-10 * float(values.abs().max()):
                 raise InvalidInputError(
-                    f"the Laplacian has the eigenvalue {float(values[0]):g}; a graph's has none below 0: use D - A"
+                    f"the Laplacian has the eigenvalue {float(values[0]):g}; no graph has one below 0: use D - A"
                 )
             left = right = vectors
             values = values.clamp(min=0.0)
         else:
             left, values, turned = torch.linalg.svd(full)
             right = turned.mH.contiguous()
-        # What is 0 but for rounding has no power and no logarithm.
+        # Eigenvalues that are 0 up to rounding have no power and no logarithm.
         values = torch.where(values <= 1e-13 * values.max(), torch.zeros_like(values), values)
         self.register_buffer("left", left)
         self.register_buffer("right", right)
         self.register_buffer("values", values)
 
     def function(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
-        """``f(L) x`` for features of shape (..., nodes, features), in their dtype; ``f`` takes and gives float64."""
+        """``f(L) x`` for features of shape (..., nodes, features), in their dtype; ``f`` maps float64 to float64."""
         if x.ndim < 2 or x.shape[-2] != self.nodes:
             raise ShapeError(f"features of shape {tuple(x.shape)} for {self.nodes} nodes; give (..., nodes, features)")
         with torch.autocast(x.device.type, enabled=False):
@@ -81,7 +81,7 @@ class _Spectrum(nn.Module):
 
 
 def _by_lanczos(matrix: Tensor, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
-    """``f(L) x`` by Lanczos' method, to a relative 1e-10; first derivatives in x and in what ``f`` depends on."""
+    """``f(L) x`` by the Lanczos method, to a relative 1e-10; first derivatives in x and in the variables of ``f``."""
     columns = x.movedim(-2, 0).reshape(x.shape[-2], -1)
     with torch.no_grad():
         basis, vectors, values, size = _krylov(matrix, columns.detach(), f)
@@ -92,7 +92,7 @@ def _by_lanczos(matrix: Tensor, x: Tensor, f: Callable[[Tensor], Tensor]) -> Ten
 
 
 class _FirstDerivatives(torch.autograd.Function):
-    """The value itself; its gradient cannot be differentiated, since the basis has no derivative."""
+    """The identity; its gradient cannot be differentiated, because the basis has no derivative."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, columns: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ class _FirstDerivatives(torch.autograd.Function):
 
 
 class _LinearPart(torch.autograd.Function):
-    """0, with the gradient of ``f(L) x`` in x, which is ``f(L)`` of the slope: L is symmetric."""
+    """0, with the gradient of ``f(L) x`` in x, which is ``f(L)`` applied to the incoming gradient: L is symmetric."""
 
     @staticmethod
     def forward(ctx: Any, columns: Tensor, matrix: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
@@ -125,7 +125,7 @@ class _LinearPart(torch.autograd.Function):
 def _krylov(matrix: Tensor, x: Tensor, f: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """An orthonormal basis for each column (nodes, m, columns), eigenvectors and eigenvalues in it, and norms.
 
-    As many vectors as the answer needs: its last coefficient, over the largest, says how much is missing.
+    The number of vectors grows until the last coefficient, relative to the largest, is below the tolerance.
     """
     nodes, most = x.shape[0], x.shape[0]
     size = torch.linalg.vector_norm(x, dim=0)
@@ -141,7 +141,7 @@ def _krylov(matrix: Tensor, x: Tensor, f: Callable[[Tensor], Tensor]) -> tuple[T
             v = matrix @ q
             diagonal.append((q * v).sum(0))
             kept = torch.stack(basis, 1)
-            for _ in range(2):  # twice is enough to keep them orthogonal
+            for _ in range(2):  # two passes are enough to keep them orthogonal
                 v = v - torch.einsum("nmc,mc->nc", kept, torch.einsum("nmc,nc->mc", kept, v))
             norm = torch.linalg.vector_norm(v, dim=0)
             ended = norm <= tiny * torch.stack(diagonal).abs().amax(0)
@@ -161,7 +161,7 @@ def _krylov(matrix: Tensor, x: Tensor, f: Callable[[Tensor], Tensor]) -> tuple[T
             return torch.stack(basis[:m], 1), vectors, values, size
         if m >= min(most, 600):
             raise SolveError(
-                f"Lanczos' method did not reach {_RTOL:g} within {m} vectors of {nodes} nodes; use a shorter "
+                f"the Lanczos method did not reach {_RTOL:g} within {m} vectors of {nodes} nodes; use a shorter "
                 "time or a larger order, or method='eigen'"
             )
         target = min(most, 600, 2 * m)
@@ -169,23 +169,23 @@ def _krylov(matrix: Tensor, x: Tensor, f: Callable[[Tensor], Tensor]) -> tuple[T
 
 @final
 class GraphDiffusion(nn.Module):
-    r"""Diffusion with memory on a graph, solved exactly: :math:`D^\beta X = -L X` in Caputo's sense.
+    r"""Diffusion with memory on a graph, solved exactly: :math:`D^\beta X = -L X` with Caputo's derivative.
 
     .. math:: X(t) = \sum_i E_\beta(-\lambda_i t^\beta)\, v_i v_i^T X(0).
 
-    Order 1 is the heat equation. No steps are taken.
+    Order 1 is the heat equation. There are no time steps.
 
     Parameters
     ----------
     laplacian : Tensor, shape (nodes, nodes)
-        That of an undirected graph, dense or sparse; it gets no gradient.
+        Laplacian of an undirected graph, dense or sparse; it gets no gradient.
     beta : float, Tensor, Parameter or LearnableOrder
         The order, in (0, 1].
     time : float
-        Positive.
+        Duration of the diffusion, positive.
     method : {"auto", "eigen", "lanczos"}
-        By decomposition, once, for up to 2,048 nodes; beyond by Lanczos' method, which takes products with L alone and
-        carries first derivatives.
+        By an eigendecomposition, computed once, for up to 2,048 nodes; for larger graphs by the Lanczos method, which
+        needs only products with L and has first derivatives.
 
     References
     ----------
@@ -207,7 +207,7 @@ class GraphDiffusion(nn.Module):
         if self.order.channels is not None:
             raise ShapeError("fractional diffusion has one order; give a single number")
         if not float(time) > 0.0:
-            raise InvalidInputError(f"time={time!r} is not positive; give how long to diffuse")
+            raise InvalidInputError(f"time={time!r} is not positive; give the duration of the diffusion")
         self.time = float(time)
         self.spectrum = _Spectrum(laplacian, method, symmetric_only=True)
 
@@ -241,17 +241,17 @@ def _diffuse(spectrum: _Spectrum, x: Tensor, beta: Any, time: float) -> Tensor:
 class LaplacianPower(nn.Module):
     r"""A fractional power of the Laplacian of a graph: :math:`L^\alpha X`.
 
-    Of a symmetric one by its eigenvalues; of a directed graph's by its singular values, :math:`U S^\alpha V^H`, which
-    is not a semigroup in alpha where L is not normal: :math:`L^\alpha L^\beta \ne L^{\alpha+\beta}`.
+    For a symmetric L by its eigenvalues; for a directed graph by its singular values, :math:`U S^\alpha V^H`, which is
+    not a semigroup in alpha unless L is normal: :math:`L^\alpha L^\beta \ne L^{\alpha+\beta}`.
 
     Parameters
     ----------
     laplacian : Tensor, shape (nodes, nodes)
         Dense or sparse; it gets no gradient.
     alpha : float, Tensor, Parameter or LearnableOrder
-        The order, positive.
+        The power, positive.
     method : {"auto", "eigen", "lanczos"}
-        As for :class:`GraphDiffusion`; ``"lanczos"`` for symmetric ones.
+        As for :class:`GraphDiffusion`; ``"lanczos"`` needs a symmetric Laplacian.
 
     References
     ----------
@@ -282,7 +282,7 @@ class LaplacianPower(nn.Module):
             raise InvalidInputError(f"alpha={alpha:g} is not positive; use an order above 0")
 
         def power(values: Tensor) -> Tensor:
-            # Without the eigenvalue 0, whose logarithm would spoil the slope.
+            # Exclude the eigenvalue 0, whose logarithm would make the gradient nan.
             still = values == 0.0
             powers = torch.exp(alpha * torch.log(torch.where(still, torch.ones_like(values), values)))
             return torch.where(still, torch.zeros_like(values), powers)

@@ -20,16 +20,17 @@ class FractionalLoss(nn.Module):
     .. math:: \overline{|e|^2} + \lambda\, \overline{|D^\alpha e|^2}, \qquad e = \text{prediction} - \text{target}.
 
     The *difference* is differentiated, so that the minimum is where the prediction equals the target; differentiating
-    the prediction alone has another one. A negative alpha weighs slow errors, a positive one quick ones.
+    the prediction alone moves the minimum. A negative alpha emphasises slow errors, a positive one fast errors.
 
     Parameters
     ----------
     alpha : float, Tensor, Parameter or LearnableOrder
-        The order. One that is learned by this loss goes where the loss is smallest, which is seldom meant: fix it.
+        The order. Fix it: an order learned by this loss only moves to where the loss is smallest, which is rarely
+        intended.
     weight : float
         The factor lambda, not negative.
     reduction : {"mean", "sum", "none"}
-        Of the elements.
+        How the elements are combined.
     **options
         ``definition``, ``method``, ``step`` and ``axis`` of :class:`FractionalDerivative`.
 
@@ -45,7 +46,7 @@ class FractionalLoss(nn.Module):
     def __init__(self, alpha: OrderLike = 0.5, weight: float = 1.0, *, reduction: str = "mean", **options: Any) -> None:
         super().__init__()
         if not float(weight) >= 0.0:
-            raise InvalidInputError(f"weight={weight!r} is negative; use a factor from 0 on")
+            raise InvalidInputError(f"weight={weight!r} is negative; use a factor of 0 or more")
         if reduction not in ("mean", "sum", "none"):
             raise InvalidInputError(f"reduction={reduction!r} is unknown; use 'mean', 'sum' or 'none'")
         self.derivative = FractionalDerivative(alpha, **options)

@@ -22,25 +22,25 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
     Parameters
     ----------
     func : nn.Module or callable
-        ``func(t, y)``, of the shape of y; for a tuple of states, a tuple of their shapes.
+        ``func(t, y)``, returns the shape of y; for a tuple of states, a tuple of their shapes.
     alpha : float, tensor, nn.Parameter, nn.Module, or tuple
-        The order in Caputo's sense: one, or one for each component (anything that broadcasts to the state). A parameter
-        learns; so does a module that gives the order when it is called. For a tuple of states, a tuple of orders.
+        The order of Caputo's derivative: one, or one per component (anything that broadcasts to the state). A parameter
+        is learned; so is a module that returns the order when called. For a tuple of states, a tuple of orders.
     method : str, default "pece"
         ``"pece"``, ``"explicit_rectangle"``, ``"implicit_trapezoid"`` or ``"implicit_rectangle"`` with a ``step``;
-        ``"adaptive"``, ``"l1"`` or ``"l2_1sigma"`` besides.
+        ``"adaptive"``, ``"l1"`` or ``"l2_1sigma"`` in addition.
     step : float, optional
-        The step; without it steps adapt to ``rtol`` and ``atol`` (``method="adaptive"``).
+        The step; without it the step adapts to ``rtol`` and ``atol`` (``method="adaptive"``).
     adjoint : {"stored", "recomputed", "direct"}, optional
-        How the gradient is found, for the four methods first named. All three give the same one.
+        How the gradient is computed, for the first four methods. All three give the same gradient.
 
         - ``"stored"``, the default, keeps the states and transposes the steps. It takes the least time and memory: a
-          few solutions and the activations of one block. First derivatives of real states.
-        - ``"recomputed"`` runs blocks of 64 steps again, and keeps about twice as much. Use it for second derivatives,
-          for complex states, and where ``func`` draws random numbers or sees tensors that were computed outside it.
+          few solutions and the activations of one block. First derivatives of real states only.
+        - ``"recomputed"`` recomputes blocks of 64 steps, and keeps about twice as much. Use it for second derivatives,
+          for complex states, and if ``func`` draws random numbers or uses tensors that were computed outside it.
         - ``"direct"`` leaves everything to autograd, with all activations in memory: for few steps.
     **options
-        Of :func:`hpfracc.fdeint`, such as ``rtol``.
+        Passed to :func:`hpfracc.fdeint`, such as ``rtol``.
 
     Notes
     -----
@@ -103,11 +103,11 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
         Parameters
         ----------
         y0 : tensor of shape (..., d), or tuple of tensors
-            At ``t[0]``. States of a tuple have the same axes but for the last.
+            The state at ``t[0]``. The states of a tuple have the same axes except for the last.
         t : tensor or array, shape (N,)
-            Rising times; the first is the start.
+            Increasing times; the first is the start.
         args : sequence
-            Further arguments of ``func``.
+            Additional arguments of ``func``.
         dy0 : list, optional
             y'(t0), ..., each like ``y0``, for orders above 1.
         """
@@ -171,7 +171,7 @@ def _size(place: int, state: Any, first: Any) -> int:
     _refuse_foreign(f"y0[{place}]", state)
     if state.ndim < 1 or state.shape[:-1] != first.shape[:-1]:
         shapes = f"y0[{place}] has shape {tuple(state.shape)} and y0[0] {tuple(first.shape)}"
-        raise ShapeError(f"{shapes}: all axes but the last are shared")
+        raise ShapeError(f"{shapes}: all axes but the last must agree")
     return int(state.shape[-1])
 
 
@@ -179,4 +179,4 @@ def _refuse_foreign(name: str, value: Any) -> None:
     if library_of(value) == "jax":
         raise PinnedBackendError(f"{name} is an array of JAX; use hpfracc.ml.jax.neural_fode, or give a tensor")
     if name.startswith("y0") and library_of(value) != "torch":
-        raise InvalidInputError(f"{name} is no tensor of PyTorch; give one of shape (..., d)")
+        raise InvalidInputError(f"{name} is not a PyTorch tensor; give one of shape (..., d)")

@@ -31,16 +31,16 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
     Parameters
     ----------
     drift : nn.Module or callable
-        ``drift(t, y, *args)`` with y of shape ``(paths, d)``; gives that shape.
+        ``drift(t, y, *args)`` with y of shape ``(paths, d)``; returns that shape.
     diffusion : nn.Module, callable, number or tensor
-        With ``noise="additive"`` numbers or a tensor, of shape ``()``, ``(d,)`` or ``(d, m)``; a parameter learns, and
-        so does a module that gives the tensor when it is called without arguments. Otherwise
-        ``diffusion(t, y, *args)``, of shape ``(paths, d)`` (``"diagonal"``: component i has a noise of its own, and its
-        strength depends on component i alone) or ``(paths, d, m)`` (``"general"``).
+        With ``noise="additive"`` numbers or a tensor, of shape ``()``, ``(d,)`` or ``(d, m)``; a parameter is learned,
+        and so is a module that returns the tensor when called without arguments. Otherwise ``diffusion(t, y, *args)``,
+        of shape ``(paths, d)`` (``"diagonal"``: component i has its own noise, whose strength depends on component i
+        alone) or ``(paths, d, m)`` (``"general"``).
     model : {"volterra", "fbm", "markov"}
-        ``"volterra"``: Caputo's equation with white noise, in Ito's sense. ``"fbm"``: fractional Brownian motion; for
-        multiplicative noise :math:`H \ge 1/2`. ``"markov"``: Riemann and Liouville's fractional Brownian motion as a
-        sum of Ornstein-Uhlenbeck factors, for :meth:`elbo`.
+        ``"volterra"``: Caputo's equation with white noise, as an Ito integral. ``"fbm"``: fractional Brownian motion;
+        for multiplicative noise :math:`H \ge 1/2`. ``"markov"``: Riemann-Liouville fractional Brownian motion as a sum
+        of Ornstein-Uhlenbeck factors, for :meth:`elbo`.
     alpha : float, tensor, nn.Parameter or LearnableOrder
         The order of the Volterra equation, above 1/2 and at most 1.
     hurst : float, tensor, nn.Parameter or LearnableOrder
@@ -50,20 +50,21 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
     step : float
         Length of a step.
     interpretation : {"ito", "stratonovich"}, optional
-        Of multiplicative noise at ``hurst=0.5``.
+        Interpretation of multiplicative noise at ``hurst=0.5``.
     method : str, optional
-        Of :func:`hpfracc.solve_fsde`, for ``"fbm"``. Euler's by default, and for Stratonovich's integral what it needs.
+        Method of :func:`hpfracc.solve_fsde`, for ``"fbm"``. By default Euler's, or the one the Stratonovich integral
+        needs.
     factors : int
-        Factors of the Markov model.
+        Number of factors of the Markov model.
     adjoint : {"direct", "stored"}
         ``"direct"`` keeps all steps and the noise for the backward pass. ``"stored"`` keeps the paths, and the whole
-        state once in 32 steps: the backward pass draws the noise again from its key and runs these steps again. The
-        gradient is the same to the last bit. A Hurst index that learns with ``model="fbm"`` has its noise kept.
+        state every 32 steps: the backward pass regenerates the noise from its key and recomputes these steps. The
+        gradient is bitwise the same. With ``model="fbm"`` and a learned Hurst index the noise is kept.
 
     Notes
     -----
-    A mean square error between paths and data makes the noise vanish: the best single guess is the mean. Train with
-    :meth:`elbo`, or with :func:`~hpfracc.ml.torch.path_losses.energy_score` or
+    Minimising the mean square error between paths and data makes the noise vanish: the best single guess is the mean.
+    Train with :meth:`elbo`, or with :func:`~hpfracc.ml.torch.path_losses.energy_score` or
     :func:`~hpfracc.ml.torch.path_losses.signature_mmd` on samples.
 
     Examples
@@ -107,7 +108,7 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
         self.drift = drift
         if noise == "additive" and not callable(diffusion) and not isinstance(diffusion, nn.Parameter):
             _refuse_foreign("diffusion", diffusion)
-            # Numbers keep all their digits; the state's precision is that of y0.
+            # Numbers keep all their digits; the state has the precision of y0.
             kept = diffusion if isinstance(diffusion, Tensor) else torch.as_tensor(diffusion, dtype=torch.float64)
             self.register_buffer("diffusion", kept)
         else:
@@ -132,17 +133,17 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
         Parameters
         ----------
         y0 : tensor, shape (..., d)
-            Initial values. Functions see all paths along one axis, samples first: path ``s * batch + b``.
+            Initial values. The functions get all paths along one axis, samples first: path ``s * batch + b``.
         t : tensor or array, shape (N,)
-            Rising times, the start first; each a whole number of steps after it.
+            Increasing times, the start first; each a whole number of steps after it.
         samples : int, optional
-            Paths for each initial value; one by default.
+            Number of paths per initial value; one by default.
         args : sequence
-            Further arguments of both functions.
+            Additional arguments of both functions.
         rng : int or torch.Generator, optional
-            The same seed gives the same paths; by default new ones each time, from PyTorch's own generator.
+            The same seed gives the same paths; by default new paths each time, from PyTorch's own generator.
         first_path : int
-            Number of the first path: processes that share a seed and have other paths give independent ones.
+            Index of the first path: processes that share a seed but use different indices get independent paths.
         """
         rows, shape = _rows(y0, read_samples(samples))
         found, _ = self._paths(rows, t, None, args, rng, first_path)
@@ -162,7 +163,7 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
         rng: Any = None,
         first_path: int = 0,
     ) -> Tensor:
-        r"""A lower bound of the log-likelihood of each series, from paths with a control.
+        r"""A lower bound of the log-likelihood of each series, from controlled paths.
 
         .. math:: E \left[\sum_i \log p(\text{data}_i \mid X_{t_i}) - \tfrac12 \int |u(t, X)|^2 dt\right],
 
@@ -176,15 +177,15 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
         data : tensor, shape (N, ..., k)
             Observations at the times ``t``.
         control : nn.Module or callable
-            ``control(t, y, *args)`` gives u, of shape ``(paths, m)`` for m noises. For the Markov model
+            ``control(t, y, *args)`` returns u, of shape ``(paths, m)`` for m noises. For the Markov model
             ``control(t, y, factors, *args)`` with factors of shape ``(paths, m, factors)``: the past of the noise.
         scale : float or tensor, optional
             Standard deviation of independent normal errors of the data; for k = d.
         log_prob : callable, optional
             Instead of ``scale``: ``log_prob(x, data)`` with x of shape (N, samples, ..., d) and data of shape
-            (N, 1, ..., k), of shape (N, samples, ...).
+            (N, 1, ..., k), returning shape (N, samples, ...).
         samples : int
-            Paths over which the mean is taken.
+            Number of paths to average over.
 
         Returns
         -------
@@ -207,7 +208,7 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
         likelihood = log_prob(x, target) if log_prob is not None else _normal(x, target, scale)
         if tuple(likelihood.shape) != (x.shape[0], *shape):
             raise ShapeError(
-                f"log_prob gave shape {tuple(likelihood.shape)}; give (N, samples, ...), {(x.shape[0], *shape)}"
+                f"log_prob returned shape {tuple(likelihood.shape)}; return (N, samples, ...), {(x.shape[0], *shape)}"
             )
         return (likelihood.sum(0) - spent.reshape(shape)).mean(0)
 
@@ -238,7 +239,7 @@ def _rows(y0: Any, samples: int | None) -> tuple[Tensor, tuple[int, ...]]:
     """Initial values of all paths along one axis, and the shape of that axis."""
     _refuse_foreign("y0", y0)
     if library_of(y0) != "torch" or y0.ndim < 1 or not y0.is_floating_point():
-        raise InvalidInputError(f"y0={y0!r} is no real tensor of PyTorch of shape (..., d); give one")
+        raise InvalidInputError(f"y0={y0!r} is not a real PyTorch tensor of shape (..., d); give one")
     shape = tuple(y0.shape[:-1])
     rows = y0.reshape(-1, y0.shape[-1])
     if samples is None:

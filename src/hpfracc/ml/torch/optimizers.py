@@ -1,4 +1,4 @@
-"""Optimisers whose memory of gradients is fractional, for PyTorch."""
+"""Optimisers with fractional memory of past gradients, for PyTorch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FractionalGradientFlow", "FractionalSGD", "OptimizedFractionalAdam"]
 
 
 class _Filtered(Optimizer):  # type: ignore[misc]
-    """What the optimisers share: closures, groups, and moments kept as sums of exponentials.
+    """The common part of the optimisers: closures, groups, and moments kept as sums of exponentials.
 
     The state of a parameter is ``moments``, with one row for each exponential: ``s_j <- rates[j] s_j + gradient``.
     """
@@ -27,7 +27,7 @@ class _Filtered(Optimizer):  # type: ignore[misc]
             self._check(group)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group, with its own options; they are checked at once."""
+        """Add a group with its own options, which are checked immediately."""
         super().add_param_group(param_group)
         self._check(self.param_groups[-1])
 
@@ -58,7 +58,7 @@ class _Filtered(Optimizer):  # type: ignore[misc]
         raise NotImplementedError
 
     def _gradients(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Real views, with sign and weight decay."""
+        """Real views, with sign and weight decay applied."""
         found = []
         for each in parameters:
             gradient = each.grad
@@ -76,7 +76,7 @@ class _Filtered(Optimizer):  # type: ignore[misc]
         gradients: list[torch.Tensor],
         by: ExponentialFilter,
     ) -> list[torch.Tensor]:
-        """Update the moments; the filtered gradients, not yet over the sum of the weights."""
+        """Update the moments and return the filtered gradients, not yet divided by the sum of the weights."""
         count = len(by.rates)
         for each, gradient in zip(parameters, gradients, strict=True):
             state = self.state[each]
@@ -86,7 +86,7 @@ class _Filtered(Optimizer):  # type: ignore[misc]
             elif state["moments"].shape[0] != count:
                 raise InvalidInputError(
                     f"fractional_order={group['fractional_order']} needs {count} moments and the state has "
-                    f"{state['moments'].shape[0]}: the order of a group stays as it was at its first step"
+                    f"{state['moments'].shape[0]}: the order of a group cannot change after its first step"
                 )
             state["step"] += 1
         moments = [self.state[each]["moments"] for each in parameters]
@@ -128,11 +128,11 @@ class OptimizedFractionalAdam(_Filtered):
         g_k = (1-\beta_1)^a \frac{(a)_k}{k!} \beta_1^k, \quad
         \theta_n = \theta_{n-1} - \eta \frac{m_n}{\sqrt{v_n} + \epsilon}
 
-    :math:`g_k` are the weights of :math:`((1-\beta_1)/(1-\beta_1 z^{-1}))^a`: order 1 is Adam, order 0 Adam without
-    momentum, and between them the newest gradients weigh more and old ones fade more slowly than with another
-    :math:`\beta_1`. They are kept as at most six exponentials (to 1e-6 for :math:`\beta_1 = 0.9`), so the state is at
-    most 3.5 times that of Adam. The gradient itself is not differentiated by fractional calculus: a Caputo gradient
-    in parameter space stops at other points than the minima.
+    :math:`g_k` are the weights of :math:`((1-\beta_1)/(1-\beta_1 z^{-1}))^a`: order 1 is Adam, order 0 is Adam without
+    momentum. In between, the newest gradients weigh more and old ones fade more slowly than with any other
+    :math:`\beta_1`. The weights are represented by at most six exponentials (to 1e-6 for :math:`\beta_1 = 0.9`), so the
+    state is at most 3.5 times that of Adam. The gradient itself is not replaced by a fractional derivative: a Caputo
+    gradient in parameter space vanishes at points other than the minima.
 
     Parameters
     ----------
@@ -143,15 +143,15 @@ class OptimizedFractionalAdam(_Filtered):
     fractional_order : float, default 0.5
         a, from 0 to 1.
     betas : pair of float
-        :math:`\beta_1` and that of the second moment v, as in Adam.
+        :math:`\beta_1` and the decay of the second moment v, as in Adam.
     eps : float
         :math:`\epsilon`.
     weight_decay : float
-        Of the L2 penalty that is added to the gradient.
+        Factor of the L2 penalty that is added to the gradient.
     maximize : bool
-        Whether to climb.
+        Whether to maximise instead of minimise.
     foreach : bool, optional
-        Whether all parameters of a group are updated by common kernels; by default on a GPU.
+        Whether all parameters of a group are updated by shared kernels; by default on a GPU.
 
     Examples
     --------
@@ -224,7 +224,7 @@ class FractionalSGD(_Filtered):
     r"""Gradient descent with fractional momentum: the filter of :class:`OptimizedFractionalAdam` alone.
 
     :math:`\theta_n = \theta_{n-1} - \eta m_n`. Order 1 is an exponential average of gradients, normalised from the
-    first step on; order 0 plain gradient descent.
+    first step on; order 0 is plain gradient descent.
 
     Parameters
     ----------
@@ -274,21 +274,21 @@ class FractionalGradientFlow(_Filtered):
 
     .. math:: \theta_n = \theta_0 - \frac{\eta}{\Gamma(a+1)} \sum_{k=0}^{n-1} \big((k+1)^a - k^a\big) \nabla_{n-1-k}
 
-    with the unit of time of one step. Its rest points are those of L, and order 1 is gradient descent. On a quadratic
-    of curvature :math:`\lambda` it follows :math:`\theta_0 E_a(-\eta\lambda n^a)`, whose tail is algebraic: on strongly
-    convex problems it is *slower* than gradient descent. It remembers all gradients, as 20 to 30 exponentials and the
-    first parameters: far more state than Adam keeps.
+    where a step is the unit of time. Its stationary points are those of L, and order 1 is gradient descent. On a
+    quadratic of curvature :math:`\lambda` it follows :math:`\theta_0 E_a(-\eta\lambda n^a)`, whose tail is algebraic:
+    on strongly convex problems it is *slower* than gradient descent. It remembers all gradients, as 20 to 30
+    exponentials and the initial parameters: far more state than Adam.
 
     Parameters
     ----------
     params : iterable
         Parameters or groups.
     lr : float, default 0.01
-        :math:`\eta`; stable where :math:`\eta \lambda` is below about 1.
+        :math:`\eta`; stable if :math:`\eta \lambda` is below about 1.
     fractional_order : float, default 0.5
         Above 0, up to 1.
     horizon : int, default 100000
-        Steps over which the exponentials follow the weights to 1e-6.
+        Number of steps over which the exponentials approximate the weights to 1e-6.
     weight_decay, maximize, foreach
         As for :class:`OptimizedFractionalAdam`.
     """

@@ -1,4 +1,4 @@
-r"""An order that is learned, and what every layer does with its order."""
+r"""Learnable orders, and the order argument of all layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["LearnableOrder", "OrderLike", "as_order", "check_tensor", "parameter
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: What a layer takes for its order.
+#: Anything a layer accepts as its order.
 OrderLike = Any
 
 
@@ -27,14 +27,14 @@ class LearnableOrder(nn.Module):
 
     .. math:: \alpha = lo + (hi - lo)\,\sigma(\rho).
 
-    The parameter is :math:`\rho`; it is float64, and no value is clamped. Near both bounds the slope of the sigmoid
-    fades, :math:`d\alpha/d\rho = (\alpha - lo)(hi - \alpha)/(hi - lo)`, so that an order that starts there learns
-    slowly: start away from them.
+    The parameter is :math:`\rho`, in float64; no value is clamped. Near both bounds the slope of the sigmoid vanishes,
+    :math:`d\alpha/d\rho = (\alpha - lo)(hi - \alpha)/(hi - lo)`, so an order that starts there learns slowly: start
+    away from them.
 
     Parameters
     ----------
     alpha : float or sequence of float
-        Where it starts, strictly between the bounds; several are one for each channel.
+        Initial value, strictly between the bounds; a sequence gives one order per channel.
     bounds : (float, float)
         Lower and upper bound.
 
@@ -75,7 +75,7 @@ class LearnableOrder(nn.Module):
 
     @property
     def channels(self) -> int | None:
-        """How many orders there are, or None for a single one."""
+        """Number of orders, or None for a single one."""
         return None if self.rho.ndim == 0 else int(self.rho.shape[0])
 
     def forward(self) -> Tensor:
@@ -89,7 +89,7 @@ class LearnableOrder(nn.Module):
 
 
 class _FixedOrder(nn.Module):
-    """An order that stays what it is: a number, or one for each channel."""
+    """An order that is not learned: a number, or one per channel."""
 
     def __init__(self, alpha: Any) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class _FixedOrder(nn.Module):
 
 
 class _GivenOrder(nn.Module):
-    """A parameter or tensor of the user's own."""
+    """A parameter or tensor given by the user."""
 
     def __init__(self, alpha: Tensor) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class _GivenOrder(nn.Module):
 
 
 def as_order(alpha: OrderLike) -> Any:
-    """A module that gives the order: of a number (fixed), a tensor or parameter, or a :class:`LearnableOrder`."""
+    """The order as a module, from a number (fixed), a tensor or parameter, or a :class:`LearnableOrder`."""
     if isinstance(alpha, LearnableOrder | _FixedOrder | _GivenOrder):
         return alpha
     if isinstance(alpha, Tensor):
@@ -152,9 +152,9 @@ def as_order(alpha: OrderLike) -> Any:
 
 
 def uncompiled(function: Callable[P, T]) -> Callable[P, T]:
-    """``function``, which ``torch.compile`` leaves as it is: the engine chooses while it runs.
+    """Exclude ``function`` from ``torch.compile``, because the engine chooses at run time.
 
-    As ``torch.compiler.disable``, which takes seconds to import what only compiled code needs.
+    Like ``torch.compiler.disable``, which takes seconds to import code that only compilation needs.
     """
 
     @functools.wraps(function)
@@ -168,7 +168,7 @@ def uncompiled(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def shown_order(order: Any) -> str:
-    """The order as it is printed."""
+    """The order as printed."""
     with torch.no_grad():
         value = order()
     if isinstance(value, Tensor):
@@ -178,16 +178,16 @@ def shown_order(order: Any) -> str:
 
 
 def parameter_groups(module: nn.Module, *, order_lr: float | None = None, **options: Any) -> list[dict[str, Any]]:
-    """Parameters for an optimiser in two groups: all others with ``options``, and orders without weight decay.
+    """Parameters for an optimiser in two groups: orders without weight decay, and all others with ``options``.
 
     Parameters
     ----------
     module : nn.Module
-        Whose parameters.
+        The module whose parameters are grouped.
     order_lr : float, optional
         The learning rate of the orders; the optimiser's own by default.
     **options
-        Of the first group, such as ``weight_decay=0.01``.
+        Options of the other group, such as ``weight_decay=0.01``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-r"""Losses between samples of paths and data: the energy score, and the discrepancy of signature kernels."""
+r"""Losses between sampled paths and data: the energy score, and the signature-kernel MMD."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["energy_score", "signature_kernel", "signature_mmd"]
 
 
 def energy_score(samples: Tensor, observed: Tensor, *, beta: float = 1.0, event: int = 1) -> Tensor:
-    r"""The energy score of samples against an observation: small where the samples are spread like the data [1].
+    r"""The energy score of samples against an observation: small if the samples are distributed like the data [1].
 
     .. math:: \frac1S \sum_i |x_i - y|^\beta - \frac{1}{2 S (S-1)} \sum_{i \ne j} |x_i - x_j|^\beta.
 
-    An unbiased estimate of a strictly proper score: its mean is least where the samples have the law of the data. In
-    one dimension with :math:`\beta = 1` it is the continuous ranked probability score.
+    An unbiased estimate of a strictly proper score: its mean is smallest if the samples have the distribution of the
+    data. In one dimension with :math:`\beta = 1` it is the continuous ranked probability score.
 
     Parameters
     ----------
     samples : tensor, shape (S, ..., d)
-        Two or more, along the first axis.
+        Two or more samples, along the first axis.
     observed : tensor, shape (..., d)
-        What was observed.
+        The observation.
     beta : float
         The power, between 0 and 2, both excluded.
     event : int
-        How many of the last axes make one vector: 1 for the marginals of each time, 2 for paths of shape (n, d).
+        Number of trailing axes that form one vector: 1 for the marginals at each time, 2 for paths of shape (n, d).
 
     Returns
     -------
@@ -56,7 +56,7 @@ def energy_score(samples: Tensor, observed: Tensor, *, beta: float = 1.0, event:
             "and (..., d)"
         )
     if samples.shape[0] < 2:
-        raise ShapeError("there is one sample; the spread takes two or more along the first axis")
+        raise ShapeError("there is one sample; the spread needs two or more along the first axis")
     if not 1 <= event <= observed.ndim:
         raise InvalidInputError(f"event={event!r}: use 1 to {observed.ndim}, the axes of the observation")
     x, y = samples.flatten(-event), observed.flatten(-event)
@@ -67,32 +67,32 @@ def energy_score(samples: Tensor, observed: Tensor, *, beta: float = 1.0, event:
 
 
 def _power(difference: Tensor, beta: float) -> Tensor:
-    """The norm to the power beta, with the derivative 0 where it is 0."""
+    """The norm to the power beta, with derivative 0 where the norm is 0."""
     square = difference.square().sum(-1)
     zero = square == 0
     return torch.where(zero, 0.0, torch.where(zero, 1.0, square) ** (0.5 * beta))
 
 
 def signature_kernel(x: Tensor, y: Tensor, *, refinement: int = 1, width: Any = None) -> Tensor:
-    r"""Inner products of the signatures of paths, all of ``x`` with all of ``y``.
+    r"""Inner products of the signatures of paths, each of ``x`` with each of ``y``.
 
     The kernel solves Goursat's equation [1]
 
     .. math:: \frac{\partial^2 k}{\partial s\,\partial t} = \langle \dot x_s, \dot y_t \rangle\, k,
         \qquad k(0, t) = k(s, 0) = 1,
 
-    on the squares between the points of the paths, which are joined by straight lines; the error of the explicit scheme
-    falls with the square of the step.
+    on the squares between the points of the paths, which are interpolated linearly; the error of the explicit scheme is
+    of second order in the step.
 
     Parameters
     ----------
     x, y : tensor, shape (A, n, d) and (B, m, d)
-        Paths. Add time as a component to tell apart paths that run through the same points at other times.
+        Paths. Add time as a component to distinguish paths through the same points at different times.
     refinement : int
         Each step is divided into ``2**refinement``.
     width : float, optional
-        Lift points by the Gaussian kernel of this width first, :math:`e^{-|x - y|^2 / (2 w^2)}`; with it the
-        discrepancy of two laws is zero only where they are equal. Without it the inner product of :math:`R^d`.
+        Lift points by the Gaussian kernel of this width first, :math:`e^{-|x - y|^2 / (2 w^2)}`; then the discrepancy
+        of two distributions is zero only if they are equal. Without it the inner product of :math:`R^d` is used.
 
     Returns
     -------
@@ -120,11 +120,11 @@ def signature_kernel(x: Tensor, y: Tensor, *, refinement: int = 1, width: Any = 
 
 
 def signature_mmd(x: Tensor, y: Tensor, *, refinement: int = 1, width: Any = None) -> Tensor:
-    r"""The squared maximum mean discrepancy of two sets of paths by their signature kernel, without bias.
+    r"""An unbiased estimate of the squared maximum mean discrepancy of two sets of paths, by their signature kernel.
 
     .. math:: \overline{k(x_i, x_j)}_{i \ne j} + \overline{k(y_i, y_j)}_{i \ne j} - 2\, \overline{k(x_i, y_j)},
 
-    an estimate that may be negative. Its mean is 0 where both have the same law.
+    which may be negative. Its mean is 0 if both sets have the same distribution.
 
     Parameters
     ----------
@@ -165,21 +165,21 @@ def _increments(x: Tensor, y: Tensor, width: Any) -> Tensor:
 
 
 def _goursat(steps: Tensor) -> Tensor:
-    """The value at the far corner, by diagonals: on one, all squares are independent."""
+    """The value at the far corner, by diagonals: the squares of a diagonal are independent."""
     n, m = steps.shape[-2:]
     row, column = np.indices((n, m))
     order = np.argsort((row + column).ravel(), kind="stable")
-    # Squares by diagonals, in one gather: its backward pass is one scatter.
+    # Squares sorted by diagonal in one gather, whose backward pass is one scatter.
     sorted_steps = steps.flatten(-2)[..., torch.as_tensor(order, device=steps.device)]
     squares = sorted_steps * sorted_steps / 12.0
     lengths = np.bincount((row + column).ravel()).tolist()
     ahead = (1.0 + 0.5 * sorted_steps + squares).split(lengths, -1)
     behind = (1.0 - squares).split(lengths, -1)
     one = steps.new_ones(*steps.shape[:-2], 1)
-    # Values at the points (i, p - i) of the diagonals p - 2 and p - 1, for rising i.
+    # Values at the points (i, p - i) of the diagonals p - 2 and p - 1, for increasing i.
     before, last = one, torch.cat([one, one], -1)
     for p in range(2, n + m + 1):
-        # The first i of the new points that are not on an edge, and of both older diagonals.
+        # The first i of the new points that are not on an edge, and of the two previous diagonals.
         first, after = max(1, p - m), min(n, p - 1) + 1
         start, earlier = max(0, p - 1 - m), max(0, p - 2 - m)
         left, below = last[..., first - 1 - start : after - 1 - start], last[..., first - start : after - start]

@@ -1,6 +1,6 @@
-r"""Long memory: fractional filters, and recurrent cells whose memory falls like a power of time.
+r"""Long memory: fractional filters, and recurrent cells whose memory decays like a power of time.
 
-With :math:`w_k(d) = (-1)^k \binom{d}{k}`, which falls like :math:`k^{-d-1}`; the recurrent layers keep all of it.
+With :math:`w_k(d) = (-1)^k \binom{d}{k}`, which decays like :math:`k^{-d-1}`; the recurrent layers do not truncate it.
 
 References
 ----------
@@ -29,7 +29,7 @@ from hpfracc.operators.core.weights import weights_of
 
 __all__ = ["FractionalFilter", "FractionalLSTM", "FractionalRNN", "memory_weights"]
 
-#: Steps that are summed one by one; what came before them is summed at once, by FFT.
+#: Steps summed one by one; earlier ones are summed together, by FFT.
 _BLOCK = 32
 
 
@@ -38,7 +38,7 @@ def _make_weights(xp: Namespace, d: Any, n: int | Lags) -> tuple[Any]:
 
 
 def memory_weights(order: Any, n: int, like: Tensor) -> Tensor:
-    """``w_0 .. w_{n-1}`` in the dtype of ``like``; a row for each order where there are several."""
+    """``w_0 .. w_{n-1}`` in the dtype of ``like``; one row per order if there are several."""
     d, ceiling = order(), order.ceiling
 
     def row(one: Any) -> Tensor:
@@ -58,7 +58,7 @@ class FractionalFilter(nn.Module):
     Parameters
     ----------
     d : float, sequence of float, Tensor, Parameter or LearnableOrder
-        The order; ``LearnableOrder(0.25, bounds=(0, 0.5))`` by default. Several are one for each feature.
+        The order; ``LearnableOrder(0.25, bounds=(0, 0.5))`` by default. A sequence gives one order per feature.
 
     Examples
     --------
@@ -108,16 +108,16 @@ def _sizes(input_size: int, hidden_size: int) -> None:
 
 @final
 class FractionalRNN(nn.Module):
-    r"""A recurrent layer that also sees a fractional filter of its input.
+    r"""A recurrent layer whose inputs include a fractional filter of its input.
 
     .. math:: h_t = \tanh(W x_t + V F_t + U h_{t-1} + b), \quad F_t = \sum_{k=0}^{t} w_k(d)\, x_{t-k}.
 
     Parameters
     ----------
     input_size, hidden_size : int
-        Features of the input and of the state.
+        Number of features of the input and of the state.
     d : float, sequence of float, Tensor, Parameter or LearnableOrder
-        The order, one for all features or one for each; ``LearnableOrder(0.25, bounds=(0, 0.5))`` by default.
+        The order, a single one or one per feature; ``LearnableOrder(0.25, bounds=(0, 0.5))`` by default.
 
     Examples
     --------
@@ -155,23 +155,23 @@ class FractionalRNN(nn.Module):
 
 @final
 class FractionalLSTM(nn.Module):
-    r"""An LSTM whose cell remembers by a power law instead of a forget gate.
+    r"""An LSTM whose cell has power-law memory instead of a forget gate.
 
     .. math:: c_t = -\sum_{k=1}^{t} w_k(d)\, c_{t-k} + i_t \tilde c_t, \qquad h_t = o_t \tanh c_t,
 
-    with input gate, output gate and candidate of an LSTM. Order 0 forgets at once, order 1 is an LSTM whose forget gate
-    is 1; between 0 and 1/2 the memory is long and stationary.
+    with the input gate, output gate and candidate of an LSTM. Order 0 forgets immediately, order 1 is an LSTM whose
+    forget gate is 1; between 0 and 1/2 the memory is long and stationary.
 
     Parameters
     ----------
     input_size, hidden_size : int
-        Features of the input and of the state.
+        Number of features of the input and of the state.
     d : float, sequence of float, Tensor, Parameter or LearnableOrder
-        The order, one for all cells or one for each; ``LearnableOrder(0.25, bounds=(0, 0.5))`` by default.
+        The order, a single one or one per cell; ``LearnableOrder(0.25, bounds=(0, 0.5))`` by default.
     memory : {"full", "exponentials"}
-        ``"full"`` keeps all cells: lags beyond a block are summed by the engine, none is cut off. ``"exponentials"``
-        keeps 95 numbers for each cell however long the sequence is, for orders from 0 to 1: the weights of a million
-        lags to a relative 5e-9, and a call can begin with the state that another one ended with.
+        ``"full"`` keeps all cells: lags beyond a block are summed by the engine, without truncation. ``"exponentials"``
+        keeps 95 numbers per cell for any length of the sequence, for orders from 0 to 1: it represents the weights of a
+        million lags to a relative 5e-9, and a call can start from the final state of another.
 
     Examples
     --------
@@ -197,7 +197,7 @@ class FractionalLSTM(nn.Module):
     def forward(self, x: Tensor, state: tuple[Tensor, ...] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Outputs of shape (batch, time, hidden), and the last state and cell.
 
-        With ``memory="exponentials"`` what is remembered comes third, of shape (95, batch, hidden); the three are the
+        With ``memory="exponentials"`` the memory comes third, of shape (95, batch, hidden); the three together are the
         ``state`` of a call that continues the sequence.
         """
         _check_sequences(x, self.input_size)
@@ -232,10 +232,10 @@ class FractionalLSTM(nn.Module):
         return torch.stack(outputs, 1), (h, cells[..., -1])
 
     def _along(self, driven: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The same with a sum of exponentials: some steps at a time, which the backward pass runs again."""
+        """The same with a sum of exponentials, in blocks of steps that the backward pass recomputes."""
         batch, steps = driven.shape[:2]
         if steps > LONGEST:
-            raise InvalidInputError(f"{steps:,} steps; exponentials stand for {LONGEST:,} lags: use memory='full'")
+            raise InvalidInputError(f"{steps:,} steps; exponentials cover {LONGEST:,} lags: use memory='full'")
         first, decay, weights = _exponentials(self.order, driven)
         kind = first.dtype
         if state is None:
@@ -246,7 +246,7 @@ class FractionalLSTM(nn.Module):
             outputs = []
             for gates in part.unbind(1):
                 enter, leave, candidate = (gates + self.recurrent(h)).chunk(3, -1)
-                # Lag 1 by itself, the others from the exponentials.
+                # Lag 1 separately, the others from the exponentials.
                 c = torch.sigmoid(enter) * torch.tanh(candidate) + first * before + (weights * past).sum(0)
                 past, before = torch.addcmul(before, decay, past), c
                 h = torch.sigmoid(leave) * torch.tanh(c)
@@ -286,7 +286,7 @@ def _exponentials(order: Any, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @uncompiled
 def _history(weights: Tensor, cells: Tensor, count: int) -> Tensor:
-    """What all earlier cells give to the next ``count`` ones."""
+    """The contribution of all earlier cells to the next ``count`` ones."""
     before = cells.shape[-1]
     with torch.autocast(cells.device.type, enabled=False):
         padded = nn.functional.pad(cells.to(weights.dtype), (0, count))

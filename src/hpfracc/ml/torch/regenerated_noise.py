@@ -1,8 +1,8 @@
-"""Paths that keep neither noise nor activations for the backward pass, for PyTorch.
+"""Paths that store neither noise nor activations for the backward pass, for PyTorch.
 
-Steps are taken in blocks, each of which keeps the state it began with. In the backward pass a block is run again, with
-the noise drawn again from its key: random numbers depend on the key, the path and their place alone, so they are the
-same bits.
+Steps are taken in blocks, each of which stores its initial state. The backward pass recomputes each block and
+regenerates its noise from the key: random numbers depend on the key, the path and their index alone, so they are
+bitwise the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hpfracc.solvers.sde.stepping import step_in_blocks
 
 __all__ = ["along_regenerated_noise"]
 
-#: Steps of a block. What is remembered, 60 numbers for each of the state in the Volterra model, is kept once a block.
+#: Steps of a block. The memory, 60 numbers per component of the state in the Volterra model, is stored once per block.
 BLOCK = 32
 
 
@@ -32,9 +32,9 @@ def along_regenerated_noise(draw: Callable[[Any], Tensor], steps: Steps, key: An
     Parameters
     ----------
     draw : callable
-        Gives the noise, shape (steps, paths, noises); where it depends on a Hurst index that learns, it is kept.
+        Returns the noise, shape (steps, paths, noises); if it depends on a learned Hurst index, it is stored.
     steps : Steps
-        What is solved, and how.
+        The equation and its steps.
     key : array
         Of the random numbers.
     buffers : Buffers
@@ -47,12 +47,12 @@ def along_regenerated_noise(draw: Callable[[Any], Tensor], steps: Steps, key: An
 
 
 class _Noise:
-    """Noise that is drawn when it is asked for, and given back when the last block has asked."""
+    """Noise that is drawn on demand and released after the last block has used it."""
 
     def __init__(self, draw: Callable[[Any], Tensor], key: Any) -> None:
         self._draw, self._key = draw, key
-        self._recorded = False  # the forward pass is over
-        # Outside the blocks: it may depend on what learns.
+        self._recorded = False  # whether the forward pass is complete
+        # Drawn outside the blocks, because it may depend on learned parameters.
         self._whole: Tensor | None = self._drawn()
 
     def _drawn(self) -> Tensor:
@@ -60,16 +60,16 @@ class _Noise:
             return self._draw(self._key)
 
     def rows(self, begin: int, end: int) -> Tensor:
-        """The increments of some steps."""
+        """The increments of a range of steps."""
         if self._whole is None:
             self._whole = self._drawn()
         found = self._whole[begin:end]
-        if self._recorded and not begin:  # the backward pass asks for the first block last
+        if self._recorded and not begin:  # the backward pass needs the first block last
             self._whole = None
         return found
 
     def forget(self) -> None:
-        """The forward pass is over; noise that carries a gradient belongs to its graph."""
+        """End the forward pass; noise that carries a gradient stays in its graph."""
         assert self._whole is not None
         if not self._whole.requires_grad:
             self._whole, self._recorded = None, True

@@ -16,18 +16,18 @@ __all__ = ["FractionalResidual", "LaplacianResidual", "graded_points", "whole_de
 
 
 def graded_points(n: int, end: float, grading: float = 2.0, *, dtype: torch.dtype = torch.float64) -> Tensor:
-    """``n`` points ``end (j/(n-1))^grading`` from 0 on: dense where a fractional equation's solution is not smooth.
+    """``n`` points ``end (j/(n-1))^grading`` from 0 on: dense where fractional solutions are not smooth.
 
     Parameters
     ----------
     n : int
-        At least 2.
+        Number of points, at least 2.
     end : float
         The last point, positive.
     grading : float
-        1 for uniform points; ``2 / alpha`` suits Caputo's derivative of order alpha by linear pieces.
+        1 for uniform points; ``2 / alpha`` suits the piecewise linear rule for Caputo's derivative of order alpha.
     dtype : torch.dtype
-        Of the points.
+        The dtype of the points.
 
     Examples
     --------
@@ -37,25 +37,25 @@ def graded_points(n: int, end: float, grading: float = 2.0, *, dtype: torch.dtyp
     """
     if n < 2 or not end > 0.0 or not grading >= 1.0:
         raise InvalidInputError(
-            f"n={n}, end={end}, grading={grading}: use at least 2 points, a positive end and a grading from 1 on"
+            f"n={n}, end={end}, grading={grading}: use at least 2 points, a positive end and a grading of 1 or more"
         )
     return (end * torch.linspace(0.0, 1.0, n, dtype=torch.float64) ** grading).to(dtype)
 
 
 def whole_derivative(u: Tensor, x: Tensor, order: int = 1) -> Tensor:
-    """The derivative of whole order of ``u``, elementwise a function of ``x``, by autograd.
+    """The derivative of integer order of ``u``, an elementwise function of ``x``, by autograd.
 
     Parameters
     ----------
     u : Tensor
         Computed from ``x``, each element from its own element of ``x``.
     x : Tensor
-        Requires a gradient.
+        Must require a gradient.
     order : int
-        At least 1.
+        Order of the derivative, at least 1.
     """
     if order < 1:
-        raise InvalidInputError(f"order={order} of a derivative by autograd; use a whole number from 1 on")
+        raise InvalidInputError(f"order={order} of a derivative by autograd; use a whole number of 1 or more")
     for _ in range(order):
         (u,) = torch.autograd.grad(u.sum(), x, create_graph=True)
     return u
@@ -63,11 +63,11 @@ def whole_derivative(u: Tensor, x: Tensor, order: int = 1) -> Tensor:
 
 @final
 class FractionalResidual(nn.Module):
-    r"""The residual :math:`D^\alpha u - r` of an equation, at given points of time.
+    r"""The residual :math:`D^\alpha u - r` of an equation, at given times.
 
-    ``u`` are values of a network at all points; the derivative is by hpfracc's rules for any grid, through which
-    gradients flow to the values and to the order. Derivatives of whole order in other variables are
-    :func:`whole_derivative`'s.
+    ``u`` contains the values of a network at all points. The derivative uses hpfracc's rules for arbitrary grids, and
+    gradients flow to the values and to the order. For integer derivatives in other variables see
+    :func:`whole_derivative`.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class FractionalResidual(nn.Module):
     alpha : float, Tensor, Parameter or LearnableOrder
         The order.
     definition : {"caputo", "riemann_liouville"}
-        Of the derivative.
+        Definition of the derivative.
     axis : int
         The axis of ``u`` along which the points lie.
 
@@ -97,7 +97,7 @@ class FractionalResidual(nn.Module):
         if points.ndim != 1 or points.shape[0] < 2 or not bool((points[1:] > points[:-1]).all()):
             raise InvalidInputError("the points of a residual are not increasing along one axis; sort them")
         if definition not in ("caputo", "riemann_liouville"):
-            raise InvalidInputError(f"definition={definition!r} on any points; use 'caputo' or 'riemann_liouville'")
+            raise InvalidInputError(f"definition={definition!r} on a general grid; use 'caputo' or 'riemann_liouville'")
         self.order = as_order(alpha)
         if self.order.channels is not None:
             raise ShapeError("a residual has one order; give a single number")
@@ -138,16 +138,16 @@ def _derivative(residual: FractionalResidual, u: Tensor) -> Tensor:
 class LaplacianResidual(nn.Module):
     r"""The residual :math:`(-\Delta)^{\alpha/2} u - r` in space, on a uniform grid.
 
-    By :func:`hpfracc.fractional_laplacian`, with its constants.
+    Computed by :func:`hpfracc.fractional_laplacian`, with its constants.
 
     Parameters
     ----------
     alpha : float, Tensor, Parameter or LearnableOrder
         The order, in (0, 2].
     step : float
-        The distance of points.
+        The spacing of the points.
     **options
-        Those of :func:`hpfracc.fractional_laplacian`, such as ``boundary`` and ``axes``.
+        Passed to :func:`hpfracc.fractional_laplacian`, such as ``boundary`` and ``axes``.
     """
 
     def __init__(self, alpha: OrderLike = 1.0, *, step: float = 1.0, **options: Any) -> None:

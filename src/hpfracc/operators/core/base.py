@@ -1,4 +1,4 @@
-"""The base class of operators, and the call that all of them share."""
+"""The base class of operators, and their common ``__call__``."""
 
 from __future__ import annotations
 
@@ -55,22 +55,22 @@ class FractionalOperator(ABC):
 
     __slots__ = ()
 
-    #: Full name of the definition, and the short ones it is also known by.
+    #: Full name of the definition, and its short names.
     definition: ClassVar[str]
     short_names: ClassVar[tuple[str, ...]] = ()
-    #: ``"derivative"`` or ``"integral"``: which of the two factories makes it.
+    #: ``"derivative"`` or ``"integral"``: which of the two factories creates it.
     kind: ClassVar[str] = "derivative"
     #: The formula, in LaTeX, for the reference page.
     formula: ClassVar[str]
-    #: The rules for uniform grids by the name ``method=`` knows them by; the first is the default.
+    #: The rules for uniform grids by their ``method=`` names; the first is the default.
     rules: ClassVar[Mapping[str, Rule]] = {}
-    #: The rules for any increasing grid, in the same way; ``"fast"`` among them serves uniform grids too.
+    #: The rules for any increasing grid, by the same names; a ``"fast"`` rule among them also handles uniform grids.
     any_grid_rules: ClassVar[Mapping[str, Rule]] = {}
-    #: The grids it takes.
+    #: The kinds of grid it accepts.
     grids: ClassVar[tuple[str, ...]] = ("uniform",)
-    #: ``"left"`` from the origin on, or ``"right"`` up to the end; a field of the operators that have both.
+    #: ``"left"``: from the origin on; ``"right"``: up to the end. A field of the operators that have both.
     side = "left"
-    #: Where it starts if neither ``origin`` nor samples' points say so; None for 0.
+    #: Where it starts if neither ``origin`` nor the samples' points say so; None for 0.
     usual_origin: ClassVar[float | None] = None
 
     def __call__(
@@ -94,55 +94,57 @@ class FractionalOperator(ABC):
         ----------
         f : array_like or callable
             Samples, with any leading shape, or a function of an array of points. Samples may be a pandas ``Series`` or
-            ``DataFrame`` or an xarray ``DataArray``; then the result is one too, with the same labels.
+            ``DataFrame`` or an xarray ``DataArray``; the result then has the same type and labels.
         t : array_like, optional
-            The points: those of the samples, or those at which a callable's result is wanted. Those of samples may be
-            dates (``datetime64``). Labelled samples need neither ``t`` nor ``step`` where their labels are dates, time
-            differences, floating numbers, or whole numbers under a name.
+            The points of the samples, or those at which a callable's result is computed. The points of samples may be
+            dates (``datetime64``). Labelled samples need neither ``t`` nor ``step`` if their labels are dates, time
+            differences, floating-point numbers, or integers with a name.
         step : float, optional
-            Distance of the samples, instead of ``t``; may carry a derivative.
+            Spacing of the samples, instead of ``t``; may carry a gradient.
         axis : int, optional
-            The axis of the samples along which the points lie: the last one by default, the index of a frame.
+            The axis of the samples along which the points lie: by default the last one, or the index of a frame.
         dim : hashable, optional
-            For a ``DataArray``: the name of that axis, needed where there are several.
+            For a ``DataArray``: the name of that axis, required if there are several.
         time_unit : str, optional
-            What dates are counted in: ``"s"`` by default, or ``"ns"``, ``"us"``, ``"ms"``, ``"min"``, ``"h"``,
-            ``"D"``, ``"W"``. They count from the first one; a derivative of order alpha is per unit to the power alpha.
+            Unit in which dates are counted, from the first one: ``"s"`` by default, or ``"ns"``, ``"us"``, ``"ms"``,
+            ``"min"``, ``"h"``, ``"D"``, ``"W"``. A derivative of order alpha is per unit to the power alpha.
         origin : float, optional
-            Where the operator starts: ``t[0]`` for samples, 0 for callables. With ``side="right"`` the end b up to
-            which it reaches: the last point of ``t``.
+            Where the operator starts: ``t[0]`` for samples, 0 for callables. With ``side="right"`` the end b of the
+            interval:
+            by default the last point of ``t``.
         factor : float, optional
-            For a callable: it is ``(t - origin)**factor`` times a smooth function, which is kept exact.
+            For a callable: the function is ``(t - origin)**factor`` times a smooth function; the factor is treated
+            exactly.
         rtol : float, optional
-            For a callable: tolerance relative to the largest value; for ``method="fast"``: that of the kernel. 1e-10
-            by default.
+            For a callable: tolerance relative to the largest value; for ``method="fast"``: that of the kernel. 1e-10 by
+            default.
         backend : str, optional
-            Where the engine is to do the work.
+            Backend of the engine.
         full_output : bool
-            Give an :class:`OperatorResult` instead of the value alone.
+            Return an :class:`OperatorResult` instead of the value alone.
 
         Returns
         -------
         array or OperatorResult
-            An array of the caller's own kind, shaped like the samples (like ``t`` for a callable; a number where ``t``
+            An array of the caller's library, shaped like the samples (for a callable like ``t``, or a number if ``t``
             is one).
 
         Raises
         ------
         DivergenceError
-            Where the integral of a callable does not exist, such as that of 1/t from 0.
+            If the integral of a callable does not exist, such as that of 1/t from 0.
 
         Warns
         -----
         AccuracyWarning
-            Where the method did not converge on a callable, or where rounding leaves an error above ``rtol`` (above
-            1e-3 of the largest value, if none is given); not with ``full_output``, which says so itself.
+            If the method did not converge on a callable, or if rounding leaves an error above ``rtol`` (above 1e-3 of
+            the largest value, if none is given); not with ``full_output``, which reports it.
 
         Notes
         -----
-        A callable is known by its values at some points: 33 at first, more until they agree. A feature that all of them
-        miss, one narrower than about 1/200 of the way from the origin to the last point of ``t``, cannot be seen;
-        give points of ``t`` up to it and beyond, or samples.
+        A callable is evaluated at 33 points at first, and at more until the results agree. A feature that all of them
+        miss, i.e. one narrower than about 1/200 of the distance from the origin to the last point of ``t``, is not
+        detected; give points of ``t`` up to it and beyond, or samples.
         """
         unusual = full_output or spans.on or not (origin is rtol is factor is dim is time_unit is None)
         unusual = unusual or not (axis is None or (type(axis) is int and axis == -1))
@@ -153,10 +155,10 @@ class FractionalOperator(ABC):
                     cached = cached_applications.get((self, f.shape[-1], f.dtype, type(f)))
                 elif type(f) is not np.ndarray:
                     cached = self._cached_learned(f)
-            except (AttributeError, IndexError, TypeError):  # no array, a single number, or a field that has no hash
+            except (AttributeError, IndexError, TypeError):  # not an array, a single number, or an unhashable field
                 cached = None
         if cached is not None:
-            # Samples of a kind seen before, along the last axis, are not read anew.
+            # A call with samples like earlier ones, along the last axis, is not read again.
             found = None
             if t is None:
                 if type(step) is float and 0.0 < step < math.inf:
@@ -164,7 +166,8 @@ class FractionalOperator(ABC):
             elif step is None and type(t) is np.ndarray and type(f) is not np.ndarray and t.flags.writeable:
                 known = likely_grid(t)
                 if known is not None and known.grid.n == f.shape[-1]:
-                    # The points are compared on the host while a device does the work; it is redone if they differ.
+                    # The points are compared on the host while a device does the work; the call is repeated if they
+                    # differ.
                     result = cached(f, known.grid.step, known.grid, backend)
                     found = result if known.has_points(t) else None
             elif step is None:
@@ -179,7 +182,7 @@ class FractionalOperator(ABC):
             return self._call_labelled(f, t, step, axis, dim, time_unit, origin, factor, rtol, backend, full_output)
 
     def _cached_learned(self, f: Any) -> Callable[..., Any] | None:
-        """How to apply the operator with an order that learns to samples like ``f``, if such were read before."""
+        """The cached application of an operator with a learned order to samples like ``f``, if there is one."""
         key = learned_key(self, f)
         found: Any = None if key is None else cached_applications.get(key)
         return None if found is None else functools.partial(found, alpha=self.alpha)  # type: ignore[attr-defined]
@@ -187,7 +190,7 @@ class FractionalOperator(ABC):
     def _call_labelled(
         self, f: Any, t: Any, step: Any, axis: Any, dim: Any, time_unit: Any, origin: Any, *more: Any
     ) -> Any:
-        """Apply to samples without their labels, which the result gets back."""
+        """Apply to samples without their labels, and restore the labels of the result."""
         if is_chunked(f):
             if dim is not None or time_unit is not None:
                 raise InvalidInputError(
@@ -202,7 +205,7 @@ class FractionalOperator(ABC):
     def _call_plain(
         self, f: Any, t: Any, step: Any, axis: Any, origin: Any, factor: Any, rtol: Any, backend: Any, full_output: bool
     ) -> Any:
-        """Read, apply, report."""
+        """Read the arguments, apply the operator, and report the result."""
         if is_chunked(f):
             options = {"step": step, "axis": axis, "origin": origin, "factor": factor, "rtol": rtol, "backend": backend}
             return cluster_support().apply_operator(self, f, t, **options, full_output=full_output)
@@ -211,7 +214,7 @@ class FractionalOperator(ABC):
             return cluster_support().apply_shards(self, f, t, {**options, "full_output": full_output or None})
         right = self._is_right()
         problem, grid, axis = read_problem(self, f, t, step, axis, origin, factor, rtol, backend, right=right)
-        # A JAX order is float64 inside, whatever the user's setting: the samples keep their dtype.
+        # A JAX order is float64 inside, regardless of the user's setting: the samples keep their dtype.
         with namespace_of(self._order_like()).scope(), composite() as decisions:
             outcome = self._of_function(problem) if isinstance(problem, Function) else self._of_samples(problem)
             made = list(decisions)  # without those of the error estimate
@@ -252,14 +255,14 @@ class FractionalOperator(ABC):
         return self.side == "right"
 
     def _start_of(self, t: Any, origin: Any) -> Any:
-        """Where the operator starts on a callable, None for 0; those that look to both sides say it themselves."""
+        """Where the operator starts on a callable, None for 0; overridden by two-sided operators."""
         return origin
 
     def _tolerance(self, rtol: Any) -> float:
-        """The tolerance of a fast memory; no other method for samples has one."""
+        """The tolerance of ``method="fast"``; no other method for samples has one."""
         if getattr(self, "method", None) not in FAST:
             raise InvalidInputError(
-                f"rtol={rtol!r} is for callables and for method='fast'; other methods for samples have no use for it"
+                f"rtol={rtol!r} is for callables and for method='fast'; other methods for samples do not use it"
             )
         number = read_number("rtol", rtol)
         if not LEAST_TOLERANCE <= number < 1.0:
@@ -267,23 +270,23 @@ class FractionalOperator(ABC):
         return number
 
     def stream(self, step: float, *, rtol: float = 1e-6, axis: int | None = None, dim: Any = None) -> OperatorStream:
-        """The same operator for a signal that comes in chunks, with a memory that does not grow.
+        """The same operator for a signal that arrives in chunks, with bounded memory.
 
         Parameters
         ----------
         step : float
-            Distance of the samples.
+            Spacing of the samples.
         rtol : float
-            How far the values may be from those of the whole signal, relative to their maximum.
+            Largest deviation from the values for the whole signal, relative to their maximum.
         axis : int, optional
-            The axis of each chunk along which the points lie: the last one by default, the index of a frame.
+            The axis of each chunk along which the points lie: by default the last one, or the index of a frame.
         dim : hashable, optional
             The name of that axis, for chunks that are a ``DataArray``.
 
         Returns
         -------
         OperatorStream
-            ``push(chunk)`` gives the values at the chunk's points.
+            ``push(chunk)`` returns the values at the chunk's points.
 
         Examples
         --------
@@ -302,15 +305,15 @@ class FractionalOperator(ABC):
         return OperatorStream(self, step, rtol=rtol, axis=axis, dim=dim)
 
     def _streamed(self) -> tuple[Rule, Order]:
-        """The rule and the order of a stream of this operator."""
+        """The rule and the order for streaming this operator."""
         raise InvalidInputError(f"{type(self).__name__} has no streaming form; give it the whole signal")
 
     def _order_like(self) -> Any:
-        """What decides the library beside the samples: the order."""
+        """The order, which determines the library together with the samples."""
         return getattr(self, "alpha", None)
 
     def _own_grid(self, grid: Grid, t: Any) -> Grid:
-        """The grid in the operator's own variable, where that is not the caller's ``t``."""
+        """The grid in the operator's own variable, if that is not the caller's ``t``."""
         return grid
 
     @abstractmethod
@@ -326,15 +329,15 @@ Operator = TypeVar("Operator", bound=FractionalOperator)
 
 
 def operator_of(kind: Callable[..., Operator], alpha: Any, *fields: Hashable) -> Operator:
-    """``kind(alpha, *fields)``, the same object each time where the order is a plain number.
+    """``kind(alpha, *fields)``, cached if the order is a plain number.
 
-    Making an operator and comparing it with an equal one takes 2 us.
+    Creating an operator and comparing it with an equal one takes 2 us.
     """
     if type(alpha) is float:
         try:
             operator: Operator = _cached_operator(kind, alpha, *fields)
             return operator
-        except TypeError:  # a field that has no hash; its error is the operator's
+        except TypeError:  # an unhashable field; the operator raises the error
             pass
     return kind(alpha, *fields)
 

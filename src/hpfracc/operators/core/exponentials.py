@@ -1,16 +1,16 @@
 r"""Powers as sums of exponentials: :math:`t^{-\beta} \approx \sum_j w_j e^{-\lambda_j t}` on an interval.
 
-The trapezoid rule with step d for :math:`t^{-\beta} = \Gamma(\beta)^{-1} \int e^{\beta x} \exp(-t e^x) dx` has an error
-whose relative size is the same at every t, :math:`2 |\Gamma(\beta + 2\pi i/d)| / \Gamma(\beta)`, which gives d from the
-tolerance. Terms too fast for the shortest t are left out, and those too slow for the longest to tell from a constant
-are summed into one. That takes :math:`O(\log(T/h) \log(1/\epsilon))` terms, all positive, with nodes that do not depend
-on :math:`\beta`: so weights can be written for an order that carries a derivative. For a plain order the slow half is
-then replaced by the few nodes of the Gauss rule for its measure (found by the Lanczos process).
+The trapezoidal rule with step d for :math:`t^{-\beta} = \Gamma(\beta)^{-1} \int e^{\beta x} \exp(-t e^x) dx` has an
+error whose relative size is the same at every t, :math:`2 |\Gamma(\beta + 2\pi i/d)| / \Gamma(\beta)`, which determines
+d from the tolerance. Terms too fast for the shortest t are dropped, and those indistinguishable from a constant up to
+the longest t are combined into one. This takes :math:`O(\log(T/h) \log(1/\epsilon))` terms, all positive, with nodes
+that do not depend on :math:`\beta`, so that weights exist for an order that carries a gradient. For a plain order the
+slow half is then replaced by the few nodes of the Gauss rule for its measure (found by the Lanczos process).
 
 References
 ----------
 G. Beylkin, L. Monzón, Appl. Comput. Harmon. Anal. 28 (2010) 131-149; S. Jiang, J. Zhang, Q. Zhang, Z. Zhang, Commun.
-Comput. Phys. 21 (2017) 650-678, for another way to such sums and what they are used for.
+Comput. Phys. 21 (2017) 650-678, for another construction of such sums and their use.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-#: The smallest relative error of a method that the user names a tolerance for.
+#: The smallest tolerance that a user can request.
 LEAST_TOLERANCE = 1e-13
-#: The smallest one that double precision leaves to reach, with three times as many terms.
+#: The smallest error that double precision allows, with three times as many terms.
 FULL_PRECISION = 1e-15
-#: Where the slow terms end, in units of 1/T, and how many Gauss nodes at most replace them.
+#: Largest rate of the slow terms, in units of 1/T, and the largest number of Gauss nodes that replace them.
 _SLOW = math.exp(1.5)
 _MOST_GAUSS = 24
 
@@ -55,7 +55,7 @@ class Exponentials:
     Attributes
     ----------
     rates, weights : numpy.ndarray
-        Decay and share of each term; read-only.
+        Decay rate and weight of each term; read-only.
     """
 
     rates: Array
@@ -68,14 +68,14 @@ class Exponentials:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The nodes of the trapezoid rule, whatever the power.
+    """The nodes of the trapezoidal rule, independent of the power.
 
     Attributes
     ----------
     logs : numpy.ndarray
-        Logarithms of the rates, equally spaced and rising.
+        Logarithms of the rates, equally spaced and increasing.
     step : float
-        Their distance.
+        Their spacing.
     """
 
     logs: Array
@@ -83,17 +83,17 @@ class Nodes:
 
     @property
     def rates(self) -> Array:
-        """The rates, the first of which is 0: it stands for all slower ones."""
+        """The rates, the first of which is 0: it represents all slower ones."""
         return np.concatenate([[0.0], np.exp(self.logs)])
 
 
 def exponential_nodes(least: float, most: float, shortest: float, longest: float, rtol: float) -> Nodes:
-    """Nodes that serve every power ``t**-beta`` with ``least <= beta <= most`` on ``[shortest, longest]``."""
+    """Nodes for every power ``t**-beta`` with ``least <= beta <= most`` on ``[shortest, longest]``."""
     _check(least, most, shortest, longest, rtol)
     step = min(_trapezoid_step(beta, rtol / 3.0) for beta in (least, 0.5 * (least + most), most))
-    # A power below the tolerance is a constant to it, and no rate is too fast.
+    # A power below the tolerance is constant up to the tolerance, and no rate is too fast.
     fastest = math.log(max(float(special.gammainccinv(most, rtol / 4.0)), rtol) / shortest) + step
-    # Below this exp(-rate t) and 1 cannot be told apart.
+    # Below this, exp(-rate t) cannot be distinguished from 1.
     slowest = math.log(rtol / 4.0) - math.log(longest)
     count = max(2, math.ceil((fastest - slowest) / step) + 1)
     return Nodes(fastest - step * np.arange(count)[::-1], step)
@@ -103,14 +103,14 @@ def node_weights(xp: Namespace, beta: Any, nodes: Nodes) -> Any:
     """The weights of ``t**-beta`` at the rates of ``nodes``, in the library of ``beta``."""
     scale = nodes.step * xp.rgamma(beta)
     weights = xp.exp(beta * xp.array(nodes.logs)) * scale
-    # Those below the first, a geometric series.
+    # The terms below the first, a geometric series.
     rest = weights[:1] / xp.expm1(beta * nodes.step)
     return xp.concatenate([rest, weights])
 
 
 @lru_cache(maxsize=256)
 def exponential_sum(beta: float, shortest: float, longest: float, rtol: float) -> Exponentials:
-    """The power ``t**-beta`` on ``[shortest, longest]`` to the relative tolerance ``rtol``, by few terms.
+    """The power ``t**-beta`` on ``[shortest, longest]`` to the relative tolerance ``rtol``, with few terms.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def exponential_sum(beta: float, shortest: float, longest: float, rtol: float) -
     shortest, longest : float
         The interval.
     rtol : float
-        At least 1e-15. Below 1e-13 rounding is seen, and the slow terms are not replaced by fewer.
+        At least 1e-15. Below 1e-13 rounding is noticeable, and the slow terms are not reduced.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def exponential_sum(beta: float, shortest: float, longest: float, rtol: float) -
 
 
 def compress(rates: Array, weights: Array, longest: float, tolerance: float) -> Exponentials:
-    """The same sum, to an absolute ``tolerance`` up to ``longest``, with few terms for all the slow ones."""
+    """The same sum, to an absolute ``tolerance`` up to ``longest``, with the slow terms replaced by a few."""
     slow = rates * longest <= _SLOW
     few = _gauss(rates[slow], weights[slow], longest, tolerance)
     rates = np.concatenate([few[0], rates[~slow]])
@@ -163,7 +163,7 @@ def _trapezoid_step(beta: float, rtol: float) -> float:
 
 
 def _gauss(rates: Array, weights: Array, longest: float, tolerance: float) -> tuple[Array, Array]:
-    """The shortest Gauss rule for a sum of point masses that keeps its Laplace transform on ``[0, longest]``."""
+    """The shortest Gauss rule for a sum of point masses that preserves its Laplace transform on ``[0, longest]``."""
     t = np.linspace(0.0, longest, 65)
     exact = np.exp(-np.multiply.outer(t, rates)) @ weights
     diagonal, off, total = _lanczos(rates * longest, weights, min(_MOST_GAUSS, len(rates)))

@@ -1,4 +1,4 @@
-"""What rules for any grid share: times that may carry a derivative, their steps, and the fading terms of a power."""
+"""Common parts of the rules for any grid: times that may carry a gradient, steps, and decaying terms of a power."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ __all__ = [
     "times_of",
 ]
 
-#: Relative error of the kernel where the caller names none.
+#: Default relative error of the kernel.
 FAST_RTOL = 1e-10
-#: Powers that a traced order, which cannot be looked at, may stand for.
+#: Range of powers for a traced order, whose value is unknown.
 _TRACED = (0.02, 1.0)
 
 
-#: Points from which on a direct sum is asked how long it takes, and the seconds from which on that is worth a word.
+#: Number of points from which the time of a direct sum is predicted, and the seconds from which a hint is logged.
 _ASKED_FROM, _LONG = 8192, 1.0
 _hinted: set[str] = set()
 _log = logging.getLogger("hpfracc")
 
 
 def hint_at_fast(operator: Any, samples: Samples) -> None:
-    """Say, once for each operator, that a direct sum on a grid that is not uniform takes long, and what is quicker."""
+    """Log, once per operator, that a direct sum on a non-uniform grid takes long, and what is faster."""
     name = type(operator).__name__
     if samples.n < _ASKED_FROM or samples.grid.uniform or name in _hinted or "fast" not in operator.any_grid_rules:
         return
@@ -60,24 +60,24 @@ def hint_at_fast(operator: Any, samples: Samples) -> None:
 
 
 def reset_hints() -> None:
-    """As if nothing had been said yet."""
+    """Allow all hints again."""
     _hinted.clear()
 
 
 def times_of(samples: Samples) -> Any:
-    """The points, with their derivative where they carry one."""
+    """The points, with their gradient if they carry one."""
     grid = samples.grid
     return grid.times() if grid.traced is None else grid.traced
 
 
 def reach_of(samples: Samples, first: int) -> Any:
-    """The distances of the points from number ``first`` on from the origin, with their derivative."""
+    """The distances from the origin of the points from index ``first`` on, with their gradient."""
     times = times_of(samples)
     return times[first:] - times[0]
 
 
 def power(base: Any, exponent: Any, order: Order) -> Any:
-    """``base ** exponent`` of positive numbers, of which both may carry a derivative; in double precision."""
+    """``base ** exponent`` of positive numbers, both of which may carry a gradient; in double precision."""
     if library_of(base) == "torch":
         return base.double() ** exponent
     if library_of(base) == "jax":
@@ -86,16 +86,16 @@ def power(base: Any, exponent: Any, order: Order) -> Any:
 
 
 def refuse_traced_points(samples: Samples, order: Order) -> None:
-    """Say so where the derivative with respect to the points would not be complete."""
+    """Raise an error if the gradient with respect to the points would be incomplete."""
     if samples.grid.traced is not None and order.ceiling > 1:
         raise InvalidInputError(
-            f"t carries a derivative, which orders above 1 do not have on this grid (alpha={order.known}); "
+            f"t carries a gradient, which orders above 1 do not support on this grid (alpha={order.known}); "
             "detach t, or use an order of at most 1"
         )
 
 
 def steps_of(samples: Samples) -> tuple[Any, Any]:
-    """The steps as a recurrence takes them, one number on a uniform grid, and each step for itself."""
+    """The steps as used by a recurrence (one number on a uniform grid), and each step separately."""
     grid = samples.grid
     if grid.traced is not None:
         widths = grid.traced[1:] - grid.traced[:-1]
@@ -107,9 +107,9 @@ def steps_of(samples: Samples) -> tuple[Any, Any]:
 
 
 def fading_terms(samples: Samples, order: Order, beta: Any) -> tuple[Any, Any]:
-    """Rates and weights of ``r**-beta`` for all distances on the grid, ``beta`` written with ``order``.
+    """Rates and weights of ``r**-beta`` for all distances on the grid, where ``beta`` depends on ``order``.
 
-    For a plain order few terms, for one that carries a derivative more, at nodes that do not depend on it.
+    A plain order has few terms; one that carries a gradient has more, at nodes that do not depend on it.
     """
     points = samples.grid.times()
     shortest, longest = float(np.diff(points).min()), float(points[-1] - points[0])

@@ -1,4 +1,4 @@
-"""A function given as a callable: the points at which its result is wanted, its origin, and its values."""
+"""A function given as a callable: the points at which its result is computed, its origin, and its values."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ RTOL = 1e-10
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A callable and the points at which an operator's result is wanted.
+    """A callable and the points at which an operator's result is computed.
 
     Attributes
     ----------
     f : callable
-        From an array of points, their values: shape ``(n,)``, or ``(..., n)`` for several functions at once.
+        Maps an array of points to values: shape ``(n,)``, or ``(..., n)`` for several functions at once.
     points : numpy.ndarray
-        Where the result is wanted, one-dimensional.
+        The points of the result, one-dimensional.
     origin : float
         Where the operator starts.
     factor : float
-        The power of ``t - origin`` that the function carries; 0 where none was declared.
+        The power of ``t - origin`` that the function contains; 0 if none was declared.
     rtol : float
         Tolerance relative to the largest value.
     axis : int
         The axis of the function's values along which the points lie.
     like : array
-        The caller's ``t``, whose library the function is called with.
+        The caller's ``t``; the function is called with arrays of its library.
     shape : tuple of int
-        That of the caller's ``t``.
+        Shape of the caller's ``t``.
     backend : str or None
-        Handed on to every engine call.
+        Passed to every engine call.
     scope : callable
         A context with the user's own settings of array libraries, in which f is called.
     own_to_user : callable or None
-        From ``points``, where they are in an operator's own variable, to the one that f takes.
+        Maps ``points``, if they are in an operator's own variable, to the variable of f.
     """
 
     f: Callable[[Any], Any]
@@ -62,7 +62,7 @@ class Function:
     scope: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
     own_to_user: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] | None = None
 
-    #: Whether ``points`` are distances from the end up to which the operator reaches, and that end.
+    #: The end of the interval, if ``points`` are distances from it.
     reflected_at: float | None = None
 
     @property
@@ -72,11 +72,11 @@ class Function:
 
     @property
     def end(self) -> float:
-        """The last point that is wanted."""
+        """The last point of the result."""
         return float(self.points[-1])
 
     def at(self, points: np.ndarray[Any, Any]) -> Any:
-        """The values at ``points``, shape ``(..., n)``, in the caller's library; refuses a wrong shape or a nan."""
+        """The values at ``points``, shape ``(..., n)``, in the caller's library; raises for a wrong shape or a nan."""
         if self.own_to_user is not None:
             points = self.own_to_user(points)
         given = points_like(points, self.like)
@@ -92,7 +92,7 @@ class Function:
         values = as_values(values, given)
         if not values.shape or values.shape[self.axis if values.ndim > 1 else -1] != len(points):
             raise ShapeError(
-                f"f returned shape {tuple(values.shape)} for {len(points)} points; it must return one value a point, "
+                f"f returned shape {tuple(values.shape)} for {len(points)} points; it must return one value per point, "
                 f"along axis {self.axis}: give np.vectorize(f) if it takes single numbers only"
             )
         if values.ndim > 1:
@@ -103,7 +103,7 @@ class Function:
     def _refuse_nonfinite(self, values: Any, points: np.ndarray[Any, Any]) -> None:
         try:
             bad = ~np.isfinite(to_host(values))
-        except Exception:  # a tracer or a mapped tensor: its values cannot be looked at
+        except Exception:  # a tracer or a mapped tensor: its values are unknown
             return
         if bad.any():
             where = np.flatnonzero(bad.reshape(-1, bad.shape[-1]).any(axis=0))
@@ -114,9 +114,9 @@ class Function:
             )
 
     def shaped(self, value: Any) -> Any:
-        """The result with its points along ``axis``, and without them where ``t`` was a single number."""
+        """The result with its points along ``axis``, or without that axis if ``t`` was a single number."""
         if self.shape == ():
-            # Of NumPy a number, not an array without axes.
+            # For NumPy a number, not a zero-dimensional array.
             return value[..., 0][()] if library_of(value) == "numpy" else value[..., 0]
         return move_axis(value, -1, self.axis) if value.ndim > 1 else value
 
@@ -131,13 +131,13 @@ def read_reflected_function(
     axis: int,
     backend: Any,
 ) -> Function:
-    """The same for an operator that reaches up to an end: f as a function of the distance from it."""
+    """Read a callable for an operator with ``side="right"``: f as a function of the distance from the end."""
     if t is None:
-        raise InvalidInputError("f is a callable, so give t, the points at which the result is wanted")
+        raise InvalidInputError("f is a callable, so give t, the points at which to compute the result")
     points = read_points(t)
     if points.ndim != 1 and origin is None:
         raise InvalidInputError(
-            "side='right' of a callable reaches from t up to an end, which a single t does not tell; give origin="
+            "side='right' of a callable reaches from t up to an end, which a single t does not define; give origin="
         )
     if points.ndim == 1:
         require_increasing(points)
@@ -165,9 +165,9 @@ def read_function(
     axis: int,
     backend: Any,
 ) -> Function:
-    """Check the points, the origin and the tolerance."""
+    """Read and check the points, the origin and the tolerance."""
     if t is None:
-        raise InvalidInputError("f is a callable, so give t, the points at which the result is wanted")
+        raise InvalidInputError("f is a callable, so give t, the points at which to compute the result")
     points = read_points(t)
     if points.ndim > 1:
         raise ShapeError(f"t has shape {points.shape}; give a number or a one-dimensional array of points")

@@ -1,4 +1,4 @@
-"""Callables that no single polynomial follows: many polynomials, on a mesh graded to where f is rough."""
+"""Callables that a single polynomial cannot approximate: piecewise polynomials on a mesh graded to where f is rough."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ __all__ = ["differentiate_graded"]
 
 #: Points of one panel: its polynomial has degree 15.
 _POINTS = 16
-#: Panels at most: a power t^0.1 at the origin takes some 500 halvings; noise takes them all.
+#: Largest number of panels: a power t^0.1 at the origin takes some 500 halvings; noise takes them all.
 _MOST_PANELS = 2000
-#: Points of the result that are worked on together.
+#: Points of the result that are processed together.
 _CHUNK = 256
-#: How far f may be from a panel's polynomial between its nodes, in units of what is left out.
+#: Largest deviation of f from a panel's polynomial between its nodes, in units of the truncation level.
 _ALIKE = 100.0
-#: A mesh whose first step is below this share of its length tells how f behaves at the origin.
+#: First step, relative to the length, below which a mesh reveals how f behaves at the origin.
 _DEEP = 2.0**-10
-#: Coefficients above this multiple of the truncated terms say something about f.
+#: Coefficients above this multiple of the truncation level are significant.
 _TOLD = 1e3
-#: Shares of the integral that do not fall below this part, over all those halvings, do not fall.
+#: Contributions to the integral that stay above this fraction over all those halvings do not decrease.
 _FALLING = 0.9
 
 Array = np.ndarray[Any, Any]
 
 
 def differentiate_graded(function: Function, order: Order, *, initial_terms: bool) -> Outcome:
-    r"""The derivative of order alpha (the integral where it is negative) by piecewise polynomials.
+    r"""The derivative of order alpha (the integral if it is negative) by piecewise polynomials.
 
-    Panels are halved until the polynomial of degree 15 on each has converged, which grades the mesh geometrically to a
-    singular origin, a kink or a jump. On each panel the n-th derivative of its polynomial is integrated against the
-    kernel; where panels meet, the jumps of the lower derivatives count like initial terms:
+    Panels are halved until the polynomial of degree 15 on each has converged, which grades the mesh geometrically
+    towards a singular origin, a kink or a jump. On each panel the n-th derivative of its polynomial is integrated
+    against the kernel; where panels meet, the jumps of the lower derivatives enter like initial terms:
 
     .. math:: D^\alpha f(t) \approx \sum_{\text{panels}} \int \frac{(t-s)^{n-\alpha-1}}{\Gamma(n-\alpha)} p^{(n)}(s)\,ds
         + \sum_{\text{joints } b} \sum_{k<n} \frac{[p^{(k)}]_b}{\Gamma(k+1-\alpha)} (t-b)^{k-\alpha}.
 
-    For continuous f of order below 1, and for integrals, as accurate as the polynomials; of higher order only as far as
-    the derivatives exist.
+    For continuous f of order below 1, and for integrals, it is as accurate as the polynomials; at higher orders only as
+    far as the derivatives exist.
     """
     if not order.plain:
         raise InvalidInputError(
-            "a traced order cannot be had by method='graded'; declare the singular power with factor=, or give samples"
+            "method='graded' does not support a traced order; declare the singular power with factor=, or give samples"
         )
     mesh, values = _fit(function)
     n = 0 if initial_terms else max(order.ceiling, 0)
@@ -70,7 +70,7 @@ def differentiate_graded(function: Function, order: Order, *, initial_terms: boo
     value = parts[0] if len(parts) == 1 else join(parts)
 
     def error() -> float:
-        """How much the last three coefficients of every panel matter, and what could not be resolved."""
+        """The contribution of the last three coefficients of every panel, and of unresolved panels."""
         gap, size = np.abs(np.concatenate(tails, -1)), np.abs(to_host(value))
         rounding = 16.0 * float(np.finfo(real_dtype(value)).eps) * float(np.max(size[np.isfinite(size)], initial=0.0))
         return float(np.max(gap[np.isfinite(gap)], initial=0.0)) + rounding
@@ -89,23 +89,23 @@ class _Mesh:
     left: Array
     right: Array
     sizes: Array
-    #: Which panels their polynomials do not follow, and which are too narrow to be halved.
+    #: Panels whose polynomials do not approximate f, and panels too narrow to be halved.
     rough: Array
     thin: Array
     floor: float
 
     def shares(self, n: int) -> Array:
-        """How much each panel may add to the integral of the size of the n-th derivative, up to a constant."""
+        """Bound of each panel's contribution to the integral of the absolute n-th derivative, up to a constant."""
         return np.asarray(self.sizes[:, n:].sum(axis=1) * (self.right - self.left) ** (1.0 - n))
 
     def resolved(self, n: int, allowed: float) -> bool:
-        """Whether panels that could not be resolved are so narrow that they add nothing that counts."""
+        """Whether unresolved panels are so narrow that their contribution is negligible."""
         shares = self.shares(n)
         return float(shares[self.rough & ~self.thin].sum()) <= allowed * float(shares.sum())
 
 
 def _places(left: Array, right: Array, x: Array, origin: float) -> Array:
-    """Points ``x`` of [-1, 1] on every panel, one after the other."""
+    """Points ``x`` of [-1, 1] mapped to every panel, one after the other."""
     half = 0.5 * (right - left)[:, None]
     return np.asarray((origin + (left[:, None] + half * (1.0 + x))).reshape(-1))
 
@@ -114,7 +114,7 @@ def _fit(function: Function) -> tuple[_Mesh, Any]:
     """The panels, and f at the nodes of all of them in the caller's library."""
     length = function.end - function.origin or 1e-3
     x, _ = gauss_points(_POINTS, 0.0)
-    # Every wanted point that splits nothing costs nothing; the panels need not know them.
+    # The points of the result do not split panels, so the mesh need not know them.
     left, right = np.array([0.0]), np.array([length])
     done: list[tuple[Array, ...]] = []
     kept: list[Any] = []
@@ -126,7 +126,7 @@ def _fit(function: Function) -> tuple[_Mesh, Any]:
         largest = max(largest, float(np.abs(host).max()))
         floor = max(10.0 * float(np.finfo(real_dtype(host)).eps), 1e-4 * function.rtol) * largest
         rough = size[:, -3:].max(axis=1) > floor
-        # A panel of a few roundings of its place has nothing inside.
+        # A panel a few roundings wide contains no further points.
         width = right - left
         thin = width <= 64.0 * np.finfo(float).eps * np.maximum(np.abs(function.origin + left), 1e-280)
         calm = np.flatnonzero(~rough & ~thin)
@@ -151,7 +151,7 @@ def _fit(function: Function) -> tuple[_Mesh, Any]:
 
 
 def _hidden(function: Function, left: Array, right: Array, host: Array, floor: float) -> Any:
-    """Whether f is something else between the nodes of a panel than its polynomial says; see the spectral method."""
+    """Whether f deviates from a panel's polynomial between its nodes; see the spectral method."""
     if not len(left):
         return []
     x, there, _ = between(_POINTS, 0.0, _POINTS)
@@ -160,15 +160,16 @@ def _hidden(function: Function, left: Array, right: Array, host: Array, floor: f
 
 
 def _refuse_divergence(mesh: _Mesh, function: Function, n: int) -> None:
-    """Refuse f whose n-th derivative cannot be integrated at the origin.
+    """Refuse f if its n-th derivative cannot be integrated at the origin.
 
-    Over panels that halve towards it the integral of the derivative's size must fall. It is the sum of the coefficients
-    from n on, times the width to the power 1 - n. For Riemann-Liouville n is 0: f itself is integrated. Elsewhere than
-    at the origin, which is known exactly, rounding of f hides how it goes on; there the estimate of the error tells.
+    Over panels that halve towards the origin, the integral of the absolute derivative must decrease. It is the sum of
+    the coefficients from n on, times the width to the power 1 - n. For Riemann-Liouville n is 0: f itself is
+    integrated. At points other than the origin, which is known exactly, rounding of f hides its behaviour; there the
+    error estimate reveals it.
     """
     width = mesh.right - mesh.left
     strength, share = mesh.sizes[:, n:].sum(axis=1), mesh.shares(n)
-    # The halving ended because f is not followed, or has become too small; a narrow pulse is no singular point.
+    # The halving ended because f is not approximated, or has become too small; a narrow pulse is not a singular point.
     if width[0] >= _DEEP * width.sum() or not (mesh.rough[0] or strength[0] <= _TOLD * mesh.floor):
         return
     chain = np.flatnonzero(width <= 2.0**-4 * width.sum())
@@ -176,7 +177,7 @@ def _refuse_divergence(mesh: _Mesh, function: Function, n: int) -> None:
     told = [panel for panel in chain[1:] if strength[panel] > _TOLD * mesh.floor and not mesh.rough[panel]]
     if len(told) < 2 or width[told[-1]] < width[told[0]] / _DEEP:
         return
-    # Half of the way if that is far enough: beyond f may be anything.
+    # Half of the way if that is enough: beyond it f may be anything.
     half = told[len(told) // 2]
     far = half if width[half] >= width[told[0]] / _DEEP else told[-1]
     if share[told[0]] >= _FALLING * share[far]:
@@ -190,14 +191,14 @@ def _refuse_divergence(mesh: _Mesh, function: Function, n: int) -> None:
 
 
 def _weights(mesh: _Mesh, alpha: float, distance: Array, initial_terms: bool) -> tuple[Array, Array]:
-    """What each value at each node weighs at each wanted point, shape (points, nodes).
+    """The weight of each value at each node for each point of the result, shape (points, nodes).
 
-    Then the same of the last three coefficients of each panel alone, or of all where it could not be resolved, which
+    Then the same for the last three coefficients of each panel alone, or for all of an unresolved panel, which
     estimates the error.
     """
     n = max(math.ceil(alpha), 0)
     mu = n - alpha
-    table = np.zeros((len(distance), len(mesh.left), _POINTS))  # what each coefficient of each panel contributes
+    table = np.zeros((len(distance), len(mesh.left), _POINTS))  # the contribution of each coefficient of each panel
     slopes = derivative_matrix(_POINTS, n)  # Legendre coefficients of the n-th derivative
     if mu == 0.0:
         _pointwise(table, mesh, distance, slopes, n)
@@ -207,13 +208,13 @@ def _weights(mesh: _Mesh, alpha: float, distance: Array, initial_terms: bool) ->
         _add_jumps(table, mesh, distance, alpha, n, initial_terms)
     coefficients = transform(_POINTS, 0.0)
     whole = (table @ coefficients.T).reshape(len(distance), -1)
-    table[:, ~(mesh.rough & ~mesh.thin), :-3] = 0.0  # of a panel that could not be resolved nothing is sure
+    table[:, ~(mesh.rough & ~mesh.thin), :-3] = 0.0  # nothing is certain on an unresolved panel
     last = (table @ coefficients.T).reshape(len(distance), -1)
     return np.asarray(whole), np.asarray(last)
 
 
 def _pointwise(table: Array, mesh: _Mesh, distance: Array, slopes: Array, n: int) -> None:
-    """A whole order: the derivative of the panel's own polynomial."""
+    """An integer order: the derivative of the panel's own polynomial."""
     where = np.clip(np.searchsorted(mesh.left, distance, side="right") - 1, 0, len(mesh.left) - 1)
     half = 0.5 * (mesh.right - mesh.left)[where]
     x = (distance - mesh.left[where]) / half - 1.0
@@ -241,7 +242,7 @@ def _integrate(table: Array, mesh: _Mesh, distance: Array, slopes: Array, n: int
 
 
 def _near(t: float, a: float, b: float, slopes: Array, n: int, mu: float) -> Array:
-    """The same for a panel that ends at t, holds it, or lies close before it."""
+    """The same for a panel that ends at t, contains it, or lies shortly before it."""
     reach, gap = t - a, max(t - b, 0.0)
     if gap == 0.0:
         x, w = _singular_points(mu)
@@ -268,7 +269,7 @@ def _singular_points(mu: float) -> tuple[Array, Array]:
 
 
 def _add_jumps(table: Array, mesh: _Mesh, distance: Array, alpha: float, n: int, initial_terms: bool) -> None:
-    """The jumps of the derivatives below n where panels meet; at the origin, for Riemann-Liouville, from zero."""
+    """Add the jumps of the derivatives below n where panels meet; at the origin, for Riemann-Liouville, from zero."""
     degree = table.shape[2]
     half = 0.5 * (mesh.right - mesh.left)
     sign = (-1.0) ** np.arange(degree)

@@ -1,4 +1,4 @@
-"""The grid of a call: where the samples are, how far apart, and where the operator starts."""
+"""The grid of a call: the points of the samples, their spacing, and where the operator starts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Where samples were taken.
+    """The points at which samples were taken.
 
     Attributes
     ----------
@@ -43,14 +43,13 @@ class Grid:
     origin : float
         Where the operator starts: the first point.
     step : float or array, or None
-        Distance of neighbours on a uniform grid (a scalar of the caller's library where it carries a derivative);
-        None on any other.
+        Spacing of a uniform grid (a scalar of the caller's library if it carries a gradient); None on any other.
     points : numpy.ndarray or None
-        The points in float64, None where only a step was given.
+        The points in float64, None if only a step was given.
     traced : array or None
-        The caller's own points where they carry a derivative and are not uniform.
+        The caller's own points if they carry a gradient and are not uniform.
     note : str
-        What the caller should know of how the points were read; empty where there is nothing.
+        A remark on how the points were read, for the caller; may be empty.
     """
 
     n: int
@@ -62,7 +61,7 @@ class Grid:
 
     @property
     def uniform(self) -> bool:
-        """Whether neighbours are equally far apart."""
+        """Whether the points are equally spaced."""
         return self.step is not None
 
     def times(self) -> np.ndarray[Any, Any]:
@@ -76,15 +75,15 @@ class Grid:
         return np.asarray(self.origin + np.arange(self.n) * float(to_host(self.step)))
 
     def reflected(self) -> Grid:
-        """The same points seen from the last one, as distances from it."""
+        """The same points as distances from the last one."""
         points = None if self.points is None else (self.points[-1] - self.points)[::-1]
-        # A flip, for tensors take no steps backwards.
+        # An index array, because tensors do not support negative steps.
         last = np.arange(self.n - 1, -1, -1)
         traced = None if self.traced is None else (self.traced[-1] - self.traced)[last.tolist()]
         return Grid(self.n, 0.0, self.step, points, traced, self.note)
 
     def require_uniform(self, who: str, advice: str = "interpolate the samples onto np.linspace first") -> Any:
-        """The step, or an error that names the spread of the steps."""
+        """The step, or an error that reports the range of the steps."""
         if self.step is None:
             assert self.points is not None
             steps = np.diff(self.points)
@@ -95,13 +94,13 @@ class Grid:
 
 
 def to_host(value: Any) -> np.ndarray[Any, Any]:
-    """The values of an array of any library as NumPy's, without its derivative."""
+    """The values of an array of any library as a NumPy array, without its gradient."""
     library = library_of(value)
     if library == "torch":
         inner = sys.modules["torch"]._C
         if inner._functorch.maybe_current_level() is None:
             return np.asarray(value.detach().cpu())
-        # Out of what torch.func.grad and jvp wrap around it; what vmap does cannot be looked into.
+        # Unwrap tensors of torch.func.grad and jvp; those of vmap cannot be read.
         while inner._functorch.is_gradtrackingtensor(value):
             value = inner._functorch.get_unwrapped(value)
         if inner._functorch.is_functorch_wrapped_tensor(value):
@@ -116,12 +115,12 @@ def to_host(value: Any) -> np.ndarray[Any, Any]:
 def read_grid(t: Any, step: Any, origin: Any, n: int, *, from_end: bool = False) -> Grid:
     """The grid of ``n`` samples, from points ``t`` or a ``step``.
 
-    ``origin`` is where the operator starts: the first point or, ``from_end``, the last.
+    ``origin`` is where the operator starts: the first point or, with ``from_end``, the last.
     """
     start = None if origin is None else read_number("origin", origin)
     if (t is None) == (step is None):
         what = "both t and step" if t is not None else "neither t nor step"
-        raise InvalidInputError(f"{what} given; the grid needs one of them: t, the points, or step, their distance")
+        raise InvalidInputError(f"{what} given; the grid needs one of them: t, the points, or step, their spacing")
     if t is None:
         width = _read_step(step)
         if start is None:
@@ -129,7 +128,7 @@ def read_grid(t: Any, step: Any, origin: Any, n: int, *, from_end: bool = False)
         return Grid(n, start, width)
     if is_tracer(t):
         raise InvalidInputError(
-            "t is being traced by jax, so that its points cannot be looked at; give step= (it may be traced) instead"
+            "t is being traced by jax, so that its points are unknown; give step= (it may be traced) instead"
         )
     kept = cached_grid(t) if start is None and not from_end else None
     if kept is not None and kept.n == n:
@@ -144,7 +143,7 @@ def read_grid(t: Any, step: Any, origin: Any, n: int, *, from_end: bool = False)
         raise ShapeError(f"t has shape {points.shape}; samples need the points of one axis, as np.linspace gives them")
     if len(points) != n:
         raise ShapeError(
-            f"t has {len(points)} points but f has {n} samples along its axis; they must be as many (see axis=)"
+            f"t has {len(points)} points but f has {n} samples along its axis; the numbers must agree (see axis=)"
         )
     first, last = float(points[0]), float(points[-1])
     begin = last if from_end else first
@@ -177,9 +176,9 @@ class KnownGrid(NamedTuple):
     content: bytes
 
     def has_points(self, t: np.ndarray[Any, Any]) -> bool:
-        """Whether ``t``, of the same dtype and length, holds the same points.
+        """Whether ``t``, of the same dtype and length, has the same points.
 
-        Many are compared on the engine's threads: one core reads 24 GB/s, several read more.
+        Long arrays are compared on the engine's threads: one core reads 24 GB/s, several read more.
         """
         if t.size < 2 * _LEAST_IN_THREAD:
             return self.content.startswith(t.data if t.flags.c_contiguous else t.tobytes())
@@ -189,26 +188,25 @@ class KnownGrid(NamedTuple):
         return all(run_blocks(lambda block: bool((t[slice(*block)] == points[slice(*block)]).all()), blocks, workers))
 
 
-#: Uniform grids given as points lately, by dtype, length, both ends and the middle; and bounds of what is kept.
+#: Recent uniform grids given as points, by dtype, length, both ends and the middle; and limits of the cache.
 _grids: dict[Any, KnownGrid] = {}
-#: The same by identity of the points, for arrays that nobody can write to.
+#: The same by identity of the points, for immutable arrays.
 _constant_grids: dict[int, tuple[weakref.ref[Any], Grid]] = {}
 _MOST_GRIDS, _MOST_CACHED_POINTS, _MOST_CACHED_BYTES = 64, 2**20, 64 * 2**20
-#: Points that a thread compares at least: they take 50 us, waking a thread some 20.
+#: Fewest points that a thread compares: they take 50 us, waking a thread some 20.
 _LEAST_IN_THREAD = 2**16
 
 
-#: Grids given as points of other libraries, by identity: the points, a copy of them where they can change, the grid.
+#: Grids given as points of other libraries, by identity: the points, a copy of them if they are mutable, the grid.
 _array_grids: dict[int, tuple[weakref.ref[Any], Any, Grid]] = {}
 _MOST_ARRAY_GRIDS = 8
 
 
 def cached_grid(t: Any) -> Grid | None:
-    """The uniform grid whose points these are, if it was read before; else None.
+    """The uniform grid with these points, if it was read before; else None.
 
-    The points are compared, for an array may have been changed in place since: that is one pass over them, on their own
-    device. Only an array that nobody can write to (JAX's, or a read-only one that owns its memory) is known by its
-    identity.
+    The points are compared, because an array may have been changed in place since: one pass over them, on their own
+    device. Only an immutable array (JAX's, or a read-only one that owns its memory) is recognised by its identity.
     """
     if type(t) is not np.ndarray:
         return _cached_by_identity(t)
@@ -244,7 +242,7 @@ def _cached_by_identity(t: Any) -> Grid | None:
 
 
 def _cache_grid(t: Any, grid: Grid) -> None:
-    """Keep a uniform grid of at least two points, with a copy of them that nobody changes."""
+    """Cache a uniform grid of at least two points, with an immutable copy of them."""
     n = grid.n
     if not isinstance(grid.step, float) or not 2 <= n <= _MOST_CACHED_POINTS:
         return
@@ -255,7 +253,7 @@ def _cache_grid(t: Any, grid: Grid) -> None:
     if len(_grids) >= _MOST_GRIDS or 8 * (n + cached_points) > _MOST_CACHED_BYTES:
         _grids.clear()
     content = t.tobytes()
-    # In double precision one copy serves for both: an array over bytes is read-only.
+    # In double precision one copy serves both purposes: an array over bytes is read-only.
     own = np.frombuffer(content, t.dtype)
     kept = replace(grid, points=own) if own.dtype == np.float64 else _with_own_points(grid)
     _grids[t.dtype, n, t.item(0), t.item(n // 2), t.item(-1)] = KnownGrid(kept, content)
@@ -282,13 +280,13 @@ def _with_own_points(grid: Grid) -> Grid:
 
 
 def rounding_of(t: Any) -> float:
-    """The relative rounding of the points as they were given."""
+    """The relative rounding error of the points as given."""
     single = is_array(t) and str(t.dtype).removeprefix("torch.") in ("float32", "float16", "bfloat16")
     return float(np.finfo("float32" if single else "float64").eps)
 
 
 def read_points(t: Any) -> np.ndarray[Any, Any]:
-    """Points in float64; refuses what is no real number."""
+    """Points in float64; refuses anything but real numbers."""
     refuse_masked(t, "t", "f")
     try:
         points = to_host(t)
@@ -319,11 +317,11 @@ def _read_step(step: Any) -> Any:
 
 def _check_step(step: float) -> None:
     if step <= 0.0:
-        raise InvalidInputError(f"step={step:g} is not positive; give the distance of neighbouring samples")
+        raise InvalidInputError(f"step={step:g} is not positive; give the spacing of the samples")
 
 
 def read_number(name: str, value: Any) -> float:
-    """A finite number, or an error that names it."""
+    """A finite number, or an error with its name."""
     try:
         number = float(to_host(value))
     except (TypeError, ValueError):
@@ -333,25 +331,25 @@ def read_number(name: str, value: Any) -> float:
     return number
 
 
-#: Points that are looked at together: 64 kB of them, and as much beside.
+#: Points that are processed together: 64 kB of them, and as much temporary memory.
 _BLOCK = 8192
 
 
 def uniform_step(points: np.ndarray[Any, Any], rounding: float) -> float | None:
-    """The step of points that are equally far apart within their absolute ``rounding``, else None.
+    """The step of points that are equally spaced within their absolute ``rounding``, else None.
 
-    ``linspace`` rounds each point once; a cumulative sum of steps drifts by up to n roundings. A drift of up to
-    a thousandth of a step is accepted.
+    ``linspace`` rounds each point once; a cumulative sum of steps drifts by up to n roundings. A drift of up to a
+    thousandth of a step is accepted.
     """
     n = len(points)
     if n == 1:
-        return 1.0  # of one point only the origin is known, and no rule needs the step
+        return 1.0  # a single point only defines the origin, and no rule needs the step
     first, last = float(points[0]), float(points[-1])
     step = (last - first) / (n - 1)
     if not (step > 0.0 and math.isfinite(step)):
         return None
     allowed = max(4.0 * rounding, min(n * rounding, 1e-3 * step))
-    # Block by block: each stays in cache, and points that are not uniform show in the first.
+    # In blocks, which stay in cache; points that are not uniform are detected in the first one.
     ramp = np.arange(min(n, _BLOCK), dtype=np.float64) * step
     off = np.empty_like(ramp)
     for begin in range(0, n, _BLOCK):
@@ -359,23 +357,23 @@ def uniform_step(points: np.ndarray[Any, Any], rounding: float) -> float | None:
         part = off[: len(block)]
         np.subtract(block, first + begin * step, out=part)
         part -= ramp[: len(block)]
-        if not (part.max() <= allowed and part.min() >= -allowed):  # also where a point is nan
+        if not (part.max() <= allowed and part.min() >= -allowed):  # also if a point is nan
             return None
     return step
 
 
-#: Points that are uniform except for rounding: the fewest that are taken as such, and the largest rounding as a share
-#: of the step (milliseconds at 60 Hz: 0.06).
+#: Points that are uniform except for rounding: the fewest that are accepted as such, and the largest rounding relative
+#: to the step (milliseconds at 60 Hz: 0.06).
 _LEAST_ROUNDED, _MOST_ROUNDED = 32, 0.1
-#: Dates may be rounded to a part of a second and counted in minutes, hours or days.
+#: Dates may be rounded to a fraction of a second and counted in minutes, hours or days.
 _SECONDS = (1.0, 60.0, 3600.0, 86400.0)
 
 
 def rounded_step(points: np.ndarray[Any, Any]) -> tuple[float, str] | None:
-    """The step of rising points that a rounding to decimals has moved off a uniform grid, with a note; else None.
+    """The step of increasing points that rounding to decimals has moved off a uniform grid, with a note; else None.
 
-    Timestamps at 60 Hz with three decimals, say: every point is a multiple of 0.001, and lies no further from the
-    uniform grid. Whether the samples were taken at the rounded times or at the even ones cannot be told.
+    For example timestamps at 60 Hz with three decimals: every point is a multiple of 0.001, and within that distance of
+    the uniform grid. Whether the samples were taken at the rounded times or at the uniform ones is unknown.
     """
     n = len(points)
     if n < _LEAST_ROUNDED:
@@ -383,7 +381,7 @@ def rounded_step(points: np.ndarray[Any, Any]) -> tuple[float, str] | None:
     first = float(points[0])
     step = (float(points[-1]) - first) / (n - 1)
     most = _MOST_ROUNDED * step
-    for stop in (_LEAST_ROUNDED, n):  # most grids that are not uniform show at once
+    for stop in (_LEAST_ROUNDED, n):  # most non-uniform grids are detected immediately
         off = float(np.abs(points[:stop] - (first + np.arange(stop) * step)).max())
         if not 0.0 < off <= most:
             return None
@@ -424,7 +422,7 @@ def graded_grid(end: float, n: int, exponent: float, *, origin: float = 0.0) -> 
     end : float
         The last point T.
     n : int
-        Number of steps: one less than there are points.
+        Number of steps, one less than the number of points.
     exponent : float
         r, at least 1 (uniform). For samples that start like :math:`t^s`, the Caputo derivative of order alpha below 1
         has its full order from ``r = (2 - alpha) / s`` on.
@@ -448,15 +446,15 @@ def graded_grid(end: float, n: int, exponent: float, *, origin: float = 0.0) -> 
     """
     last, start, power = read_number("end", end), read_number("origin", origin), read_number("exponent", exponent)
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise InvalidInputError(f"n={n!r} is no number of steps; use a whole number from 1 on")
+        raise InvalidInputError(f"n={n!r} is not a number of steps; use a whole number of 1 or more")
     if last <= start:
-        raise InvalidInputError(f"end={last:g} does not lie beyond the origin {start:g}; give a later one")
+        raise InvalidInputError(f"end={last:g} does not lie beyond the origin {start:g}; give a larger one")
     if power < 1.0:
         raise InvalidInputError(f"exponent={power:g} would crowd the points at the end; use 1 (uniform) or more")
     points = start + (last - start) * np.linspace(0.0, 1.0, int(n) + 1) ** power
     if np.any(np.diff(points) <= 0.0):
         raise InvalidInputError(
-            f"with exponent={power:g} and n={n} neighbouring points after the origin {start:g} fall together in double "
+            f"with exponent={power:g} and n={n} neighbouring points after the origin {start:g} coincide in double "
             "precision; use a smaller exponent, fewer steps, or an origin of 0"
         )
     return np.asarray(points)

@@ -1,8 +1,8 @@
-"""Discrete Hermite-Gauss vectors: the common eigenvectors of the Fourier matrix and of one that is almost tridiagonal.
+"""Discrete Hermite-Gauss vectors: the common eigenvectors of the Fourier matrix and of an almost tridiagonal matrix.
 
 C. Candan, M. A. Kutay, H. M. Ozaktas, IEEE Trans. Signal Process. 48 (2000) 1329-1337. The second difference plus its
 own Fourier transform commutes with the Fourier matrix. Even and odd vectors are two problems of half the size, each
-tridiagonal without zeros beside the diagonal, so no two of its eigenvalues are equal.
+tridiagonal without zeros next to the diagonal, so that its eigenvalues are distinct.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from hpfracc.errors import InvalidInputError
 
 __all__ = ["MOST_POINTS", "HermiteGauss", "hermite_gauss", "kept_vectors"]
 
-#: Longest signal: its two matrices take a quarter of a gigabyte, so that what is kept has room for them.
+#: Longest signal: its two matrices take a quarter of a gigabyte, so that the cache has room for them.
 MOST_POINTS = 1 << 13
-#: Vectors in bytes at most: those for 8,192 points, and some shorter ones.
+#: Cache of vectors, limited in bytes: those for 8,192 points and some shorter ones fit.
 kept_vectors = PreparedOperands(384 * 2**20)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=kept_vectors.renew_lock)
 
 
 class HermiteGauss(NamedTuple):
-    """Vectors as columns, on the folded axis, and the number of zeros that each has.
+    """Vectors as columns, on the folded axis, and the number of zeros of each.
 
     ``even`` acts on ``[x_0, (x_j + x_-j)/sqrt(2), ..., x_{N/2} if N is even]``, ``odd`` on ``(x_j - x_-j)/sqrt(2)``.
     """
@@ -39,7 +39,7 @@ class HermiteGauss(NamedTuple):
 
 
 def hermite_gauss(n: int) -> HermiteGauss:
-    """The vectors for ``n`` points; kept, and read-only."""
+    """The vectors for ``n`` points; cached and read-only."""
     if n > MOST_POINTS:
         raise InvalidInputError(
             f"method='eigen' with {n:,} points needs matrices of {4 * n * n / 2**30:.1f} GiB; use method='chirp', or "
@@ -54,7 +54,7 @@ def _make(n: int) -> HermiteGauss:
     cosines = 2.0 * np.cos(2.0 * np.pi * np.arange(half + 1) / n)
     if n % 2:
         even, odd = cosines.copy(), cosines[1:].copy()
-        if half:  # the last point is its own neighbour's mirror image
+        if half:  # the last point is adjacent to its own mirror image
             even[-1] += 1.0
             odd[-1] -= 1.0
     else:
@@ -63,7 +63,7 @@ def _make(n: int) -> HermiteGauss:
     beside[:1] *= np.sqrt(2.0)
     if n % 2 == 0:
         beside[-1:] *= np.sqrt(2.0)
-    # By zeros, that is by falling eigenvalue; of an even number of points the Fourier matrix has no vector N - 1.
+    # Sorted by number of zeros, i.e. by decreasing eigenvalue; for even N the Fourier matrix has no vector N - 1.
     found = HermiteGauss(
         _vectors(even, beside),
         _vectors(odd, np.ones(max(0, odd.size - 1))),

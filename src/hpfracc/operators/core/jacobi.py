@@ -1,4 +1,4 @@
-"""Jacobi polynomials as the spectral methods use them: points, transforms, derivatives, fractional integrals."""
+"""Jacobi polynomials for the spectral methods: points, transforms, derivatives, fractional integrals."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def gauss_points(count: int, power: float) -> tuple[np.ndarray[Any, Any], np.nda
 
 @lru_cache(maxsize=32)
 def transform(count: int, power: float) -> np.ndarray[Any, Any]:
-    """From values at the Gauss points to coefficients: ``c = values @ matrix``, for the polynomials P^(0, power).
+    """The matrix from values at the Gauss points to coefficients of P^(0, power): ``c = values @ matrix``.
 
-    By solving rather than by quadrature, which takes the points for exact: they are rounded.
+    By solving a linear system; quadrature would treat the rounded points as exact.
     """
     points, _ = gauss_points(count, power)
     return np.asarray(np.linalg.inv(np.stack(_recurrence(NUMPY, 0.0, power, power, points, count))))
@@ -34,7 +34,7 @@ def transform(count: int, power: float) -> np.ndarray[Any, Any]:
 
 @lru_cache(maxsize=32)
 def slopes(count: int, power: float) -> np.ndarray[Any, Any]:
-    """From values at the Gauss points to the interpolant's slopes there: ``slopes = values @ matrix``."""
+    """The matrix from values at the Gauss points to the interpolant's slopes there: ``slopes = values @ matrix``."""
     points, _ = gauss_points(count, power)
     # P_k^(0,b)' = (k + b + 1) / 2 P_(k-1)^(1,b+1)
     lower = _recurrence(NUMPY, 1.0, power + 1.0, power + 2.0, points, max(count - 1, 1))
@@ -44,10 +44,10 @@ def slopes(count: int, power: float) -> np.ndarray[Any, Any]:
 
 @lru_cache(maxsize=32)
 def between(count: int, power: float, looks: int) -> tuple[np.ndarray[Any, Any], ...]:
-    """Points between the ``looks`` Gauss points, and from values at ``count`` of those to what they say of them.
+    """Points between the ``looks`` Gauss points, and the interpolant through ``count`` values and its slopes there.
 
-    The middles of all gaps, those at the ends among them: ``looks + 1`` points that are in no set of Gauss points. Then
-    two matrices: ``values @ first`` is the interpolant there, ``values @ second`` its slopes.
+    The points are the midpoints of all gaps, including those at the ends: ``looks + 1`` points that belong to no set of
+    Gauss points. Then two matrices: ``values @ first`` is the interpolant there, ``values @ second`` its slopes.
     """
     nodes, _ = gauss_points(looks, power)
     edges = np.concatenate([[-1.0], nodes, [1.0]])
@@ -60,7 +60,7 @@ def between(count: int, power: float, looks: int) -> tuple[np.ndarray[Any, Any],
 
 
 def derivative_matrix(count: int, times: int) -> np.ndarray[Any, Any]:
-    """From ``count`` Legendre coefficients to those of the derivative: ``c' = c @ matrix``."""
+    """The matrix from ``count`` Legendre coefficients to those of the derivative: ``c' = c @ matrix``."""
     return np.eye(count) if times == 0 else np.asarray(legendre.legder(np.eye(count), times, axis=1))
 
 
@@ -90,14 +90,14 @@ def _recurrence(xp: Namespace, a: Any, b: Any, total: float, x: Any, count: int)
 def fractional_basis(xp: Namespace, mu: Any, power: float, x: np.ndarray[Any, Any], count: int) -> Any:
     r"""``(1+x)^(-power-mu) I^mu [(1+x)^power P_k^(0,power)](x)`` for k below ``count``, shape (count, points).
 
-    By Bateman's formula this is :math:`\Gamma(k+s+1)/\Gamma(k+s+1+\mu)\, P_k^{(-\mu, s+\mu)}(x)`; with a negative mu
-    the derivative.
+    By Bateman's formula this is :math:`\Gamma(k+s+1)/\Gamma(k+s+1+\mu)\, P_k^{(-\mu, s+\mu)}(x)`; with a negative mu it
+    is the derivative.
     """
     table = _recurrence(xp, -mu, power + mu, power, xp.array(x), count)
     rows = []
     ratio: Any = 1.0
     for k in range(count):
-        # The quotient by its own recurrence, once the argument below is surely positive: before, it may pass a pole.
+        # The quotient by its own recurrence once the argument is certainly positive: for smaller k it may cross a pole.
         if k < 16:
             ratio = math.gamma(k + power + 1.0) * xp.rgamma(k + power + 1.0 + mu)
         else:

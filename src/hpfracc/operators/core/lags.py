@@ -1,8 +1,8 @@
-"""The lags that a sequence of weights is made for: all up to a length, or few from which the others follow.
+"""The lags at which a sequence of weights is computed: all up to a length, or a few from which the others follow.
 
-Beyond its head a sequence of weights is a smooth function of the lag: over a block sixteen times shorter than its
-distance from 0 it is a polynomial of degree 9 to rounding. So a long sequence needs to be made at the Chebyshev points
-of such blocks only, and one product of matrices gives the rest.
+Beyond its head a sequence of weights is a smooth function of the lag: on a block sixteen times shorter than its
+distance from 0 it is a polynomial of degree 9 up to rounding. So a long sequence is computed only at the Chebyshev
+points of such blocks, and one matrix product gives the rest.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from hpfracc._xp import Namespace
 
 __all__ = ["BLOCKS", "HEAD", "NODES", "Lags", "cardinals", "count_of", "few_lags", "long_run", "previous"]
 
-#: Lags below here are all made.
+#: Lags below this are all computed.
 HEAD = 4096
-#: Where blocks begin and how long they are: a sixteenth of their distance from 0, at most.
+#: Start and length of the blocks: the length is at most a sixteenth of the distance from 0.
 BLOCKS = ((HEAD, 256), (32 * HEAD, 8192))
-#: Points of a block at which weights are made. The nearest singularity, at lag 0, is 33 half-blocks away, so that the
-#: error of the interpolant falls like 66^-j.
+#: Points of a block at which weights are computed. The nearest singularity, at lag 0, is 33 half-blocks away, so that
+#: the interpolation error decreases like 66^-j.
 NODES = 10
-#: Numbers that are made on the host; more are made where they are used.
+#: Numbers up to this count are computed on the host; more are computed where they are used.
 _FEW = 4096
 
 
 @dataclass(frozen=True)
 class Lags:
-    """Lags 0, 1, ..., ``near - 1`` and the ones in ``far``, which need not be whole numbers."""
+    """Lags 0, 1, ..., ``near - 1`` and those in ``far``, which need not be integers."""
 
     near: int
     far: np.ndarray[Any, Any]
 
 
 def count_of(n: int | Lags) -> int:
-    """How many lags there are."""
+    """Number of lags."""
     return n if isinstance(n, int) else n.near + len(n.far)
 
 
 def previous(n: int | Lags) -> int | Lags:
-    """The lag before each of them but the first."""
+    """The lag before each of them, except for the first."""
     return n - 1 if isinstance(n, int) else Lags(n.near - 1, n.far - 1.0)
 
 
 def long_run(xp: Namespace, first: int, n: int | Lags) -> Any:
-    """Lags from ``first`` on: an array of NumPy's where they are few, else one of ``xp`` on its device."""
+    """Lags from ``first`` on: a NumPy array if they are few, else one of ``xp`` on its device."""
     if not isinstance(n, int):
         return np.concatenate([np.arange(first, n.near, dtype=np.float64), n.far])
     if xp.library in ("numpy", "cupy") or n - first <= _FEW:
@@ -57,7 +57,7 @@ def long_run(xp: Namespace, first: int, n: int | Lags) -> Any:
 
 @cache
 def few_lags(n: int) -> Lags:
-    """The lags from which :func:`cardinals` give the weights at 0 .. n-1."""
+    """The lags from which :func:`cardinals` interpolate the weights at 0 .. n-1."""
     at = 0.5 * (1.0 + _nodes())
     far = [
         (first + block * np.arange(_blocks(first, last, block))[:, None] + (block - 1) * at).ravel()
@@ -80,7 +80,7 @@ def _nodes() -> np.ndarray[Any, Any]:
 
 @cache
 def cardinals(block: int) -> np.ndarray[Any, Any]:
-    """Row i, point j: the polynomial that is 1 at node i and 0 at the others, at the j-th lag of a block."""
+    """Row i, column j: the polynomial that is 1 at node i and 0 at the others, at the j-th lag of a block."""
     degree = np.arange(NODES)
     points = np.linspace(-1.0, 1.0, block)
     waves = np.cos(degree[:, None] * np.arccos(points))

@@ -1,4 +1,4 @@
-"""Operators with a bounded memory kernel, Caputo-Fabrizio's and Atangana-Baleanu's: what they share."""
+"""Common parts of the operators with a bounded memory kernel, Caputo-Fabrizio and Atangana-Baleanu."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from hpfracc.operators.core.values import constant, join, real_dtype, scalar
 
 __all__ = ["MemoryKernel", "integrate_function", "normalised", "read_memory_order"]
 
-#: Numbers of points of the double exponential rule that are tried, one after the other.
+#: Numbers of points of the double exponential rule, tried in turn.
 _COUNTS = (48, 96, 192, 384, 768, 1536)
-#: Where the values cannot be looked at, being traced, this many are taken and the result says so.
+#: Number of points if the values are traced and unknown; the result says so.
 _BLIND = 192
 #: Half the interval of that rule: beyond it the points are within 1e-24 of the ends.
 _WIDTH = 3.6
-#: Values of f that are worked on together.
+#: Values of f that are processed together.
 _CHUNK = 2**18
 
 Array = np.ndarray[Any, Any]
@@ -32,14 +32,14 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class MemoryKernel:
-    """A kernel K that falls from K(0) = 1, and how fast it falls: at lags u > 0, as arrays of the order's library."""
+    """A kernel K that decreases from K(0) = 1, and its decay rate: at lags u > 0, as arrays of the order's library."""
 
     value: Callable[[Array], Any]
     fall: Callable[[Array], Any]
 
 
 def read_memory_order(alpha: Any, who: str) -> Order:
-    """An order in (0, 1], or an error."""
+    """Check that an order lies in (0, 1]."""
     order = read_order(alpha)
     if order.known is not None and not 0.0 < order.known <= 1.0:
         raise InvalidInputError(
@@ -58,7 +58,7 @@ def normalised(outcome: Outcome, normalisation: Any, order: Order, *, divide: bo
     factor = normalisation(order.value) if callable(normalisation) else normalisation
     try:
         known = float(to_host(factor))
-    except Exception:  # traced: its value cannot be looked at
+    except Exception:  # traced: its value is unknown
         known = None
     else:
         known = read_number("normalisation", known)
@@ -84,22 +84,23 @@ def _scaled(outcome: Outcome, factor: Any) -> Outcome:
 def integrate_function(
     function: Function, order: Order, kernel: MemoryKernel, method: str, *, initial_term: bool
 ) -> Outcome:
-    r"""The integral of f' against a kernel, over 1 - alpha, for a callable f whose derivative is not known.
+    r"""The integral of f' against a kernel, over 1 - alpha, for a callable f whose derivative is unknown.
 
     .. math:: \int_{t_0}^{t} K(t-s) f'(s)\,ds = K(t-t_0)\,[f(t) - f(t_0)]
         + \int_0^{t-t_0} [-K'(u)]\,[f(t) - f(t-u)]\,du,
 
-    the integral on the right by the double exponential rule, which minds neither the power of u with which K falls at 0
-    nor one of f at the origin; its points are doubled until the answer stands, also at the points between them.
+    where the integral on the right is computed by the double exponential rule, which handles the power of u with which
+    K decreases at 0 and a power of f at the origin. Its points are doubled until the result converges, also at the
+    points in between.
 
     Parameters
     ----------
     function, order, kernel
-        f with the wanted points, alpha, and the kernel.
+        f with the points of the result, alpha, and the kernel.
     method : str
         ``"auto"`` or ``"quadrature"``.
     initial_term : bool
-        Whether to add :math:`K(t-t_0) f(t_0)`, what the derivative of the integral has beside the integral of f'.
+        Whether to add :math:`K(t-t_0) f(t_0)`, the additional term of the derivative of the integral.
     """
     if method not in ("auto", "quadrature"):
         raise InvalidInputError(f"method={method!r} is for samples; a callable takes 'auto' or 'quadrature'")
@@ -112,7 +113,7 @@ def integrate_function(
     # At the origin itself K is 1.
     end = constant(end, here) * (1.0 - at_origin) + at_origin
     outside = end * (here if initial_term else here - first)
-    # Differences of f are taken, each of which has a rounding of f.
+    # Differences of f are formed, each with a rounding error of f.
     rounding = 2.0 * float(np.finfo(real_dtype(here)).eps) * _largest(here)
     value, change, looked = _quadrature(function, kernel, here, lag, _COUNTS[0]), math.inf, True
     for count in _COUNTS[1:]:
@@ -127,7 +128,7 @@ def integrate_function(
         floor = 10.0 * float(np.finfo(real_dtype(here)).eps) * float(np.abs(to_host(here)).max(initial=0.0))
         value = finer
         if change <= max(function.rtol * size, floor):
-            # Once more at the points between: what all looks missed, a narrow pulse, shows there.
+            # Repeat at the points between: features that all earlier points missed, such as a narrow pulse, show there.
             between = _quadrature(function, kernel, here, lag, count - 1, shifted=True)
             change = float(np.abs(to_host(between) - to_host(value)).max(initial=0.0))
             value = 0.5 * (value + between)
@@ -135,7 +136,7 @@ def integrate_function(
                 break
     converged = looked and change <= max(function.rtol * size, floor)
     if not looked:
-        message = f"{_BLIND} points of quadrature; f is traced, so that its values could not be looked at"
+        message = f"{_BLIND} points of quadrature; f is traced, so that its values are unknown"
     elif converged:
         message = f"{2 * count - 1} points of quadrature"
     else:
@@ -162,7 +163,7 @@ def _largest(values: Any) -> float:
 def _quadrature(
     function: Function, kernel: MemoryKernel, here: Any, lag: Array, count: int, shifted: bool = False
 ) -> Any:
-    """By ``count`` points from end to end or, ``shifted``, by the middles of the gaps between one more."""
+    """Quadrature with ``count`` points from end to end or, with ``shifted``, at the midpoints between one more."""
     step = 2.0 * _WIDTH / (count if shifted else count - 1)
     place = -_WIDTH + step * (np.arange(count) + (0.5 if shifted else 0.0))
     turn = np.pi * np.sinh(place)
@@ -173,7 +174,7 @@ def _quadrature(
     for start in range(0, len(lag), size):
         length = lag[start : start + size, None]
         u = length * left
-        # From the nearer end, so that both ends keep their digits.
+        # Computed from the nearer end, so that both ends keep their digits.
         points = np.where(left < 0.5, function.points[start : start + size, None] - u, function.origin + length * right)
         safe = np.where(u > 0.0, u, 1.0)
         fall = kernel.fall(safe.reshape(-1)).reshape(*u.shape)

@@ -1,4 +1,4 @@
-"""The order of an operator: a plain number, or a scalar of the caller's library that may carry a derivative."""
+"""The order of an operator: a plain number, or a scalar of the caller's library that may carry a gradient."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["Order", "read_order"]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An order that was checked.
+    """A checked order.
 
     Attributes
     ----------
     value : float or array
-        A float where the order is a plain number, else a float64 scalar of ``xp``'s library.
+        A float if the order is a plain number, else a float64 scalar of ``xp``'s library.
     known : float or None
-        Its value, or None while it is traced and cannot be read.
+        Its value, or None if it is traced and unknown.
     ceiling : int
         The integer n with ``n - 1 < alpha <= n``.
     xp : Namespace
-        What weights of this order are written in.
+        The namespace in which weights of this order are computed.
     """
 
     value: Any
@@ -38,12 +38,12 @@ class Order:
 
     @property
     def plain(self) -> bool:
-        """Whether it is a number, so that weights of this order can be kept under a key."""
+        """Whether it is a number, so that weights of this order can be cached."""
         return self.xp is NUMPY
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is a plain whole number."""
+        """Whether it is a plain integer."""
         return self.plain and float(self.value).is_integer()
 
     def negated(self) -> Order:
@@ -52,9 +52,9 @@ class Order:
         return Order(-self.value, known, 1 - self.ceiling if known is None else math.ceil(known), self.xp)
 
     def guard(self, value: Any) -> Any:
-        """``value``, made nan where a traced order lies outside the interval that ``ceiling`` says.
+        """``value``, replaced by nan if a traced order lies outside the interval given by ``ceiling``.
 
-        A rule for one interval of orders, continued into the next, gives numbers that look right and are not.
+        A rule for one interval of orders gives plausible but wrong numbers in the next.
         """
         if self.known is not None:
             return value
@@ -62,24 +62,24 @@ class Order:
         return self.xp.where(inside, value, math.nan)
 
     def guard_integral(self, value: Any) -> Any:
-        """``value``, made nan where a traced order is negative."""
+        """``value``, replaced by nan if a traced order is negative."""
         return value if self.known is not None else self.xp.where(self.value >= 0.0, value, math.nan)
 
 
 def read_order(alpha: Any, *, ceiling: int | None = None, name: str = "alpha") -> Order:
-    """Check an order and say in which interval of integers it lies.
+    """Check an order and find the interval between integers that contains it.
 
     Parameters
     ----------
     alpha : number or scalar array
-        A tensor or JAX array keeps its derivative.
+        The gradient of a tensor or JAX array is kept.
     ceiling : int, optional
-        The integer n with ``n - 1 < alpha <= n``. Read from ``alpha``; needed only where that is traced by JAX or
-        mapped by ``torch.func.vmap`` and lies above 1, for then its value cannot be read and 1 is taken. Where it is
-        given, the value of an order that learns on a GPU is not read either, which would make the host wait for the
-        GPU; answers are nan where it does not fit.
+        The integer n with ``n - 1 < alpha <= n``. By default it is read from ``alpha``; it is needed only if that is
+        traced by JAX or mapped by ``torch.func.vmap`` and lies above 1, because its value cannot be read then and 1 is
+        assumed. If it is given, the value of a learned order on a GPU is not read either, which would synchronise the
+        host with the GPU; results are nan if it does not fit.
     name : str
-        What to call it in an error.
+        Name in errors.
     """
     if alpha is None:
         raise InvalidInputError(
@@ -100,7 +100,7 @@ def read_order(alpha: Any, *, ceiling: int | None = None, name: str = "alpha") -
         if alpha.shape:
             alpha = alpha.reshape(())
     if library in ("torch", "jax"):
-        # Reading a number of a GPU makes the host wait for all that was asked of it before.
+        # Reading a number from a GPU makes the host wait for all queued work.
         hidden = library == "torch" and ceiling is not None and alpha.is_cuda and alpha.requires_grad
         known = None if hidden else _read(alpha, library)
         xp = namespace_of(alpha)
@@ -123,12 +123,12 @@ def read_order(alpha: Any, *, ceiling: int | None = None, name: str = "alpha") -
 
 
 def _read(alpha: Any, library: str) -> float | None:
-    """The value, or None where it is traced or mapped."""
+    """The value, or None if it is traced or mapped."""
     if library == "jax":
         if not is_tracer(alpha):
             return float(alpha)
         return None
     try:
         return float(alpha.detach())
-    except RuntimeError:  # torch.func.vmap refuses to say
+    except RuntimeError:  # torch.func.vmap does not allow it
         return None

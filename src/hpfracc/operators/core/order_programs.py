@@ -1,7 +1,7 @@
-"""Evaluating a table of weights at an order, on its device: by few operations, or by one kernel where there is a GPU.
+"""Evaluation of a table of weights at an order, on its device: by a few operations, or by one kernel on a GPU.
 
-A table is made by ``order_tables.py``. Autograd records the weights as one step, which keeps slopes at the tabulated
-lags or none; transforms of ``torch.func`` and second derivatives go through operations of PyTorch's.
+A table is created by ``order_tables.py``. Autograd records the weights as one step, which saves the slopes at the
+tabulated lags, or nothing; transforms of ``torch.func`` and second derivatives use ordinary PyTorch operations.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from hpfracc.operators.core.lags import BLOCKS, HEAD, NODES, cardinals
 
 __all__ = ["Scale", "Table", "composed_weights", "interleaved_weights", "kept_tables", "recorded_weights"]
 
-#: Tables in bytes at most.
+#: Largest total size of cached tables, in bytes.
 _CAPACITY = 256 * 2**20
 kept_tables = PreparedOperands(_CAPACITY)
 
 
 class Table(NamedTuple):
-    """The polynomials of all weights of a rule, one below the other.
+    """The polynomials of all weights of a rule, concatenated.
 
-    ``fall`` is ``sigma log(k + 1)``; ``zeros`` say which weights are 0 at the lower and at the upper end; ``shapes``
-    are those of the arrays, the last axis in tabulated lags; ``nodes`` says whether those are :func:`few_lags`.
+    ``fall`` is ``sigma log(k + 1)``; ``zeros`` says which weights are 0 at the lower and at the upper end; ``shapes``
+    are those of the arrays, with the last axis in tabulated lags; ``nodes`` says whether those are :func:`few_lags`.
     """
 
     coefficients: Any
@@ -41,9 +41,9 @@ class Table(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """What all weights are multiplied by, ``exp(rate alpha + shift)``, and which orders are answered by nan.
+    """The factor of all weights, ``exp(rate alpha + shift)``, and the orders for which the result is nan.
 
-    ``strict`` leaves out the whole order below; ``hidden`` says whether the order's value is not known.
+    ``strict`` excludes the integer at the lower end; ``hidden`` says whether the order's value is unknown.
     """
 
     rate: float
@@ -53,12 +53,12 @@ class Scale(NamedTuple):
 
 
 class _Program(NamedTuple):
-    """A table on a device, for few operations: weights are ``powers @ series * exp(rise alpha)``.
+    """A table on a device, for evaluation by few operations: weights are ``powers @ series * exp(rise alpha)``.
 
-    ``series`` (places, lags) has the polynomials, those with a factor of their own for zeros in other rows. The powers
-    are products of ``y``, ``alpha - lower`` and ``upper - alpha`` (``offsets + signs alpha``) to the ``exponents``,
-    times ``factors``, added up by ``sums``: in the first row those of weights, in the second those of slopes.
-    ``limits`` are what the two distances have to exceed, where the order is not known.
+    ``series`` (places, lags) contains the polynomials; those with an extra factor for zeros are in separate rows. The
+    powers are products of ``y``, ``alpha - lower`` and ``upper - alpha`` (``offsets + signs alpha``) to the
+    ``exponents``, times ``factors``, added up by ``sums``: in the first row for weights, in the second for slopes.
+    ``limits`` are the values that the two distances must exceed if the order is unknown.
     """
 
     series: Any
@@ -72,7 +72,7 @@ class _Program(NamedTuple):
 
 
 def _kept_on_device(name: Hashable, xp: Namespace, make: Callable[[], Any]) -> Any:
-    """What ``make`` gives, kept for the device of the namespace outside of transforms."""
+    """The result of ``make``, cached for the device of the namespace outside of transforms."""
 
     def made() -> Any:
         with xp.module.inference_mode(False):
@@ -98,7 +98,7 @@ def _on_device(key: Hashable, host: Table, xp: Namespace) -> Table:
 
 
 def _program(host: Table, scale: Scale, xp: Namespace) -> _Program:
-    """The table of a few operations, on the device of the namespace."""
+    """The table for evaluation by few operations, on the device of the namespace."""
     low, high = host.zeros
     kinds = sorted(set(zip(low.tolist(), high.tolist(), strict=True)))
     series = [np.where((low == i) & (high == j), host.coefficients.T, 0.0) for i, j in kinds]
@@ -125,7 +125,7 @@ def _program(host: Table, scale: Scale, xp: Namespace) -> _Program:
 
 
 def _limits(scale: Scale) -> list[float]:
-    """What the distances of an order from the ends of its interval have to exceed."""
+    """The values that the distances of an order from the ends of its interval must exceed."""
     if not scale.hidden:
         return [-math.inf, -math.inf]
     return [0.0, -float(np.finfo(np.float64).smallest_subnormal)] if scale.strict else [-1e-9, -1e-9]
@@ -145,7 +145,7 @@ def _block(xp: Namespace, block: int) -> Any:
 
 
 def _runs(n: int, nodes: bool) -> list[tuple[int, int, int, int]]:
-    """Where blocks of each length begin and end among the lags, where their nodes begin, and their length."""
+    """Start and end of the blocks of each length among the lags, start of their nodes, and the length."""
     runs, place = [], HEAD
     if nodes:
         for i, (first, block) in enumerate(BLOCKS):
@@ -157,7 +157,7 @@ def _runs(n: int, nodes: bool) -> list[tuple[int, int, int, int]]:
 
 
 def composed_weights(value: Any, host: Table, key: Hashable, scale: Scale, xp: Namespace) -> tuple[Any, ...]:
-    """The weights as operations that every transform of PyTorch's goes through; ``key`` names the table."""
+    """The weights by operations that every PyTorch transform supports; ``key`` identifies the table."""
     table = _on_device(key, host, xp)
     value = _guarded(value, table, scale, xp)
     powers = (value - table.middle) ** _exponents(xp, table)
@@ -168,7 +168,7 @@ def composed_weights(value: Any, host: Table, key: Hashable, scale: Scale, xp: N
 
 
 def _guarded(value: Any, table: Table, scale: Scale, xp: Namespace) -> Any:
-    """The order, nan where it is hidden and lies outside the interval."""
+    """The order, nan if it is unknown and lies outside the interval."""
     if not scale.hidden:
         return value
     y = value - table.middle
@@ -177,7 +177,7 @@ def _guarded(value: Any, table: Table, scale: Scale, xp: Namespace) -> Any:
 
 
 def _places(table: Table) -> list[tuple[slice, tuple[int, ...]]]:
-    """Where each array lies among all weights, and its shape."""
+    """The range of each array among all weights, and its shape."""
     found, begin = [], 0
     for shape in table.shapes:
         end = begin + math.prod(shape)
@@ -187,7 +187,7 @@ def _places(table: Table) -> list[tuple[slice, tuple[int, ...]]]:
 
 
 def _factors(value: Any, table: Table, xp: Namespace) -> tuple[Any, Any]:
-    """What was split off, and its slope."""
+    """The factors that were split off, and their slope."""
     low, high = table.zeros
     rise = xp.where(low, value - (table.middle - 0.5), 1.0)
     fall = xp.where(high, (table.middle + 0.5) - value, 1.0)
@@ -195,7 +195,7 @@ def _factors(value: Any, table: Table, xp: Namespace) -> tuple[Any, Any]:
 
 
 def _spread(array: Any, table: Table, xp: Namespace) -> Any:
-    """An array at all lags, from the tabulated ones."""
+    """An array at all lags, interpolated from the tabulated ones."""
     if not table.nodes:
         return array
     parts = [array[..., :HEAD]]
@@ -207,7 +207,7 @@ def _spread(array: Any, table: Table, xp: Namespace) -> Any:
 
 
 def _slopes_composed(value: Any, table: Table, scale: Scale, xp: Namespace) -> tuple[Any, ...]:
-    """The slopes as operations that can be differentiated again."""
+    """The slopes by operations that can be differentiated again."""
     value = _guarded(value, table, scale, xp)
     exponents = _exponents(xp, table)
     y = value - table.middle
@@ -221,7 +221,7 @@ def _slopes_composed(value: Any, table: Table, scale: Scale, xp: Namespace) -> t
 
 
 def _tabulated(value: Any, program: _Program, torch: Any) -> Any:
-    """Weights at the tabulated lags, and what slopes are more than the ``rise`` times them; shape (2, lags)."""
+    """Weights at the tabulated lags, and the slopes minus ``rise`` times the weights; shape (2, lags)."""
     bases = torch.addcmul(program.offsets, program.signs, value)
     if program.limits is not None:
         bases = torch.where((bases[1:] > program.limits).all(), bases, math.nan)
@@ -231,7 +231,7 @@ def _tabulated(value: Any, program: _Program, torch: Any) -> Any:
 
 
 def _spread_over(array: Any, table: Table, xp: Namespace) -> Any:
-    """:func:`_spread` into one buffer, for tensors that nothing tracks."""
+    """:func:`_spread` into one buffer, for tensors without gradient tracking."""
     if not table.nodes:
         return array
     torch = xp.module
@@ -267,20 +267,20 @@ def _gather(change: Any, table: Table, xp: Namespace) -> Any:
 
 
 class _ByOperations:
-    """Weights of a table by few operations of PyTorch's."""
+    """Weights of a table by few PyTorch operations."""
 
     def __init__(self, table: Table, key: Hashable, scale: Scale, xp: Namespace) -> None:
         self.table, self.key, self.scale, self.xp = table, key, scale, xp
         self.program: _Program = _kept_on_device((key, scale), xp, lambda: _program(table, scale, xp))
 
     def weights(self, value: Any, dtype: Any) -> tuple[list[Any], Any]:
-        """All arrays at an order, and what their slopes are made from."""
+        """All arrays at an order, and the data for their slopes."""
         both = _tabulated(value, self.program, self.xp.module)
         places = _places(self.table)
         return [_spread_over(both[0][at].reshape(shape), self.table, self.xp).to(dtype) for at, shape in places], both
 
     def slope(self, value: Any, both: Any, changes: Sequence[Any]) -> Any:
-        """The sum of all slopes times ``changes``, None for an array that nothing depends on."""
+        """The sum of all slopes times ``changes``, which is None for an array without dependents."""
         torch = self.xp.module
         whole = torch.addcmul(both[1], self.program.rise, both[0])
         parts = [
@@ -292,7 +292,7 @@ class _ByOperations:
 
 
 class _ByKernel:
-    """Weights of a table by one kernel of a GPU, and the sum of their slopes by another."""
+    """Weights of a table by one GPU kernel, and the sum of their slopes by another."""
 
     def __init__(self, table: Table, key: Hashable, scale: Scale, xp: Namespace) -> None:
         self.table, self.key, self.scale, self.xp = table, key, scale, xp
@@ -323,7 +323,7 @@ def _fused() -> Any:
 
 
 def _order_table(table: Table, xp: Namespace) -> Any:
-    """The table as the kernel takes it, still without its scale."""
+    """The table in the form that the kernel takes, without its scale."""
     lags = table.shapes[0][-1]
     low, high = table.zeros
     bases = np.concatenate([cardinals(block).ravel() for _, block in BLOCKS])
@@ -344,7 +344,7 @@ def _order_table(table: Table, xp: Namespace) -> Any:
 def recorded_weights(
     value: Any, table: Table, key: Hashable, scale: Scale, xp: Namespace, dtype: str
 ) -> tuple[Any, ...]:
-    """The weights as one step of autograd; ``key`` names the table."""
+    """The weights as one step of autograd; ``key`` identifies the table."""
     even = len({shape[-1] for shape in table.shapes}) == 1 and (table.nodes or table.shapes[0][-1] == table.n)
     kind = _ByKernel if value.is_cuda and even and _fused().is_available() else _ByOperations
     return tuple(_recorded(xp.module)(value, kind(table, key, scale, xp), getattr(xp.module, dtype)))

@@ -1,11 +1,12 @@
-r"""Weights of an order that learns, from a table: few operations, on the device of the order, slopes included.
+r"""Weights for a learned order, from a table: few operations, on the device of the order, with slopes.
 
-Over an interval between whole orders each weight is :math:`(k+1)^{-\sigma\alpha}` times a polynomial in the order, to
-rounding: the weights of every rule here are entire functions of it. The polynomials are found once, on the host, from
-the weights of twenty plain orders (Chebyshev points). Then the weights of any order in the interval are one product of
-a matrix with its powers, and so are their slopes. A factor is split off where a weight is 0 at an end of the interval,
-as most are at whole orders, so that it keeps its digits there. Of a long sequence only the lags of :func:`few_lags` are
-tabulated. Where twenty coefficients do not reach rounding there is no table, and the weights come from their formulas.
+Between consecutive integer orders each weight is :math:`(k+1)^{-\sigma\alpha}` times a polynomial in the order, up to
+rounding, because the weights of every rule here are entire functions of it. The polynomials are computed once, on the
+host, from the weights of twenty plain orders (Chebyshev points). Then the weights of any order in the interval are the
+product of a matrix with its powers, and so are their slopes. A factor is split off if a weight is 0 at an end of the
+interval, as most are at integer orders, so that it keeps its digits there. Of a long sequence only the lags of
+:func:`few_lags` are tabulated. If twenty coefficients do not reach rounding there is no table, and the weights are
+computed by their formulas.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from hpfracc.operators.core.order_programs import Scale, Table, composed_weights
 
 __all__ = ["WHOLE_TABLE", "tabulated_weights"]
 
-#: Coefficients of the polynomials: the last three are below rounding, or there is no table.
+#: Number of coefficients: unless the last three are below rounding, there is no table.
 _COEFFICIENTS = 20
 _ROUNDING = 4e-15
-#: The longest sequence that is tabulated at every lag: a table for 16,384 points takes 2.6 MB.
+#: Longest sequence that is tabulated at every lag: a table for 16,384 points takes 2.6 MB.
 WHOLE_TABLE = 16_384
-#: The most weights of a table: 2 MB of them, 21 MB with their polynomials.
+#: Largest number of weights in a table: 2 MB of them, 21 MB with their polynomials.
 _MOST = 2**17
 Maker = Callable[[Namespace, Any, Any], tuple[Any, ...]]
 
@@ -46,34 +47,34 @@ def tabulated_weights(
     strict: bool = False,
     dtype: str = "float64",
 ) -> tuple[Any, ...] | None:
-    """``make(xp, alpha, n)`` times ``exp(rate alpha + shift)`` for an order of PyTorch's, from a table.
+    """``make(xp, alpha, n)`` times ``exp(rate alpha + shift)`` for a PyTorch order, from a table.
 
-    None where there is no table.
+    None if there is no table.
 
     Parameters
     ----------
     scheme : hashable
-        Names what ``make`` makes.
+        Identifies ``make``.
     make : callable
-        Gives a tuple of arrays whose last axis is the lag; with ``few`` it takes :class:`Lags` too, and then every
-        array has as many lags.
+        Returns a tuple of arrays whose last axis is the lag; with ``few`` it also accepts :class:`Lags`, and then every
+        array has that many lags.
     order : Order
-        Read from a tensor; its value may be hidden where its interval is known.
+        Read from a tensor; its value may be unknown if its interval is known.
     n : int
-        Lags.
+        Number of lags.
     strict : bool
-        A hidden order at the lower end of its interval gives nan, as one outside.
+        Whether an unknown order at the lower end of its interval gives nan, like one outside.
     dtype : str
-        Of the result; the weights are made in float64.
+        Dtype of the result; the weights are computed in float64.
     """
     xp = order.xp
     if xp.library != "torch" or not n > 0 or (n > WHOLE_TABLE and not few):
         return None
     if order.known is None and is_wrapped(order.value):
-        # Mapped orders may lie anywhere.
+        # Mapped orders may lie in any interval.
         return None
     if order.known == order.ceiling <= 0:
-        # The interval below is none of an integral.
+        # An integral has no such interval.
         return None
     key = (scheme, order.ceiling, n)
     host = kept_tables.get(key, lambda: _tabulate(make, order.ceiling, n, few) or False)
@@ -87,12 +88,12 @@ def tabulated_weights(
 
 
 def is_wrapped(tensor: Any) -> bool:
-    """Whether a transform of ``torch.func`` is at work on a tensor."""
+    """Whether a ``torch.func`` transform is active on a tensor."""
     return bool(sys.modules["torch"]._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
 def _is_recorded(value: Any) -> bool:
-    """Whether autograd's recording is all that happens to an order."""
+    """Whether an order is only recorded by autograd, without other transforms."""
     torch = sys.modules["torch"]
     return not (
         torch.compiler.is_compiling()
@@ -102,7 +103,7 @@ def _is_recorded(value: Any) -> bool:
 
 
 def _tabulate(make: Maker, ceiling: int, n: int, few: bool) -> Table | None:
-    """The table of NumPy arrays."""
+    """The table as NumPy arrays."""
     nodes = few and n > HEAD
     lags: int | Lags = few_lags(n) if nodes else n
     angle = np.pi * (np.arange(_COEFFICIENTS) + 0.5) / _COEFFICIENTS
@@ -129,7 +130,7 @@ def _tabulate(make: Maker, ceiling: int, n: int, few: bool) -> Table | None:
 
 
 def _vanishing(make: Maker, end: float, lags: int | Lags, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Whether a weight is 0 at an end of the interval, and not within."""
+    """Whether each weight is 0 at an end of the interval, and not within."""
     with np.errstate(all="ignore"):
         made = np.concatenate([np.ravel(array) for array in make(NUMPY, np.float64(end), lags)])
     found: np.ndarray[Any, Any] = (made == 0.0) & (values != 0.0).all(axis=1)
@@ -137,7 +138,7 @@ def _vanishing(make: Maker, end: float, lags: int | Lags, values: np.ndarray[Any
 
 
 def _falls(high: tuple[Any, ...], low: tuple[Any, ...], apart: float, lags: int | Lags) -> list[np.ndarray[Any, Any]]:
-    """``sigma log(k + 1)`` for each array: sigma is how fast its last weight falls with the order, -1, 0 or 1."""
+    """``sigma log(k + 1)`` for each array: sigma (-1, 0 or 1) is the decay of its last weight with the order."""
     found = []
     for top, bottom in zip(high, low, strict=True):
         count = top.shape[-1]
@@ -155,7 +156,7 @@ def _falls(high: tuple[Any, ...], low: tuple[Any, ...], apart: float, lags: int 
 
 @cache
 def _monomials() -> np.ndarray[Any, Any]:
-    """Row j: the coefficients of ``T_j(2 y)`` in powers of y, all of them whole numbers."""
+    """Row j: the coefficients of ``T_j(2 y)`` in powers of y, all of them integers."""
     rows = np.zeros((_COEFFICIENTS, _COEFFICIENTS))
     rows[0, 0], rows[1, 1] = 1.0, 2.0
     for j in range(2, _COEFFICIENTS):

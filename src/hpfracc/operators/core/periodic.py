@@ -1,4 +1,4 @@
-"""Periodic functions given as callables: their trigonometric polynomial, and an operator of its waves."""
+"""Periodic functions given as callables: their trigonometric polynomial, and operators applied to its waves."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from hpfracc.operators.rules.periodic import PeriodicRule, wave_powers
 
 __all__ = ["check_period", "first_point", "of_periodic_function", "sampled"]
 
-#: Numbers of samples over a period that are tried, one after the other.
+#: Numbers of samples over a period, tried in turn.
 _COUNTS = (16, 32, 64, 128, 256, 512, 1024)
-#: Where the values cannot be looked at, being traced, this many are taken and the result says so.
+#: Number of samples if the values are traced and unknown; the result says so.
 _BLIND = 128
-#: Coefficients this small beside the largest value, in units of eps, are rounding.
+#: Coefficients this small relative to the largest value, in units of eps, are rounding errors.
 _ROUNDING = 20.0
-#: Coefficients are followed so far below the tolerance: differentiation amplifies what is left out.
+#: Coefficients are resolved this far below the tolerance, because differentiation amplifies the truncated ones.
 _RESERVE = 1e-4
-#: How far f may be, between the samples, from what their waves say, in units of what is left out.
+#: Largest deviation of f from its waves between the samples, in units of the truncation level.
 _ALIKE = 100.0
-#: Values a period apart may differ by so much of the largest.
+#: Largest difference of values a period apart, relative to the largest value.
 _PERIODIC = 1e-6
-#: Points of the result that are worked on together.
+#: Points of the result that are processed together.
 _CHUNK = 8192
 
 
 def first_point(t: Any, origin: Any, who: str) -> Any:
-    """The beginning of the points of a callable, for an operator that has no origin of its own."""
+    """The first point of a callable, for an operator without an origin of its own."""
     if origin is not None:
-        raise InvalidInputError(f"origin={origin!r}: {who} has no origin, it looks to both sides; leave it out")
+        raise InvalidInputError(f"origin={origin!r}: {who} is two-sided and has no origin; leave it out")
     return None if t is None else float(np.min(to_host(t), initial=np.inf))
 
 
@@ -52,7 +52,7 @@ def read_period(period: Any) -> float | None:
 
 
 def check_period(grid: Grid, period: Any, who: str) -> None:
-    """Refuse samples that do not cover the period which the caller named."""
+    """Refuse samples that do not cover the given period."""
     step = grid.require_uniform(who)
     length = read_period(period)
     if length is None:
@@ -74,7 +74,7 @@ def check_period(grid: Grid, period: Any, who: str) -> None:
 
 
 def sampled(function: Function, who: str) -> Samples:
-    """A callable's values at the points that were given, which must be a uniform grid then."""
+    """A callable's values at the given points, which must form a uniform grid."""
     _refuse_factor(function, who)
     if function.shape == ():
         raise InvalidInputError(
@@ -90,7 +90,7 @@ def _refuse_factor(function: Function, who: str) -> None:
 
 
 def of_periodic_function(function: Function, rule: PeriodicRule, order: Order, period: Any, who: str) -> Outcome:
-    """Sample a period more and more finely until the waves have died out, and apply ``rule`` to those at every point.
+    """Sample a period more and more finely until the waves have decayed, and apply ``rule`` to them at every point.
 
     The points may lie anywhere.
     """
@@ -140,7 +140,7 @@ def of_periodic_function(function: Function, rule: PeriodicRule, order: Order, p
         return float(level * np.sqrt((size**2).sum()))
 
     if not looked:
-        message = f"{count} samples of a period; f is traced, so that its waves could not be looked at"
+        message = f"{count} samples of a period; f is traced, so that its waves are unknown"
     elif resolved:
         message = f"{count} samples of a period, whose highest waves fell to rounding"
     else:
@@ -149,13 +149,13 @@ def of_periodic_function(function: Function, rule: PeriodicRule, order: Order, p
 
 
 def _fit(function: Function, start: float, length: float) -> tuple[Any, float, bool, bool]:
-    """Values over a period, the size of their highest waves, whether that is small, and whether it could be seen."""
+    """Values over a period, the size of their highest waves, whether that is small, and whether it is known."""
     values, level = None, math.nan
     for count in _COUNTS:
         values = function.at(start + length * np.arange(count) / count)
         try:
             host = to_host(values)
-        except Exception:  # traced or mapped: choose without looking
+        except Exception:  # traced or mapped: choose without the values
             if count < _BLIND:
                 continue
             return values, math.nan, False, False
@@ -170,7 +170,7 @@ def _fit(function: Function, start: float, length: float) -> tuple[Any, float, b
 
 
 def _confirmed(function: Function, host: np.ndarray[Any, Any], start: float, length: float, allowed: float) -> bool:
-    """Whether f is what its waves say at 16 points between those of every finer look, a third of a step from them."""
+    """Whether f agrees with its waves at 16 points, a third of a step from the samples of every finer grid."""
     count = host.shape[-1]
     shift = (np.arange(_COUNTS[0]) + 1.0 / 3.0) / _COUNTS[0]
     values = to_host(function.at(start + length * shift))
@@ -183,7 +183,7 @@ def _confirmed(function: Function, host: np.ndarray[Any, Any], start: float, len
 
 
 def _refuse_jump(function: Function, start: float, length: float, largest: float) -> None:
-    """Refuse a function that is something else a period later."""
+    """Refuse a function that differs a period later."""
     ends = to_host(function.at(np.array([start, start + length])))
     jump = float(np.abs(ends[..., 1] - ends[..., 0]).max(initial=0.0))
     if jump > max(_PERIODIC, function.rtol) * largest:

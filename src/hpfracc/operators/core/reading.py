@@ -13,12 +13,12 @@ from hpfracc.operators.core.values import Samples, as_values, check_axis, flip, 
 
 __all__ = ["Readable", "read_problem"]
 
-#: In place of the grid of samples where f is a callable.
+#: Placeholder for the grid of samples if f is a callable.
 _NO_GRID = Grid(0, 0.0, None)
 
 
 class Readable(Protocol):
-    """An operator, as far as reading its arguments needs it."""
+    """The part of an operator that reading its arguments needs."""
 
     @property
     def usual_origin(self) -> float | None:
@@ -48,19 +48,19 @@ def read_problem(
 ) -> tuple[Samples | Function, Grid, int]:
     """Samples, with their points along the last axis, or a callable; the grid of the samples; and their axis.
 
-    With ``right``, for an operator that reaches up to an end, points are distances from that end.
+    With ``right``, for an operator with ``side="right"``, points are distances from the end.
     """
     if origin is None and (t is None or callable(f)):
         origin = operator.usual_origin
     if callable(f) and not hasattr(f, "dtype"):
         if step is not None:
-            raise InvalidInputError("step= is for samples; give the points t at which a callable's result is wanted")
+            raise InvalidInputError("step= is for samples; give the points t at which to compute a callable's result")
         options = {"factor": factor, "rtol": rtol, "axis": axis, "backend": backend}
         if right:
             return read_reflected_function(f, t, origin=origin, **options), _NO_GRID, axis
         return read_function(f, t, origin=operator._start_of(t, origin), **options), _NO_GRID, axis
     if factor is not None:
-        raise InvalidInputError(f"factor={factor!r} is for callables; samples have no use for it")
+        raise InvalidInputError(f"factor={factor!r} is for callables; samples do not use it")
     tolerance = None if rtol is None else operator._tolerance(rtol)
     values = as_values(f, operator._order_like(), step)
     axis = check_axis(axis, values.ndim)

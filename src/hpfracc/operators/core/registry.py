@@ -1,4 +1,4 @@
-"""Definitions by name: an operator's file declares itself, and this finds it."""
+"""Definitions by name: each operator's file declares it, and this module finds it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class IntegralOptions(TypedDict, total=False):
-    """What integrals take besides the order, for type checkers; each takes the ones that its class has."""
+    """Further options of integrals, for type checkers; each accepts those that its class has."""
 
     method: str
     side: str
@@ -35,7 +35,7 @@ class IntegralOptions(TypedDict, total=False):
 
 
 class DerivativeOptions(IntegralOptions, total=False):
-    """What derivatives take besides the order, for type checkers; each takes the ones that its class has."""
+    """Further options of derivatives, for type checkers; each accepts those that its class has."""
 
     ceiling: int | None
     before: Any
@@ -46,19 +46,19 @@ class DerivativeOptions(IntegralOptions, total=False):
 
 
 def all_operators() -> list[type[FractionalOperator]]:
-    """Every operator class of this folder, whose files are imported for it: to declare ``definition`` is enough."""
+    """Every operator class in this folder. Its files are imported; declaring ``definition`` is enough."""
     return list(_search_folder())
 
 
 @cache
 def _search_folder() -> tuple[type[FractionalOperator], ...]:
-    """The classes; searching takes a millisecond, and the folder stays as it is."""
+    """The classes; cached, because searching takes a millisecond and the folder does not change."""
     for module in pkgutil.iter_modules(operators.__path__):
         if module.name.startswith("_"):
             importlib.import_module(f"{operators.__name__}.{module.name}")
     found = []
     for operator in FractionalOperator.__subclasses__():
-        # A dataclass with slots is a second class of the same name: the first, which nobody can reach, is left out.
+        # ``dataclass(slots=True)`` creates a second class of the same name: the first, unreachable one is skipped.
         home = importlib.import_module(operator.__module__)
         if home.__name__.startswith(f"{operators.__name__}.") and getattr(home, operator.__name__, None) is operator:
             found.append(operator)
@@ -83,7 +83,7 @@ def _names(kind: str) -> dict[str, type[FractionalOperator]]:
 
 
 def find_definition(name: str, kind: str) -> type[FractionalOperator]:
-    """The operator class called ``name``, by its full or a short name, or an error with those that are close."""
+    """The operator class of that full or short name; the error for an unknown name suggests similar ones."""
     names = _names(kind)
     found = names.get(_plain(name)) if isinstance(name, str) else None
     if found is None:
@@ -103,9 +103,9 @@ def create_fractional_derivative(
     alpha : float
         The order.
     definition : str
-        Such as ``"caputo"``, ``"riemann_liouville"`` (``"RL"``) or ``"grunwald_letnikov"`` (``"GL"``).
+        A name such as ``"caputo"``, ``"riemann_liouville"`` (``"RL"``) or ``"grunwald_letnikov"`` (``"GL"``).
     **options
-        What that operator takes besides: ``method=``, ``ceiling=`` or ``side=`` for most, ``rate=``, ``psi=`` and
+        Further options of that operator: ``method=``, ``ceiling=`` or ``side=`` for most, ``rate=``, ``psi=`` and
         others for those whose definition has them; see the operator's own class.
 
     Returns
@@ -127,7 +127,7 @@ def create_fractional_derivative(
 def create_fractional_integral(
     alpha: Any, definition: str = "riemann_liouville", **options: Unpack[IntegralOptions]
 ) -> FractionalOperator:
-    """A fractional integral by the name of its definition; as :func:`create_fractional_derivative`.
+    """A fractional integral by the name of its definition; see :func:`create_fractional_derivative`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Reporting the result of an operator: its error estimate, warnings, and the full account."""
+"""Reporting the result of an operator: its error estimate, warnings, and the full output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 class Outcome:
     """The value of an operator, with its points along the last axis, and how it was computed.
 
-    ``error`` makes the estimate of the absolute error, broadcastable to ``value``; it is called only on demand.
+    ``error`` computes the estimate of the absolute error, broadcastable to ``value``; it is called only on demand.
     """
 
     value: Any
@@ -41,41 +41,42 @@ class Outcome:
     error: Callable[[], Any] | None = None
     converged: bool = True
     message: str = ""
-    #: The error that was asked for, relative to the largest value, where one was.
+    #: The requested error relative to the largest value, if any.
     rtol: float | None = None
-    #: The size of the result for functions as large as f: errors are relative to it where the value is 0.
+    #: The size of the result for functions as large as f: errors are relative to it if the value is 0.
     scale: float = 0.0
-    #: Adds to the message, on demand.
+    #: An addition to the message, computed on demand.
     note: Callable[[], str] | None = None
-    #: Whether the values are known: of traced ones the error is not.
+    #: Whether the values are known: the error of traced ones is not.
     looked: bool = True
-    #: Applies the same rule to other samples of this length and dtype, on any uniform grid; None where none may.
+    #: Applies the same rule to other samples of this length and dtype, on any uniform grid; None if that is not
+    #: allowed.
     reusable: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorResult:
-    """What ``full_output=True`` gives.
+    """The result with ``full_output=True``.
 
     Attributes
     ----------
     value : array
-        The answer, as without ``full_output``.
+        The value, as without ``full_output``.
     method : str
         The method that ran.
     error_estimate : array or float
         Estimate of the absolute error, broadcastable to ``value`` with its points along the last axis; nan where there
-        is none: at the first points, or for a method that has none at all. That of a derivative of samples includes
-        what becomes of their rounding, some eps step^-alpha times the largest of them: from order 5 on it is often all
-        there is, and the message then says so.
+        is none: at the first points, or for a method without an estimate. For a derivative of samples it includes the
+        amplified rounding errors, some eps step^-alpha times the largest sample: from order 5 on these often dominate,
+        and the message then says so.
     decision : Decision, list of Decision or None
-        What the engine decided along the way.
+        The decisions of the engine during the call.
     origin : float
         Where the operator starts.
     converged : bool
-        Whether the tolerance was met, for callables; True for samples, which have none.
+        Whether the tolerance was met, for callables; True for samples, which have no tolerance.
     message : str
-        What the caller should know, in words.
+        Remarks for the caller.
     """
 
     value: Any
@@ -99,9 +100,9 @@ def report(
     origin: float,
     note: str,
 ) -> Any:
-    """The value, with a warning where its error is too large; or the :class:`OperatorResult` with ``full_output``."""
+    """The value, with a warning if its error is too large; or the :class:`OperatorResult` with ``full_output``."""
     converged, message = outcome.converged, outcome.message
-    # Without a tolerance of the caller's only the loss of nearly all digits is worth a warning.
+    # Without a tolerance from the caller, only the loss of nearly all digits justifies a warning.
     limit, scale = outcome.rtol, 0.0
     if limit is not None and rtol is None and not full_output:
         limit, scale = LOST, outcome.scale
@@ -123,20 +124,20 @@ def _joined(*parts: str) -> str:
 
 
 def relabelled(opened: Opened, result: Any) -> Any:
-    """The result of an operator with the labels of its samples; a full account says how the points were read."""
+    """The result of an operator with the labels of its samples; the full output says how the points were read."""
     if not isinstance(result, OperatorResult):
         return opened.close(result)
     return replace(result, value=opened.close(result.value), message=_joined(result.message, opened.note))
 
 
-#: Rounding above this part of the largest value is reported.
+#: Rounding errors above this fraction of the largest value are reported.
 LOST = 1e-3
 
 
 def meets(value: Any, estimate: Any, rtol: float, scale: float = 0.0) -> bool:
-    """Whether the estimated error is within ``rtol`` of the largest finite value; True where neither can be seen.
+    """Whether the estimated error is within ``rtol`` of the largest finite value; True if they are unknown.
 
-    Within ``rtol`` of ``scale`` where all values are 0: relative to them nothing could be right.
+    Within ``rtol`` of ``scale`` if all values are 0, because relative to them no error would be acceptable.
     """
     try:
         sizes, error = np.abs(to_host(value)), float(np.max(to_host(estimate), initial=0.0))
@@ -146,7 +147,7 @@ def meets(value: Any, estimate: Any, rtol: float, scale: float = 0.0) -> bool:
 
 
 def warn_of(operator: Any, value: Any, estimate: Any, message: str) -> None:
-    """Warn, where the user's own code called, of an answer that may be further off than its tolerance."""
+    """Warn, at the user's own call, of a result that may miss its tolerance."""
     size = float(np.max(np.abs(to_host(value)), initial=0.0))
     error = float(np.max(to_host(estimate), initial=0.0))
     known = "its error is not known" if math.isnan(error) else f"its error may be {error:.1g}"
@@ -154,15 +155,15 @@ def warn_of(operator: Any, value: Any, estimate: Any, message: str) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("hpfracc."):
         frame, level = frame.f_back, level + 1
     warnings.warn(
-        f"{type(operator).__name__}: {known}, beside values up to {size:.3g} ({message}); give rtol= as large as will "
-        "do, factor= for a power at the origin, or full_output=True to look at the estimate yourself",
+        f"{type(operator).__name__}: {known}, beside values up to {size:.3g} ({message}); give the largest rtol= that "
+        "will do, factor= for a power at the origin, or full_output=True to inspect the estimate yourself",
         AccuracyWarning,
         stacklevel=level,
     )
 
 
 def rounding_of(rule: Rule, samples: Samples, order: Order) -> Any:
-    """What a derivative makes of rounding of the samples, which grows as the step falls; 0 where that is little."""
+    """The rounding errors of the samples, amplified by a derivative, which grow as the step decreases; 0 if small."""
     alpha = order.known
     if alpha is None or not samples.grid.uniform or not (size := rule.magnification(alpha)):
         return 0.0
@@ -171,7 +172,7 @@ def rounding_of(rule: Rule, samples: Samples, order: Order) -> Any:
 
 
 def rounding_note(rule: Rule, samples: Samples, order: Order, value: Any) -> str:
-    """What to say where rounding of the samples is all that is left of an answer, or nearly; else nothing."""
+    """A message if amplified rounding errors of the samples dominate the result; else empty."""
     try:
         lost, size = (float(np.max(to_host(one))) for one in (rounding_of(rule, samples, order), largest(value)))
     except Exception:  # traced or mapped
@@ -179,6 +180,6 @@ def rounding_note(rule: Rule, samples: Samples, order: Order, value: Any) -> str
     if lost <= LOST * size:
         return ""
     return (
-        f"rounding of the samples alone makes an error of up to {lost:.1g}, beside values up to {size:.1g}: "
+        f"rounding of the samples alone causes an error of up to {lost:.1g}, beside values up to {size:.1g}: "
         "a longer step, or f as a callable, leaves more digits"
     )

@@ -13,20 +13,20 @@ __all__ = ["DelegatingRule", "Rule"]
 
 
 class Rule(ABC):
-    """One method: stateless, one instance a module. Its docstring has the formula, the order and a citation."""
+    """One method: stateless, one instance per module. Its docstring has the formula, the order and a citation."""
 
-    #: What ``method=`` calls it.
+    #: Its ``method=`` name.
     name: ClassVar[str]
-    #: What it costs for n points.
+    #: Its cost for n points.
     cost: ClassVar[str] = "O(n log n)"
-    #: The rule whose distance from this one estimates the error, or None.
+    #: The rule whose difference from this one estimates the error, or None.
     companion: ClassVar[Rule | None] = None
-    #: Whether it takes any increasing grid, or uniform ones only.
+    #: Whether it accepts any increasing grid, or only uniform ones.
     any_grid: ClassVar[bool] = False
-    #: Whether applying it makes a single engine call, so that there is nothing to collect around it.
+    #: Whether applying it makes a single engine call, so that no decisions need to be collected.
     one_call: ClassVar[bool] = False
 
-    #: Whether its answer depends on the step, even for one sample.
+    #: Whether its result depends on the step, even for one sample.
     needs_step: ClassVar[bool] = True
 
     @abstractmethod
@@ -35,23 +35,23 @@ class Rule(ABC):
 
     @abstractmethod
     def least_points(self, order: Order) -> int:
-        """The fewest samples it works with."""
+        """The fewest samples it needs."""
 
     def head(self, order: Order) -> tuple[int, int]:
-        """How many first points come from how many first samples, later ones than their own among them.
+        """The number of first points that depend on later samples than their own, and the number of those samples.
 
-        ``(0, 0)`` where every point takes the samples up to its own alone.
+        ``(0, 0)`` if every point depends only on samples up to its own.
         """
         return 0, 0
 
     def measured_from(self, order: Order) -> int:
-        """The first point at which it differs from its companion: before, their distance says nothing of the error."""
+        """The first point at which it differs from its companion: before it, there is no error estimate."""
         return 0
 
     def magnification(self, alpha: float) -> float:
-        """A bound of what it makes of rounding of the samples, in units of ``step**-alpha``: its weights' summed sizes.
+        """A bound of its amplification of rounding errors, in units of ``step**-alpha``: the sum of absolute weights.
 
-        0 for a rule that integrates, which makes less of them.
+        0 for a rule that integrates, which reduces them.
         """
         return 0.0
 
@@ -70,42 +70,42 @@ class Rule(ABC):
             )
         grid = samples.grid
         if grid.step is None and grid.points is not None and order.known:
-            # On a uniform grid the rule's own factor says so.
+            # On a uniform grid the rule's own factor reports it.
             for exponent in (-order.known, order.known):
                 step_power((grid.points[-1] - grid.points[0]) / samples.n, exponent, samples.values)
         if samples.n == 1 and samples.grid.points is not None and self.needs_step and order.known != 0.0:
             raise ShapeError(
-                f"{who} by {self.name!r} needs the step, which one point does not tell; give step= instead of t, or at "
-                "least 2 points"
+                f"{who} by {self.name!r} needs the step, which one point does not define; give step= instead of t, or "
+                "at least 2 points"
             )
 
 
 class DelegatingRule(Rule):
-    """A rule that does more than another one, ``rule``, and has its name and its orders."""
+    """A rule that extends another one, ``rule``, and has its name and its orders."""
 
     rule: Rule
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """That of the rule."""
+        """The name of the rule."""
         return self.rule.name
 
     def accuracy(self, alpha: float) -> float:
-        """That of the rule."""
+        """As for the rule."""
         return self.rule.accuracy(alpha)
 
     def least_points(self, order: Order) -> int:
-        """That of the rule."""
+        """As for the rule."""
         return self.rule.least_points(order)
 
     def head(self, order: Order) -> tuple[int, int]:
-        """That of the rule."""
+        """As for the rule."""
         return self.rule.head(order)
 
     def measured_from(self, order: Order) -> int:
-        """That of the rule."""
+        """As for the rule."""
         return self.rule.measured_from(order)
 
     def magnification(self, alpha: float) -> float:
-        """That of the rule."""
+        """As for the rule."""
         return self.rule.magnification(alpha)

@@ -1,8 +1,7 @@
-"""Sequences that weights are made of, with all their digits at any length.
+"""Sequences from which weights are computed, with full precision at any length.
 
 Written out, each is a small difference of large powers: at k = 1e5 a second difference has lost six digits and the
-defect of the trapezoid ten. Here they are products with ``expm1`` and ``log1p``, or series of which no two terms
-cancel.
+defect of the trapezoidal rule ten. Here they are products with ``expm1`` and ``log1p``, or series without cancellation.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ __all__ = [
     "trapezoid_defects",
 ]
 
-#: From here on a series in 1/k needs few terms.
+#: From this k on a series in 1/k needs few terms.
 _HEAD = 64
-#: Powers of 1/k below here are kept.
+#: Powers of 1/k up to this k are cached.
 _RECIPROCALS = 512
-#: The last binomial that comes from the recurrence.
+#: The last binomial computed by the recurrence.
 _RECURRED = 128
 
 
@@ -48,17 +47,17 @@ def _numbers(first: int, stop: int) -> np.ndarray[Any, Any]:
 
 
 def _head(n: int | Lags, most: int) -> int:
-    """How many of the lags come first and lie below ``most``."""
+    """The number of leading lags below ``most``."""
     return min(count_of(n), most)
 
 
 def _of_numbers(xp: Namespace, function: str, x: Any) -> Any:
-    """A function of numbers that carry no derivative: on the host where they are there, or on their own device."""
+    """A function of numbers without gradients: on the host if they are there, or on their own device."""
     return xp.array(getattr(np, function)(x)) if isinstance(x, np.ndarray) else getattr(xp, function)(x)
 
 
 def binomial_coefficients(xp: Namespace, p: Any, count: int) -> Any:
-    """``binom(p, j)`` for j below ``count``, a few."""
+    """``binom(p, j)`` for j below a small ``count``."""
     j = xp.array(_numbers(1, count))
     return xp.cumprod(xp.concatenate([xp.array([1.0]), (p - (j - 1.0)) / j]))
 
@@ -66,8 +65,8 @@ def binomial_coefficients(xp: Namespace, p: Any, count: int) -> Any:
 def power_sum(xp: Namespace, z: Any, coefficients: Any) -> Any:
     """``sum_j coefficients[..., j] z^j`` at every z, along a new last axis.
 
-    For few points one product with a table, which a compiler of traced code takes as one operation; for many, Horner's
-    scheme, which needs no table.
+    For few points by one product with a table, which a compiler of traced code treats as one operation; for many by
+    Horner's scheme, which needs no table.
     """
     count = coefficients.shape[-1]
     if isinstance(z, np.ndarray) and len(z) <= 2 * _RECURRED:
@@ -110,8 +109,8 @@ def second_difference(xp: Namespace, p: Any, k: Any) -> Any:
 
 def tangent_defects(xp: Namespace, p: Any, n: int | Lags) -> Any:
     """``(k + 1)^p - k^p - p k^(p-1)`` for k = 0 .. n-1 and p > 1; 1 at k = 0."""
-    # Where it is not yet small a difference will do: with q = p - 1, k^q ((k + 1) ((1 + 1/k)^q - 1) - q) loses a digit
-    # at most, however close p is to 1.
+    # While it is not small a plain difference suffices: with q = p - 1, k^q ((k + 1) ((1 + 1/k)^q - 1) - q) loses at
+    # most one digit, however close p is to 1.
     total = count_of(n)
     k, q = _numbers(1, min(total, 8)), p - 1.0
     growth = xp.expm1(q * xp.array(np.log1p(1.0 / k)))
@@ -127,7 +126,7 @@ def tangent_defects(xp: Namespace, p: Any, n: int | Lags) -> Any:
 
 @functools.cache
 def _reciprocal_powers() -> np.ndarray[Any, Any]:
-    """``k^-j`` for k = 8 .. 511 and j = 2 .. 19: the same for every order, and longer in the making than the rest."""
+    """``k^-j`` for k = 8 .. 511 and j = 2 .. 19: independent of the order, and slower to compute than the rest."""
     return np.asarray(_numbers(8, _RECIPROCALS) ** -_numbers(2, 20)[:, None])
 
 
@@ -137,7 +136,7 @@ def tangent_defect(xp: Namespace, p: Any, k: Any, terms: int) -> Any:
 
 
 def trapezoid_defects(xp: Namespace, p: Any, n: int | Lags) -> Any:
-    """The integral of ``s^p`` from k to k+1 less its trapezoid value, for k = 0 .. n-1 and 0 < p <= 1."""
+    """The integral of ``s^p`` from k to k+1 minus the trapezoidal rule, for k = 0 .. n-1 and 0 < p <= 1."""
     first = xp.array([1.0]) / (p + 1.0) - 0.5
     # z^2 is at most 1/9 from k = 1 on, and 6e-5 from k = 64 on.
     near = trapezoid_defect(xp, p, _numbers(1, _head(n, _HEAD)), 17)
@@ -148,8 +147,8 @@ def trapezoid_defects(xp: Namespace, p: Any, n: int | Lags) -> Any:
 def trapezoid_defect(xp: Namespace, p: Any, k: Any, terms: int) -> Any:
     """The same at given k >= 1, by ``terms`` terms of a series.
 
-    Around the middle ``c = k + 1/2``, with ``z = 1 / (2c)``, it is ``-c^p sum_j binom(p, 2j) 2j/(2j+1) z^(2j)``, whose
-    terms all have one sign.
+    Around the midpoint ``c = k + 1/2``, with ``z = 1 / (2c)``, it is ``-c^p sum_j binom(p, 2j) 2j/(2j+1) z^(2j)``,
+    whose terms all have the same sign.
     """
     centre = k + 0.5
     z2 = 0.25 / centre**2
@@ -163,7 +162,7 @@ def binomials(xp: Namespace, alpha: Any, n: int | Lags) -> Any:
 
     By the recurrence up to k = 128; beyond, from the last of those by the quotient of Gamma functions in its expansion
     around ``w = k - alpha/2`` (Tricomi and Erdelyi 1951; even powers only, as found by Fields 1966), which keeps every
-    digit where the product of a million factors has lost three.
+    digit, whereas a product of a million factors has lost three.
     """
     total = count_of(n)
     k = xp.array(_numbers(1, _head(n, _RECURRED + 1)))
@@ -199,7 +198,7 @@ def _gamma_series(w: Any, alpha: Any) -> Any:
 def centred_binomials(xp: Namespace, alpha: Any, n: int | Lags) -> Any:
     r"""``(-1)^k Gamma(alpha+1) / (Gamma(alpha/2-k+1) Gamma(alpha/2+k+1))`` for k = 0 .. n-1 and alpha > -1.
 
-    The Fourier coefficients of ``|2 sin(x/2)|^alpha``. By the recurrence up to k = 128, beyond by the quotient
+    The Fourier coefficients of ``|2 sin(x/2)|^alpha``. By the recurrence up to k = 128, beyond it by the quotient
     ``Gamma(k - alpha/2) / Gamma(k + alpha/2 + 1)`` in its expansion, as for :func:`binomials`.
     """
     total = count_of(n)
@@ -215,16 +214,16 @@ def centred_binomials(xp: Namespace, alpha: Any, n: int | Lags) -> Any:
 
 
 def difference_width(d: float, threshold: float, most: int = 1_000_000) -> int:
-    """The weights of a difference that ``threshold`` keeps: one more than the last k with ``abs(w_k) >= threshold``.
+    """Number of weights of a difference that ``threshold`` keeps: the last k with ``abs(w_k) >= threshold``, plus 1.
 
     Parameters
     ----------
     d : float
         The order of the difference.
     threshold : float
-        Positive.
+        Smallest weight that is kept, positive.
     most : int
-        The length of the series, beyond which no weight is used.
+        The length of the series; later weights are not used.
 
     Examples
     --------
@@ -237,7 +236,7 @@ def difference_width(d: float, threshold: float, most: int = 1_000_000) -> int:
     order = read_order(d, name="d")
     if order.known is None:
         raise InvalidInputError("threshold= needs the value of d, which is traced here; give window= instead")
-    # From here on weights fall, or never do.
+    # From this k on the weights decrease, or never do.
     length = min(most, max(64, 4 * math.ceil(abs(order.known))))
     while True:
         large = np.nonzero(np.abs(binomials(NUMPY, order.known, length)) >= threshold)[0]

@@ -55,9 +55,9 @@ def call_over_axes(
     ]
     for grid in grids:
         grid.require_uniform("an operator over several axes")
-    # One step for all axes may carry a derivative: their ratio is 1 whatever it is.
+    # One step for all axes may carry a gradient: the ratio of steps is always 1.
     ratios = _ratios(grids) if t is not None or isinstance(step, Sequence) else (1.0,) * len(grids)
-    # The axes of space behind all others, in the caller's order.
+    # Move the axes of space behind all others, in the caller's order.
     values = _moved(values, chosen, list(range(-len(chosen), 0)))
     with namespace_of(operator._order_like()).scope(), composite() as decisions:
         rule, order = operator._chosen()
@@ -74,7 +74,7 @@ def call_over_axes(
 
 
 def _each(name: str, given: Any, count: int) -> list[Any]:
-    """One for each axis: what was given for each, or the same for all (steps only)."""
+    """One entry per axis: the given ones, or the same for all (steps only)."""
     if given is None:
         return [None] * count
     if isinstance(given, Sequence):
@@ -87,14 +87,12 @@ def _each(name: str, given: Any, count: int) -> list[Any]:
 
 
 def _ratios(grids: Sequence[Grid]) -> tuple[float, ...]:
-    """The square of the first step by that of each axis."""
+    """The squared first step divided by the squared step of each axis."""
     first = grids[0].step
     ratios = []
     for grid in grids:
         if any(library_of(one) in ("torch", "jax") and tracks_gradient(one) for one in (first, grid.step)):
-            raise InvalidInputError(
-                "several steps that carry derivatives; give one step for all axes, or plain numbers"
-            )
+            raise InvalidInputError("several steps that carry gradients; give one step for all axes, or plain numbers")
         ratio = (float(first) / float(grid.step)) ** 2
         ratios.append(1.0 if abs(ratio - 1.0) < 1e-12 else ratio)
     return tuple(ratios)
@@ -125,6 +123,6 @@ def _sampled(f: Any, grids: Sequence[Any]) -> Any:
     if tuple(getattr(values, "shape", ())) != shape:
         raise ShapeError(
             f"f returned shape {tuple(getattr(values, 'shape', ()))} for a grid of {shape}; it is called with an array "
-            "for each axis, shaped like the grid, and must return one value a point"
+            "for each axis, shaped like the grid, and must return one value per point"
         )
     return values

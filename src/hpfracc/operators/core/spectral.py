@@ -1,4 +1,4 @@
-"""Functions given as callables: one polynomial for all of [origin, T], and its exact fractional integral."""
+"""Functions given as callables: one polynomial on all of [origin, T], and its exact fractional integral."""
 
 from __future__ import annotations
 
@@ -30,48 +30,48 @@ from hpfracc.operators.rules.first_points import infinite_at_origin
 
 __all__ = ["differentiate"]
 
-#: Numbers of points that are tried, one after the other.
+#: Numbers of points, tried in turn.
 _COUNTS = (16, 32, 64, 128, 256, 512)
-#: Where the values cannot be looked at, being traced, this many are taken and the result says so.
+#: Number of points if the values are traced and unknown; the result says so.
 _BLIND = 64
-#: Coefficients this small beside the largest, in units of eps, are rounding.
+#: Coefficients this small relative to the largest, in units of eps, are rounding errors.
 _ROUNDING = 20.0
-#: Coefficients are followed so far below the tolerance: differentiation amplifies what is left out.
+#: Coefficients are resolved this far below the tolerance, because differentiation amplifies the truncated ones.
 _RESERVE = 1e-4
-#: Errors came out up to four times what is left out, and rounding of the sum itself.
+#: Observed errors were up to four times the truncation level, plus rounding of the sum itself.
 _SAFETY = 4.0
-#: Gauss points between which f is looked at again before it is taken for what its coefficients say.
+#: Number of Gauss points between which f is evaluated again, before its interpolant is accepted.
 _LOOKS = 16
-#: How far it may be from that, in units of what is left out.
+#: Largest deviation from the interpolant, in units of the truncation level.
 _ALIKE = 100.0
-#: An order whose value at the origin has the sign of what it multiplies.
+#: An order whose value at the origin has the sign of its factor.
 ONE_HALF = read_order(0.5)
-#: Points of the result that are worked on together: a few MiB of polynomials.
+#: Points of the result that are processed together: a few MiB of polynomials.
 _CHUNK = 16384
 
 
 def differentiate(function: Function, order: Order, method: str, *, initial_terms: bool) -> Outcome:
-    r"""The derivative of order alpha (the integral where it is negative) of a callable.
+    r"""The derivative of order alpha (the integral if it is negative) of a callable.
 
-    f, divided by :math:`(t - t_0)^s` where such a factor is declared, is interpolated at Gauss points of rising number
-    until its coefficients have fallen to rounding and it is what they say at 17 further points between. The operator is
-    applied to the polynomials exactly:
+    f, divided by :math:`(t - t_0)^s` if such a factor is declared, is interpolated at an increasing number of Gauss
+    points until its coefficients have fallen to rounding and the interpolant agrees with f at 17 further points in
+    between. The operator is applied to the polynomials exactly:
 
     .. math:: I^\mu \big[(1+x)^s P_k^{(0,s)}(x)\big] = \frac{\Gamma(k+s+1)}{\Gamma(k+s+1+\mu)} (1+x)^{s+\mu}
         P_k^{(-\mu, s+\mu)}(x).
 
     For a derivative of a smooth f (s = 0) the series is first differentiated n times, and the initial terms of
-    Riemann-Liouville are added if asked for; with a factor of broken power, which has no such terms, the formula itself
-    is used with a negative :math:`\mu`.
+    Riemann-Liouville are added if requested; with a factor of non-integer power, which has no such terms, the formula
+    itself is used with a negative :math:`\mu`.
 
     Parameters
     ----------
     function : Function
-        The callable and the points.
+        The callable and the points of the result.
     order : Order
         Negative for an integral.
     method : str
-        ``"spectral"``, ``"graded"``, or ``"auto"``: the first, and the second where it does not converge.
+        ``"spectral"``, ``"graded"``, or ``"auto"``: the first, or the second if it does not converge.
     initial_terms : bool
         Whether the derivative is Riemann-Liouville's rather than Caputo's.
 
@@ -93,9 +93,9 @@ def differentiate(function: Function, order: Order, method: str, *, initial_term
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """Values at Gauss points, the matrix that gives their coefficients, and how many of those count.
+    """Values at Gauss points, the matrix that gives their coefficients, and how many of those are significant.
 
-    ``level`` is the size of what was left out, or of rounding; ``looked`` is False where values are traced.
+    ``level`` is the size of the truncated coefficients, or of rounding; ``looked`` is False if values are traced.
     """
 
     values: Any
@@ -109,7 +109,7 @@ class _Series:
 
 
 def _fit(function: Function) -> _Series:
-    # A whole power is smooth by itself, and Caputo needs its initial terms.
+    # An integer power is smooth by itself, and Caputo needs its initial terms.
     power = 0.0 if function.factor >= 0.0 and float(function.factor).is_integer() else function.factor
     length = _length(function)
     series = None
@@ -121,12 +121,12 @@ def _fit(function: Function) -> _Series:
             values = values * constant((at - function.origin) ** -power, values)
         try:
             host = to_host(values)
-        except Exception:  # traced or mapped: choose without looking
+        except Exception:  # traced or mapped: choose without the values
             if points < _BLIND:
                 continue
             matrix = _transform_at(at, function.origin, length, points, power)
             return _Series(values, power, points, points, matrix, math.nan, resolved=False, looked=False)
-        # Rounding of the values, of size eps, shows in coefficient k as eps sqrt(2k + 1).
+        # Rounding errors of the values, of size eps, appear in coefficient k as eps sqrt(2k + 1).
         matrix = _transform_at(at, function.origin, length, points, power)
         size = np.abs(host @ matrix).reshape(-1, points).max(axis=0)
         size /= np.sqrt(2.0 * np.arange(points) + 1.0)
@@ -134,7 +134,7 @@ def _fit(function: Function) -> _Series:
         rounding = _ROUNDING * float(np.finfo(real_dtype(values)).eps)
         resolved = tail <= max(rounding, _RESERVE * function.rtol) * largest
         level = max(tail, 0.01 * rounding * largest)
-        # What does not stand out of the tail is noise, which a derivative would only amplify.
+        # Coefficients at the level of the tail are noise, which a derivative would only amplify.
         count = 1 + int(np.max(np.flatnonzero(size > 3.0 * level), initial=0)) if resolved else points
         if resolved:
             resolved = _confirmed(function, host, points, power, _ALIKE * max(rounding, _RESERVE * function.rtol))
@@ -147,9 +147,9 @@ def _fit(function: Function) -> _Series:
 
 
 def _confirmed(function: Function, host: np.ndarray[Any, Any], points: int, power: float, allowed: float) -> bool:
-    """Whether f is what its values at the Gauss points say, seen at ``_LOOKS + 1`` further points between them.
+    """Whether f agrees with its interpolant at ``_LOOKS + 1`` further points between the Gauss points.
 
-    Coefficients tell nothing of what lies between all points, such as a narrow pulse upon a straight line.
+    Coefficients say nothing about features between all points, such as a narrow pulse on a straight line.
     """
     length = _length(function)
     x, there, falls = between(points, power, _LOOKS)
@@ -157,7 +157,7 @@ def _confirmed(function: Function, host: np.ndarray[Any, Any], points: int, powe
     values = to_host(function.at(at))
     if power != 0.0:
         values = values * (at - function.origin) ** -power
-    # As in _transform_at: f is asked at points off by a rounding.
+    # As in _transform_at: f is evaluated at rounded points.
     off = ((np.asarray(at, np.longdouble) - function.origin) * 2 / np.longdouble(length) - 1 - x).astype(np.float64)
     gap = np.abs(values - host @ there - (host @ falls) * off).max(initial=0.0)
     size = max(float(np.abs(host).max(initial=0.0)), float(np.abs(values).max(initial=0.0)))
@@ -167,10 +167,10 @@ def _confirmed(function: Function, host: np.ndarray[Any, Any], points: int, powe
 def _transform_at(
     at: np.ndarray[Any, Any], origin: float, length: float, points: int, power: float
 ) -> np.ndarray[Any, Any]:
-    """From values to coefficients, with the rounding of the points taken out.
+    """The matrix from values to coefficients, corrected for the rounding of the points.
 
-    f was asked at points off by a rounding, 10 eps at t = 10: for exp that is ten roundings of its value, which a
-    derivative amplifies. The interpolant's own slopes say what to take off.
+    f was evaluated at rounded points, off by 10 eps at t = 10: for exp that is ten roundings of its value, which a
+    derivative amplifies. The interpolant's own slopes give the correction.
     """
     matrix = transform(points, power)
     nodes, _ = gauss_points(points, power)
@@ -179,7 +179,7 @@ def _transform_at(
 
 
 def _length(function: Function) -> float:
-    """Of the interval; a short one will do where only the origin itself is asked for."""
+    """Length of the interval; a short one suffices if only the origin itself is requested."""
     return function.end - function.origin or 1e-3
 
 
@@ -201,10 +201,10 @@ def _apply(series: _Series, function: Function, order: Order, initial_terms: boo
 
     def error() -> float:
         if series.looked and not initial_terms and order.ceiling > 0 and _is_constant(series.values):
-            return 0.0  # whose derivative is 0 without any rounding
+            return 0.0  # its derivative is 0 without rounding
         some = np.unique(np.linspace(0, len(distance) - 1, min(len(distance), 200)).astype(int))
         some = some[distance[some] > 0.0]
-        # What was dropped as noise may have been all that the derivative has.
+        # The coefficients dropped as noise may be all that the derivative has.
         count = min(series.points, max(series.count, order.ceiling + 1))
         if count == series.count and len(parts) == 1:
             table = to_host(basis)[:, some]
@@ -217,7 +217,7 @@ def _apply(series: _Series, function: Function, order: Order, initial_terms: boo
 
     what = f"{series.count} of {series.points} coefficients"
     if not series.looked:
-        message = f"{what}; f is traced, so that its coefficients could not be looked at"
+        message = f"{what}; f is traced, so that its coefficients are unknown"
     elif series.resolved:
         message = f"{what} kept, the rest fell to rounding"
     else:
@@ -230,7 +230,7 @@ def _apply(series: _Series, function: Function, order: Order, initial_terms: boo
 
 
 def _rounding_of(value: Any) -> float:
-    """A rounding of the largest finite value."""
+    """The rounding error of the largest finite value."""
     size = np.abs(to_host(value))
     return float(np.finfo(real_dtype(value)).eps) * float(np.max(size[np.isfinite(size)], initial=0.0))
 
@@ -241,7 +241,7 @@ def _is_constant(values: Any) -> bool:
 
 
 def _basis(series: _Series, order: Order, distance: np.ndarray[Any, Any], length: float, initial_terms: bool) -> Any:
-    """What each coefficient contributes at each point, shape (count, points); 0 at the origin itself."""
+    """The contribution of each coefficient at each point, shape (count, points); 0 at the origin itself."""
     xp, alpha, count, power = order.xp, order.value, series.count, series.power
     safe = np.where(distance > 0.0, distance, length)
     x = 2.0 * safe / length - 1.0
@@ -264,7 +264,7 @@ def _basis(series: _Series, order: Order, distance: np.ndarray[Any, Any], length
 def _with_origin(
     value: Any, coefficients: Any, series: _Series, order: Order, length: float, initial_terms: bool
 ) -> Any:
-    """``value`` with its first point, the origin itself, put right: it is 0 except in the cases here."""
+    """``value`` with its first point, the origin itself, corrected: it is 0 except in the cases here."""
     count, power = series.count, series.power
     if power == 0.0:
         if order.is_integer and order.ceiling >= 0:

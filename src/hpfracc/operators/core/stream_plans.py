@@ -1,8 +1,8 @@
-"""How each rule for uniform grids is streamed: its inputs, its weights near and far, and what its first samples weigh.
+"""Streaming of the rules for uniform grids: their inputs, near and far weights, and the weights of the first samples.
 
-Every such rule is ``y[n] = scale (sum_k w[k] u[n-k] + sum_i v_i S_i[n])``: a causal convolution of inputs u, which come
-from the last few samples, and weights of the first samples. The weights from lag ``WINDOW`` on are the Laplace
-transform of a measure, for they are integrals over powers, or binomials: so a few decaying terms stand for them.
+Every such rule is ``y[n] = scale (sum_k w[k] u[n-k] + sum_i v_i S_i[n])``: a causal convolution of inputs u, which are
+formed from the last few samples, plus weights of the first samples. The weights from lag ``WINDOW`` on are the Laplace
+transform of a measure, because they are integrals of powers, or binomials: so a few decaying terms represent them.
 """
 
 from __future__ import annotations
@@ -30,33 +30,34 @@ __all__ = ["WINDOW", "StreamPlan", "plan_stream"]
 
 Array = np.ndarray[Any, Any]
 
-#: Lags whose weights are kept as they are, and first samples that are kept until the values need them no more.
+#: Lags whose weights are stored individually, and first samples that are kept until no value needs them.
 WINDOW = 192
-#: The lag up to which the far weights keep their tolerance: some 35 years of samples at a kilohertz.
+#: Largest lag for which the far weights meet their tolerance: some 35 years of samples at a kilohertz.
 HORIZON = 2.0**40
-#: Gauss nodes for integrals over one or two steps of exponentials that fall by less than a quarter along them.
+#: Gauss nodes for integrals of exponentials over one or two steps, along which they fall by less than a quarter.
 _X, _W = legendre.leggauss(12)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPlan:
-    """What a stream needs to know of its rule.
+    """The data that a stream needs of its rule.
 
     Attributes
     ----------
     inputs : callable
-        From samples, the inputs at the same points; from ``lookback`` on they take that many samples before their own.
+        Maps samples to the inputs at the same points; inputs depend on up to ``lookback`` earlier samples.
     weights : callable
-        ``weights(begin, end)``: the weights of the lags from ``begin`` to before ``end``.
+        ``weights(begin, end)``: the weights of the lags from ``begin`` up to, but excluding, ``end``.
     far : Exponentials
-        The weights from ``WINDOW`` on: ``far(m)`` is that of lag ``WINDOW + m``. Without terms in a plan without
+        The weights from ``WINDOW`` on: ``far(m)`` is that of lag ``WINDOW + m``. Without terms in a plan without a
         tolerance.
     alternating : numpy.ndarray or None
-        Weights, at the rates of ``far``, of what the weights of even lags have more than the mean, and odd ones less.
+        Weights, at the rates of ``far``, of the excess of even lags over the mean, which odd lags have with opposite
+        sign.
     firsts : callable
-        From the first ``WINDOW`` samples, the numbers ``v_i``, each with one point along the last axis.
+        Maps the first ``WINDOW`` samples to the numbers ``v_i``, each with one point along the last axis.
     start : callable
-        From point numbers of at least ``WINDOW``, what each of them weighs: a list of arrays.
+        Maps indices of points, at least ``WINDOW``, to the weights of these numbers: a list of arrays.
     scale : float
         The exponent of the step.
     near : numpy.ndarray
@@ -78,18 +79,18 @@ class StreamPlan:
 
 
 def plan_stream(rule: Rule, order: Order, rtol: float | None, who: str, horizon: float = HORIZON) -> StreamPlan:
-    """The plan of a rule, or an error where it has none.
+    """The plan of a rule; raises an error if it has none.
 
     Parameters
     ----------
     rule, order
-        What is streamed.
+        The rule and order to be streamed.
     rtol : float or None
-        Relative error of the far weights; None for a plan without them, which serves memories that do not fade too.
+        Relative error of the far weights; None for a plan without them, which also allows memory that does not decay.
     who : str
         The operator's name for errors.
     horizon : float
-        The lag up to which the far weights keep their tolerance.
+        Largest lag for which the far weights meet their tolerance.
     """
     alpha = float(order.value)
     far = _Far(rtol, horizon)
@@ -114,8 +115,8 @@ def plan_stream(rule: Rule, order: Order, rtol: float | None, who: str, horizon:
 def _require_fading(fades: bool, alpha: float, who: str) -> None:
     if not fades:
         raise InvalidInputError(
-            f"alpha={alpha:g}: the memory of {who} does not fade, so that no fixed state holds it; stream the order "
-            "less its whole part and add up the values, step times each"
+            f"alpha={alpha:g}: the memory of {who} does not decay, so that no fixed state can hold it; stream the "
+            "fractional part of the order and add up the values, step times each"
         )
 
 
@@ -124,13 +125,13 @@ _NOTHING = Exponentials(np.zeros(0), np.zeros(0))
 
 @dataclass(frozen=True, slots=True)
 class _Far:
-    """How well the far weights are to be kept, and up to which lag."""
+    """The tolerance of the far weights, and the largest lag for which it holds."""
 
     rtol: float | None
     horizon: float
 
     def power(self, beta: float, shift: int = 0) -> Exponentials:
-        """``(WINDOW + m)**-beta`` for every later lag; ``shift`` lags before that it still holds."""
+        """``(WINDOW + m)**-beta`` for every later lag; valid from ``shift`` lags before that."""
         if self.rtol is None:
             return _NOTHING
         found = exponential_sum(beta, float(WINDOW - shift), self.horizon, self.rtol)
@@ -138,7 +139,7 @@ class _Far:
 
 
 def _between(make: Callable[[int | Lags], Any], begin: int, end: int) -> Array:
-    """The weights of some lags, by a function that makes those of all up to a length, or of few."""
+    """The weights of a range of lags, by a function that computes those of all up to a length, or of a few."""
     if begin < HEAD:
         return np.asarray(make(end))[begin:]
     return np.asarray(make(Lags(HEAD, np.arange(begin, end, dtype=np.float64))))[HEAD:]
@@ -180,7 +181,7 @@ def _increment_plan(rule: Rule, order: Order, far: _Far) -> StreamPlan:
 
 
 def _with_initial_terms(plan: StreamPlan, order: Order) -> StreamPlan:
-    """What Riemann-Liouville adds to Caputo."""
+    """The terms that Riemann-Liouville adds to Caputo."""
     n, alpha = order.ceiling, float(order.value)
 
     def firsts(head: Any) -> list[Any]:
@@ -202,7 +203,7 @@ def _with_initial_terms(plan: StreamPlan, order: Order) -> StreamPlan:
 
 
 def _binomial_plan(rule: Rule, order: Order, far: _Far) -> StreamPlan:
-    r"""Grünwald's sums, of binomials with an upper number between -1 and 0.
+    r"""Grünwald's sums of binomials with an upper number between -1 and 0.
 
     .. math:: (-1)^k \binom{\gamma}{k} = \frac{1}{\Gamma(-\gamma) \Gamma(1+\gamma)} \int_0^\infty (e^\lambda-1)^\gamma
         e^{-\lambda k} d\lambda, \quad -1 < \gamma < 0.
@@ -237,10 +238,10 @@ def _binomial_plan(rule: Rule, order: Order, far: _Far) -> StreamPlan:
 
 
 def _binomial_terms(gamma: float, rtol: float, horizon: float) -> Exponentials:
-    """The binomials from ``WINDOW`` on, up to the decay to there."""
+    """The binomials from ``WINDOW`` on, with the decay up to there included."""
     nodes = exponential_nodes(1.0 + gamma, 1.0 + gamma, WINDOW - 1.0, horizon, 0.5 * rtol)
     rates = nodes.rates
-    # As for the power of the same decay, but for a constant and (e^r - 1)^g in place of r^g.
+    # As for the power of the same decay, except for a constant and (e^r - 1)^g instead of r^g.
     size = float(NUMPY.rgamma(-gamma))
     safe = np.where(rates > 0.0, rates, 1.0)
     growth = np.where(rates > 0.0, (np.expm1(safe) / safe) ** gamma, 1.0)
@@ -255,7 +256,7 @@ def _binomials_at(gamma: float, k: Array, shift: float) -> Array:
 
 
 def _trapezoid_plan(mu: float, far: _Far) -> StreamPlan:
-    """Integrals of ``s^(mu-1)`` against hats."""
+    """Integrals of ``s^(mu-1)`` against hat functions."""
     power = far.power(1.0 - mu, 1)
     hat = _over(power.rates, 0.0, 1.0, lambda u: 1.0 - u) + _over(power.rates, -1.0, 0.0, lambda u: 1.0 + u)
     scale = float(NUMPY.rgamma(mu + 2.0))
@@ -272,7 +273,7 @@ def _trapezoid_plan(mu: float, far: _Far) -> StreamPlan:
 
 
 def _simpson_plan(mu: float, far: _Far) -> StreamPlan:
-    """Integrals of ``s^(mu-1)`` against the three parabolas of a pair of intervals; lags of one parity are alike."""
+    """Integrals of ``s^(mu-1)`` against the three parabolas of a pair of intervals, by parity of the lag."""
     power = far.power(1.0 - mu, 2)
     rates = power.rates
     newest = _over(rates, -1.0, 1.0, lambda u: 0.5 * u * (u - 1.0)) * np.exp(-rates)

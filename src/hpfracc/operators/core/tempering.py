@@ -1,4 +1,4 @@
-"""Tempered operators: what the three share."""
+"""Common parts of the three tempered operators."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from hpfracc.operators.core.values import as_values, constant, join, move_axis
 
 __all__ = ["read_rate", "tempered_function"]
 
-#: Wanted points within this number of time constants are found together: their values differ by e^4 at most.
+#: Points within this number of time constants are computed together: their values differ by at most e^4.
 _TOGETHER = 4.0
-#: What lies this number of time constants back has faded to 3e-20.
+#: Contributions from this number of time constants ago have decayed to 3e-20.
 _FADED = 45.0
-#: Groups of wanted points at most; each takes a polynomial of its own.
+#: Largest number of groups of points; each needs its own polynomial.
 _MOST_GROUPS = 1000
 
 
 def read_rate(rate: Any) -> Any:
-    """The rate of decay: a float, or a scalar of the caller's library that may carry a derivative."""
+    """The rate of decay: a float, or a scalar of the caller's library that may carry a gradient."""
     if is_array(rate) and library_of(rate) in ("torch", "jax"):
         if math.prod(rate.shape) != 1:
             raise ShapeError(f"rate has shape {tuple(rate.shape)}; give one number")
@@ -55,7 +55,7 @@ def _check(rate: float) -> None:
 
 
 def tempered_function(function: Function, order: Order, rate: Any, method: str, *, initial_terms: bool) -> Outcome:
-    """``exp(-rate t) D^alpha [exp(rate t) f]`` of a callable, in groups of points so that nothing overflows."""
+    """``exp(-rate t) D^alpha [exp(rate t) f]`` of a callable, in groups of points, which avoids overflow."""
     known = _known(rate)
     groups = [slice(0, len(function.points))] if not known else _groups(function.points, known)
     if len(groups) > _MOST_GROUPS:
@@ -109,7 +109,7 @@ def _of_group(
 
     part = replace(function, f=f, points=points, origin=origin, factor=power, axis=-1)
     outcome = differentiate(part, order, method, initial_terms=initial_terms)
-    # An infinite value at the origin stays; 0 there is not made nan.
+    # An infinite value at the origin is kept; 0 there does not become nan.
     factor = grown(end - points, outcome.value)
     error = outcome.error
     bound = math.exp((end - float(points[0])) * known) if known else 1.0

@@ -1,4 +1,4 @@
-"""Samples in the caller's own library: reading them, and the few things operators do to them."""
+"""Samples in the caller's own library: reading them, and the few operations on them that operators need."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Finish = Callable[[Any, Any], Any]
 
 
 class RecordedSum(NamedTuple):
-    """A causal convolution with named weights that was made: its operands, its options and its result."""
+    """A recorded causal convolution with named weights: its operands, its options and its result."""
 
     weights: Any
     signal: Any
@@ -77,13 +77,13 @@ class Samples:
     values : array
         Shape ``(..., n)``, floating or complex, of the caller's library.
     grid : Grid
-        Where they were taken.
+        The points of the samples.
     backend : str or None
-        Handed on to every engine call.
+        Passed to every engine call.
     rtol : float or None
-        Relative tolerance of a memory that is approximated, where the caller gave one.
+        Relative tolerance of an approximated memory, if the caller gave one.
     recorded : list or None
-        Where causal convolutions with named weights are recorded.
+        Records causal convolutions with named weights, if given.
     """
 
     values: Any
@@ -119,7 +119,7 @@ class Samples:
         return result
 
     def scale(self, exponent: Any) -> Any:
-        """``step ** exponent``, ready to be multiplied with the values."""
+        """``step ** exponent``, as a factor for the values."""
         step = self.grid.step
         if library_of(step) in ("numpy", "python") and library_of(exponent) in ("numpy", "python"):
             return step_power(step, exponent, self.values)
@@ -127,7 +127,7 @@ class Samples:
 
 
 def step_power(step: Any, exponent: Any, like: Any) -> float:
-    """``step ** exponent`` of plain numbers, or an error where that leaves the range of the samples' dtype."""
+    """``step ** exponent`` of plain numbers; raises an error if that leaves the range of the samples' dtype."""
     limits = np.finfo(real_dtype(like))
     try:
         power = math.pow(float(step), float(exponent))
@@ -136,7 +136,7 @@ def step_power(step: Any, exponent: Any, like: Any) -> float:
     if not float(limits.tiny) <= power <= float(limits.max):
         raise InvalidInputError(
             f"step={float(step):g} to the power {float(exponent):g} is outside the range of {real_dtype(like)}, and so "
-            "are the answers; measure t in other units, in which the step is nearer to 1"
+            "are the results; measure t in other units, in which the step is nearer to 1"
         )
     return power
 
@@ -144,8 +144,8 @@ def step_power(step: Any, exponent: Any, like: Any) -> float:
 def as_values(f: Any, *others: Any) -> Any:
     """``f`` as a floating or complex array of the library that it, or one of ``others``, belongs to.
 
-    Integers are promoted to float64, never truncated. An order or a step that belongs to PyTorch or JAX takes NumPy
-    samples along.
+    Integers are promoted to float64, never truncated. If an order or a step belongs to PyTorch or JAX, NumPy samples
+    are converted to that library.
     """
     refuse_masked(f, "f", "t")
     owners = {library_of(value) for value in (f, *others)} - {"numpy", "python"}
@@ -156,14 +156,14 @@ def as_values(f: Any, *others: Any) -> Any:
         try:
             f = np.asarray(f)
         except ValueError as error:  # rows of different lengths
-            raise ShapeError(f"f is no array of samples ({error}); give rows of one length") from None
+            raise ShapeError(f"f is not an array of samples ({error}); give rows of one length") from None
     if isinstance(f, np.ndarray) and not f.dtype.isnative:
         f = f.astype(f.dtype.newbyteorder("="))
     name = dtype_name(f)
     if name not in _SERVED:
         if not name.startswith(("int", "uint", "bool")):
             raise UnsupportedDtypeError(
-                f"samples of dtype {name} are not served; convert them to one of {', '.join(_SERVED)}"
+                f"samples of dtype {name} are not supported; convert them to one of {', '.join(_SERVED)}"
             )
         f = _to_float(f)
     if owners and library_of(f) == "numpy":
@@ -190,19 +190,19 @@ def _bring(f: np.ndarray[Any, Any], like: Any) -> Any:
 
 
 def points_like(points: np.ndarray[Any, Any], like: Any) -> Any:
-    """Points for a callable, in the library and precision of the caller's own."""
+    """Points for a callable, in the library and precision of the caller's points."""
     return points if library_of(like) == "numpy" else _bring(points.astype(real_dtype(like), copy=False), like)
 
 
 def real_dtype(values: Any) -> str:
-    """The name of the real dtype with the digits of ``values``."""
+    """The name of the real dtype with the precision of ``values``."""
     return {"complex64": "float32", "complex128": "float64"}.get(dtype_name(values), dtype_name(values))
 
 
 def constant(array: Any, like: Any, key: Hashable = None) -> Any:
     """A real array of coefficients in the precision and library of ``like``.
 
-    NumPy coefficients are moved to where ``like`` is; with a ``key`` the copy there is cached.
+    NumPy coefficients are moved to the device of ``like``; with a ``key`` the copy there is cached.
     """
     name = real_dtype(like)
     library = library_of(like)
@@ -227,7 +227,7 @@ def _torch_constant(array: np.ndarray[Any, Any], like: Any, name: str, key: Hash
         with torch.inference_mode(False):
             return torch.as_tensor(np.array(array, dtype=name), device=like.device)
 
-    # What is made inside a torch.func transform belongs to it and must not outlive it.
+    # Arrays created inside a torch.func transform belong to it and must not outlive it.
     if key is None or torch._C._functorch.maybe_current_level() is not None:
         return make()
     return _cached(key, like, name, make)
@@ -240,7 +240,7 @@ def _jax_constant(array: np.ndarray[Any, Any], like: Any, name: str) -> Any:
 
 
 def _cached(key: Hashable, like: Any, name: str, make: Callable[[], Any]) -> Any:
-    """What ``make()`` gives, cached under ``key`` for the dtype and device; made anew without a key."""
+    """The result of ``make()``, cached under ``key`` for the dtype and device; recomputed without a key."""
     if key is None:
         return make()
     return prepared_operands.get((key, "constant", library_of(like), name, device_of(like)), make)
@@ -254,7 +254,7 @@ def scalar(value: Any, like: Any) -> Any:
 
 
 def zeros(like: Any, count: int) -> Any:
-    """``count`` zeros along the last axis, otherwise shaped, typed and placed like ``like``."""
+    """``count`` zeros along the last axis, otherwise with the shape, dtype and device of ``like``."""
     shape = (*like.shape[:-1], count)
     library = library_of(like)
     if library == "torch":
@@ -266,7 +266,7 @@ def zeros(like: Any, count: int) -> Any:
 
 
 def add_from(value: Any, start: int, change: Any) -> Any:
-    """``value``, a fresh result, with ``change`` added from point ``start`` on; in place where that is possible."""
+    """``value``, a fresh result, with ``change`` added from point ``start`` on; in place if possible."""
     library = library_of(value)
     if (
         library == "cupy"
@@ -307,7 +307,7 @@ def cumulate(values: Any) -> Any:
 
 
 def largest(values: Any) -> Any:
-    """The largest finite size along the last axis, which is kept."""
+    """The largest finite absolute value along the last axis, which is kept."""
     size = abs(values)
     with np.errstate(invalid="ignore"):
         size = where(size - size == 0, size, zeros(size, size.shape[-1]))
@@ -315,12 +315,12 @@ def largest(values: Any) -> Any:
 
 
 def join(parts: Sequence[Any]) -> Any:
-    """Arrays one after the other along the last axis."""
+    """Concatenate arrays along the last axis."""
     return _concatenate(parts, -1)
 
 
 def join_rows(parts: Sequence[Any]) -> Any:
-    """Arrays one after the other along the first axis."""
+    """Concatenate arrays along the first axis."""
     return _concatenate(parts, 0)
 
 
@@ -333,7 +333,7 @@ def _concatenate(parts: Sequence[Any], axis: int) -> Any:
 
 
 def unrecorded(values: Any) -> Any:
-    """``values`` for what carries no derivative."""
+    """``values`` detached from automatic differentiation."""
     library = library_of(values)
     if library == "jax":
         return sys.modules["jax"].lax.stop_gradient(values)
@@ -363,12 +363,12 @@ def flip(values: Any) -> Any:
     if library == "torch":
         return sys.modules["torch"].flip(values, (-1,))
     turned = values[..., ::-1]
-    # No strides that run backwards, which other libraries do not take.
+    # No negative strides, which other libraries do not accept.
     return turned if library == "jax" else sys.modules[library].ascontiguousarray(turned)
 
 
 def check_axis(axis: Any, ndim: int) -> int:
-    """``axis`` counted from the end, as a negative number, or an error that says which there are."""
+    """``axis`` counted from the end, as a negative number; the error lists the valid ones."""
     if ndim == 0:
         raise ShapeError("f is a single number; give its samples along an axis, or f as a callable")
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or not -ndim <= axis < ndim:

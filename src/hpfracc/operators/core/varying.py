@@ -1,4 +1,4 @@
-"""Orders that vary: the constant-order operator at a few Chebyshev orders, interpolated where each order is wanted."""
+"""Variable orders: the constant-order operator at a few Chebyshev orders, interpolated to the order at each point."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from hpfracc.operators.rules.l1 import L1Rule
 __all__ = ["Varying", "of_function", "of_samples"]
 
 _WHO = "the derivative of variable order"
-#: Orders for a callable, whose values reach over as many decades as its points.
+#: Number of Chebyshev orders for a callable, whose values span as many decades as its points.
 _NODES_OF_FUNCTIONS = 40
-#: Names the weights of constant orders.
+#: Cache key of the weights of constant orders.
 _PIECES = "varying"
 
 Array = np.ndarray[Any, Any]
@@ -38,18 +38,18 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Varying:
-    """An order as a callable, an array or a number, and the integer next above it where that cannot be read."""
+    """An order as a callable, an array or a number, and its ceiling if that cannot be read."""
 
     alpha: Any
     ceiling: int | None
 
     def at(self, points: Callable[[], Array], count: int, what: str) -> Any:
-        """The order at each of ``count`` points, a float64 array of its own library; ``what`` names the points.
+        """The order at each of ``count`` points, a float64 array of its own library; errors call the points ``what``.
 
-        They are asked for only where the order is a function of them.
+        The points are computed only if the order is a function of them.
         """
         if self.alpha is None or isinstance(self.alpha, bool | str):
-            raise InvalidInputError(f"alpha={self.alpha!r} is no order; give a number, an array or a function")
+            raise InvalidInputError(f"alpha={self.alpha!r} is not an order; give a number, an array or a function")
         refuse_masked(self.alpha, "alpha", "t")
         alpha = self.alpha(points()) if callable(self.alpha) and not is_array(self.alpha) else self.alpha
         xp = namespace_of(alpha) if library_of(alpha) in ("torch", "jax") else NUMPY
@@ -57,7 +57,7 @@ class Varying:
             with xp.scope():
                 values = xp.array(alpha)
         except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"alpha is no array of real orders ({error}); give numbers such as 0.5") from None
+            raise InvalidInputError(f"alpha is not an array of real orders ({error}); use numbers like 0.5") from None
         if values.shape == ():
             with xp.scope():
                 values = values + xp.array(np.zeros(count))
@@ -66,7 +66,7 @@ class Varying:
         return values
 
     def interval(self, values: Any) -> int:
-        """The integer n with ``n - 1 < alpha <= n`` for all of them, or an error."""
+        """The integer n with ``n - 1 < alpha <= n`` for all of them; raises an error if there is none."""
         try:
             known = to_host(values)
         except Exception:  # traced or mapped
@@ -84,12 +84,12 @@ class Varying:
 
 
 def _nodes(n: int, count: int) -> Array:
-    """Chebyshev orders of (n-1, n)."""
+    """Chebyshev orders in (n-1, n)."""
     return n - 0.5 + 0.5 * np.cos((np.arange(count) + 0.5) * np.pi / count)
 
 
 def _shares(xp: Namespace, alpha: Any, n: int, count: int, known: bool) -> tuple[Any, ...]:
-    """What the operator at each Chebyshev order weighs at each order alpha, a row for each of them."""
+    """The weight of the operator at each Chebyshev order for each order alpha, one row per Chebyshev order."""
     found: tuple[Any, ...] = of_variables(xp, lambda alpha: _make_shares(xp, alpha, n, count, known))(alpha)
     return found
 
@@ -126,7 +126,7 @@ def _is_known(alpha: Any) -> bool:
 
 
 def of_samples(samples: Samples, varying: Varying, at: str, operator: Any) -> Outcome:
-    """The derivative of samples, its order depending on ``at``, by the method and the rules of ``operator``."""
+    """The derivative of samples whose order depends on ``at``, by the method and the rules of ``operator``."""
     method = operator.method
     step = samples.grid.step
     if callable(varying.alpha) and not is_array(varying.alpha) and library_of(step) in ("torch", "jax"):
@@ -151,7 +151,7 @@ def of_samples(samples: Samples, varying: Varying, at: str, operator: Any) -> Ou
 def _refuse_moving_points(step: Any) -> None:
     if tracks_gradient(step):
         raise InvalidInputError(
-            f"{_WHO} carries no derivative in the step where its order is a function: that is called with numbers; "
+            f"{_WHO} has no gradient in the step if its order is a function, which is called with plain numbers; "
             "detach the step, or give the orders at the points as an array"
         )
 
@@ -168,7 +168,7 @@ def _by_time(samples: Samples, varying: Varying, rule: Rule) -> Outcome:
     if samples.grid.uniform:
         unit, scale = replace(samples, grid=Grid(samples.n, 0.0, 1.0)), _scale(samples, alpha)
     else:
-        # In units of the mean step the kernel runs from the shortest step to the longest lag.
+        # In units of the mean step, the kernel extends from the shortest step to the longest lag.
         grid, times = samples.grid, samples.grid.times()
         width = float(times[-1] - times[0]) / (samples.n - 1)
         places = (times - times[0]) / width
@@ -200,7 +200,7 @@ def _by_time(samples: Samples, varying: Varying, rule: Rule) -> Outcome:
 
 
 def _scale(samples: Samples, alpha: Any, width: float | None = None) -> Any:
-    """``step ** -alpha`` at each point, or that of another ``width``, ready to be multiplied with the values."""
+    """``step ** -alpha`` at each point, or that of another ``width``, as a factor for the values."""
     x, step = samples.values, samples.grid.step if width is None else width
     if library_of(step) in ("torch", "jax"):
         return scalar(step, x) ** (-constant(alpha, x))
@@ -210,7 +210,7 @@ def _scale(samples: Samples, alpha: Any, width: float | None = None) -> Any:
 
 
 def _by_past(samples: Samples, xp: Namespace, alpha: Any) -> Any:
-    """Each increment spread over the Chebyshev orders by the orders at its two ends, and each share convolved."""
+    """Distribute each increment over the Chebyshev orders by the orders at its ends, and convolve each share."""
     x = samples.values
     count = 24 + round(math.log(samples.n))
     with xp.scope():
@@ -230,7 +230,7 @@ def _by_past(samples: Samples, xp: Namespace, alpha: Any) -> Any:
 
 
 def _by_lag(samples: Samples, xp: Namespace, alpha: Any) -> Any:
-    """One convolution, with weights spread over the Chebyshev orders in the same way."""
+    """One convolution, with weights distributed over the Chebyshev orders in the same way."""
     x, n = samples.values, samples.n
     count = 24 + round(math.log(n))
     with xp.scope():
@@ -247,7 +247,7 @@ def _by_lag(samples: Samples, xp: Namespace, alpha: Any) -> Any:
 
 
 def _make_pieces(xp: Namespace, order: Any, n: int) -> tuple[Any, Any]:
-    """Mean and tilt over every interval of the kernel of a constant order, at step 1."""
+    """Mean of the kernel of a constant order over every interval, and its trapezoidal defect, at step 1."""
     scale = xp.rgamma(2.0 - order)
     return power_differences(xp, 1.0 - order, n) * scale, trapezoid_defects(xp, 1.0 - order, n) * scale
 
@@ -317,7 +317,7 @@ def _combined(parts: list[tuple[Outcome, Any]]) -> Outcome:
 
 
 def _remembered(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """f, called once for each array of points: every order asks for the same ones."""
+    """The function f, called once per array of points: every order needs the same ones."""
     seen: dict[bytes, Any] = {}
 
     def call(t: Any) -> Any:

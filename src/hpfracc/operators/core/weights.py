@@ -1,4 +1,4 @@
-"""Weights of a plain order are made once and kept; those of a traced order are made where they are asked for."""
+"""Weights of a plain order are computed once and cached; those of a traced order are computed on demand."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hpfracc.operators.core.values import Samples, real_dtype, step_power
 
 __all__ = ["kept_weights", "scaled_weights", "weights_key", "weights_of"]
 
-#: Weights of plain orders: room for at least three sequences for 1e7 points, or thirty for 1e6.
+#: Cache of weights of plain orders: room for at least three sequences for 1e7 points, or thirty for 1e6.
 kept_weights = PreparedOperands()
 
 
 def weights_key(scheme: Hashable, order: Order, n: int) -> Hashable:
-    """The name of the weights of ``scheme`` for ``n`` points; None where the order is no plain number."""
+    """The cache key of the weights of ``scheme`` for ``n`` points; None if the order is not a plain number."""
     return (scheme, order.value, n) if order.plain else None
 
 
@@ -89,10 +89,10 @@ def weights_of(
     *,
     few: bool = False,
 ) -> tuple[Any, ...]:
-    """``make(xp, alpha, n)``, a tuple of float64 arrays; kept, and read-only, for a plain order.
+    """``make(xp, alpha, n)``, a tuple of float64 arrays; cached, and read-only, for a plain order.
 
-    With ``few`` it can be asked for chosen lags (:class:`~hpfracc.operators.core.lags.Lags`) too, of which a table is
-    kept for orders that learn.
+    With ``few`` it can also be called for selected lags (:class:`~hpfracc.operators.core.lags.Lags`), of which a table
+    is cached for learned orders.
     """
     if not order.plain:
         tabulated = tabulated_weights(scheme, make, order, n, few)

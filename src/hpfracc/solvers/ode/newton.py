@@ -216,7 +216,7 @@ class Newton:
                 found = None
             if found is not None:
                 return found
-        return self.solve_anew(t, known, weight, before, norm, 1.0)
+        return self.solve_renewed(t, known, weight, before, norm, 1.0)
 
     def keep(
         self,
@@ -258,7 +258,7 @@ class Newton:
             last = size
         return None
 
-    def solve_anew(
+    def solve_renewed(
         self, t: float, known: Array, weight: Any, guess: Array, norm: Norm, target: float
     ) -> tuple[Array, Array] | None:
         """Solve with new Jacobians: damped corrections from ``guess``, or from the result of :meth:`_follow`.

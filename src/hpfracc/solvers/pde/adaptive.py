@@ -1,4 +1,4 @@
-"""Refines the mesh in time until two solutions agree, and the start of uniform meshes once more."""
+"""Refinement of the mesh in time until two solutions agree; on uniform meshes the start is refined separately."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["run_adaptive"]
 
 Array = np.ndarray[Any, Any]
 
-#: Doublings that may be taken at once.
+#: Largest number of doublings from one mesh to the next.
 _MOST_AT_ONCE = 3
-#: Doublings after a run that failed, and by how much the time of failure moves where more steps do not help.
+#: Doublings after a failed run, and the relative change of the failure time below which more steps do not help.
 _AFTER_FAILURE = 2
 _SAME_TIME = 0.1
-#: Shorter intervals in which the start of a uniform mesh is solved again: at most, and at most where wanted times ask.
+#: Nested intervals in which the start of a uniform mesh is solved: by default, and at most if ``t_eval`` needs more.
 _SHORTER, _SHORTER_ASKED = 2, 8
 
 
@@ -33,20 +33,21 @@ def run_adaptive(
 ) -> tuple[Run, float, float]:
     """Refine the whole mesh until the error in time is within the tolerance.
 
-    Two solutions are compared at the times of the first mesh; with the order of the method, or the one that is seen
-    where that is less, their difference is the error of the finer one. Returns the run, its estimated error, and the
-    largest ratio of the error to the tolerance.
+    Two solutions are compared at the times of the first mesh. The error of the finer one is estimated from their
+    difference with the order of the method, or the observed order if that is lower. Returns the run, its estimated
+    error, and the largest ratio of the error to the tolerance.
 
-    A formula with memory on a uniform mesh is less accurate before the first of these times, a 32nd of the interval.
-    Where that is looked at, the 32nd is solved before, as an interval of its own from the same start, and a 32nd of
-    that, until the solution changes by less than the tolerance before the first time; what is kept is put together.
+    On a uniform mesh a formula with memory is less accurate before the first of these times, i.e. in the first 32nd of
+    the interval. If output is needed there, that 32nd is solved first, as an interval of its own with the same initial
+    data, and then a 32nd of that, until the solution changes by less than the tolerance before the first time. The
+    saved frames are joined.
     """
     length = problem.t1 - problem.t0
     count = _shorter_intervals(problem, method, options, save)
     earlier: FrameRecorder | None = None
     error, ratio, spent = 0.0, 0.0, 0
     for level in range(count, -1, -1):
-        # The last one is the problem itself, whose end is exact.
+        # Level 0 is the problem itself, with its exact end.
         part = problem
         if level:
             part = dataclasses.replace(problem, t1=problem.t0 + length / FIRST_STEPS**level)
@@ -61,20 +62,20 @@ def run_adaptive(
     if count:
         first = problem.t0 + length / FIRST_STEPS ** (count + 1)
         problem.notes.append(
-            f"the start was solved {count} more time{'s' if count > 1 else ''}, in intervals of a {FIRST_STEPS}nd of "
-            f"the one before: the first steps of a uniform mesh are less accurate. The tolerance holds from t = "
-            f"{first:g} on, the first time that is kept"
+            f"the start was solved {count} more time{'s' if count > 1 else ''}, each on a {FIRST_STEPS}nd of the "
+            "interval before, because the first steps of a uniform mesh are less accurate. The tolerance holds from t "
+            f"= {first:g} on, the first saved time"
         )
     return run, error, ratio
 
 
 def _larger(one: float, other: float) -> float:
-    """Nan where either is."""
+    """The larger number; nan if either is nan."""
     return math.nan if math.isnan(one) or math.isnan(other) else max(one, other)
 
 
 def _shorter_intervals(problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save) -> int:
-    """How many times the start is solved again, in shorter and shorter intervals."""
+    """How many nested intervals are solved for the start."""
     mesh = method.mesh(problem, FIRST_STEPS)
     uniform = np.ptp(np.diff(mesh)) <= 1e-9 * (mesh[-1] - mesh[0])
     if not uniform or method.history(problem, FIRST_STEPS) == "none":
@@ -110,13 +111,13 @@ def _refine(
     *,
     starts: bool,
 ) -> tuple[Run, float, float]:
-    """One interval; where it ``starts`` another one, or goes on from one, nothing before its first time is kept."""
+    """Refine one interval. If ``starts`` or ``earlier`` is given, frames before its first sample time are dropped."""
     steps = FIRST_STEPS
     previous = _attempt(problem, method, options, save, args, steps, earlier, starts)
     order = method.convergence(problem)
     spent = problem.stats.get("steps_in_all", 0) + previous.steps
     while not previous.success and not previous.interrupted and steps << _AFTER_FAILURE <= options.max_steps:
-        # Steps may be too long for what is explicit. A solution that blows up does so at the same time again.
+        # The steps may be too long for the explicit part. If the solution blows up, it does so at the same time again.
         reached = previous.recorder.newest[0] - problem.t0
         steps <<= _AFTER_FAILURE
         previous = _attempt(problem, method, options, save, args, steps, earlier, starts)
@@ -138,8 +139,8 @@ def _refine(
             previous.success = False
             told = "" if math.isnan(ratio) else f", with an error of {ratio:.2g} times the tolerance"
             previous.message = (
-                f"Stopped at {steps:,} steps{told}: more than max_steps={options.max_steps:,} would be needed. Give "
-                "more, a larger tolerance, or a method of higher order."
+                f"Stopped at {steps:,} steps{told}: more than max_steps={options.max_steps:,} would be needed. Give a "
+                "larger max_steps, a larger tolerance, or a method of higher order."
             )
             return previous, error, ratio
         run = _attempt(problem, method, options, save, args, finer, earlier, starts)
@@ -177,7 +178,7 @@ def _attempt(
 ) -> Run:
     frame = problem.itemsize * math.prod(problem.state_shape)
     kept = 0 if earlier is None or callable(save) else len(earlier.times)
-    # Frames of a start are there once more when they are put together with the others.
+    # Joining the frames of the start with the others needs a second copy of them.
     joined = kept + frames_kept(options, save, steps) if kept and problem.xp.library == "numpy" else 0
     need = check_memory(problem, method, options, save, steps, held=(kept + joined) * frame)
     problem.stats["forecast_bytes"] = need
@@ -192,7 +193,7 @@ def _attempt(
 
 
 def _sizes(problem: EvolutionProblem, samples: list[Any], times: Array) -> list[float]:
-    """The largest ``|u(s)| (s - t0) / (t - t0)`` up to each time, by which the error is measured."""
+    """The largest ``|u(s)| (s - t0) / (t - t0)`` over earlier times s, the scale of the relative error at each time."""
     found, most = [], 0.0
     for u, t in zip(samples, times, strict=False):
         gone = float(t - problem.t0)

@@ -1,4 +1,4 @@
-"""Boundary conditions: data only. One for each axis, or a pair for its two ends."""
+"""Boundary conditions, as data only: one for each axis, or a pair for its two ends."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = [
     "varies_in_time",
 ]
 
-#: A number, ``f(t)``, or ``f(t, x)`` (``f(t, x, y)``) with the coordinates of the end's points.
+#: A number, ``f(t)``, or ``f(t, x)`` (``f(t, x, y)``) with the coordinates of the points at that end.
 BoundaryData = Any
 
 
 class BoundaryCondition:
-    """What holds at an end of an axis."""
+    """A condition at an end of an axis."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ class BoundaryCondition:
 @final
 @dataclass(frozen=True, slots=True)
 class Periodic(BoundaryCondition):
-    """The axis closes on itself. Its grid is one period without its end: ``np.linspace(0, L, n, endpoint=False)``."""
+    """The axis is periodic. Its grid is one period without the end point: ``np.linspace(0, L, n, endpoint=False)``."""
 
 
 @final
@@ -51,7 +51,7 @@ class Dirichlet(BoundaryCondition):
     Parameters
     ----------
     value : float or callable
-        A number, ``f(t)``, or ``f(t, x)`` (in two dimensions ``f(t, x, y)``) with the coordinates of the points there.
+        A number, ``f(t)``, or ``f(t, x)`` (in two dimensions ``f(t, x, y)``) with the coordinates of the end's points.
     """
 
     value: BoundaryData = 0.0
@@ -65,8 +65,8 @@ class Dirichlet(BoundaryCondition):
 class Neumann(BoundaryCondition):
     """The derivative along the outward normal is ``slope``. The end points of the grid lie on the boundary.
 
-    With a slope of 0 nothing passes the end; for :class:`~hpfracc.solvers.pde.terms.OneSided` terms, whose flux is of
-    another form, that is what it means.
+    A slope of 0 means no flux through the end, also for :class:`~hpfracc.solvers.pde.terms.OneSided` terms, whose flux
+    is a fractional derivative.
     """
 
     slope: BoundaryData = 0.0
@@ -96,7 +96,7 @@ class Robin(BoundaryCondition):
 @final
 @dataclass(frozen=True, slots=True)
 class Exterior(BoundaryCondition):
-    """``u = value`` everywhere outside the box, which the integral Laplacian needs; ``f(t, x)`` or a number."""
+    """``u = value`` everywhere outside the box, as the integral Laplacian requires; a number or ``f(t, x)``."""
 
     value: BoundaryData = 0.0
 
@@ -116,15 +116,15 @@ _NAMES: dict[str, Callable[[], BoundaryCondition]] = {
 
 
 def read_boundary(boundary: Any, ndim: int) -> tuple[Ends, ...]:
-    """The pair of conditions of each axis.
+    """Read the boundary conditions into one pair for each axis.
 
     Parameters
     ----------
     boundary : str, BoundaryCondition, or sequence
         One for all axes, or a sequence with an entry for each axis: a condition for both of its ends, or a pair. In one
-        dimension a pair of conditions are the two ends.
+        dimension a pair of conditions stands for the two ends.
     ndim : int
-        Axes of space.
+        Number of axes in space.
     """
     if isinstance(boundary, str | BoundaryCondition):
         both = _read_one(boundary)
@@ -146,7 +146,7 @@ def read_boundary(boundary: Any, ndim: int) -> tuple[Ends, ...]:
 
 
 def boundary_value(condition: BoundaryCondition, t: float, coordinates: tuple[Any, ...]) -> Any:
-    """The data of a condition at time ``t`` at the points with these coordinates, one array for each axis."""
+    """The data of a condition at time ``t``, at the points with these coordinates (one array for each axis)."""
     if isinstance(condition, Dirichlet | Robin | Exterior):
         data = condition.value
     elif isinstance(condition, Neumann):
@@ -175,7 +175,7 @@ def varies_in_time(condition: BoundaryCondition) -> bool:
 def _takes_time_alone(data: Callable[..., Any]) -> bool:
     try:
         parameters = inspect.signature(data).parameters.values()
-    except (TypeError, ValueError):  # built in
+    except (TypeError, ValueError):  # a builtin without a signature
         return True
     if any(one.kind is one.VAR_POSITIONAL for one in parameters):
         return False

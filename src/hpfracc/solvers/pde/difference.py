@@ -1,4 +1,4 @@
-"""What L1 and L2-1sigma share: their parameters, their meshes and the stepping."""
+"""The common part of L1 and L2-1sigma: parameters, meshes and time stepping."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ __all__ = ["DifferenceMethod", "leading_order", "wants_compiled"]
 
 Array = np.ndarray[Any, Any]
 
-#: Steps from which on a sum of exponentials is taken; the two cross somewhere between 400 and 1,000.
+#: Number of steps from which a sum of exponentials is used; the break-even point lies between 400 and 1,000.
 EXPONENTIALS_FROM = 700
 #: Relative tolerance of the kernel.
 KERNEL_RTOL = 1e-11
-#: Seconds that the ordinary way takes for an unknown and a step, and that compiling takes where it was not done before
-#: (rough figures of one machine): compiled is what takes longer than a fifth of that.
+#: Estimated seconds for a step and for an unknown in a step without compilation, and for compiling (rough figures of
+#: one machine). Loops that would take longer than a fifth of the compile time are compiled.
 _SECONDS_A_STEP = 2.5e-5
 _SECONDS_AN_UNKNOWN = 4e-8
 _COMPILING = 2.0
@@ -43,7 +43,7 @@ REACTIONS = ("newton", "imex")
 
 @dataclass(frozen=True, slots=True)
 class DifferenceMethod(EvolutionMethod):
-    """A formula for the derivative on a mesh ``t_j = t0 + (t1 - t0) (j / steps)^r`` that is graded to the start."""
+    """A difference formula on a mesh ``t_j = t0 + (t1 - t0) (j / steps)^r``, graded towards the start."""
 
     grading: float | None = None
     memory: str = "auto"
@@ -51,7 +51,7 @@ class DifferenceMethod(EvolutionMethod):
     stabilisation: float = 0.0
 
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
-    #: Whether u is a parabola on each step but the last, or linear.
+    #: Whether u is interpolated by a parabola on each step but the last; otherwise linearly.
     parabola: ClassVar[bool]
 
     def __post_init__(self) -> None:
@@ -69,33 +69,33 @@ class DifferenceMethod(EvolutionMethod):
 
     @abc.abstractmethod
     def exponent(self, problem: EvolutionProblem) -> float:
-        """r, as given or by the order."""
+        """The grading exponent r, as given or derived from the order."""
 
     @abc.abstractmethod
     def place(self, alpha: Any) -> Any:
-        """Where in a step of length 1 the equation is taken."""
+        """The point within a step of length 1 at which the equation is imposed."""
 
     def mesh(self, problem: EvolutionProblem, steps: int) -> Array:
-        """Graded to the start."""
+        """A mesh graded towards the start."""
         length = problem.t1 - problem.t0
         return np.asarray(problem.t0 + length * (np.arange(steps + 1) / steps) ** self.exponent(problem))
 
     def history(self, problem: EvolutionProblem, steps: int) -> str:
-        """Direct sums for few steps."""
+        """Direct sums for few steps, exponentials for many."""
         if self.memory != "auto":
             return self.memory
         return "direct" if steps < EXPONENTIALS_FROM else "exponentials"
 
     def compiled(self, problem: EvolutionProblem, steps: int) -> bool:
-        """Linear equations in eigenfunctions."""
+        """True for linear equations in eigenfunctions that are worth compiling."""
         return wants_compiled(problem, steps) and can_march(problem, choose_form(problem))
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
-        """The past or the exponentials, and the arrays of a step, or of a block of steps."""
+        """The history or the exponentials, plus the arrays of a step or of a block of steps."""
         size = problem.itemsize * math.prod(problem.state_shape)
         together = steps_together(size, steps)
         marches, form = self.compiled(problem, steps), choose_form(problem)
-        # A block is there as coefficients, as values, and in between.
+        # A block exists as coefficients, as values, and as an intermediate array.
         block = 3 * together * size if form.modal else 0
         if self.history(problem, steps) == "direct":
             own = DirectHistory.forecast(steps, size, 3 if marches else 12)
@@ -108,12 +108,12 @@ class DifferenceMethod(EvolutionMethod):
         return own + block + 8 * size + problem.space.step_bytes()
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
-        """One linear (or nonlinear) equation a step."""
+        """Solve one linear or nonlinear equation per step."""
         return _advance(self, problem, mesh)
 
 
 def wants_compiled(problem: EvolutionProblem, steps: int) -> bool:
-    """Whether loops of this problem over that number of steps run compiled."""
+    """Whether the loop over this number of steps is compiled."""
     if problem.xp.library != "numpy" or problem.compile is False or problem.backend == "numpy":
         return False
     asked = problem.compile is True or problem.backend == "numba"
@@ -130,7 +130,7 @@ def wants_compiled(problem: EvolutionProblem, steps: int) -> bool:
 
 
 def _compiled_update(problem: EvolutionProblem, steps: int) -> Callable[..., Any] | None:
-    """The update of a sum of exponentials, compiled; None for the ordinary one."""
+    """The compiled update of a sum of exponentials; None for the uncompiled one."""
     if not wants_compiled(problem, steps):
         return None
     module = importlib.import_module("hpfracc.solvers.pde.compiled.exponentials")
@@ -144,14 +144,14 @@ def _plain(alpha: Any) -> float:
 
 
 def leading_order(problem: EvolutionProblem) -> float:
-    """It decides how the solution starts; its smallest sensible value bounds the grading."""
+    """The largest order, which determines how the solution starts, bounded below for the grading."""
     return max(0.1, _plain(problem.alpha))
 
 
 def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
     r"""Steps of :math:`\sum_k A_{n,k} \Delta u_k = A u^* + F(t_n^*, u^*)`.
 
-    With :math:`u^* = (1-\sigma) u_{n-1} + \sigma u_n`, for which it is solved:
+    With :math:`u^* = (1-\sigma) u_{n-1} + \sigma u_n`, the equation is solved for :math:`u^*`:
     :math:`(A_{n,n}/\sigma - A) u^* = A_{n,n}/\sigma\, u_{n-1} - h_n + F`.
     """
     xp, form = problem.xp, choose_form(problem)
@@ -200,7 +200,7 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
         if solver is None:
             star = form.solve(shift, rhs, u)
         else:
-            # Linear extrapolation to the place of the step.
+            # Linear extrapolation to the point within the step.
             ahead = (
                 0.0 if n == 1 else weights.sigma * float(times[n] - times[n - 1]) / float(times[n - 1] - times[n - 2])
             )
@@ -233,7 +233,7 @@ def _explicit(
     *,
     twice: bool,
 ) -> Any:
-    """The reaction at the extrapolated state; twice in the first step, which has nothing to extrapolate from."""
+    """The reaction at the extrapolated state; evaluated twice in the first step, which has no earlier states."""
     reaction = problem.reaction
     assert reaction is not None
     star = form.solve(shift + stabilisation, rhs + reaction(t, guess) + stabilisation * guess, guess)

@@ -18,16 +18,16 @@ Array = np.ndarray[Any, Any]
 @final
 @dataclass(frozen=True, slots=True)
 class Disc:
-    """A disc around the origin, in place of a grid.
+    """A disc around the origin, given in place of a grid.
 
     Parameters
     ----------
     radius : float
-        Its radius.
+        Radius of the disc.
     radial : int
-        Points along a radius.
+        Number of points along a radius.
     angles : int
-        Points on each circle.
+        Number of points on each circle.
     """
 
     radius: float = 1.0
@@ -42,16 +42,16 @@ class Disc:
         if self.angles // 2 >= 2 * self.radial:
             raise InvalidInputError(
                 f"Disc: {self.angles} angles with {self.radial} radial points; use at most {4 * self.radial - 1}, "
-                "whose waves the points along a radius can carry"
+                "which the points along a radius can resolve"
             )
 
     def grid(self, order: float) -> tuple[Array, Array]:
-        """The radii, the last of which is that of the disc, and the angles.
+        """The radii, of which the last is the radius of the disc, and the angles.
 
         Parameters
         ----------
         order : float
-            That of the integral Laplacian, on whose functions the radii depend.
+            Order of the integral Laplacian; the radii depend on it.
         """
         from scipy.special import roots_jacobi
 
@@ -62,6 +62,6 @@ class Disc:
         return radii, 2.0 * math.pi / self.angles * np.arange(self.angles)
 
     def coordinates(self, order: float) -> tuple[Array, Array]:
-        """X and y of all points, of shape (radial + 1, angles)."""
+        """Coordinates x and y of all points, of shape (radial + 1, angles)."""
         r, theta = self.grid(order)
         return r[:, None] * np.cos(theta), r[:, None] * np.sin(theta)

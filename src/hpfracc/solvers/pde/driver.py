@@ -1,4 +1,4 @@
-"""Runs a method over a mesh, and estimates its error from coarser ones."""
+"""Runs a method over a mesh and estimates its error from coarser meshes."""
 
 from __future__ import annotations
 
@@ -33,37 +33,37 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-#: Steps of the first solution, whose times are those at which solutions are compared.
+#: Steps of the first solution; solutions are compared at its times.
 FIRST_STEPS = 32
-#: By how much fewer steps an error is estimated, the best first, and steps of the coarsest mesh at the least.
+#: Ratios of the steps to those of the finer comparison mesh, best first; and the fewest steps of the coarsest mesh.
 _RATIOS = (8, 6, 5, 7, 4)
 _COARSEST = (6, 4)
-#: The number of times at which, the least order that is believed, and steps that are looked at without being asked.
+#: Number of comparison times, the lowest order that is assumed, and the fewest steps estimated by ``estimate="auto"``.
 _SAMPLES = 8
 LEAST_ORDER = 0.25
 _UNASKED = 32
-#: Forecasts below this are not held against free memory.
+#: Forecasts below this are not checked against free memory.
 _NEGLIGIBLE = 16 * 2**20
 
 
 @dataclass(slots=True)
 class Run:
-    """A run over one mesh.
+    """The outcome of a run over one mesh.
 
     Attributes
     ----------
     recorder : FrameRecorder
-        What was kept.
+        The frames that were kept.
     success : bool
         Whether the end, or a terminal event, was reached.
     message : str
-        What ended it.
+        Why the run ended.
     samples : list of arrays
-        The unknowns at the times of the first mesh, for comparisons.
+        The unknowns at the times of the first mesh, for comparison.
     steps : int
-        Steps that were made.
+        Number of steps made.
     interrupted : bool
-        Whether the user did so.
+        Whether the user interrupted the run.
     """
 
     recorder: FrameRecorder
@@ -77,16 +77,16 @@ class Run:
 def forecast_memory(
     problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, steps: int
 ) -> tuple[int, int]:
-    """Bytes at the peak of a run, and how many of them are for saved frames."""
+    """Bytes at the peak of a run, and the part of them that saved frames take."""
     frame = problem.itemsize * math.prod(axis.size for axis in problem.space.grid) * (problem.components or 1)
-    # Tensors are kept one by one, and joined at the end.
+    # Tensors are kept one by one and joined at the end.
     saved = (1 if problem.xp.library == "numpy" else 2) * frames_kept(options, save, steps) * frame
     if options.dense_output:
         saved += 2 * (steps + 1) * frame
     size = problem.itemsize * math.prod(problem.state_shape)
     need = method.forecast(problem, steps)
     if options.step is None and not method.exact:
-        # States of two runs, and what the one before has saved.
+        # The sampled states of two runs, and the frames saved by the previous run.
         need += 2 * (FIRST_STEPS + 1) * size + saved // 2
     elif _estimates(problem, method, options, steps):
         ratio, apart = _sampling(steps)
@@ -96,7 +96,7 @@ def forecast_memory(
 
 
 def _estimates(problem: EvolutionProblem, method: EvolutionMethod, options: Options, steps: int) -> bool:
-    """Whether the error of given steps is estimated."""
+    """Whether the error of a solution with given steps is estimated."""
     chosen = options.estimate
     if chosen == "auto":
         chosen = problem.xp.library == "numpy" and steps >= _UNASKED and not method.compiled(problem, steps)
@@ -106,7 +106,7 @@ def _estimates(problem: EvolutionProblem, method: EvolutionMethod, options: Opti
 def check_memory(
     problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, steps: int, held: int = 0
 ) -> int:
-    """The forecast in bytes, with ``held`` for other frames; an error where it does not fit into what is free."""
+    """The forecast in bytes, including ``held`` bytes of other frames; raises if it does not fit into free memory."""
     need, saved = forecast_memory(problem, method, options, save, steps)
     need, saved = need + held, saved + held
     if need < _NEGLIGIBLE:
@@ -134,9 +134,9 @@ def run_mesh(
     begin: float = -math.inf,
     earlier: FrameRecorder | None = None,
 ) -> Run:
-    """Advance over ``mesh``; ``sample_every``: how many steps lie between samples, 0 for none.
+    """Advance over ``mesh``, keeping a sample every ``sample_every`` steps (0: none).
 
-    ``begin`` and ``earlier`` are for :class:`FrameRecorder`.
+    ``begin`` and ``earlier`` are passed to :class:`FrameRecorder`.
     """
     total = len(mesh) - 1
     recorder = FrameRecorder(problem, options, save, args, total, begin, earlier)
@@ -145,7 +145,7 @@ def run_mesh(
         run.samples.append(problem.u0)
     done = 0
     try:
-        # What overflows on the way ends the run with a message of its own.
+        # An overflow ends the run with its own message.
         with (
             np.errstate(over="ignore", invalid="ignore"),
             progress_report(options.progress, problem.t0, problem.t1, f"solve_fpde ({method.name})") as report,
@@ -191,7 +191,7 @@ def run_mesh(
                 report(float(mesh[done]), lambda: recorder.problem.space.embed(*reversed(recorder.newest)))
     except KeyboardInterrupt:
         run.success, run.interrupted = False, True
-        run.message = f"Interrupted at t = {float(mesh[done]):g}: here is what was done until then."
+        run.message = f"Interrupted at t = {float(mesh[done]):g}: this is the solution up to there."
     except StepFailedError as error:
         run.success, run.message = False, f"Stopped at t = {float(mesh[done]):g}: {error}."
     return _ended(run, done)
@@ -205,10 +205,10 @@ def run_estimated(
     args: tuple[Any, ...],
     steps: int,
 ) -> tuple[Run, float]:
-    """Advance over the mesh of a given number of steps; the run, and an estimate of its largest error in time, or nan.
+    """Advance over the mesh of a given number of steps; returns the run and its estimated error in time, or nan.
 
-    The steps are compared with an eighth (a fourth at the most) of them and with half of those, at up to eight common
-    times and the end: the two differences show the order, which is believed up to that of the method.
+    The solution is compared with those of an eighth (at most a fourth) of the steps and of half that number, at up to
+    eight common times and the end. The two differences give the observed order, limited by the order of the method.
     """
     mesh = method.mesh(problem, steps)
     if not _estimates(problem, method, options, steps):
@@ -242,9 +242,9 @@ def run_estimated(
 
 
 def _sampling(steps: int) -> tuple[int, int]:
-    """How many times fewer steps the finer of two coarse meshes has, and steps of the coarsest between samples.
+    """The ratio of the steps to those of the finer coarse mesh, and the coarsest mesh's steps between samples.
 
-    Zeros where there are no common times but the end.
+    Zeros if the meshes have no common times but the end.
     """
     fitting = ((k, least) for least in _COARSEST for k in _RATIOS if steps % (2 * k) == 0)
     ratio = next((k for k, least in fitting if steps >= 2 * k * least), 0)
@@ -252,7 +252,7 @@ def _sampling(steps: int) -> tuple[int, int]:
 
 
 def _seen_order(gaps: list[float], factors: tuple[float, float], most: float) -> float:
-    """The p with ``gaps[1] / gaps[0] = (f1^p - 1) / (1 - f0^-p)``, between 1/4 and ``most``; it rises with p."""
+    """The p between 1/4 and ``most`` with ``gaps[1] / gaps[0] = (f1^p - 1) / (1 - f0^-p)``, by bisection."""
     if not gaps[0] > 0.0:
         return most
     low, high = LEAST_ORDER, most
@@ -271,7 +271,7 @@ def _ended(run: Run, done: int) -> Run:
 
 
 def largest(problem: EvolutionProblem, u: Any) -> float:
-    """The largest size of a state."""
+    """The largest absolute value of a state."""
     return float(problem.xp.abs(problem.xp.stop_gradient(u)).max())
 
 

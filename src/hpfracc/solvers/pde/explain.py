@@ -19,34 +19,34 @@ _HISTORIES = {"direct": "direct sums", "exponentials": "a sum of exponentials", 
 
 @dataclass(frozen=True, slots=True)
 class EvolutionExplanation:
-    """How a partial equation would be solved, and why so.
+    """How a partial differential equation would be solved, and why.
 
     Attributes
     ----------
     method : str
         The method in time.
     reason : str
-        Why this one.
+        Why it was chosen.
     order : str
         Its order of accuracy, and where that holds.
     space : str
         The discretisation in space.
     accuracy : str
-        Its order.
+        The order of the discretisation in space.
     unknowns : int
-        Values of a state.
+        Number of values in a state.
     steps : int or None
-        How many; None where they follow from the tolerance.
+        Number of steps; None if it depends on the tolerance.
     stepping : str
-        The steps in words.
+        Description of the steps.
     history : str
         How the memory would be summed: ``"direct"``, ``"exponentials"``, ``"fft"``, or ``"none"``.
     compiled : bool
         Whether the loop over the steps would run compiled.
     forecast_bytes : int
-        Memory at the peak, with saved frames; of the first mesh where the steps follow from the tolerance.
+        Peak memory including saved frames; for the first mesh if the steps depend on the tolerance.
     notes : tuple of str
-        What else a user should know.
+        Further remarks.
     """
 
     method: str
@@ -85,9 +85,9 @@ class EvolutionExplanation:
 
 
 def explain_evolution(*args: Any, **kwargs: Any) -> EvolutionExplanation:
-    """What this call of ``solve_fpde`` would do.
+    """Explain what this call of ``solve_fpde`` would do.
 
-    The question is read and checked as for a solve, which calls the reaction and the source once; nothing is stepped.
+    The arguments are read and checked as for a solve, which calls the reaction and the source once. No step is made.
     """
     given = inspect.signature(solve_fpde).bind(*args, **kwargs)
     given.apply_defaults()

@@ -1,4 +1,4 @@
-"""What a step at order 1 treats explicitly: the reaction, the source and the data of the boundary."""
+"""The part of the equation that methods of order 1 in time treat explicitly: reaction, source and boundary data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 
 class ExplicitPart:
-    """``N(t, u) = reaction(t, u) + source(t) + b(t)``; None where there is nothing.
+    """``N(t, u) = reaction(t, u) + source(t) + b(t)``; None where all of them are absent.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class ExplicitPart:
         return self.problem.linear and not self.problem.forced
 
     def __call__(self, t: Any, u: Any) -> Any:
-        """N at a time and state."""
+        """Evaluate N at a time and state."""
         problem = self.problem
         total = problem.known(t)
         if problem.reaction is not None:
@@ -46,7 +46,7 @@ class ExplicitPart:
 
 
 def needs_order_one(name: str, problem: EvolutionProblem) -> str | None:
-    """The refusal of a method for ``u_t = ...`` where the equation is another."""
+    """Why a method for ``u_t = ...`` cannot solve this equation; None if it can."""
     if len(problem.orders) > 1:
         return f"method={name!r} takes one derivative in time, and the equation has {len(problem.orders)}; use 'l1'"
     alpha = order_value(problem.alpha)
@@ -56,10 +56,10 @@ def needs_order_one(name: str, problem: EvolutionProblem) -> str | None:
 
 
 def time_steps(mesh: Array) -> Iterator[tuple[float, float]]:
-    """The begin and length of each step.
+    """The start and length of each step.
 
-    The steps of a uniform mesh differ by rounding; they are given the length of the first, so that what depends on it
-    is made once.
+    The steps of a uniform mesh differ by rounding. All of them are given the length of the first, so that coefficients
+    that depend on the length are computed once.
     """
     last = math.nan
     for before, after in itertools.pairwise(mesh):

@@ -1,4 +1,4 @@
-"""What the unknowns of a step are: coefficients of eigenfunctions, or values at points."""
+"""The unknowns of a step: coefficients of eigenfunctions, or values at points."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from hpfracc.solvers.pde.problem import EvolutionProblem
 
 __all__ = ["FrameBlock", "ModalForm", "NodalForm", "StepForm", "choose_form", "steps_together"]
 
-#: Steps that are taken together, where their states do not exceed this number of bytes, and at the least.
+#: Steps in a block, the bytes that limit the states of a block, and the fewest steps in a block.
 _STEPS, _BYTES, _FEWEST = 32, 1 << 25, 4
 
 
 def steps_together(size: int, steps: int) -> int:
-    """How many of ``steps`` form a block, for states of ``size`` bytes."""
+    """The number of steps in a block, for states of ``size`` bytes."""
     return min(steps, max(_FEWEST, min(_STEPS, _BYTES // max(1, size))))
 
 
 @dataclass(frozen=True, slots=True)
 class FrameBlock:
-    """Some consecutive steps, whose values are made when they are asked for.
+    """A few consecutive steps, whose values are computed on demand.
 
     Attributes
     ----------
     count : int
-        How many steps.
+        Number of steps.
     make : callable
-        The values at the unknown points, of shape (count, *state). To be called before the next step is made.
+        Returns the values at the unknown points, of shape (count, *state). It must be called before the next step.
     fill : callable or None
-        Where there is a quicker way: ``fill(out)`` writes them to an array of that shape.
+        A faster alternative, if there is one: ``fill(out)`` writes the values to an array of that shape.
     """
 
     count: int
@@ -39,7 +39,7 @@ class FrameBlock:
 
 
 class NodalForm:
-    """Values at points: for reactions, and where A is not diagonalised."""
+    """Values at points, for equations with a reaction or without a diagonal form of A."""
 
     modal = False
 
@@ -47,15 +47,15 @@ class NodalForm:
         self.problem = problem
 
     def encode(self, u: Any) -> Any:
-        """As they are."""
+        """Return the values unchanged."""
         return u
 
     def decode(self, c: Any) -> Any:
-        """As they are."""
+        """Return the values unchanged."""
         return c
 
     def known(self, t: Any) -> Any:
-        """Source and boundary data."""
+        """The sum of source and boundary data."""
         return self.problem.known(t)
 
     def apply(self, c: Any) -> Any:
@@ -86,7 +86,7 @@ class ModalForm:
         return self.problem.space.backward(c)
 
     def known(self, t: Any) -> Any:
-        """The coefficients of source and boundary data; made once where they do not change."""
+        """The coefficients of source and boundary data; cached if they are constant in time."""
         if self._constant is not None:
             return self._constant
         values = self.problem.known(t)
@@ -99,7 +99,7 @@ class ModalForm:
         return found
 
     def apply(self, c: Any) -> Any:
-        """A product with the eigenvalues."""
+        """Multiply by the eigenvalues."""
         return self.symbol * c
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
@@ -111,7 +111,7 @@ StepForm = NodalForm | ModalForm
 
 
 def choose_form(problem: EvolutionProblem) -> StepForm:
-    """Coefficients where the equation is linear and diagonalised."""
+    """Coefficients if the equation is linear and diagonalisable, otherwise values."""
     if problem.linear and problem.space.symbol is not None:
         return ModalForm(problem)
     return NodalForm(problem)

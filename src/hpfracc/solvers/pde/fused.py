@@ -1,7 +1,7 @@
-"""Steps of exponential time differencing as few passes over the data: compiled by JAX or by PyTorch.
+"""Steps of exponential time differencing in few passes over the data, compiled by JAX or by PyTorch.
 
-JAX compiles a whole step, with its transforms and the reaction. PyTorch compiles the sums between transforms, on real
-views of complex coefficients, and the reaction where the user asks for that.
+JAX compiles a whole step, including its transforms and the reaction. PyTorch compiles the sums between transforms, on
+real views of complex coefficients, and the reaction if the user asks for it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from hpfracc.solvers.pde.problem import EvolutionProblem
 
 __all__ = ["FusedStep", "JittedStep", "fused_step"]
 
-#: Values of all steps together, or steps, from which on JAX compiles unasked, which takes a second or two; and bytes of
-#: all states for PyTorch on a GPU, which takes longer: some 20 s of steps. Rough figures.
+#: With ``compile="auto"``: the number of values over all steps, or of steps, from which JAX compiles (a second or two),
+#: and the bytes of all states from which PyTorch compiles on a GPU (as long as some 20 s of steps). Rough figures.
 _JAX_VALUES, _JAX_STEPS = 1e8, 1000
 _TORCH_BYTES = 1e12
 
 
 def stage_sum(c: Any, n: Any, half: Any, stage: Any) -> Any:
-    """The state of a stage from that before the step."""
+    """The state of a stage, from the state before the step."""
     return half * c + stage * n
 
 
@@ -34,12 +34,12 @@ def third_sum(a: Any, nb: Any, n0: Any, half: Any, stage: Any) -> Any:
 
 
 def end_sum(c: Any, n0: Any, na: Any, nb: Any, nc: Any, whole: Any, first: Any, middle: Any, last: Any) -> Any:
-    """The end of a step."""
+    """The state after the step."""
     return whole * c + first * n0 + middle * (na + nb) + last * nc
 
 
 def fused_step(problem: EvolutionProblem, steps: int) -> FusedStep | JittedStep | None:
-    """How steps are compiled; None where they are not."""
+    """The compiled step; None if steps are not compiled."""
     library, symbol = problem.xp.library, problem.space.symbol
     if library not in ("torch", "jax") or problem.compile is False or problem.reaction is None:
         return None
@@ -52,7 +52,7 @@ def fused_step(problem: EvolutionProblem, steps: int) -> FusedStep | JittedStep 
             return None
         return JittedStep(problem) if asked or values >= _JAX_VALUES or steps >= _JAX_STEPS else None
     if problem.xp.is_complex(symbol):
-        return None  # its sums are of complex numbers, for which PyTorch makes no code
+        return None  # PyTorch generates no code for sums of complex numbers
     on_gpu = problem.u0.device.type == "cuda"
     return FusedStep(problem) if asked or (on_gpu and values * problem.itemsize >= _TORCH_BYTES) else None
 
@@ -63,7 +63,7 @@ class JittedStep:
     Parameters
     ----------
     problem : EvolutionProblem
-        With a reaction, and data that do not change in time.
+        With a reaction, and with data that are constant in time.
     """
 
     def __init__(self, problem: EvolutionProblem) -> None:
@@ -72,7 +72,7 @@ class JittedStep:
         self._run: Any = None
 
     def __call__(self, t: float, h: float, u: Any, c: Any, f: Any) -> tuple[Any, Any] | None:
-        """Values and coefficients after the step; None where the reaction cannot be traced."""
+        """Values and coefficients after the step; None if the reaction cannot be traced."""
         problem = self.problem
         if self._run is None:
             self._run = sys.modules["jax"].jit(self._step)
@@ -81,7 +81,7 @@ class JittedStep:
             found: tuple[Any, Any] = self._run(t, h, u, c, tuple(f), self._known)
         except HpfraccError:
             raise
-        except Exception as error:  # whatever a function does that is not made for tracing
+        except Exception as error:  # anything a function may raise under tracing
             if problem.compile is True:
                 raise InvalidInputError(
                     f"compile=True: JAX cannot trace the reaction ({type(error).__name__}: {error}); write it with "
@@ -129,7 +129,7 @@ class FusedStep:
         self._sums = {one: torch.compile(one, dynamic=False) for one in (stage_sum, third_sum, end_sum)}
 
     def __call__(self, t: float, h: float, u: Any, c: Any, f: Any, rest: Callable[[Any, Any], Any]) -> Any:
-        """Coefficients after the step; None where PyTorch cannot compile here."""
+        """Coefficients after the step; None if PyTorch cannot compile here."""
         try:
             n0 = rest(t, u)
             a = self._sum(stage_sum, (c, n0), (f.half, f.stage))
@@ -141,7 +141,7 @@ class FusedStep:
             c = self._sum(end_sum, (c, n0, na, nb, nc), (f.whole, f.first, f.middle, f.last))
         except HpfraccError:
             raise
-        except Exception as error:  # no compiler, no Triton, or code that it cannot make
+        except Exception as error:  # no compiler, no Triton, or unsupported code
             if self.problem.compile is True:
                 raise InvalidInputError(
                     f"compile=True: PyTorch cannot compile here ({type(error).__name__}: {error}); leave compile out"

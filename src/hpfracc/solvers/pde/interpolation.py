@@ -1,4 +1,4 @@
-"""The solution between its steps and between the points of its grid."""
+"""Interpolation of the solution between its steps and between the points of its grid."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["FrameSolution", "between_frames"]
 
 Array = np.ndarray[Any, Any]
 
-#: Frames that a cubic takes.
+#: Frames through which a cubic is put.
 _FRAMES = 4
 
 
 def between_frames(times: Array, frames: Sequence[Any], t: float, t0: float, power: float) -> Any:
     """The cubic (or less, with fewer frames) in ``(t - t0)^power`` through the frames, at ``t``.
 
-    A fractional solution starts like a polynomial in ``(t - t0)^alpha``, and no polynomial in t follows it there.
+    A fractional solution starts like a polynomial in ``(t - t0)^alpha``, which no polynomial in t approximates well.
     """
     nodes = (np.asarray(times) - t0) ** power
     place = (t - t0) ** power
@@ -43,15 +43,15 @@ class FrameSolution:
     Parameters
     ----------
     times : numpy.ndarray
-        Of the frames, rising.
+        Times of the frames, increasing.
     frames : array, shape (len(times), ...)
         The solution on the whole grid.
     grid : tuple of numpy.ndarray
-        Its points.
+        The points of the grid along each axis.
     periodic : tuple of bool
-        Whether each axis is.
+        Whether each axis is periodic.
     power : float
-        The power of time that the solution is smooth in.
+        The power of time in which the solution is smooth.
     """
 
     def __init__(
@@ -74,7 +74,8 @@ class FrameSolution:
         t : float or array_like
             Within the interval that was solved.
         x : array_like or tuple of array_like, optional
-            Points: an array in one dimension, one for each axis in more, which broadcast. All of the grid by default.
+            Points: an array in one dimension, arrays that broadcast (one for each axis) in more. The whole grid by
+            default.
         """
         given = np.asarray(t, dtype=np.float64)
         if given.ndim > 1:

@@ -1,4 +1,4 @@
-"""Compiled marching of linear equations: blocks of steps of L1 and L2-1sigma in the eigenfunctions."""
+"""Compiled time stepping of linear equations: blocks of steps of L1 and L2-1sigma in the eigenfunctions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 def can_march(problem: EvolutionProblem, form: Any) -> bool:
-    """Whether the equation is diagonal with real eigenvalues, so that each mode is stepped on its own."""
+    """Whether the equation is diagonal with real eigenvalues, so that each mode can be stepped independently."""
     symbol = problem.space.symbol
     plain = all(isinstance(alpha, int | float) and isinstance(c, int | float) for c, alpha in problem.orders)
     return (
@@ -34,7 +34,7 @@ def can_march(problem: EvolutionProblem, form: Any) -> bool:
 
 
 class _Flat:
-    """States as rows of real numbers: the two parts of a complex one side by side."""
+    """States as rows of real numbers, with real and imaginary parts interleaved."""
 
     def __init__(self, problem: EvolutionProblem, form: ModalForm) -> None:
         self.form, self.problem = form, problem
@@ -51,7 +51,7 @@ class _Flat:
         return line.view(np.float64) if self.complex else line
 
     def known(self, times: Array) -> Array:
-        """One row for each time, one for all where they are alike, none where there is nothing."""
+        """One row for each time; a single row if they are all equal, and none without source and boundary data."""
         if not self.problem.forced:
             return np.empty((0, self.u.size))
         wanted = times if self.problem.varies else times[:1]
@@ -62,7 +62,7 @@ class _Flat:
         return np.stack(rows)
 
     def block(self, out: Array) -> FrameBlock:
-        """The values of some steps."""
+        """The values of a block of steps."""
 
         def make() -> Any:
             rows = out.view(np.complex128) if self.complex else out
@@ -81,10 +81,11 @@ def march(
     mesh: Array,
     history: ExponentialHistory | None,
 ) -> Iterator[FrameBlock]:
-    """All steps, with direct sums where ``history`` is None.
+    """Make all steps, with direct sums if ``history`` is None.
 
-    The steps of a block see each other through their own weights. What was before enters for all of them at once, as a
-    product of matrices: of weights and increments, or of the exponentials and their states, which move once a block.
+    Within a block, steps see each other through their own weights. Earlier steps enter for the whole block at once, as
+    a matrix product: of weights and increments, or of the exponentials and their states, which are updated once per
+    block.
     """
     kernels = importlib.import_module("hpfracc.solvers.pde.compiled.marching")
     flat = _Flat(problem, form)
@@ -119,7 +120,7 @@ def march(
 def _make_rows(
     kernels: Any, weights: IntervalWeights, steps: int, block: int, *, whole: bool
 ) -> Callable[[int, int], Array]:
-    """``rows(first, stop)``: weights of all increments, or of those that the states do not have."""
+    """``rows(first, stop)``: the weights of all increments, or of those not yet in the exponentials' states."""
     alphas = np.array([float(alpha) for _, alpha in weights.orders])
     coefficients = np.array([float(c) for c, _ in weights.orders])
     scales = np.array([0.0 if alpha == 1.0 else 1.0 / math.gamma(1.0 - alpha) for alpha in alphas])
@@ -129,7 +130,7 @@ def _make_rows(
     def made(first: int, stop: int) -> Array:
         begin = 0 if whole else max(0, first - 1 - int(weights.parabola))
         ns, columns = np.arange(first, stop), np.arange(begin, stop - 1)
-        # Of intervals that are over; the newest one touches its end, and needs no power.
+        # Powers are needed for completed intervals only; the newest interval touches the singularity.
         gap = weights.mesh[ns - 1][:, None] - weights.mesh[columns + 1]
         middles = np.maximum(gap, 0.0, out=gap)
         middles += (sigma * lengths[ns - 1])[:, None]
@@ -142,16 +143,16 @@ def _make_rows(
             one *= scale
         found: Array = kernels.weight_rows(*given, first, stop, begin, powers)
         if not whole and weights.parabola and first == 1:
-            found = np.pad(found, ((0, 0), (1, 0)))  # there is no increment before the first
+            found = np.pad(found, ((0, 0), (1, 0)))  # no increment precedes the first
         return found
 
     if weights.parabola or not weights.uniform:
         return made
-    # Weights of the distance alone: those of the last row.
+    # The weights depend on the distance alone: every row is a shifted part of the last one.
     newest = made(steps, steps + 1)[0] if whole else made(1, block + 1)[-1]
     padded = np.concatenate([newest, np.zeros(block)])
 
-    same: dict[int, Array] = {}  # where only the steps of a block are meant, all blocks of a length are alike
+    same: dict[int, Array] = {}  # rows within a block are the same for all blocks of equal length
 
     def shifted(first: int, stop: int) -> Array:
         if stop - first in same:

@@ -1,4 +1,4 @@
-"""What a method in time is, and how one is found by name."""
+"""The base class of methods in time, and their registry."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ Array = np.ndarray[Any, Any]
 class EvolutionMethod(abc.ABC):
     """A way to advance ``D^alpha u = A u + b(t) + source + reaction`` in time.
 
-    A method is a frozen dataclass whose fields are its own parameters, all with defaults.
+    A method is a frozen dataclass. Its fields are its parameters, all with defaults.
 
     Attributes
     ----------
     name : str
-        What a user writes as ``method=``.
+        The name that users pass as ``method=``.
     order : str
         The order of accuracy and where it holds, in words.
     libraries : frozenset of str
-        Whose arrays it steps.
+        Libraries whose arrays it can step.
     exact : bool
-        Whether it has no error in time, so that the mesh is only where values are wanted.
+        Whether it has no error in time, so that the mesh only sets where values are computed.
     compiles_tensors : bool
-        Whether ``compile=True`` is for tensors and JAX arrays too.
+        Whether ``compile=True`` also applies to tensors and JAX arrays.
     """
 
     name: ClassVar[str]
@@ -49,14 +49,14 @@ class EvolutionMethod(abc.ABC):
 
     @abc.abstractmethod
     def refuses(self, problem: EvolutionProblem) -> str | None:
-        """Why it cannot advance ``problem``, as a sentence with what to do instead; None if it can."""
+        """Why it cannot solve ``problem``, as a sentence that says what to do instead; None if it can."""
 
     @abc.abstractmethod
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
-        """The unknowns at ``mesh[1]``, ``mesh[2]``, ..., one after the other.
+        """Yield the unknowns at ``mesh[1]``, ``mesh[2]``, ... in turn.
 
-        Each is an array, or a :class:`~hpfracc.solvers.pde.forms.FrameBlock` that makes those of one or more steps when
-        they are asked for. What is yielded is not written to later. A step that cannot be made raises
+        Each item is an array, or a :class:`~hpfracc.solvers.pde.forms.FrameBlock` that computes the values of one or
+        more steps on demand. Arrays are not modified after they are yielded. A step that fails raises
         :class:`~hpfracc.solvers.pde.problem.StepFailedError`.
         """
 
@@ -65,23 +65,23 @@ class EvolutionMethod(abc.ABC):
         return np.linspace(problem.t0, problem.t1, steps + 1)
 
     def convergence(self, problem: EvolutionProblem) -> float:
-        """The order on its own mesh, by which an error is told from two solutions."""
+        """The order of convergence on its own mesh, for error estimates from two solutions."""
         return 2.0
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
-        """Bytes it holds at the peak of a run, without what is saved of the solution."""
+        """Bytes held at the peak of a run, without the saved frames."""
         return 8 * problem.itemsize * math.prod(problem.state_shape)
 
     def history(self, problem: EvolutionProblem, steps: int) -> str:
-        """How the memory is summed, in a word; ``"none"`` at order 1."""
+        """How the memory is summed, in one word; ``"none"`` at order 1."""
         return "none"
 
     def compiled(self, problem: EvolutionProblem, steps: int) -> bool:
-        """Whether the loop over that number of steps would run compiled."""
+        """Whether the loop over this number of steps would run compiled."""
         return False
 
     def reason(self, problem: EvolutionProblem) -> str:
-        """Why ``method="auto"`` takes it where it does."""
+        """Why ``method="auto"`` chooses it."""
         return f"{self.name} serves this equation"
 
 
@@ -89,7 +89,7 @@ _known: dict[str, type[EvolutionMethod]] = {}
 
 
 def register_evolution_method(method: type[EvolutionMethod]) -> type[EvolutionMethod]:
-    """Class decorator that makes a method known by its name."""
+    """Class decorator that registers a method under its name."""
     _known[method.name] = method
     return method
 
@@ -101,13 +101,13 @@ def _import_methods() -> None:
 
 
 def all_evolution_methods() -> list[type[EvolutionMethod]]:
-    """Every method there is, by name."""
+    """All registered methods, sorted by name."""
     _import_methods()
     return [_known[name] for name in sorted(_known)]
 
 
 def find_evolution_method(name: str | EvolutionMethod) -> EvolutionMethod:
-    """The method of that name, or an error with the names that are close."""
+    """The method of that name; the error for an unknown name suggests similar ones."""
     if isinstance(name, EvolutionMethod):
         return name
     _import_methods()

@@ -11,23 +11,23 @@ from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError, order
 
 __all__ = ["ReactionSolver"]
 
-#: Share of the tolerance to which the equation of a step is solved.
+#: Fraction of the tolerance to which the equation of a step is solved.
 _SHARE = 1e-2
-#: Iterations of the fixed point and of Newton's method, and vectors of GMRES, at most.
+#: Largest numbers of fixed-point iterations, of Newton iterations, and of GMRES vectors.
 _MOST_SIMPLE = 12
 _MOST_NEWTON = 15
 _MOST_KRYLOV = 30
-#: A fixed point that shrinks its change less than this an iteration is left for Newton's method.
+#: Contraction rate above which the fixed-point iteration is abandoned for Newton's method.
 _SLOW = 0.35
 
 
 class ReactionSolver:
     r"""Solves for v by a fixed point with the mean slope of the reaction on the left, then by Newton's method.
 
-    The fixed point is :math:`v \leftarrow (c - m - A)^{-1} (\text{rhs} + R(v) - m v)` with m the mean slope of R, a
-    number for each component. Where that contracts slowly, Newton's method, whose equations are solved by GMRES
-    preconditioned with the same operator; the Jacobian is the user's, pointwise, or enters by differences along the
-    vectors of GMRES.
+    The fixed-point iteration is :math:`v \leftarrow (c - m - A)^{-1} (\text{rhs} + R(v) - m v)` with m the mean slope
+    of R, a number for each component. Where it contracts slowly, Newton's method takes over. Its linear equations are
+    solved by GMRES, preconditioned with the same operator. The Jacobian is given by the user, pointwise, or replaced by
+    finite differences along the vectors of GMRES.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class ReactionSolver:
         self._trusted = 0
 
     def solve(self, t: Any, shift: Any, rhs: Any, guess: Any) -> Any:
-        """The v of this step."""
+        """Solve for the v of this step."""
         problem, reaction = self.problem, self.problem.reaction
         assert reaction is not None
         if self._slope is None or self._trusted <= 0:
@@ -61,7 +61,7 @@ class ReactionSolver:
             if number and change > _SLOW * last:
                 self._trusted = 0
                 break
-            # The error left is about change * rate / (1 - rate).
+            # The remaining error is about change * rate / (1 - rate).
             rate = change / last if number else 1.0
             if number and change * rate / (1.0 - rate) <= self._allowed(size):
                 return v
@@ -91,7 +91,7 @@ class ReactionSolver:
         )
 
     def _gmres(self, t: Any, shift: Any, v: Any, value: Any, defect: Any, target: float) -> Any:
-        """``(1 - (shift - m - A)^-1 (J - m)) change = defect``."""
+        """Solve ``(1 - (shift - m - A)^-1 (J - m)) change = defect``."""
         m, xp = self._slope, self.xp
 
         def product(x: Any) -> Any:
@@ -127,7 +127,7 @@ class ReactionSolver:
         return total
 
     def _along(self, t: Any, v: Any, value: Any, x: Any) -> Any:
-        """``J x``: by the user's Jacobian, or a difference along x."""
+        """``J x``, by the user's Jacobian or a finite difference along x."""
         problem, reaction = self.problem, self.problem.reaction
         assert reaction is not None
         if problem.jacobian is not None:
@@ -140,7 +140,7 @@ class ReactionSolver:
         return (reaction(t, v + step * x) - value) / step
 
     def _mean_slope(self, t: Any, v: Any, shift: Any) -> Any:
-        """The mean of dR/du, for each component; at most half of ``shift``, so that the operator stays definite."""
+        """The mean of dR/du for each component, at most half of ``shift``, so that the operator stays definite."""
         problem, reaction, xp = self.problem, self.problem.reaction, self.xp
         assert reaction is not None
         step = 1e-6 * max(self._largest(v), 1e-3)
@@ -155,7 +155,7 @@ class ReactionSolver:
             moved = reaction(t, v + xp.array(mask))
             found.append(min(_number((moved - value)[component].mean() / step), limit))
         if problem.space.symbol is None:
-            return float(np.mean(found))  # a discretisation may take numbers only
+            return float(np.mean(found))  # some discretisations take a single number only
         return xp.array(np.array(found).reshape(-1, *(1,) * len(problem.space.shape)))
 
     def _allowed(self, size: float) -> float:
@@ -172,6 +172,6 @@ class ReactionSolver:
 
 
 def _number(value: Any) -> float:
-    """The real part, as a number without a derivative."""
+    """The real part, as a number detached from automatic differentiation."""
     found = complex(value.item() if hasattr(value, "item") else value).real
     return found if math.isfinite(found) else 0.0

@@ -1,4 +1,4 @@
-"""Orders in time: one, several with coefficients, or a distribution of them."""
+"""Orders in time: a single one, several with coefficients, or a distribution."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DistributedOrder:
     low, high : float
         a and b, in [0, 2] with b at most 1 or a at least 1.
     nodes : int
-        Of Gauss and Legendre's rule in the order; the error falls exponentially where the weight is smooth.
+        Number of Gauss-Legendre nodes in the order; the error falls exponentially if the weight is smooth.
     """
 
     weight: Callable[[float], float] | float = 1.0
@@ -47,7 +47,7 @@ class DistributedOrder:
             raise InvalidInputError(f"DistributedOrder: nodes={self.nodes!r}; use 8 to 16, at most 200")
 
     def terms(self) -> tuple[tuple[float, float], ...]:
-        """Coefficients and orders of the rule, the largest order first."""
+        """Coefficients and orders of the quadrature rule, largest order first."""
         x, w = np.polynomial.legendre.leggauss(self.nodes)
         orders = self.low + 0.5 * (self.high - self.low) * (1.0 + x)
         scale = 0.5 * (self.high - self.low) * w
@@ -64,7 +64,7 @@ class DistributedOrder:
 
 
 def read_orders(alpha: Any, terms: Sequence[Any]) -> tuple[tuple[Any, Any], ...]:
-    """The derivatives on the left, largest order first, as (coefficient, order)."""
+    """The derivatives on the left-hand side as (coefficient, order), largest order first."""
     if isinstance(alpha, DistributedOrder):
         found = list(alpha.terms())
         largest = found[0][1]

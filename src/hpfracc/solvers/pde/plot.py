@@ -1,4 +1,4 @@
-"""Drawing a solution: over space and time, at some times, and as an animation."""
+"""Plots of a solution: over space and time, at selected times, and as an animation."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _profiles(
 
 
 def _picture(ax: Any, grid: tuple[Array, ...], values: Array, low: float, high: float, style: dict[str, Any]) -> Any:
-    """One frame: a line in one dimension, an image in two, the middle slice in three."""
+    """Draw one frame: a line in one dimension, an image in two, the middle slice in three."""
     if len(grid) == 1:
         (line,) = ax.plot(grid[0], values, **style)
         span = max(high - low, 1e-12)
@@ -151,7 +151,7 @@ def _animate(
 
 
 def _chosen(t: Array, times: Any, count: int, *, even: bool) -> Array:
-    """Indices of the frames nearest to the wanted times."""
+    """Indices of the frames nearest to the requested times."""
     if times is None:
         span = t[-1] - t[0]
         shares = np.linspace(0.0, 1.0, count) if even else np.linspace(0.0, 1.0, count) ** 2

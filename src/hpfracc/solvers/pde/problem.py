@@ -1,4 +1,4 @@
-"""The question of a partial equation, read and checked before anything is stepped."""
+"""A partial differential equation, read and checked, ready for time stepping."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 class StepFailedError(Exception):
-    """A step that could not be made: why, and what to do, as a sentence."""
+    """A step failed; the message says why and what to do."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,38 +29,38 @@ class EvolutionProblem:
     Attributes
     ----------
     space : Semidiscretisation
-        A, b, and the grid.
+        The operator A, the boundary data b, and the grid.
     orders : tuple of (coefficient, order)
-        The derivatives on the left, the leading one (with coefficient 1) first. An order may be a traced scalar.
+        The derivatives on the left-hand side, leading one first, with coefficient 1. An order may be a traced scalar.
     t0, t1 : float
         The interval.
     u0, du0 : array, array or None
         The state at t0 at the unknown points, and its derivative where the leading order is above 1.
     components : int or None
-        Length of the first axis of the state; None where it has none.
+        Length of the first axis of the state; None if the state has no axis of components.
     reaction : callable or None
-        ``reaction(t, u)`` of and at the unknown points.
+        ``reaction(t, u)``, with u and the result at the unknown points.
     source : callable or None
         ``source(t)`` at the unknown points.
     jacobian : callable or None
         ``jacobian(t, u)``: the derivative of the reaction, pointwise: of the shape of u for one equation, (components,
-        components, ...) for several.
+        components, ...) for a system.
     steady_source : bool
-        Whether the source does not change in time.
+        Whether the source is constant in time.
     rtol, atol : float
-        The tolerance, to a part of which nonlinear equations of a step are solved.
+        The tolerance; the nonlinear equations of a step are solved to a fraction of it.
     backend : str
-        For the engine, and ``"numba"`` or ``"numpy"`` for the loops over steps.
+        Passed to the engine; ``"numba"`` or ``"numpy"`` also sets how loops over steps run.
     compile : bool or "auto"
         Whether loops over steps are compiled.
     compatible : bool
-        Whether u0 has the boundary values.
+        Whether u0 satisfies the boundary conditions.
     periodic : tuple of bool
-        Whether each axis is.
+        Whether each axis is periodic.
     stats : dict
         Counters that methods add to: ``reactions``, ``solves``, ``newton_iterations``, ...
     notes : list of str
-        What a user should know of the run.
+        Remarks on the run for the user.
     """
 
     space: Semidiscretisation
@@ -85,7 +85,7 @@ class EvolutionProblem:
 
     @property
     def xp(self) -> Namespace:
-        """The library of its arrays."""
+        """The array namespace of its library."""
         return self.space.xp
 
     @property
@@ -95,12 +95,12 @@ class EvolutionProblem:
 
     @property
     def alpha_value(self) -> float:
-        """The leading order as a number, for choices; of a traced one its value."""
+        """The leading order as a number, on which choices are based; for a traced order its value."""
         return order_value(self.alpha)
 
     @property
     def state_shape(self) -> tuple[int, ...]:
-        """Of the unknowns, components first."""
+        """Shape of the unknowns, components first."""
         return self.space.shape if self.components is None else (self.components, *self.space.shape)
 
     @property
@@ -120,11 +120,11 @@ class EvolutionProblem:
 
     @property
     def varies(self) -> bool:
-        """Whether source or boundary data change in time."""
+        """Whether the source or the boundary data change in time."""
         return (self.source is not None and not self.steady_source) or self.space.forcing_varies
 
     def known(self, t: float) -> Any:
-        """``b(t) + source(t)``; None where there is neither."""
+        """``b(t) + source(t)``; None if there is neither."""
         total = self.space.forcing(t)
         if self.source is not None:
             own = self.source(t)
@@ -137,15 +137,15 @@ class EvolutionProblem:
 
 
 def order_value(alpha: Any) -> float:
-    """An order as a number; nan where it is traced and has none."""
+    """An order as a number; nan if it is traced and has no value."""
     try:
         return float(alpha.detach() if hasattr(alpha, "detach") else alpha)
-    except Exception:  # a tracer of JAX refuses with an error of its own
+    except Exception:  # a JAX tracer raises an error of its own
         return math.nan
 
 
 def plain_order(order: Any) -> Any:
-    """An order in space as a number, unless it carries a derivative or is traced: then the scalar array."""
+    """An order in space as a number; one that carries a gradient or is traced stays a scalar array."""
     if is_array(order) and (is_tracer(order) or tracks_gradient(order)):
         return order.reshape(())
     return order_value(order)

@@ -1,4 +1,4 @@
-"""Reads what a user gives to ``solve_fpde``, and checks it before anything is stepped."""
+"""Reads and checks the arguments of ``solve_fpde`` before any step is made."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["read_evolution", "read_grid", "read_span"]
 
 Array = np.ndarray[Any, Any]
 
-#: How far u0 may be from the boundary data, relative to its size, before that is worth a warning.
+#: Relative distance between u0 and the boundary data above which a warning is given.
 _COMPATIBLE = 1e-6
 
 
 def read_span(t_span: Any) -> tuple[float, float]:
-    """Begin and end."""
+    """The start and end of the interval."""
     try:
         t0, t1 = (float(t) for t in t_span)
     except (TypeError, ValueError):
@@ -83,7 +83,7 @@ def read_evolution(
     terms: Sequence[Any],
     backend: str,
 ) -> EvolutionProblem:
-    """The whole question, discretised in space."""
+    """Read the whole problem and discretise it in space."""
     t0, t1 = read_span(t_span)
     disc = x if isinstance(x, Disc) else None
     grid = read_grid(x) if disc is None else disc.grid(_disc_order(space))
@@ -123,7 +123,7 @@ def read_evolution(
 
 
 def _disc_order(space: Any) -> float:
-    """The order of the integral Laplacian on a disc, which its radii depend on."""
+    """The order of the integral Laplacian on a disc; the radii depend on it."""
     first = space[0] if isinstance(space, list | tuple) and space else space
     if not isinstance(first, FractionalDiffusion) or first.kind != "integral":
         raise InvalidInputError(
@@ -133,7 +133,7 @@ def _disc_order(space: Any) -> float:
 
 
 def _library(u0: Any, alpha: Any, space: Any, terms: Any) -> tuple[str, Any]:
-    """The library and device of the arrays: that of u0, or of a coefficient that carries a derivative."""
+    """The library and device of the arrays: those of u0, or of a coefficient that carries a gradient."""
     found = library_of(u0)
     if found in ("torch", "jax"):
         return found, u0.device if found == "torch" else None
@@ -176,7 +176,7 @@ def _is_complex_space(sums: tuple[tuple[SpaceTerm, ...], ...]) -> bool:
 
 
 def _read_state(name: str, value: Any, grid: tuple[Array, ...], shape: tuple[int, ...], xp: Namespace) -> Any:
-    """As float64 or complex128 of ``xp``, on the whole grid, with an axis of components or without."""
+    """Read a state as float64 or complex128 of ``xp`` on the whole grid, with or without an axis of components."""
     if callable(value) and not is_array(value):
         value = value(*(to_host(one) for one in broadcast_points(NUMPY, grid)))
         value = np.broadcast_to(value, shape) if np.ndim(value) <= len(shape) else np.asarray(value)
@@ -255,7 +255,7 @@ def _read_source(problem: EvolutionProblem, source: Any, args: tuple[Any, ...]) 
 
 
 def _fitted(name: str, value: Any, shape: tuple[int, ...], xp: Namespace) -> Any:
-    """A value that broadcasts to the state, in its library."""
+    """Convert a value that broadcasts to the state to the library of the state."""
     if not (is_array(value) and library_of(value) == xp.library):
         host = np.asarray(value)
         value = xp.complex(xp.array(host.real), xp.array(host.imag)) if host.dtype.kind == "c" else xp.array(host)
@@ -313,7 +313,7 @@ def _read_reaction(
 
 
 def _check_compatible(setting: SpaceSetting, start: Any, t0: float) -> bool:
-    """Whether u0 has the values that Dirichlet conditions ask for; warns where it has not."""
+    """Whether u0 has the values that Dirichlet conditions require; warns if it does not."""
     if setting.xp.library != "numpy":
         return True
     size = float(np.max(np.abs(start)))

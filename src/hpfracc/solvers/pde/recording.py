@@ -1,4 +1,4 @@
-"""What is kept of a run: frames, functionals of them, values at wanted times, events."""
+"""Recording of a run: frames, functionals of frames, values at requested times, and events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Save = str | int | Callable[..., Any]
 
 
 def read_save(save: Any, options: Options) -> Save:
-    """Which frames are kept."""
+    """Read which frames are kept."""
     if callable(save):
         return save  # type: ignore[no-any-return]
     if isinstance(save, str) and save in ("all", "last"):
@@ -38,13 +38,13 @@ def read_save(save: Any, options: Options) -> Save:
 
 
 def smooth_power(problem: EvolutionProblem) -> float:
-    """The power of time in which a solution starts smoothly."""
+    """The power of time in which the solution is smooth near the start."""
     alpha = problem.alpha_value
     return 1.0 if math.isnan(alpha) else min(1.0, max(0.05, alpha))
 
 
 def frames_kept(options: Options, save: Save, steps: int) -> int:
-    """How many frames are kept of that number of steps, at most."""
+    """The largest number of frames kept from this number of steps."""
     if callable(save):
         return 0
     if options.t_eval is not None:
@@ -55,25 +55,25 @@ def frames_kept(options: Options, save: Save, steps: int) -> int:
 
 
 class FrameRecorder:
-    """Takes the steps of a run one by one.
+    """Receives the steps of a run one by one and keeps what was asked for.
 
     Parameters
     ----------
     problem : EvolutionProblem
-        What is solved.
+        The problem being solved.
     options : Options
         With ``t_eval``, events and ``dense_output``.
     save : str, int or callable
         As read by :func:`read_save`.
     args : tuple
-        For events.
+        Further arguments of events.
     steps : int
-        How many there will be at most.
+        Largest number of steps of the run.
     begin : float
-        Steps before this time are not looked at.
+        Steps before this time are ignored.
     earlier : FrameRecorder, optional
-        What was kept of a run to an earlier end, which this one goes on from: what it has is kept, and the first step
-        that is looked at is that end.
+        The recorder of a run to an earlier end, which this run continues: its frames are kept, and the first step that
+        is recorded is that end.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class FrameRecorder:
         self.step_frames: list[Any] = [] if earlier is None else list(earlier.step_frames)
         self._before = len(self.times)
         self.steps = 0
-        #: All frames in one array, for NumPy; made with the first.
+        #: All frames in one array, for NumPy; allocated with the first frame.
         self._whole: Array | None = None
         self._room = frames_kept(options, save, steps) if problem.xp.library == "numpy" and save != "last" else 0
-        #: Points of the boundary and their values, where all steps have the same.
+        #: Boundary points and their values, if they are the same in all steps.
         self._outside: tuple[Array, Array] | None = None
         self._embeds: bool | None = None
         self.newest: tuple[float, Any] = (problem.t0, problem.u0)
@@ -110,7 +110,7 @@ class FrameRecorder:
         if self.watch is not None and earlier is not None and earlier.watch is not None:
             self.watch.times = [list(each) for each in earlier.watch.times]
             self.watch.states = [list(each) for each in earlier.watch.states]
-        # Those between which wanted times and events lie.
+        # Requested times and events are interpolated between recent steps.
         between = self.watch is not None or self._wanted is not None
         self._recent: deque[tuple[float, Any]] = deque(maxlen=4 if between else 1)
         self.ended: float | None = None
@@ -118,7 +118,7 @@ class FrameRecorder:
             self._take(problem.t0, problem.u0, 0)
 
     def needs(self, first: int, count: int, total: int, last: float) -> bool:
-        """Whether the values of the ``count`` steps from ``first`` to the time ``last`` are looked at."""
+        """Whether the values of the ``count`` steps from ``first`` to the time ``last`` are needed."""
         if last < self._begin:
             return False
         if self.save == "last" and not (self._wanted or self.watch or self.options.dense_output):
@@ -128,7 +128,7 @@ class FrameRecorder:
         return True
 
     def take(self, t: float, u: Any, *, last: bool = False) -> str | None:
-        """One step; a sentence where its values are not finite."""
+        """Record one step; returns a message if its values are not finite."""
         bad = self._not_finite(t, u)
         if bad is not None:
             return bad
@@ -139,12 +139,12 @@ class FrameRecorder:
         return None
 
     def takes_blocks(self) -> bool:
-        """Whether steps may come many at a time."""
+        """Whether steps can be recorded in blocks."""
         plain = self.save == "all" and self._wanted is None and self.watch is None and not self.options.dense_output
         return plain and self.problem.xp.library == "numpy" and not self.problem.space.forcing_varies
 
     def make_block(self, times: Array, block: FrameBlock) -> Array:
-        """The values of a block: in the array of all frames, where they can be written to it."""
+        """Compute the values of a block, directly in the array of all frames if possible."""
         later = times[0] >= self._begin and (self._earlier is None or bool(self._recent))
         if block.fill is None or self._whole is None or self._outside is None or not later:
             return block.make()  # type: ignore[no-any-return]
@@ -156,19 +156,19 @@ class FrameRecorder:
         return here
 
     def take_block(self, times: Array, states: Array) -> str | None:
-        """Some steps at once; a sentence where values are not finite, up to which they are kept."""
+        """Record a block of steps; returns a message if values are not finite, and keeps the steps before them."""
         if times[0] < self._begin or (self._earlier is not None and not self._recent):
             skipped = int(np.searchsorted(times, self._begin))
             if skipped < len(times) and self._earlier is not None and not self._recent:
-                self._recent.append((float(times[skipped]), None))  # the end of the earlier run, which has it
+                self._recent.append((float(times[skipped]), None))  # the end of the earlier run, already recorded
                 skipped += 1
             self.steps += skipped
             times, states = times[skipped:], states[skipped:]
             if not len(times):
                 return None
         count, whole = len(times), self._whole
-        placed = whole is not None and np.may_share_memory(whole, states)  # by make_block
-        # With the boundary points around them they lie in one piece.
+        placed = whole is not None and np.may_share_memory(whole, states)  # written there by make_block
+        # Together with the boundary points they are contiguous.
         rows = whole[len(self.times) - self._before :][:count].reshape(-1) if placed and whole is not None else None
         if not np.isfinite(states.sum() if rows is None else np.dot(rows, rows)):
             good = np.isfinite(states.reshape(count, -1)).all(axis=1)
@@ -185,10 +185,10 @@ class FrameRecorder:
             inside = np.zeros(whole.shape[1:])
             part = space.restrict(inside)
             self._embeds = not np.shares_memory(part, inside)
-            if not self._embeds:  # the unknowns are points of the grid
+            if not self._embeds:  # the unknowns are all points of the grid
                 part[...] = 1.0
                 frame = self._frame(float(times[-1]), states[-1])
-                # The data of the boundary do not change: the same for all steps.
+                # The boundary data are constant: the same for all steps.
                 self._outside = (np.flatnonzero(inside == 0.0), frame[inside == 0.0])
         place = len(self.times) - self._before
         here = whole[place : place + count]
@@ -204,7 +204,7 @@ class FrameRecorder:
         return None
 
     def frames(self) -> Any:
-        """Everything that was kept, in one array."""
+        """All frames in one array."""
         if not self._room:
             return self.problem.xp.stack(self.kept)
         parts = [] if self._earlier is None else [self._earlier.frames()]
@@ -213,7 +213,7 @@ class FrameRecorder:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def skip(self, count: int) -> None:
-        """Steps that nobody looks at."""
+        """Count steps whose values are not needed."""
         self.steps += count
 
     def _take(self, t: float, u: Any, number: int, *, last: bool = False) -> None:
@@ -221,7 +221,7 @@ class FrameRecorder:
         before = self._recent[-1] if self._recent else None
         self._recent.append((t, frame))
         if before is None and self._earlier is not None:
-            return  # the end of the earlier run, which has it
+            return  # the end of the earlier run, already recorded
         if self.options.dense_output:
             self.step_times.append(t)
             self.step_frames.append(frame)
@@ -242,13 +242,13 @@ class FrameRecorder:
 
     def _chosen(self, number: int, last: bool) -> bool:
         if self.save == "last":
-            return True  # replaces the one before
+            return True  # replaces the previous frame
         if isinstance(self.save, int):
             return last or number % self.save == 0
         return True
 
     def _deliver(self, until: float) -> None:
-        """The wanted times up to ``until``; later ones have better neighbours after the next step."""
+        """Record the requested times up to ``until``; later ones can be interpolated better after the next step."""
         assert self._wanted is not None
         while self._wanted and self._wanted[0] <= until:
             t = float(self._wanted.pop(0))
@@ -290,9 +290,9 @@ class FrameRecorder:
             return None
         bad = np.argwhere(~np.isfinite(np.asarray(to_host(xp.stop_gradient(u)))))
         if not len(bad):
-            return None  # only the sum overflowed, or has no value
+            return None  # only the sum overflowed, or is nan
         if 2 * len(bad) > math.prod(self.problem.state_shape):
-            # A solve spreads them over the box in one step: where the solution was largest before.
+            # A solve spreads non-finite values over the box in one step: report where the solution was largest before.
             before = np.abs(np.asarray(to_host(xp.stop_gradient(self.newest[1]))))
             bad = np.array([np.unravel_index(int(before.argmax()), before.shape)])
         place = bad[0][-len(self.problem.space.shape) :]

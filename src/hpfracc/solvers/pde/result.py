@@ -1,4 +1,4 @@
-"""What a solve of a partial equation gives back."""
+"""The result of a solve of a partial differential equation."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["EvolutionDecision", "FPDEResult", "FrameTools", "SpaceTimeError"]
 
 Array = np.ndarray[Any, Any]
 
-#: Points of the rule in the state by which the potential of a reaction is integrated: exact to degree 31.
+#: Quadrature points for the potential of a reaction; exact for polynomials of degree 31.
 _POTENTIAL_POINTS = 16
 
 
 class SpaceTimeError(NamedTuple):
-    """Estimates of the largest error that stems from the steps in time and from the grid; nan where there is none."""
+    """Estimates of the largest error due to the time steps and to the grid; nan where there is no estimate."""
 
     time: float
     space: float
@@ -28,22 +28,22 @@ class SpaceTimeError(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EvolutionDecision:
-    """How it was solved, and why so.
+    """How the equation was solved, and why.
 
     Attributes
     ----------
     method : str
         The method in time.
     reason : str
-        Why this one.
+        Why it was chosen.
     space : str
         The discretisation in space.
     accuracy : str
-        Its order.
+        The order of the discretisation in space.
     history : str
         How the memory was summed: ``"direct"``, ``"exponentials"``, ``"fft"``, or ``"none"``.
     notes : tuple of str
-        What else happened.
+        Further remarks.
     """
 
     method: str
@@ -54,13 +54,13 @@ class EvolutionDecision:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The decision as plain data."""
         return asdict(self)
 
 
 @dataclass(slots=True, eq=False)
 class FPDEResult:
-    """The solution of a partial equation of fractional order.
+    """The solution of a fractional partial differential equation.
 
     Attributes
     ----------
@@ -69,24 +69,24 @@ class FPDEResult:
     x : numpy.ndarray or tuple of numpy.ndarray
         The grid: an array in one dimension, one for each axis in more.
     u : array, shape (N, ...)
-        The solution, time first, boundary points included, after it the components of a system. With a function as
-        ``save`` what it returned, one row a time.
+        The solution, with time as the first axis, then the components of a system, then the grid with its boundary
+        points. If ``save`` is a function, its return values, one row per time.
     success : bool
-        Whether the end, or a terminal event, was reached (and, without a step, the tolerance).
+        Whether the end or a terminal event was reached (and, if no step was given, the tolerance).
     message : str
-        What ended the solve, and what to do where that was not the end.
+        Why the solve ended, and what to do if it ended early.
     sol : callable or None
         With ``dense_output``: ``sol(t)`` and ``sol(t, x)``.
     error_estimate : SpaceTimeError
         ``.time`` and ``.space``, the largest errors, in units of u. In time from solutions with different steps, over
-        the whole interval; in space at the end, from the highest modes, or from the operators of coarser grids where
-        those are differences. nan where there is none.
+        the whole interval; in space at the end, from the highest modes, or from the operators of coarser grids for
+        finite differences. nan where there is no estimate.
     decision : EvolutionDecision
-        Which method ran, how, and why.
+        The method that ran, with the reason for choosing it.
     stats : dict
-        Figures: steps, solves, evaluations, seconds, the forecast of memory.
+        Counts and timings: steps, solves, evaluations, seconds, forecast memory.
     t_events, u_events : list of arrays or None
-        For each event the times at which it happened, and the solution then.
+        For each event, its times and the solution at them.
     """
 
     t: Array
@@ -104,7 +104,7 @@ class FPDEResult:
     _mass: Any = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the user's functions, which may not travel: the mass comes along, the energy does not."""
+        """Drop the user's functions, which may not be picklable: ``mass`` is kept, ``energy`` is not available."""
         if self._tools is not None and self.stats.get("frames", True):
             self._mass = self.mass
         return {name: getattr(self, name) for name in self.__slots__ if name != "_tools"}
@@ -126,9 +126,9 @@ class FPDEResult:
     def energy(self) -> Any:
         r"""The energy :math:`-\frac12 \langle u, A u\rangle - \langle u, b\rangle + \int P(u)` at each time.
 
-        A is the sum of the terms in space, b the data of boundary and source, and P the potential of the reaction,
-        :math:`P(u) = -\int_0^1 R(\theta u) \cdot u\,d\theta`, by a Gauss rule in :math:`\theta`. It falls along
-        solutions of first order in time where A is symmetric and R a gradient.
+        A is the sum of the terms in space, b the boundary and source data, and P the potential of the reaction,
+        :math:`P(u) = -\int_0^1 R(\theta u) \cdot u\,d\theta`, by a Gauss rule in :math:`\theta`. The energy decreases
+        along solutions of first order in time if A is symmetric and R is a gradient.
         """
         self._needs_frames("energy")
         return self._tools.energy(self.t, self.u)
@@ -138,7 +138,7 @@ class FPDEResult:
             raise InvalidInputError(f"{name} needs frames, and save= kept a functional of them; solve with save='all'")
         if name == "energy" and self._tools is None:
             raise InvalidInputError(
-                "a result from another process has no equation to make the energy from; solve again"
+                "a result from another process has no equation to compute the energy from; solve again"
             )
 
     @property
@@ -168,18 +168,18 @@ class FPDEResult:
             of the other axes in more dimensions). ``"frames"``: u over the box at some times, as pictures side by side
             in two dimensions; with ``path`` an animation. ``"auto"``: a kymograph in one dimension, frames in more.
         component : int
-            Of a system.
+            Component of a system to draw.
         times : sequence of float, optional
-            When, for profiles and frames; by default six (profiles) or four (frames) over the interval, those of
-            frames equally spaced.
+            Times for profiles and frames; by default six (profiles) or four (frames) over the interval, equally spaced
+            for frames.
         ax : matplotlib axes, optional
-            Where to draw a kymograph or profiles.
+            Axes for a kymograph or profiles.
         path : str or path, optional
-            For frames: a file to write an animation to, ``.gif`` or what else Matplotlib's writers take.
+            For frames: the file of an animation, ``.gif`` or another format of Matplotlib's writers.
         seconds : float
-            How long the animation runs.
+            Duration of the animation.
         **style
-            Handed to ``pcolormesh``, ``plot`` or ``imshow``.
+            Passed to ``pcolormesh``, ``plot`` or ``imshow``.
 
         Returns
         -------
@@ -199,12 +199,12 @@ class FPDEResult:
 
 
 class FrameTools:
-    """Integrals over frames, for results.
+    """Integrals over frames, used by results.
 
     Parameters
     ----------
     problem : EvolutionProblem
-        What was solved.
+        The problem that was solved.
     """
 
     def __init__(self, problem: Any) -> None:
@@ -212,11 +212,11 @@ class FrameTools:
         self.components: int | None = problem.components
 
     def mass(self, frames: Any) -> Any:
-        """Of each frame."""
+        """The mass of each frame."""
         return self.problem.space.integrate(frames)
 
     def energy(self, times: Array, frames: Any) -> Array:
-        """Of each frame."""
+        """The energy of each frame."""
         problem = self.problem
         space = problem.space
         weights = self._weights()
@@ -236,7 +236,7 @@ class FrameTools:
         return np.array(found)
 
     def _weights(self) -> Array:
-        """The trapezoid rule at the unknown points."""
+        """Weights of the trapezoidal rule at the unknown points."""
         space = self.problem.space
         total = np.ones(())
         for axis, points in enumerate(space.grid):

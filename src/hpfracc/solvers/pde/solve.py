@@ -1,4 +1,4 @@
-"""``solve_fpde``: the function that users call."""
+"""``solve_fpde``, the public entry point."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, FrameTools
 
 __all__ = ["MAX_FPDE_STEPS", "Question", "exact_mesh", "given_steps", "read_question", "solve_fpde"]
 
-#: Steps a solve may take unless told otherwise.
+#: Default limit on the number of steps.
 MAX_FPDE_STEPS = 1_000_000
-#: Output times of a method without an error in time, where neither a step nor times are given.
+#: Output times of a method without an error in time if neither a step nor times are given.
 _OUTPUTS = 100
-#: Methods of first order in time, in the order in which they are asked.
+#: Methods for first order in time, in the order in which they are tried.
 _FIRST_ORDER = ("etdrk4", "imex_bdf2", "crank_nicolson")
 _BACKENDS = ("auto", "numpy", "numba")
-#: The order in time above which data that do not fit take corrected quadrature in place of L1, of order 2 - alpha:
-#: at 0.5 both take the same time, at 0.7 L1 takes three times as much.
+#: Order in time above which, for incompatible initial data, corrected quadrature is chosen instead of L1 (of order 2 -
+#: alpha): at 0.5 both take the same time, at 0.7 L1 takes three times as long.
 _QUADRATURE_FROM = 0.6
 
 
@@ -88,13 +88,13 @@ def solve_fpde(
         The solution at t0 on the whole grid, boundary points included, or ``u0(x)`` (``u0(x, y)``); real or complex.
         Of shape (components, ...) for a system. A tensor or JAX array is solved in its library, on its device.
     x : array_like or tuple of array_like
-        The grid: increasing points, one array for each axis. Transforms need equal distances. Or a
-        :class:`~hpfracc.pde.Disc`, for the integral Laplacian there; functions are then called with the coordinates x
-        and y, and results have the axes of radii and angles.
+        The grid: increasing points, one array for each axis. Transforms need equal spacing. Or a
+        :class:`~hpfracc.pde.Disc`, for the integral Laplacian on it; functions are then called with the coordinates x
+        and y, and results have an axis of radii and an axis of angles.
     space : SpaceTerm, TermSum or list of these
         A sum of :class:`~hpfracc.pde.Diffusion`, :class:`~hpfracc.pde.Advection`,
-        :class:`~hpfracc.pde.FractionalDiffusion` and :class:`~hpfracc.pde.OneSided`; for a system one for all
-        components, or a list with one for each.
+        :class:`~hpfracc.pde.FractionalDiffusion` and :class:`~hpfracc.pde.OneSided`. For a system: one sum for all
+        components, or a list with one sum for each.
     boundary : str, condition or sequence
         ``"periodic"``, ``"dirichlet"``, ``"neumann"`` (zero data), :class:`~hpfracc.pde.Dirichlet`,
         :class:`~hpfracc.pde.Neumann`, :class:`~hpfracc.pde.Robin`, :class:`~hpfracc.pde.Exterior`, with numbers, f(t)
@@ -105,58 +105,59 @@ def solve_fpde(
         The derivative in time at t0, for orders above 1; a number is the same everywhere.
     source : callable or array_like, optional
         ``source(t, x, *args)`` (``source(t, x, y, *args)``), with arrays of coordinates that broadcast against the
-        unknown points; or numbers, where it does not change in time.
+        unknown points; or numbers, if it is constant in time.
     method : str or EvolutionMethod
         The method in time. ``"auto"`` chooses by the problem, and ``decision.reason`` says why. By name:
         ``"exact_modes"``, ``"l1"``, ``"l2_1sigma"``, ``"convolution_quadrature"`` and what
-        :func:`hpfracc.solvers.pde.method.all_evolution_methods` lists besides.
+        :func:`hpfracc.solvers.pde.method.all_evolution_methods` lists in addition.
     rtol, atol : float
-        Where no ``step`` is given, the mesh is refined until the error in time is below ``atol + rtol U``, at the times
-        t of the first mesh, of 32 steps, with the largest ``|u|`` over the box for U, or that of an earlier time s
-        times ``(s - t0) / (t - t0)`` where it is larger: u may pass through zero. The first steps of a
-        uniform mesh with memory (``"convolution_quadrature"``) are less accurate: what is wanted before the first of
-        these times is solved apart, in a shorter interval with steps of its own, and none of the steps before the
-        first time of the shortest one is kept. The error of the grid is estimated apart, and is not controlled.
+        If no ``step`` is given, the mesh is refined until the error in time is below ``atol + rtol U`` at the times t
+        of the first mesh, which has 32 steps. U is the largest ``|u|`` over the box at t, or that at an earlier time s
+        times ``(s - t0) / (t - t0)`` if that is larger, because u may pass through zero. The first steps of a uniform
+        mesh with memory (``"convolution_quadrature"``) are less accurate: output before the first of these times is
+        computed separately, in a shorter interval with its own steps, and no step before the first time of the shortest
+        interval is kept. The error of the grid is estimated separately and is not controlled.
     step : float, optional
-        A fixed mean step: as many steps as a uniform mesh with this step has, graded where the method does so.
+        A fixed mean step: the number of steps of a uniform mesh with this step. Methods that grade their mesh still do.
     t_eval : array_like, optional
-        Times at which to give the solution, instead of at the steps.
+        Times at which the solution is returned, instead of the steps.
     args : tuple, optional
-        Further arguments of ``reaction``, ``source``, ``jac`` and events.
+        Additional arguments of ``reaction``, ``source``, ``jac`` and events.
     jac : callable, optional
         ``jac(t, u, *args)``: the derivative of the reaction at each point, of the shape of u, or (components,
-        components, ...) for a system; by differences where it is not given.
+        components, ...) for a system; by finite differences if it is not given.
     terms : sequence of (coefficient, order), optional
-        Further derivatives on the left, :math:`D^\alpha u + \sum_i c_i D^{\alpha_i} u`, of orders below alpha.
+        Further derivatives on the left-hand side, :math:`D^\alpha u + \sum_i c_i D^{\alpha_i} u`, of orders below
+        alpha.
     events : callable or list of callables, optional
         ``event(t, u, *args)``, whose zeros are found; ``event.terminal`` and ``event.direction`` as in SciPy.
     dense_output : bool
         Whether the result has ``sol(t, x)``.
     save : {"all", "last"}, int or callable
-        What is kept: every step, the last, every k-th step (an integer k), or ``save(t, u)`` of each.
+        What is kept: every step, the last one, every k-th step (an integer k), or the value of ``save(t, u)`` at each.
     max_steps : int
-        Where to give up, with ``success=False``.
+        Largest number of steps; a solve that needs more ends with ``success=False``.
     backend : {"auto", "numpy", "numba"}
-        For NumPy problems, where loops over steps run; tensors and JAX arrays stay in their own library.
+        How loops over steps run for NumPy problems; tensors and JAX arrays stay in their own library.
     compile : bool or "auto"
-        Whether those loops are compiled with Numba; ``"auto"``: where it is installed and the problem is not small. For
-        tensors and JAX arrays with ``"etdrk4"``, whether steps are compiled by their own library: with JAX a whole
-        step, with PyTorch the sums between transforms, and the reaction where True is given. It then has to be a pure
-        function; ``"auto"``: where many or large steps are wanted, without the reaction of PyTorch.
+        Whether those loops are compiled with Numba; ``"auto"``: if it is installed and the problem is not small. For
+        tensors and JAX arrays with ``"etdrk4"``, whether their own library compiles the steps: JAX a whole step,
+        PyTorch the sums between transforms, and with True also the reaction, which must then be a pure function.
+        ``"auto"`` compiles many or large steps, but never a PyTorch reaction.
     progress : bool or callable
-        A bar with the time left, or ``progress(t, u)``.
+        A progress bar with the remaining time, or a callback ``progress(t, u)``.
     estimate : bool or "auto"
-        Whether a solution with a given ``step`` gets ``error_estimate.time``: it is compared with solutions of an
-        eighth and a sixteenth of its steps (down to a fourth and an eighth, where it has few), at common times; where
-        these fractions do not divide the number of steps, at the end. ``stats["estimate_steps"]`` is what that takes.
-        ``"auto"``: for NumPy arrays and 32 steps or more, unless the loop over the steps runs compiled.
+        Whether a solution with a given ``step`` gets ``error_estimate.time``. It is compared with solutions of an
+        eighth and a sixteenth of its steps (down to a fourth and an eighth, if it has few), at common times; if these
+        fractions do not divide the number of steps, at the end only. ``stats["estimate_steps"]`` counts the extra
+        steps. ``"auto"``: for NumPy arrays and 32 steps or more, unless the loop over the steps runs compiled.
 
     Returns
     -------
     FPDEResult
         ``.t .x .u .sol .error_estimate .mass .energy .decision .stats .plot()``; ``u[n]`` is the solution at ``t[n]``.
-        What goes wrong on the way (values that are not finite, no convergence, too few steps, Ctrl-C) is
-        ``success=False`` and a message; a question that is wrong is an error.
+        A failure during the solve (non-finite values, no convergence, too few steps, Ctrl-C) gives ``success=False``
+        and a message; invalid arguments raise an error.
 
     Examples
     --------
@@ -210,7 +211,7 @@ def solve_fpde(
 
 
 class Question(NamedTuple):
-    """What is to be solved and how, read and checked."""
+    """The problem and how to solve it, read and checked."""
 
     problem: EvolutionProblem
     method: EvolutionMethod
@@ -241,7 +242,7 @@ def read_question(
     save: Any,
     **others: Any,
 ) -> Question:
-    """All that :func:`solve_fpde` is given, before anything is stepped."""
+    """Read all arguments of :func:`solve_fpde`, before any step is made."""
     name = getattr(backend, "value", backend)
     where = "auto" if name is None else str(name).casefold()
     if where not in _BACKENDS:
@@ -291,7 +292,7 @@ def read_question(
 
 
 def _compiled_reaction(reaction: Any, u0: Any, compile: Any) -> Any:
-    """Compiled by PyTorch where that is asked for; JAX compiles it with the step."""
+    """The reaction, compiled by PyTorch if that was asked for; JAX compiles it together with the step."""
     if compile is True and library_of(u0) == "torch" and callable(reaction):
         return sys.modules["torch"].compile(reaction, dynamic=False)
     return reaction
@@ -308,7 +309,7 @@ def _read_method(method: str | EvolutionMethod, problem: EvolutionProblem) -> tu
 
 
 def _choose_method(problem: EvolutionProblem) -> tuple[EvolutionMethod, str]:
-    """What ``method="auto"`` takes, and why."""
+    """The method that ``method="auto"`` chooses, and why."""
     candidates: list[EvolutionMethod] = [ExactModes()]
     several = len(problem.orders) > 1
     alpha = problem.alpha_value
@@ -341,7 +342,7 @@ def _choose_method(problem: EvolutionProblem) -> tuple[EvolutionMethod, str]:
 
 
 def _refusal(method: EvolutionMethod, problem: EvolutionProblem) -> str | None:
-    """Why a method cannot advance a problem."""
+    """Why a method cannot solve a problem; None if it can."""
     library = problem.xp.library
     if library not in method.libraries:
         return f"method={method.name!r} takes arrays of {' and '.join(sorted(method.libraries))}, and not of {library}"
@@ -349,7 +350,7 @@ def _refusal(method: EvolutionMethod, problem: EvolutionProblem) -> str | None:
 
 
 def exact_mesh(problem: EvolutionProblem, options: Options) -> np.ndarray[Any, Any]:
-    """Where a method without an error in time gives values."""
+    """The times at which a method without an error in time computes values."""
     if options.t_eval is not None:
         return np.unique(np.concatenate([[problem.t0], options.t_eval, [problem.t1]]))
     count = _OUTPUTS if options.step is None else given_steps(problem, options)
@@ -380,7 +381,7 @@ def _solve(question: Question) -> tuple[Run, float, float]:
 
 
 def given_steps(problem: EvolutionProblem, options: Options) -> int:
-    """As many as a uniform mesh with the given step has."""
+    """The number of steps of a uniform mesh with the given step."""
     assert options.step is not None
     return max(1, math.ceil((problem.t1 - problem.t0) / options.step * (1.0 - 1e-12)))
 
@@ -450,7 +451,7 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
 
 
 def _like(u: Any, u0: Any, xp: Any) -> Any:
-    """In the precision of u0, where that is a float array."""
+    """Convert to the precision of u0, if that is a float array."""
     if (
         is_array(u0)
         and library_of(u0) == xp.library
@@ -461,7 +462,7 @@ def _like(u: Any, u0: Any, xp: Any) -> Any:
 
 
 def _stacked(values: list[Any]) -> Any:
-    """What a functional returned, one row a time."""
+    """Stack the return values of a functional, one row per time."""
     if values and is_array(values[0]) and library_of(values[0]) in ("torch", "jax"):
         from hpfracc._xp import namespace_of
 

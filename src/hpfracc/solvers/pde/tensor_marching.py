@@ -1,7 +1,7 @@
-"""Linear equations of tensors in their eigenfunctions, many steps of L1 or L2-1sigma at a time.
+"""Time stepping of linear equations of tensors in their eigenfunctions, many steps of L1 or L2-1sigma at a time.
 
-With PyTorch the steps of a block are a few operations in place, each of which reads its operands once. With JAX a block
-is one compiled function, a scan over its steps. Both do what ``marching.py`` does with Numba.
+With PyTorch the steps of a block are a few in-place operations, each of which reads its operands once. With JAX a
+block is one compiled function, a scan over its steps. ``marching.py`` does the same with Numba.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Array = np.ndarray[Any, Any]
 
 
 def can_march_tensors(problem: EvolutionProblem, form: Any, memory: str) -> bool:
-    """Whether blocks of steps serve: real eigenvalues; for PyTorch direct sums, and nothing that carries a derivative.
+    """Whether blocks of steps can be used: real eigenvalues; for PyTorch also direct sums and no gradients.
 
-    With PyTorch, derivatives go through the ordinary steps, and exponentials are updated in place there.
+    With PyTorch, gradients need the ordinary steps, which also update exponentials in place.
     """
     xp = problem.xp
     if not isinstance(form, ModalForm) or xp.is_complex(form.symbol):
@@ -42,7 +42,7 @@ def can_march_tensors(problem: EvolutionProblem, form: Any, memory: str) -> bool
 
 
 class _Rows:
-    """States as rows of real numbers: the two parts of a complex one, one after the other (JAX) or in turns."""
+    """States as rows of real numbers: real and imaginary parts one after the other (JAX) or interleaved (PyTorch)."""
 
     def __init__(self, problem: EvolutionProblem, form: ModalForm) -> None:
         self.xp, self.form = problem.xp, form
@@ -66,7 +66,7 @@ class _Rows:
         return self.xp.concatenate([c.real.reshape(-1), c.imag.reshape(-1)])
 
     def block(self, rows: Any) -> FrameBlock:
-        """The values of some steps."""
+        """The values of a block of steps."""
 
         def make() -> Any:
             count = rows.shape[0]
@@ -89,7 +89,7 @@ def march_tensors(
     mesh: Array,
     history: ExponentialHistory | None,
 ) -> Iterator[FrameBlock]:
-    """All steps, with direct sums where ``history`` is None."""
+    """Make all steps, with direct sums if ``history`` is None."""
     rows = _Rows(problem, form)
     plain = all(isinstance(number, int | float) for pair in problem.orders for number in pair)
     if plain:
@@ -104,7 +104,7 @@ def march_tensors(
 
 
 def _march_torch(rows: _Rows, weights: IntervalWeights, mesh: Array, problem: EvolutionProblem) -> Iterator[FrameBlock]:
-    """``change = (lambda u + known - history) / ((shift - lambda) sigma)``, in place."""
+    """``change = (lambda u + known - history) / ((shift - lambda) sigma)``, computed in place."""
     torch, u, symbol = rows.xp.module, rows.start, rows.symbol
     steps, sigma, width = len(mesh) - 1, float(weights.sigma), u.numel()
     block = steps_together(8 * width, steps)
@@ -136,7 +136,7 @@ def _march_torch(rows: _Rows, weights: IntervalWeights, mesh: Array, problem: Ev
 
 
 def _known_rows(rows: _Rows, problem: EvolutionProblem, weights: IntervalWeights, ns: range, padded: int) -> Any:
-    """Source and boundary data at the places of some steps; one row where they do not change, None without."""
+    """Source and boundary data at the evaluation times of some steps; one row if constant, None if absent."""
     if not problem.forced:
         return None
     xp = rows.xp
@@ -149,7 +149,7 @@ def _known_rows(rows: _Rows, problem: EvolutionProblem, weights: IntervalWeights
 
 
 def _march_jax(rows: _Rows, weights: IntervalWeights, mesh: Array, problem: EvolutionProblem) -> Iterator[FrameBlock]:
-    """Every block is of one shape, so that one is compiled: weights beyond the last step are zero."""
+    """All blocks have one shape, so that a single function is compiled: weights beyond the last step are zero."""
     xp, u, sigma = rows.xp, rows.start, weights.sigma
     steps = len(mesh) - 1
     block = steps_together(8 * int(u.size), steps)
@@ -159,7 +159,7 @@ def _march_jax(rows: _Rows, weights: IntervalWeights, mesh: Array, problem: Evol
     for first in range(1, steps + 1, block):
         stop = min(first + block, steps + 1)
         count, before = stop - first, first - 1
-        # With one on the diagonal beyond the end, where nothing is looked at.
+        # The diagonal is one beyond the end, where the result is not used.
         if every is None:
             table = np.zeros((block, whole))
             table[:count, : stop - 1] = weights.rows(first, stop)
@@ -185,7 +185,7 @@ def _march_jax(rows: _Rows, weights: IntervalWeights, mesh: Array, problem: Evol
 def _march_jax_exponentials(
     rows: _Rows, weights: IntervalWeights, mesh: Array, problem: EvolutionProblem, history: ExponentialHistory
 ) -> Iterator[FrameBlock]:
-    """The states of the exponentials go from block to block."""
+    """The states of the exponentials are carried from block to block."""
     xp, u, sigma = rows.xp, rows.start, weights.sigma
     steps, parabola = len(mesh) - 1, weights.parabola
     block = steps_together(8 * int(u.size), steps)
@@ -203,20 +203,20 @@ def _march_jax_exponentials(
 def _exponential_tables(
     history: ExponentialHistory, steps: int, ns: range, block: int, *, parabola: bool
 ) -> tuple[Any, ...]:
-    """Of each step: the weights of the newest increments, and how states move after it; for ``block`` steps."""
+    """For each of ``block`` steps: the weights of the newest increments, and the factors that update the states."""
     xp, terms = history.xp, len(history.rates)
     own, before = history.newest
     places = np.minimum(np.arange(ns.start - 1, ns.start - 1 + block), steps - 1)
     owns = own[places]
     befores = before[places] if parabola else xp.zeros((block,), "float64")
-    # After the first step of a parabola nothing moves, and after the last one of all nothing has to.
+    # The states are not updated after the first step of a parabola, nor after the very last step.
     moving = np.array([n for n in ns if (2 if parabola else 1) <= n < steps], dtype=int)
     if not len(moving):
         empty = xp.zeros((block, terms), "float64")
         return owns, befores, empty + 1.0, empty, empty, empty
     decay, p, q, g = (None if one is None else xp.array(one) for one in history.tables(moving))
     if not parabola:
-        p, q = None, p  # the newest increment alone
+        p, q = None, p  # only the newest increment enters
     lead, rest = int(moving[0]) - ns.start, block - len(moving) - (int(moving[0]) - ns.start)
     found = []
     for one, empty in ((decay, 1.0), (p, 0.0), (q, 0.0), (g, 0.0)):
@@ -227,14 +227,14 @@ def _exponential_tables(
 
 
 def _called(name: str, *args: Any) -> Any:
-    """A block; what it has of the past is written over, but where derivatives may need it."""
+    """Run a block; its buffers are donated unless gradients may need them."""
     leaves = sys.modules["jax"].tree_util.tree_leaves(args)
     return _compiled(name, over=not any(is_tracer(one) for one in leaves))(*args)
 
 
 @functools.cache
 def _compiled(name: str, *, over: bool) -> Any:
-    """The function of a block, compiled by JAX: once for each shape in the process."""
+    """The function of a block, compiled by JAX once per shape and process."""
     jax = sys.modules["jax"]
     if name == "direct":
         return jax.jit(_direct_block, donate_argnums=(1,) if over else ())

@@ -1,4 +1,4 @@
-"""The terms of a partial equation in space: data only, summed with ``+``."""
+"""The terms of a partial differential equation in space: data only, summed with ``+``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hpfracc.errors import InvalidInputError
 
 __all__ = ["Advection", "Diffusion", "FractionalDiffusion", "OneSided", "SpaceTerm", "TermSum", "read_space"]
 
-#: A number (a tensor or JAX scalar carries its derivative), or a function of the coordinates.
+#: A number (a tensor or JAX scalar carries its gradient), or a function of the coordinates.
 Coefficient = Any
 
 KINDS = ("spectral", "integral", "riesz")
 
 
 class SpaceTerm:
-    """A term of the right-hand side; ``a + b`` is the sum of two."""
+    """A term of the right-hand side; ``a + b`` is a sum of terms."""
 
     __slots__ = ()
 
@@ -101,14 +101,14 @@ class FractionalDiffusion(SpaceTerm):
     Parameters
     ----------
     order : float or scalar array
-        The order alpha, twice the power s; at 2 the Laplacian. A tensor or JAX scalar carries its derivative, except on
-        a disc and with ``"integral"`` in several dimensions.
+        The order alpha, twice the power s; the Laplacian at 2. A tensor or JAX scalar carries its gradient, except on a
+        disc and with ``"integral"`` in several dimensions.
     kind : {"spectral", "integral", "riesz"}, optional
-        Which Laplacian. On a periodic box it may be left out, and each wave is multiplied by :math:`|\kappa|^\alpha`.
-        On a bounded set they differ, and it has to be given:
+        Which Laplacian. It may be omitted on a periodic box, where each wave is multiplied by :math:`|\kappa|^\alpha`.
+        On a bounded set the kinds differ, and it must be given:
 
         - ``"spectral"``: the power of the Laplacian with the boundary condition of the problem, by its eigenfunctions.
-        - ``"integral"``: the singular integral over the whole space; needs the data outside (:class:`Exterior`).
+        - ``"integral"``: the singular integral over the whole space; needs exterior data (:class:`Exterior`).
         - ``"riesz"``: the sum of the one-dimensional integral operators over the axes.
     coefficient : float or callable
         c: a number, or a function of the coordinates.
@@ -130,14 +130,14 @@ class FractionalDiffusion(SpaceTerm):
 class OneSided(SpaceTerm):
     r""":math:`c\,D^{\beta} u`, the Riemann-Liouville derivative from one end of the interval.
 
-    With Dirichlet conditions, of which that at the end where it begins has to be zero; or, for constant coefficients
-    and orders above 1 in one dimension, with ``boundary="neumann"``: no flux :math:`-c\,D^{\beta-1} u` through either
-    end, so that mass is kept.
+    It needs Dirichlet conditions, with zero data at the end where it starts. Constant coefficients with orders above 1
+    in one dimension also allow ``boundary="neumann"``: no flux :math:`-c\,D^{\beta-1} u` through either end, which
+    conserves mass.
 
     Parameters
     ----------
     order : float or scalar array
-        Beta, in (0, 2), not 1. A tensor or JAX scalar carries its derivative.
+        Beta, in (0, 2), not 1. A tensor or JAX scalar carries its gradient.
     side : {"left", "right"}
         The end it starts from.
     coefficient : float or callable
@@ -169,7 +169,7 @@ def read_space(space: Any, components: int | None) -> tuple[tuple[SpaceTerm, ...
     space : SpaceTerm, TermSum or sequence of these
         A sum for all components, or a list with one sum for each.
     components : int or None
-        How many the state has; None for a single equation.
+        Number of components of the state; None for a single equation.
     """
     if isinstance(space, SpaceTerm):
         return ((space,),)
@@ -203,7 +203,7 @@ def _check_coefficient(who: str, value: Any) -> None:
                 "a tuple with one for each axis"
             )
         if library_of(value) != "numpy":
-            return  # may be traced
+            return  # may be traced, so its value is not read
         value = value.item()
     if not isinstance(value, numbers.Number) or isinstance(value, bool):
         raise InvalidInputError(f"{who}: coefficient {value!r} is neither a number nor a function of the coordinates")

@@ -45,7 +45,7 @@ def test_compiled_code_is_found_again(tmp_path: Path, writable: bool) -> None:
     shutil.copytree(Path(hpfracc.__file__ or "").parent, folder / "hpfracc", ignore=ignore)
     kernels = folder / "hpfracc" / "engine" / "backends" / "numba" / "kernels"
     if not writable:
-        # A file where the folder would be: nobody can write into it, not even an administrator.
+        # A file in place of the folder: no user can write into it, not even root.
         (kernels / "__pycache__").write_text("")
     assert run(folder, home) == "hits 0"
     kept = list((kernels / "__pycache__" if writable else home).rglob("*.nbi"))

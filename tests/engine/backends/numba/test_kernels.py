@@ -67,7 +67,7 @@ def test_what_is_not_finite_comes_through(kind: str, bad: list[float], expected:
     np.testing.assert_array_equal(reduce(x, kind=kind, workers=workers), expected)
 
 
-def test_layouts_and_rights_to_write_do_not_compile_anew() -> None:
+def test_layouts_and_read_only_arrays_do_not_recompile() -> None:
     """Strided, reversed and read-only arrays are served by the code that was compiled for plain ones."""
     from hpfracc.engine.backends.numba.kernels.causal_convolution import _convolve, _convolve_row
 

@@ -220,7 +220,7 @@ def test_what_cannot_be_cut_is_refused_with_need_and_have() -> None:
 def test_a_result_without_room_is_told_apart(
     error: Exception, raised: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pieces help nobody whose result does not fit; any other failure of making it is the caller's to see."""
+    """Chunks do not help if the result does not fit; any other failure of its allocation reaches the caller."""
 
     def refuse(*_: object) -> None:
         raise error
@@ -264,7 +264,7 @@ def test_an_error_on_the_way_halves_the_pieces(forced: str | None) -> None:
 
 
 def test_an_operation_that_is_not_batchable_is_not_cut() -> None:
-    """Nobody said that its rows are independent."""
+    """Its rows were not declared independent."""
     with own_operation(RunsOut(37, MemoryError)) as op, pytest.raises(OutOfMemoryError):
         op(np.ones((1000, 5)))
 

@@ -406,7 +406,7 @@ class TestOneLaunchAChunk:
             np.testing.assert_allclose(row.grad, np.cumsum(W[:30])[::-1], rtol=1e-12)
 
     def test_staged_tensors_do_not_reach_the_result(self) -> None:
-        """A result is nobody else's memory: another batch through the same buffer leaves it as it is."""
+        """A result owns its memory: another batch through the same buffer does not change it."""
         first = [torch.full((64,), float(k), dtype=torch.float64) for k in range(8)]
         found = batch.run(hf.elementwise, [{"x": row} for row in first], expression="x", backend="torch")
         batch.run(hf.elementwise, [{"x": row - 99.0} for row in first], expression="x", backend="torch")

@@ -189,7 +189,7 @@ def test_what_is_no_array_is_refused(shape: Any, dtype: Any) -> None:
 
 
 def test_a_view_outlives_its_buffer() -> None:
-    """Who kept a view of what was given back sees it stay as it was: nobody else gets that memory."""
+    """A view of a released buffer keeps its contents: the memory is not reused."""
     pool = BufferPool()
     buffer = pool.allocate((10, 100))
     view = buffer[3]

@@ -1,4 +1,4 @@
-"""The cleanup ladder: every rung tells, nothing it meets stops it, and nobody waits for ever."""
+"""The cleanup ladder: every rung reports, no failure stops it, and there is no deadlock."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_callback_may_ask_for_a_clean_up() -> None:
 
 
 def test_a_callback_may_wait_for_a_thread_that_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That thread gives up waiting: nobody waits in a circle."""
+    """That thread gives up waiting: there is no deadlock."""
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
     answers = []
 

@@ -65,7 +65,7 @@ def test_callbacks_are_told_of_changes_alone() -> None:
 
 
 def test_a_callback_may_raise_or_look_again() -> None:
-    """Its error is not the caller's; a look from inside is answered, and told to nobody."""
+    """Its error does not reach the caller; a reading from inside works, and is not passed on."""
     memory, seen = Memory(700), []
     monitor = MemoryMonitor(read=memory, enable_auto_cleanup=False)
 

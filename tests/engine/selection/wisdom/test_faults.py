@@ -214,7 +214,7 @@ def test_a_journal_removed_under_its_writer(tmp_path):
     assert ids(Wisdom(tmp_path).load()) == ids(records)
 
 
-def test_an_idle_journal_is_begun_anew(tmp_path, monkeypatch):
+def test_an_idle_journal_is_restarted(tmp_path, monkeypatch):
     """After an hour without a line another one is begun: a day later the old one can safely be called abandoned."""
     wisdom = Wisdom(tmp_path)
     wisdom.append(samples(1))
@@ -315,7 +315,7 @@ def test_another_user_s_file_is_neither_read_nor_removed(tmp_path, monkeypatch):
 
 
 def test_warnings_made_errors_do_not_lose_records(tmp_path):
-    """Whoever turns warnings into errors gets the error, and wisdom is in order all the same."""
+    """If warnings are errors, the error is raised, and the wisdom is still in order."""
     (tmp_path / "wisdom.json").write_bytes(b"broken")
     writer = Wisdom(tmp_path)
     writer.append(samples(2))

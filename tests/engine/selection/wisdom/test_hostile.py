@@ -36,7 +36,7 @@ def place(tmp_path):
 
 
 def call():
-    """An ordinary call of a user, decided anew with what is known."""
+    """An ordinary call of a user, decided again with what is known."""
     state.reset()
     with hf.config(never={"causal_convolution": ["torch", "jax", "cupy"]}):
         assert hf.causal_convolution(np.ones(8), np.ones(8))[-1] == pytest.approx(8.0)
@@ -293,7 +293,7 @@ def test_importing_into_a_read_only_folder_fails(tmp_path):
 
 
 def test_importing_where_nothing_can_be_written_fails(tmp_path):
-    """The same below a regular file, whoever the user is; nothing is left in memory to be written later."""
+    """The same below a regular file, for any user; nothing is left in memory to be written later."""
     (tmp_path / "lab.json").write_bytes(encode_merged(samples(2)))
     (tmp_path / "file").touch()
     wisdom = Wisdom(tmp_path / "file" / "w")

@@ -215,7 +215,7 @@ def test_exporting_where_nothing_can_be_written(tmp_path):
 
 
 def test_clear(tmp_path):
-    """Everything of ours goes, also from memory; other files stay; a living writer begins anew."""
+    """All our files are removed, and the records in memory; other files stay; a running writer starts over."""
     wisdom, living = Wisdom(tmp_path), Wisdom(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
     living.append(samples(2))

@@ -221,7 +221,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "the state changed": (in_place, "in place"),
     "a view of the state changed": (in_place_view, "in place"),
     "an array seen through a view": (aliased, "others may see"),
-    "elements that are not set": (unset, "before all of it was written"),
+    "elements that are not set": (unset, "before all of it is written"),
     "recursion": (endless, "too deeply"),
     "a mutable default": (with_default, "0"),
     "a global bound": (globally, "Global"),
@@ -229,7 +229,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "any arguments": (lambda t, y, *more: -y, "args"),
     "an unknown function": (lambda t, y: np.linalg.norm(y) * y, "norm"),
     "a name that is not there": (lambda t, y: missing * y, "'missing' is not defined"),  # type: ignore[name-defined]  # noqa: F821
-    "a partial": (functools.partial(lambda rate, t, y: -rate * y, 1.0), "no plain function"),
+    "a partial": (functools.partial(lambda rate, t, y: -rate * y, 1.0), "not a plain function"),
 }  # fmt: skip
 
 
@@ -323,7 +323,7 @@ def driven(t: float, y: Any) -> Any:
 
 
 @pytest.mark.parametrize("method", ["pece", "adaptive"])
-def test_a_number_bound_anew_on_the_way_is_seen(method: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_number_rebound_during_the_solve_is_noticed(method: str, monkeypatch: pytest.MonkeyPatch):
     """By an event, in the middle of a solve: as it is where nothing is compiled."""
     monkeypatch.setattr(fixed_solve, "_BLOCK_SECONDS", 1e9)  # blocks do not depend on the clock
 
@@ -338,7 +338,7 @@ def test_a_number_bound_anew_on_the_way_is_seen(method: str, monkeypatch: pytest
     found = solve(compile=True)
     monkeypatch.setitem(globals(), "RATE", 1.0)
     wanted = solve(compile=False)
-    assert any("captures changed" in note for note in found.decision.notes)  # type: ignore[union-attr]
+    assert any("captured value changed" in note for note in found.decision.notes)  # type: ignore[union-attr]
     np.testing.assert_allclose(found.y[0, -1], wanted.y[0, -1], rtol=1e-6 if method == "adaptive" else 1e-12)
     assert found.y[0, -1] > 1.5
 

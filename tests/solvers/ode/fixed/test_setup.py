@@ -15,7 +15,7 @@ from hpfracc.solvers.ode.fixed import solve as fixed_solve
 
 pytest.importorskip("numba")
 
-#: Calls in a solve of 300 steps with weights made anew, a third above what they were when this was written.
+#: Calls in a solve of 300 steps with newly computed weights, a third above the number when this was written.
 BOUNDS = {
     "explicit_rectangle": 350,
     "implicit_rectangle": 380,
@@ -51,7 +51,7 @@ def count_calls(work: Callable[[], Any]) -> int:
 @pytest.fixture
 def calls_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """From a method and steps, the calls of the second solve: the first compiles."""
-    # Stretches grow by the clock; so patient, they grow as quickly as they may.
+    # The steps between checks grow by measured time; with this target they grow as fast as allowed.
     monkeypatch.setattr(fixed_solve, "_BLOCK_SECONDS", 1e9)
 
     def calls(method: str, steps: int, **options: Any) -> int:
@@ -88,5 +88,5 @@ def test_an_error_estimate_adds_few_calls(calls_of: Callable[..., int]):
 
 @pytest.mark.parametrize("method", ["pece", "implicit_trapezoid"])
 def test_more_steps_take_few_more_calls(calls_of: Callable[..., int], method: str):
-    """Ten times as many steps are made in one stretch more."""
+    """Ten times as many steps need only one more check."""
     assert calls_of(method, 1000, compile=True) <= calls_of(method, 100, compile=True) + 120

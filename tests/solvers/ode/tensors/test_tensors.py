@@ -288,7 +288,7 @@ def test_what_was_asked_for_is_done_or_refused_for_tensors():
         solve(lambda t, y: y.mul_(-1.0))
 
 
-def test_a_step_that_nobody_chose_is_not_the_whole_interval():
+def test_a_default_step_is_not_the_whole_interval():
     """``fdeint`` with two times, as users of neural equations write it, takes more than one step."""
     found = hf.fdeint(lambda t, y: -y, torch.ones(1, dtype=torch.float64), torch.tensor([0.0, 1.0]), 0.5)
     assert abs(float(found[-1, 0]) - mittag_leffler(-1.0, 0.5)) < 1e-3

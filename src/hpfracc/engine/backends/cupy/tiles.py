@@ -188,7 +188,7 @@ extern "C" __global__ void relax_tiles(
             if (mine[k] < before[k]) values[place + k * stride] = mine[k];
         __threadfence();
         __syncthreads();
-        // In the first round sources have not changed, and yet nobody has seen them.
+        // In the first round all sources count as changed, because no tile has read them yet.
 #pragma unroll
         for (int k = 0; k < PER_THREAD; ++k) {
             if (!(mine[k] < before[k] || (round == 0 && mine[k] < INFINITE))) continue;

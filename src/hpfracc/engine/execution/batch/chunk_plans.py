@@ -1,7 +1,7 @@
-"""Plans for a call that does not fit as a whole, compared by predicted time.
+"""Plans for a call that does not fit into memory as a whole, compared by predicted time.
 
-Chunks of each axis, in sizes that halve, on whichever arm is quickest for that size; chunks of one row that are cut
-further; blocks of time. If only a slow plan fits, it is logged; a very slow one is refused.
+Chunks along each axis, in sizes that halve, on the fastest arm for that size; chunks of one row that are cut further;
+blocks of time. If only a slow plan fits, it is logged; a very slow one is refused.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ __all__ = ["ChunkPlan", "check_speed", "choose_plan", "is_time", "time_plan"]
 
 logger = logging.getLogger("hpfracc.engine")
 
-#: A plan within this factor of what the call takes with memory enough ends the search.
+#: A plan within this factor of the time with enough memory ends the search.
 _GOOD = 1.5
-#: A plan that takes this many times as long as with memory enough is logged; above this many seconds it is refused.
+#: A plan slower than with enough memory by this factor is logged; above this many seconds it is refused.
 SLOW, REFUSED_SECONDS = 10.0, 60.0
-#: Below this many seconds a slow plan is logged without a warning.
+#: Slow plans below this many seconds are logged without a warning.
 _WORTH_A_WARNING = 1.0
-#: A cut within a cut within a cut: more than a call has axes.
+#: Largest nesting of cuts: more than a call has axes.
 _DEEPEST = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkPlan:
-    """How a call is done in chunks, with the predicted time.
+    """A way to do a call in chunks, with its predicted time.
 
     Attributes
     ----------
     seconds : float
-        Predicted for the whole call.
+        Predicted time of the whole call.
     cut : Cut or None
-        How it is cut; None for the whole call on one arm.
+        The cut; None for the whole call on one arm.
     count : int
-        Points of the axis in a chunk.
+        Number of points of the axis in a chunk.
     blocks : TimeBlocks or None
-        Blocks of time and parts of the weights, for a cut of time.
+        Blocks of time and parts of the weights, for a cut along time.
     inner : ChunkPlan or None
         How each chunk is cut further.
     slow : bool
-        Whether an arm without room for such a chunk would be much quicker.
+        Whether an arm without room for such a chunk would be much faster.
     """
 
     seconds: float
@@ -82,7 +82,7 @@ def is_time(primitive: Primitive, cut: Cut) -> bool:
 def choose_plan(
     job: Job, arrays: tuple[Any, ...], ideal: Selection | None, whole: float | None = None
 ) -> ChunkPlan | None:
-    """The plan that is predicted to be quickest, or None where none fits.
+    """The plan with the shortest predicted time, or None if none fits.
 
     Parameters
     ----------
@@ -91,9 +91,9 @@ def choose_plan(
     arrays : tuple
         Its operands, or specs of them.
     ideal : Selection or None
-        What would be decided with memory enough: a plan that is nearly as quick ends the search.
+        The selection with enough memory: a plan that is nearly as fast ends the search.
     whole : float, optional
-        Seconds that the call is predicted to take whole, inf where it cannot be done so; asked for if not given.
+        Predicted seconds of the call as a whole, inf if that is impossible; computed if not given.
     """
     specs = tuple(as_spec(array) for array in arrays)
     enough = _GOOD * ideal.expected if ideal is not None and ideal.expected > 0.0 else math.inf
@@ -101,7 +101,7 @@ def choose_plan(
     within = _quickest(job, specs, beside, enough, whole) if _has_room(job, beside) else None
     if within is not None and within.seconds <= enough:
         return within
-    # The caller asked for the result whatever it takes. Where it leaves too little room, only the chunks are bounded.
+    # The caller asked for the result whatever its size. If it leaves too little room, only the chunks are limited.
     alone = _quickest(job, specs, 0, enough, whole)
     if within is None or alone is None:
         return within or alone
@@ -125,18 +125,18 @@ def check_speed(job: Job, ideal: Selection | None, seconds: float, words: str, t
     job : Job
         The call.
     ideal : Selection or None
-        What would be decided with memory enough.
+        The selection with enough memory.
     seconds : float
-        Predicted for the plan.
+        Predicted time of the plan.
     words : str
-        The plan in words.
+        A description of the plan.
     times : int
-        How many such calls there are to do.
+        Number of such calls.
 
     Raises
     ------
     OutOfMemoryError
-        If no backend was asked for and ``config(allow_slow=True)`` is not set.
+        If the plan is very slow, no backend was requested and ``config(allow_slow=True)`` is not set.
     """
     if ideal is None or not seconds > SLOW * ideal.expected:
         return
@@ -152,7 +152,7 @@ def check_speed(job: Job, ideal: Selection | None, seconds: float, words: str, t
     )
     if seconds * times > REFUSED_SECONDS and request.preference is None and not request.settings.allow_slow:
         raise OutOfMemoryError(
-            f"{found}. Free memory or raise the limit, use smaller arrays or float32, or run it all the same with "
+            f"{found}. Free memory or raise the limit, use smaller arrays or float32, or run it anyway with "
             "hpfracc.config(allow_slow=True)"
         )
     logger.log(logging.WARNING if seconds * times >= _WORTH_A_WARNING else logging.INFO, "%s", found)
@@ -194,7 +194,7 @@ def _plans(
 
 
 def _along(job: Job, specs: tuple[Any, ...], cut: Cut, reserved: int) -> ChunkPlan:
-    """The best size of chunks along one axis: sizes halve, and the best is compared with one half larger."""
+    """The best size of chunks along one axis: sizes halve, and the best is compared with one 1.5 times as large."""
     best = ChunkPlan(math.inf, cut, 1)
     count = round_size(cut.length - 1)
     while count >= 1 and best.seconds * count >= cut.length * CHUNK_SECONDS:
@@ -224,9 +224,9 @@ def _chunk_specs(specs: tuple[Any, ...], cut: Cut, count: int) -> tuple[Any, ...
 
 
 def time_plan(job: Job, arrays: tuple[Any, ...], reserved: int = 0, *, whole: bool = True) -> TimeBlocks | None:
-    """The blocks of time that are predicted to be quickest; the first two operands are weights and signal.
+    """The blocks of time with the shortest predicted time; the first two operands are weights and signal.
 
-    ``whole`` says whether one block with all weights counts.
+    ``whole`` says whether a single block with all weights is allowed.
     """
     weights, signal = arrays[:2]
     rows, points = shape_of(weights)[:-1], shape_of(signal)[:-1]

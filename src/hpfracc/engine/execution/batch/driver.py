@@ -1,8 +1,8 @@
-"""The driver of all work in chunks, and the size of the next chunk.
+"""The driver of all chunked work, and the choice of the next chunk's size.
 
 Work is cut along one axis: of an array in memory, of an array in a file, or of a list of items. A source runs the chunk
-from ``begin`` to ``end``, a sink takes its result, and a sizer says how large the next chunk is: smaller after one that
-ran out of memory.
+from ``begin`` to ``end``, a sink receives its result, and a sizer chooses the size of the next chunk: smaller after one
+that ran out of memory.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ __all__ = [
 
 T = TypeVar("T")
 
-#: How close the search comes to what just fails, and how much of what just fits is left free.
+#: The search ends within this factor of a size that fails; then this fraction of the size that fits is used.
 CLOSE_ENOUGH, SPARE = 1.1, 0.95
-#: Kinds of work whose size is remembered.
+#: Number of kinds of work whose size is remembered.
 _MOST_REMEMBERED = 1024
 
-#: False for none, True for a bar, or ``told(done, total)``.
+#: False for none, True for a progress bar, or ``callback(done, total)``.
 Progress = bool | Callable[[int, int], None]
 
 
 class ChunkTooLargeError(Exception):
-    """There was no room for a chunk; only seen inside the engine.
+    """A chunk did not fit into memory; only used inside the engine.
 
-    ``slow`` says that an arm has room, but that one without room would be much quicker.
+    ``slow`` says that an arm has room, but that an arm without room would be much faster.
     """
 
     def __init__(self, message: str, *, slow: bool = False) -> None:
@@ -51,16 +51,16 @@ class ChunkTooLargeError(Exception):
 
 
 class Sizer(Protocol):
-    """The size of the next chunk, from what happened to those before."""
+    """Chooses the size of the next chunk from the outcomes of earlier ones."""
 
     def next(self, left: int) -> int:
-        """Points of the next chunk, of ``left`` that are still to do."""
+        """Size of the next chunk, with ``left`` points remaining."""
 
     def succeeded(self, size: int) -> None:
-        """A chunk of ``size`` succeeded."""
+        """Report that a chunk of ``size`` succeeded."""
 
     def failed(self, size: int, short: ChunkTooLargeError) -> bool:
-        """There was no room for a chunk of ``size``; False where there is nothing smaller to try."""
+        """Report that a chunk of ``size`` did not fit; returns False if there is nothing smaller to try."""
 
 
 def run_chunks(
@@ -77,22 +77,22 @@ def run_chunks(
     Parameters
     ----------
     length : int
-        Points in all.
+        Total number of points.
     sizer : Sizer
-        Says how large each chunk is.
+        Chooses the size of each chunk.
     source : callable
-        ``source(begin, end)`` gives the result of a chunk, or raises :class:`ChunkTooLargeError`.
+        ``source(begin, end)`` returns the result of a chunk, or raises :class:`ChunkTooLargeError`.
     sink : callable
-        ``sink(begin, end, result)`` takes it.
+        ``sink(begin, end, result)`` receives it.
     stuck : callable
-        ``stuck(begin, end, error)`` gives the result of a chunk that cannot be smaller, raises, or gives None.
+        ``stuck(begin, end, error)`` returns the result of a chunk that cannot be smaller, raises, or returns None.
     backwards : bool
         Whether the last chunk comes first.
 
     Returns
     -------
     bool
-        False where ``stuck`` gave None.
+        False if ``stuck`` returned None.
     """
     done = 0
     while done < length:
@@ -114,7 +114,7 @@ def run_chunks(
 
 
 def round_size(count: int) -> int:
-    """The largest of 1, 2, 3, 4, 6, 8, 12, 16, ... that is at most ``count``: few sizes, few compilations."""
+    """The largest of 1, 2, 3, 4, 6, 8, 12, 16, ... up to ``count``: few sizes mean few compilations."""
     if count <= 2:
         return max(1, count)
     power = 1 << (count.bit_length() - 1)
@@ -122,7 +122,7 @@ def round_size(count: int) -> int:
 
 
 def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
-    """The largest count up to ``most`` for which ``fits`` holds, to within 1 %; 0 if not even one does."""
+    """The largest count up to ``most`` for which ``fits`` holds, to within 1 %; 0 if there is none."""
     if most < 1 or fits(most):
         return max(0, most)
     low, high = 0, most
@@ -136,14 +136,14 @@ def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
 
 
 class Remembered(Guarded, Generic[T]):
-    """A bounded cache of what was found for kinds of work; the oldest entry goes first. Thread-safe."""
+    """A bounded cache by kind of work; the oldest entry is dropped first. Thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()
         self._found: OrderedDict[Hashable, T] = OrderedDict()
 
     def get(self, key: Hashable) -> T | None:
-        """What was found, or None."""
+        """The cached value, or None."""
         return self._found.get(key)
 
     def put(self, key: Hashable, value: T) -> None:
@@ -160,28 +160,28 @@ class Remembered(Guarded, Generic[T]):
             self._found.clear()
 
 
-#: (a size that fits, one that does not) as far as known, in this process.
+#: A size that fits and one that does not, as far as known in this process.
 remembered_sizes: Remembered[tuple[int, int | None]] = Remembered()
 
 
 class ChunkSizer:
-    """Sizes that are halved when memory runs out, then found to within 10 %.
+    """Halves the size when memory runs out, then searches for the largest size that fits, to within 10 %.
 
     Parameters
     ----------
     first : int
-        The size to begin with, as predicted.
+        The initial size, as predicted.
     most : int
-        Never more than this.
+        The largest size.
     key : Hashable, optional
-        A name of this kind of work, under which what is found is remembered.
+        Cache key of this kind of work, under which the size found is remembered.
     rounds : bool
-        Whether the last chunks are rounded to sizes that came before, so that compiled code is used again.
+        Whether the last chunks are rounded to sizes used before, so that compiled code is reused.
 
     Notes
     -----
-    After an out-of-memory the size is halved. The first success afterwards starts a search between the largest size
-    that fitted and the smallest that did not, until they are within 10 %; then 5 % less than the former is used.
+    After an out-of-memory error the size is halved. The first success afterwards starts a search between the largest
+    size that fitted and the smallest that did not, until they are within 10 %; then 5 % less than the former is used.
     """
 
     def __init__(self, first: int, most: int, key: Hashable = None, *, rounds: bool = False) -> None:
@@ -201,22 +201,22 @@ class ChunkSizer:
         return self.bad is None or self.bad <= max(self.good + 1, CLOSE_ENOUGH * self.good)
 
     def next(self, left: int) -> int:
-        """Points of the next chunk."""
+        """Size of the next chunk."""
         return min(self.size, round_size(left) if self._rounds and left != self.most else left)
 
     def succeeded(self, size: int) -> None:
-        """A chunk of ``size`` succeeded."""
+        """Report that a chunk of ``size`` succeeded."""
         if self.bad is not None and size >= self.bad:
-            self.bad = None  # what failed then fits now: memory came free
+            self.bad = None  # a size that failed fits now: memory was freed
         self.good = max(self.good, size)
         self.size = self._limited(self.size)
         self._remember()
 
     def failed(self, size: int, short: ChunkTooLargeError | None = None) -> bool:
-        """A chunk of ``size`` ran out of memory; False where there is nothing smaller to try."""
+        """Report that a chunk of ``size`` ran out of memory; returns False if there is nothing smaller to try."""
         self.bad = size if self.bad is None else min(self.bad, size)
         if self.good >= self.bad:
-            self.good = 0  # what fitted then does not now: memory was taken
+            self.good = 0  # a size that fitted does not now: memory was taken
         if size <= 1:
             return False
         self.size = max(1, min(self.size, size) // 2)

@@ -1,4 +1,4 @@
-"""An engine call that does not fit as a whole, done in chunks of arrays in memory."""
+"""An engine call that does not fit into memory as a whole, done in chunks of arrays in memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["part_of", "run_in_chunks"]
 
 logger = logging.getLogger("hpfracc.engine")
 
-#: Share of what is free that kept transforms of the weights may take.
+#: Fraction of free memory that cached transforms of the weights may take.
 _KEPT_SHARE = 0.1
 
 
@@ -47,20 +47,20 @@ def run_in_chunks(
     fallbacks: tuple[Fallback, ...] = (),
     whole: float | None = None,
 ) -> Any:
-    """The result of the call, put together from chunks; None where it cannot be cut, or is quicker whole.
+    """The result of the call, assembled from chunks; None if it cannot be cut, or is faster as a whole.
 
     Parameters
     ----------
     primitive, arrays, params
         The call, with its ``weights_key`` among the parameters if it has one.
     backend : str or None
-        The backend that was asked for.
+        The requested backend.
     why : str
-        Why it is not done whole; becomes part of the decision.
+        Why it is not done as a whole; part of the decision.
     fallbacks : tuple of Fallback
         Arms that failed before.
     whole : float, optional
-        Seconds that the call is predicted to take whole, inf where it cannot be done so; asked for if not given.
+        Predicted seconds of the call as a whole, inf if that is impossible; computed if not given.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def _job(primitive: Primitive, arrays: tuple[Any, ...], params: dict[str, Any], 
 
 
 def _plan(job: Job, arrays: tuple[Any, ...], whole: float | None, times: int = 1) -> ChunkPlan | None:
-    """The quickest plan, after caches were dropped where that helps; None where none fits."""
+    """The fastest plan, after dropping caches if that helps; None if none fits."""
     ideal = job.select(arrays, ignore_memory=True)
     plan = choose_plan(job, arrays, ideal, whole)
     if (plan is None or plan.slow) and ladder.climb(job.request.placement.device, highest="own caches").freed:
@@ -100,14 +100,14 @@ def _plan(job: Job, arrays: tuple[Any, ...], whole: float | None, times: int = 1
 
 
 def _run_plan(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...]) -> tuple[Any, str] | None:
-    """The result, and a description of the chunks; None where there was no room."""
+    """The result, and a description of the chunks; None if it did not fit."""
     return _in_time(job, plan, arrays) if plan.blocks is not None else _along(job, plan, arrays)
 
 
 def _run_smaller(
     job: Job, arrays: tuple[Any, ...], key: Any, plan: ChunkPlan | None, short: ChunkTooLargeError | None
 ) -> Any:
-    """A chunk that is cut further: as planned, or because there was no room for it; None where it cannot be cut."""
+    """Cut a chunk further: as planned, or because it did not fit; None if it cannot be cut."""
     params = job.params if key is None else {**job.params, "weights_key": key}
     own = _job(job.primitive, arrays, params, job.backend)
     own.limit = job.limit
@@ -129,12 +129,12 @@ def _run_smaller(
 
 
 def part_of(array: Any, axis: int | None, begin: int, end: int) -> Any:
-    """``begin`` to ``end`` of an axis counted from the last; all of an operand without that axis."""
+    """The range ``begin`` to ``end`` of an axis counted from the last; all of an operand without that axis."""
     return array if axis is None else array[(..., slice(begin, end), *(slice(None),) * (-axis - 1))]
 
 
 def _along(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...]) -> tuple[Any, str] | None:
-    """Chunks along an axis that operands share."""
+    """Chunks along an axis that the operands share."""
     cut = plan.cut
     assert cut is not None
     prepared = job.primitive.prepared_operand
@@ -158,7 +158,7 @@ def _along(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...]) -> tuple[Any, str
 
 
 class _ArraySink:
-    """Where results of chunks go: an array made at once where one can be written to, else a list."""
+    """Collects the results of chunks: in a preallocated array if the library allows writing, otherwise in a list."""
 
     def __init__(self, request: Request, cut: Cut) -> None:
         self._request = request
@@ -171,7 +171,7 @@ class _ArraySink:
             self._whole = _empty_result(request, str(dtype))
 
     def put(self, begin: int, end: int, result: Any) -> None:
-        """Take the result of a chunk."""
+        """Store the result of a chunk."""
         if self._whole is None:
             self._parts.append(result)
             self._sizes.append(end - begin)
@@ -184,7 +184,7 @@ class _ArraySink:
             return self._whole
         owner = registry.adapter(self._request.placement.library)
         if self._cut.merges:
-            # A few numbers for each chunk: brought together on the host.
+            # A few numbers per chunk, combined on the host.
             stacked = np.stack([np.asarray(owner.to_host(part)) for part in self._parts])
             merged = job.primitive.merge(stacked, tuple(self._sizes), **job.params)
             return owner.from_host(merged, self._request.placement.device)
@@ -192,7 +192,7 @@ class _ArraySink:
 
 
 def _empty_result(request: Request, dtype: str) -> Any:
-    """An array for the whole result, of the caller's library and on the caller's device."""
+    """An array for the whole result, in the caller's library and on the caller's device."""
     placement, call = request.placement, request.call
     try:
         return registry.adapter(placement.library).empty(call.shape, dtype, placement.device)

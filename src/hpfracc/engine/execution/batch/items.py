@@ -1,4 +1,4 @@
-"""The items of a batch: what each call gets, which of them go together, and how they are stacked into one call."""
+"""The items of a batch: the arguments of each call, their grouping, and how they are stacked into one call."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ Shape = tuple[int, ...]
 
 
 def arguments_of(item: Any) -> tuple[Any, ...]:
-    """What one call gets: a tuple is several arguments, anything else is one."""
+    """The arguments of one call: a tuple contains several, anything else is one."""
     return item if isinstance(item, tuple) else (item,)
 
 
 def kind_of(arguments: tuple[Any, ...]) -> Hashable:
-    """What items have in common that can be stacked: library, device, shapes and dtypes.
+    """The properties that stackable items have in common: library, device, shapes and dtypes.
 
-    Masked arrays form a group of their own: stacked with others they would lose their masks.
+    Masked arrays form a separate group: stacked with others they would lose their masks.
     """
     return tuple(
         (
@@ -58,10 +58,10 @@ def kind_of(arguments: tuple[Any, ...]) -> Hashable:
 
 
 def group_items(items: Sequence[tuple[Any, ...]], columns: Sequence[Any] | None = None) -> dict[Hashable, Any]:
-    """Positions of items by what they have in common, in order.
+    """Positions of items grouped by :func:`kind_of`, in order.
 
-    Usually all are of one kind, which a single pass over each column finds.
-    ``columns`` are the arguments of all items at each place, where all have as many.
+    Usually all items are of one kind, which a single pass over each column detects. ``columns`` are the arguments of
+    all items at each position, if all items have the same number.
     """
     columns = _columns(items) if columns is None else columns
     if columns and all(map(all_alike, columns)):
@@ -79,7 +79,7 @@ def group_items(items: Sequence[tuple[Any, ...]], columns: Sequence[Any] | None 
 
 
 def _columns(items: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The arguments of all items at each place; none where they differ in number."""
+    """The arguments of all items at each position; empty if their number differs."""
     return list(zip(*items, strict=True)) if items and len(set(map(len, items))) == 1 else []
 
 
@@ -88,7 +88,7 @@ class Listed(Sequence[tuple[Any, ...]]):
 
     def __init__(self, calls: list[tuple[Any, ...]]) -> None:
         self._calls = calls
-        #: By column: arguments are grouped, compared and stacked by place.
+        #: By column: arguments are grouped, compared and stacked by position.
         self._columns = _columns(calls)
 
     def __len__(self) -> int:
@@ -98,29 +98,29 @@ class Listed(Sequence[tuple[Any, ...]]):
         return self._calls[index]
 
     def groups(self) -> Iterable[Sequence[int]]:
-        """Positions of items that can go together."""
+        """Positions of items that can be stacked."""
         return group_items(self._calls, self._columns).values()
 
     def shared(self, indices: Sequence[int]) -> tuple[bool, ...]:
-        """Which operands are one and the same object in every item."""
+        """Which operands are the same object in every item."""
         whole = self._columns if isinstance(indices, range) and len(indices) == len(self) else None
         columns = whole or zip(*[self._calls[index] for index in indices], strict=True)
-        # Usually the last is not the first, which is enough.
+        # Usually the last differs from the first, which settles it.
         return tuple(column[-1] is column[0] and len(set(map(id, column))) == 1 for column in columns)
 
     def operand(self, number: int, part: Sequence[int]) -> Sequence[Any]:
-        """One operand of these items, to be stacked."""
+        """One operand of these items, for stacking."""
         if isinstance(part, range) and part.step == 1 and self._columns:
             return self._columns[number][part.start : part.stop]
         return [self._calls[index][number] for index in part]
 
     def stack(self, number: int, part: Sequence[int]) -> Any:
-        """One operand of these items where it lies in one array already; None where it does not."""
+        """One operand of these items as one array, if it already is; otherwise None."""
         return None
 
 
 class Rows(Sequence[tuple[Any, ...]]):
-    """Items that are the rows of one array, after arguments that all calls share: nothing is stacked."""
+    """Items that are the rows of one array, with arguments common to all calls before them: no copying is needed."""
 
     def __init__(self, array: Any, common: tuple[Any, ...]) -> None:
         self._array = array
@@ -133,19 +133,19 @@ class Rows(Sequence[tuple[Any, ...]]):
         return (*self._common, self._array[index])
 
     def groups(self) -> Iterable[Sequence[int]]:
-        """All of them."""
+        """All items form one group."""
         return [range(len(self))] if len(self) else []
 
     def shared(self, indices: Sequence[int]) -> tuple[bool, ...]:
-        """What all calls have in common."""
+        """The arguments common to all calls."""
         return (*(True,) * len(self._common), False)
 
     def operand(self, number: int, part: Sequence[int]) -> Sequence[Any]:
-        """One operand of these items, to be stacked."""
+        """One operand of these items, for stacking."""
         return [self[index][number] for index in part]
 
     def stack(self, number: int, part: Sequence[int]) -> Any:
-        """One operand of these items, which are adjacent rows."""
+        """One operand of these items, as a slice of adjacent rows."""
         return self._array[part[0] : part[-1] + 1] if number == len(self._common) else None
 
 
@@ -153,7 +153,7 @@ Calls = Listed | Rows
 
 
 def calls_of(items: Any, common: tuple[Any, ...] = ()) -> Calls:
-    """The arguments of each call: rows of an array, or items of an iterable, after what all calls share."""
+    """The arguments of each call: rows of an array, or items of an iterable, after the common arguments."""
     if library_of(items) != "python" and shape_of(items):
         return Rows(items, common)
     calls = list(items)
@@ -162,21 +162,21 @@ def calls_of(items: Any, common: tuple[Any, ...] = ()) -> Calls:
         if any(issubclass(kind, tuple) for kind in kinds):
             calls = [(*common, *arguments_of(item)) for item in calls]
         else:
-            # One argument each: zipped with the shared ones.
+            # One argument each, zipped with the common ones.
             calls = list(zip(*(itertools.repeat(value) for value in common), calls, strict=False))
     return Listed(calls)
 
 
 @dataclass(frozen=True, slots=True)
 class PieceSeed:
-    """The seed of a batch for a piece of its items, whose first one has the number ``first`` in the batch."""
+    """The seed of a batch for some of its items, the first of which is item ``first`` of the batch."""
 
     seed: Any
     first: int
 
 
 def random_stream(seed: Any, index: int) -> np.random.Generator:
-    """The random generator of one item: the same whatever it is batched with."""
+    """The random generator of one item, independent of how items are batched."""
     if isinstance(seed, PieceSeed):
         seed, index = seed.seed, seed.first + index
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
@@ -185,7 +185,7 @@ def random_stream(seed: Any, index: int) -> np.random.Generator:
 
 
 def item_error(index: int, count: int, error: BaseException) -> BatchItemError:
-    """The error that names the item; raise it from ``error``."""
+    """An error that names the item; to be raised from ``error``."""
     text = str(error).strip().split("\n", 1)[0]
     return BatchItemError(f"item {index} of {count}: {type(error).__name__}: {text}", index)
 
@@ -193,7 +193,7 @@ def item_error(index: int, count: int, error: BaseException) -> BatchItemError:
 def by_name(
     operation: Any, items: Iterable[Any], common: tuple[Any, ...], params: Mapping[str, Any]
 ) -> tuple[Any, list[tuple[Any, ...]], dict[str, Any]]:
-    """Operation, items and parameters of a batch of expressions: an item gives its variables by their names."""
+    """Operation, items and parameters of a batch of expressions, whose items contain variables by name."""
     params = dict(params)
     expression = common[0] if len(common) == 1 else params.pop("expression", None)
     if not isinstance(expression, str) or len(common) > 1:
@@ -212,7 +212,7 @@ def by_name(
 
 
 def first_failing(call: Callable[[int], Any], indices: Sequence[int]) -> tuple[int, Exception] | None:
-    """The first of these items that fails alone, and how; None where each of them succeeds."""
+    """The first of these items that fails alone, and its error; None if each of them succeeds."""
     for index in indices:
         try:
             call(index)
@@ -221,17 +221,17 @@ def first_failing(call: Callable[[int], Any], indices: Sequence[int]) -> tuple[i
     return None
 
 
-# Many calls of one operation as one.
+# Stacking: many calls of one operation become one.
 
 
 @dataclass(frozen=True, slots=True)
 class Stacking:
-    """How calls of one kind become one.
+    """How calls of one kind are stacked into one.
 
     Attributes
     ----------
     shapes : tuple of tuple of int
-        What each operand is reshaped to before it is stacked along a new first axis.
+        The shape of each operand before it is stacked along a new first axis.
     params : Mapping
         The parameters of the stacked call.
     drops : tuple of int
@@ -244,7 +244,7 @@ class Stacking:
 
 
 def stacking_of(primitive: Primitive, shapes: Sequence[Shape], params: Mapping[str, Any]) -> Stacking | None:
-    """How calls of ``primitive`` with operands of these shapes are stacked, or None where they cannot be."""
+    """How calls of ``primitive`` with operands of these shapes are stacked, or None if they cannot be."""
     if getattr(primitive, "batchable", False):
         return Stacking(tuple(shapes), params)
     rule = _RULES.get(primitive.name)
@@ -252,7 +252,7 @@ def stacking_of(primitive: Primitive, shapes: Sequence[Shape], params: Mapping[s
 
 
 def _aligned(shapes: tuple[Shape, ...], core: int) -> tuple[Shape, ...]:
-    """All with the same number of axes, so that broadcasting from the right does not reach the new first axis."""
+    """Shapes padded to the same number of axes, so that broadcasting does not reach the new first axis."""
     most = max(len(shape) - core for shape in shapes)
     return tuple((1,) * (most - (len(shape) - core)) + shape for shape in shapes)
 
@@ -262,16 +262,16 @@ def _elements(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking:
 
 
 def _rows(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
-    # A third operand of a convolution has axes of its own, which do not broadcast.
+    # The third operand of a convolution has its own axes, which do not broadcast.
     return None if not all(shapes) or len(shapes) > 2 else Stacking(_aligned(shapes, 1), params)
 
 
 def _along_axes(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
-    """Operations along chosen axes of their second operand, which the first has too, counted from the last."""
+    """Operations along chosen axes, counted from the last, of their second operand, which the first also has."""
     axes, given = len(shapes[1]), params.get("axes", -1)
     chosen = tuple(given) if isinstance(given, tuple | list) else (given,)
     if not axes or not all(isinstance(axis, int) and -axes <= axis < axes for axis in chosen):
-        return None  # the call itself says what is wrong
+        return None  # the call itself reports the error
     return Stacking(_aligned(shapes, 0), {**params, "axes": tuple(axis % axes - axes for axis in chosen)})
 
 
@@ -287,7 +287,7 @@ def _matmul(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | 
 def _fft(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
     axis = params.get("axis", -1)
     if not shapes[0] or not isinstance(axis, int) or not -len(shapes[0]) <= axis < len(shapes[0]):
-        return None  # the call itself says what is wrong
+        return None  # the call itself reports the error
     return Stacking(shapes, {**params, "axis": axis if axis < 0 else axis - len(shapes[0])})
 
 

@@ -1,4 +1,4 @@
-"""One call in chunks: whether a chunk fits, what it is predicted to take, and running it as a call of its own."""
+"""One call in chunks: whether a chunk fits, its predicted time, and its execution as a separate call."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["Job", "Prediction", "as_spec", "decision_in_chunks"]
 
-#: How much slower than an arm without room the chosen one may be; beyond that, smaller chunks give that arm room.
+#: How much slower than an arm without room the chosen one may be; beyond that, chunks shrink until that arm fits.
 _HARDLY_SLOWER = 1.5
 
 
 class Prediction(NamedTuple):
-    """Seconds that a chunk is predicted to take: inf where no arm has room for it, 0 where nothing is known.
+    """Predicted seconds of a chunk: inf if no arm has room for it, 0 if nothing is known.
 
-    ``slow`` says that an arm without room for it would be much quicker.
+    ``slow`` says that an arm without room for it would be much faster.
     """
 
     seconds: float
@@ -38,18 +38,18 @@ class Prediction(NamedTuple):
 
 
 class Job:
-    """One call in chunks: what they share, how many were run, and what was decided for the last.
+    """One call in chunks: their common data, how many were run, and the decision for the last one.
 
     Parameters
     ----------
     primitive : Primitive
-        The contract.
+        The operation's contract.
     params : dict
-        Its parameters; a ``weights_key`` among them is kept apart.
+        Its parameters; a ``weights_key`` among them is stored separately.
     request : Request
         The whole call.
     limit : int, optional
-        Bytes that one chunk may take in all.
+        Bytes that one chunk may take in total.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Job:
         self.request = request
         self.backend = None if request.preference is None else request.preference.backend
         self.limit = limit
-        #: The kernel that all chunks run on, as ``"numpy:fft"``, where that is fixed.
+        #: The kernel for all chunks, such as ``"numpy:fft"``, if it is fixed.
         self.kernel: str | None = None
         #: Whether the call is cut because memory is short.
         self.short = False
@@ -69,7 +69,7 @@ class Job:
         self.decision: Decision | None = None
 
     def select(self, operands: tuple[Any, ...], reserved: int = 0, *, ignore_memory: bool = False) -> Selection | None:
-        """What would be decided for a chunk beside ``reserved`` bytes; None where no arm takes it."""
+        """The selection for a chunk beside ``reserved`` bytes; None if no arm takes it."""
         specs = tuple(as_spec(array) for array in operands)
         made = make_request(
             self.primitive,
@@ -88,7 +88,7 @@ class Job:
             return None
 
     def predict(self, operands: tuple[Any, ...], reserved: int = 0) -> Prediction:
-        """What a chunk would take beside ``reserved`` bytes."""
+        """The prediction for a chunk beside ``reserved`` bytes."""
         selection = self.select(operands, reserved)
         if selection is None:
             return Prediction(math.inf)
@@ -96,19 +96,19 @@ class Job:
         return Prediction(seconds, selection.slowdown > _HARDLY_SLOWER)
 
     def fits(self, operands: tuple[Any, ...], reserved: int = 0, *, quick: bool = True) -> bool:
-        """Whether some arm takes a chunk; ``quick`` asks that none without room for it would be much quicker."""
+        """Whether some arm takes a chunk; with ``quick`` no arm without room for it may be much faster."""
         found = self.predict(operands, reserved)
         return found.seconds < math.inf and not (quick and found.slow)
 
     def run(self, operands: tuple[Any, ...], key: Any = None, *, quick: bool = False) -> Any:
-        """Run a chunk; :class:`ChunkTooLargeError` where its memory ran out.
+        """Run a chunk; raises :class:`ChunkTooLargeError` if it runs out of memory.
 
-        With ``quick`` also where a much quicker arm has no room: a smaller chunk gives it some.
+        With ``quick`` also if a much faster arm has no room: a smaller chunk may fit there.
         """
         params = self.params if key is None else {**self.params, "weights_key": key}
         plan = self._plan(operands, key)
         if quick and plan.slowdown > WORTH_CUTTING:
-            # Caches are dropped before time is lost.
+            # Drop caches before accepting a slower arm.
             ladder.climb(plan.bound.arm.device, highest="own caches")
             plan = self._plan(operands, key)
             if plan.slowdown > WORTH_CUTTING:
@@ -151,7 +151,7 @@ class Job:
             raise ChunkTooLargeError(str(error)) from None
 
     def _learn(self, plan: Plan, seconds: float) -> None:
-        """Learn from a chunk as from any call, unless it ends after the host has gone on."""
+        """Learn from a chunk as from any call, unless it is asynchronous."""
         arm, request = plan.bound.arm, plan.request
         stays = request.placement.library == arm.backend and not plan.bound.moves
         if learns(request) and not (stays and registry.adapter(arm.backend).is_asynchronous(arm.device)):
@@ -160,14 +160,14 @@ class Job:
 
 
 def as_spec(array: Any) -> Any:
-    """The shape and dtype of an operand; plain numbers stay, because they take the dtype of the others."""
+    """The shape and dtype of an operand; plain numbers stay, because they adopt the dtype of the others."""
     if isinstance(array, ArraySpec | bool | int | float | complex):
         return array
     return ArraySpec(shape_of(array), dtype_of(array))
 
 
 def decision_in_chunks(job: Job, reason: str, fallbacks: tuple[Fallback, ...] = ()) -> Decision:
-    """What was decided for the last chunk, as the decision about the whole call."""
+    """The decision for the last chunk, as the decision for the whole call."""
     decision, call = job.decision, job.request.call
     assert decision is not None  # at least one chunk was run
     return replace(

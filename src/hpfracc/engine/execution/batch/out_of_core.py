@@ -1,4 +1,4 @@
-"""Arrays larger than memory: chunk after chunk through the engine, from and to memory-mapped files."""
+"""Arrays larger than memory: processed by the engine in chunks, from and to memory-mapped files."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ __all__ = ["convolve_blocks", "evaluate_blocks"]
 
 Array = np.ndarray[Any, Any]
 
-#: Share of what is free that a job takes where no budget was given: pages of files need room too.
+#: Fraction of free memory that a job takes if no budget is given: file pages need room too.
 _SHARE = 0.5
-#: Share of the budget that kept transforms of the weights may take.
+#: Fraction of the budget that cached transforms of the weights may take.
 _KEPT_SHARE = 0.25
-#: The smallest blocks in which disks are given out.
+#: The smallest allocation unit of disks.
 _DISK_BLOCK = 512
 
 
@@ -79,9 +79,9 @@ def convolve_blocks(
 ) -> Array:
     """``y[..., n] = sum_{k <= n} weights[..., k] * signal[..., n - k]`` of arrays that need not fit into memory.
 
-    The signal is read in blocks, each with the samples before it that the weights reach back to (overlap-save), and the
-    weights in parts where they are long: the same sum in another order, and so the same result to rounding. Each block
-    is an engine call, on whichever backend and device is quickest for it.
+    The signal is read in blocks, each with the earlier samples that the weights reach back to (overlap-save), and long
+    weights in parts: the same sum in another order, so the same result up to rounding. Each block is an engine call, on
+    the fastest backend and device for it.
 
     Parameters
     ----------
@@ -90,15 +90,15 @@ def convolve_blocks(
     signal : array_like, shape (..., n)
         In memory, or a ``numpy.memmap``; leading axes broadcast with those of the weights.
     out : numpy.ndarray, optional
-        Where the result goes, such as a ``numpy.memmap`` of mode ``"w+"``; may be ``signal`` itself. A new array by
-        default, where half of what is free has room for it.
+        Array for the result, such as a ``numpy.memmap`` of mode ``"w+"``; may be ``signal`` itself. A new array by
+        default, if it fits into half of the free memory.
     budget : int or str, optional
-        Bytes that a block may take, operands, result and workspace together, on the host and on a device; text such as
-        ``"2GiB"`` is read. Half of what is free on the host by default.
+        Bytes that a block may take for operands, result and workspace together, on the host and on a device; also text
+        such as ``"2GiB"``. Half of the host's free memory by default.
     backend : str, optional
-        Where to run the blocks.
+        Backend for the blocks.
     progress : bool or callable
-        True shows a bar; a function is called with the points done and those in all.
+        True shows a progress bar; a function is called with the number of points done and in total.
 
     Returns
     -------
@@ -149,7 +149,7 @@ def convolve_blocks(
 
 
 def _row_groups(job: Job, weights: Array, signal: Array) -> Iterator[tuple[Any, ...]]:
-    """Indices of rows that are done together: several where whole rows fit, otherwise one at a time."""
+    """Indices of rows that are processed together: several if whole rows fit, otherwise one at a time."""
     shape = job.request.call.shape
     if len(shape) == 1:
         yield ()
@@ -165,7 +165,7 @@ def _row_groups(job: Job, weights: Array, signal: Array) -> Iterator[tuple[Any, 
 
 
 def _rows_of(array: Array, shape: tuple[int, ...], rows: tuple[Any, ...]) -> Array:
-    """The same rows of an operand that may be repeated along some axes."""
+    """The same rows of an operand that may be broadcast along some axes."""
     if array.ndim == 1 or not rows:
         return array
     own = rows[len(shape) - array.ndim :]
@@ -220,22 +220,22 @@ def evaluate_blocks(
     progress: Progress = False,
     **arrays: Any,
 ) -> Array:
-    """Evaluate an expression element by element over arrays that need not fit into memory.
+    """Evaluate an expression elementwise over arrays that need not fit into memory.
 
     Parameters
     ----------
     expression : str
         Such as ``"x*y + sin(x)"``, as for :func:`hpfracc.elementwise`.
     out : numpy.ndarray, optional
-        Where the result goes, such as a ``numpy.memmap`` of mode ``"w+"``; may be one of the operands that has the
-        shape of the result. A new array by default, where half of what is free has room for it.
+        Array for the result, such as a ``numpy.memmap`` of mode ``"w+"``; may be an operand with the shape of the
+        result. A new array by default, if it fits into half of the free memory.
     budget : int or str, optional
-        Bytes that a block may take, operands, result and workspace together; text such as ``"2GiB"`` is read. Half of
-        what is free on the host by default.
+        Bytes that a block may take for operands, result and workspace together; also text such as ``"2GiB"``. Half of
+        the host's free memory by default.
     backend : str, optional
-        Where to run the blocks.
+        Backend for the blocks.
     progress : bool or callable
-        True shows a bar; a function is called with the elements done and those in all.
+        True shows a progress bar; a function is called with the number of elements done and in total.
     **arrays
         The variables by name, in memory or mapped; shapes broadcast.
 
@@ -249,7 +249,7 @@ def evaluate_blocks(
     name = "elementwise"
     for each, array in arrays.items():
         _check_host(name, each, array)
-    # Plain numbers stay so: they take the dtype of the arrays beside them.
+    # Plain numbers stay plain: they adopt the dtype of the arrays.
     operands = tuple(array if not shape_of(array) else np.asanyarray(array) for array in arrays.values())
     params = {"expression": expression, "names": tuple(arrays)}
     request = make_request(PRIMITIVES[name], operands, params, backend=backend)
@@ -272,8 +272,8 @@ def evaluate_blocks(
 def _evaluate_along(
     job: Job, cut: Cut | None, operands: tuple[Any, ...], target: Array, advance: Callable[[int], None]
 ) -> bool:
-    """Whether the expression was evaluated along this cut; False where not even one row fits."""
-    if cut is None:  # nothing to cut: a single number, or operands that are all repeated
+    """Whether the expression was evaluated along this cut; False if not even one row fits."""
+    if cut is None:  # nothing to cut: a single number, or only broadcast operands
         if not job.fits(operands, quick=False):
             return False
         target[...] = job.run(operands)
@@ -300,11 +300,11 @@ def _evaluate_along(
     )
 
 
-# Arrays that lie in files.
+# Arrays in files.
 
 
 def _check_host(operation: str, name: str, array: Any) -> None:
-    """Refuse arrays that are not in host memory or in a file."""
+    """Refuse arrays that are neither in host memory nor in a file."""
     if library_of(array) not in ("numpy", "python"):
         raise InvalidInputError(
             f"{operation}: {name} is an array of {library_of(array)}; blocks are read from NumPy arrays and "
@@ -313,7 +313,7 @@ def _check_host(operation: str, name: str, array: Any) -> None:
 
 
 def _target_of(operation: str, out: Any, shape: tuple[int, ...], dtype: str, size: int) -> Array:
-    """``out`` if it can take the result, or a new array if memory can."""
+    """``out`` if it can hold the result, or a new array if memory suffices."""
     if out is None:
         free = get_budget().read(HOST)
         if free is not None and size > _SHARE * free:
@@ -335,10 +335,10 @@ def _target_of(operation: str, out: Any, shape: tuple[int, ...], dtype: str, siz
 
 
 def _reserve_file(operation: str, out: Array) -> None:
-    """Reserve the room of a mapped file before anything is computed.
+    """Reserve the disk space of a mapped file before anything is computed.
 
-    A new memmap is a file of holes. On a full disk, writing to a hole of a mapped file raises no error: the system ends
-    the process. A file without a path, or that is gone, cannot be reserved.
+    A new memmap is a sparse file. On a full disk, writing to a hole of a mapped file raises no error: the system kills
+    the process. Space for a deleted file, or one without a path, cannot be reserved.
     """
     path = getattr(out, "filename", None)
     if not isinstance(out, np.memmap) or out.mode == "c" or not isinstance(path, str | os.PathLike):
@@ -354,7 +354,7 @@ def _reserve_file(operation: str, out: Array) -> None:
         if need <= 0:
             return
         try:
-            if need > free:  # asked first: a disk that becomes full on the way keeps what was reserved so far
+            if need > free:  # checked first, because a disk that fills up midway keeps what was reserved
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             _allocate(file, size)
         except OSError as error:
@@ -370,16 +370,16 @@ def _reserve_file(operation: str, out: Array) -> None:
 
 
 def _held_bytes(file: int) -> int:
-    """Bytes of a file that are allocated on the disk; 0 where the system does not say."""
+    """Bytes of a file that are allocated on the disk; 0 if the system does not report them."""
     return 512 * getattr(os.fstat(file), "st_blocks", 0)
 
 
 def _allocate(file: int, size: int) -> None:
-    """Allocate every byte of a file on the disk; its contents stay."""
+    """Allocate every byte of a file on the disk without changing its contents."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file, 0, size)
         return
-    # Writing a byte of each block where it is makes the block, and changes nothing.
+    # Rewriting one byte of each block allocates the block and changes nothing.
     with os.fdopen(os.dup(file), "r+b", buffering=0) as stream:
         for place in range(0, size, _DISK_BLOCK):
             stream.seek(place)
@@ -390,7 +390,7 @@ def _allocate(file: int, size: int) -> None:
 
 
 def _same_place(operation: str, out: Array, array: Any) -> bool:
-    """Whether results go where this operand is, element upon element; any other overlap is refused."""
+    """Whether results replace this operand element by element; any other overlap is refused."""
     if not isinstance(array, np.ndarray) or not np.may_share_memory(out, array):
         return False
     exactly = (
@@ -405,9 +405,9 @@ def _same_place(operation: str, out: Array, array: Any) -> bool:
 
 
 def _forget_pages(*arrays: Any) -> None:
-    """Take mapped pages out of this process's memory: the file, and what was written to it, keep them."""
+    """Drop mapped pages from this process's memory: the file keeps the data, including what was written."""
     for array in arrays:
         mapped = getattr(array, "_mmap", None)
-        # Of a private copy ("c") the pages are all there is.
+        # The pages of a private copy (mode "c") are not in the file.
         if isinstance(array, np.memmap) and array.mode != "c" and hasattr(mapped, "madvise"):
             mapped.madvise(mmap.MADV_DONTNEED)  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""The memory of a function of the user's, measured by two small trials of it."""
+"""The memory of a user's function, measured by two small trial calls."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["LinearFit", "Probe", "fit_line", "measure_peak"]
 
 logger = logging.getLogger("hpfracc.memory")
 
-#: Elements of the largest operand in the two trials: enough that what is always there is nothing beside it.
+#: Elements of the largest operand in the two trials: enough to dominate constant overheads.
 _SMALL, _LARGE = 2**14, 2**15
-#: Calls of each size.
+#: Number of calls of each size.
 _TRIALS = 3
-#: Kinds of call whose need is remembered.
+#: Number of kinds of call whose memory is remembered.
 _MOST_LINES = 256
 
 
@@ -40,10 +40,10 @@ class LinearFit:
 
 
 def measure_peak(run: Callable[[], Any], device: str = "cpu", library: str = "numpy") -> int | None:
-    """The peak of what ``run()`` allocates, its result included; None where it cannot be measured.
+    """The peak memory allocated by ``run()``, including its result; None if it cannot be measured.
 
-    On the host what Python and NumPy allocate, without a library's own buffers; on a device the peak of the library's
-    pool, whose high-water mark is reset.
+    On the host the allocations of Python and NumPy, without a library's own buffers; on a device the peak of the
+    library's pool, whose high-water mark is reset.
     """
     if device != "cpu":
         adapter = registry.adapter(library)
@@ -66,7 +66,7 @@ def measure_peak(run: Callable[[], Any], device: str = "cpu", library: str = "nu
         begin = tracemalloc.get_traced_memory()[0]
         result = run()
         peak = tracemalloc.get_traced_memory()[1] - begin
-        # What another library holds is not seen, but its results tell their size.
+        # Another library's allocations are not seen, but its results report their size.
         if library_of(result) in ("torch", "jax"):
             return None
         return max(0, peak)
@@ -76,7 +76,7 @@ def measure_peak(run: Callable[[], Any], device: str = "cpu", library: str = "nu
 
 
 def fit_line(small: float, small_bytes: float, large: float, large_bytes: float) -> LinearFit | None:
-    """The line through two trials; None where it would decrease, which means that the trials were disturbed."""
+    """The line through two trials; None if it would decrease, i.e. if the trials were disturbed."""
     if large <= small or large_bytes < small_bytes:
         return None
     slope = (large_bytes - small_bytes) / (large - small)
@@ -84,7 +84,7 @@ def fit_line(small: float, small_bytes: float, large: float, large_bytes: float)
 
 
 class Probe:
-    """The memory of a user's operation, from two small calls of it: a line along the size of its operands.
+    """The memory of a user's operation, from two small calls of it: linear in the size of its operands.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Probe:
         self._lines: dict[Any, LinearFit | None] = {}
 
     def bytes_for(self, operands: Sequence[ArraySpec], params: Mapping[str, Any]) -> float | None:
-        """Bytes that a call takes in all; None where the trials failed, or say nothing."""
+        """Total bytes that a call takes; None if the trials failed or are inconclusive."""
         size = float(sum(operand.size * np.dtype(operand.dtype).itemsize for operand in operands))
         kinds = tuple((len(operand.shape), operand.dtype) for operand in operands)
         key = (kinds, tuple(sorted(map(repr, params.items()))))
@@ -111,7 +111,7 @@ class Probe:
     def _try(self, operands: Sequence[ArraySpec], params: Mapping[str, Any]) -> LinearFit | None:
         try:
             small, large = (self._measure(operands, params, elements) for elements in (_SMALL, _LARGE))
-        except Exception as error:  # ones may be no argument for it, or axes belong together that were cut apart
+        except Exception as error:  # ones may be invalid arguments, or related axes were cut differently
             logger.debug("a memory probe failed: %s", registry.describe_failure(error))
             return None
         return None if small is None or large is None else fit_line(*small, *large)
@@ -122,15 +122,15 @@ class Probe:
         arrays = [
             np.ones(shape, operand.dtype) for operand, shape in zip(operands, _cut(operands, elements), strict=True)
         ]
-        self._function(*arrays, **params)  # what a first call keeps for later is not this call's
-        # What other threads allocate meanwhile is counted too: the least of a few calls is this function's.
+        self._function(*arrays, **params)  # a first call may cache things that are not counted
+        # Allocations of other threads are counted too: the smallest of a few calls is closest to this function's.
         peaks = [measure_peak(lambda: self._function(*arrays, **params)) for _ in range(_TRIALS)]
         known = [peak for peak in peaks if peak is not None]
         return (float(sum(array.nbytes for array in arrays)), float(min(known))) if known else None
 
 
 def _cut(operands: Sequence[ArraySpec], elements: int) -> list[tuple[int, ...]]:
-    """Shapes in which the longest axis of the largest operand is cut, wherever it occurs, to leave ``elements``."""
+    """Shapes with the longest axis of the largest operand cut, wherever it occurs, to leave ``elements`` elements."""
     largest = max(operands, key=lambda operand: operand.size)
     longest = max(largest.shape)
     times = largest.shape.count(longest)

@@ -1,4 +1,4 @@
-"""Many items through one function: stacked where possible, as many at a time as fit, in order."""
+"""Many items through one function: stacked if possible, as many at a time as fit, in order."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ __all__ = ["run"]
 
 logger = logging.getLogger("hpfracc.batch")
 
-#: Seconds that one task of a process should take: long enough to hide what sending it costs, short enough to share work
-#: evenly.
+#: Intended seconds per task of a process: long enough to hide the cost of sending it, short enough to balance the work.
 _TASK_SECONDS = 0.5
 
 
@@ -56,60 +55,60 @@ def run(
     executor: Any = None,
     **params: Any,
 ) -> Any:
-    """``[func(item, **params) for item in items]``, many at a time where possible.
+    """``[func(item, **params) for item in items]``, many at a time if possible.
 
-    Items are grouped by library, device, shapes and dtypes. An operation of the engine is called once for many of them,
-    stacked; so is a function that is ``batched``. As many go together as free memory allows; where memory runs out all
-    the same, the number is halved, then found to within a tenth, and remembered. Any other function is called item by
-    item, on ``workers`` threads or processes.
+    Items are grouped by library, device, shapes and dtypes. An operation of the engine, or a ``batched`` function, is
+    called once for many stacked items: as many as free memory allows. If memory runs out anyway, the number is halved,
+    then the largest that fits is found to within a tenth, and remembered. Any other function is called item by item, on
+    ``workers`` threads or processes.
 
-    Results do not depend on how many go together: each item has random numbers of its own, and all chunks of a group
+    Results do not depend on how many items are stacked: each item has its own random numbers, and all chunks of a group
     run on the same kernel.
 
     Parameters
     ----------
     func : Operation or callable
         ``hf.causal_convolution``, ``hf.matmul``, ``hf.fft``, ``hf.bitwise_xor``, ``hf.reduction``, an operation of your
-        own, or any function. An item that is a tuple is several arguments. The items of ``hf.elementwise`` are mappings
-        from names to arrays, its ``expression=`` is one for all.
+        own, or any function. A tuple as an item contains several arguments. The items of ``hf.elementwise`` are
+        mappings from names to arrays; its ``expression=`` is the same for all.
     items : iterable or array
-        What to call it with. The rows of an array are items too, of which none is copied to be stacked.
+        The arguments of the calls. The rows of an array are items too, and are not copied for stacking.
     common : tuple
-        Arguments that every call gets before those of its item.
+        Arguments of every call before those of its item.
     batched : bool, optional
-        Whether ``func`` takes its arguments stacked along a new first axis, and gives its results so.
+        Whether ``func`` takes its arguments stacked along a new first axis and returns its results in the same form.
     batch_size : int, optional
-        Items that go together at most; by default what fits.
+        Most items in one call; by default as many as fit.
     workers : int
-        Threads or processes for a function that is not batched; -1 for as many as there are cores.
+        Threads or processes for a function that is not batched; -1 for one per core.
     processes : bool
-        Whether workers are processes, by joblib: for functions that hold the interpreter's lock. Function and items are
-        then sent to them, and must be picklable.
+        Whether workers are processes, by joblib: for functions that hold the GIL. Function and items are then sent to
+        them, and must be picklable.
     backend : str, optional
-        For an operation of the engine: where to run it.
+        The backend, for an operation of the engine.
     budget : int or str, optional
-        Bytes that one chunk may take in all; text such as ``"2GiB"`` is read.
+        Bytes that one chunk may take in total; also text such as ``"2GiB"``.
     seed : int, optional
-        Gives each call ``rng=``, a ``numpy.random.Generator`` of its item's own; a batched function gets the list of
-        those of its items.
+        Gives each call ``rng=``, a ``numpy.random.Generator`` for its item; a batched function gets the list of those
+        of its items.
     progress : bool or callable
-        True shows a bar; a function is called with the items done and those in all.
+        True shows a progress bar; a function is called with the number of items done and in total.
     executor : optional
-        Run pieces of the items elsewhere: a ``dask.distributed.Client`` or the address of its scheduler, or an executor
-        of ``concurrent.futures``. Each piece is a batch of its own there, stacked as here. Function and items must be
+        Run parts of the items elsewhere: a ``dask.distributed.Client`` or the address of its scheduler, or an executor
+        of ``concurrent.futures``. Each part is a separate batch there, stacked as here. Function and items must be
         picklable.
     **params
-        Passed on to every call.
+        Passed to every call.
 
     Returns
     -------
     list
-        Results in the order of the items; a Dask array of them, not computed yet, if the items are the rows of one.
+        Results in the order of the items; a lazy Dask array of them if the items are the rows of one.
 
     Raises
     ------
     BatchItemError
-        If a call fails: its ``index`` names the item, its cause is what the call raised.
+        If a call fails: its ``index`` names the item, its cause is the error of the call.
 
     Examples
     --------
@@ -160,7 +159,7 @@ def run(
         if workers != 1 or processes:
             raise InvalidInputError("workers= and processes= are for this machine; leave them out with an executor")
         remote: Any = items if isinstance(calls, Rows) else list(calls)
-        # What all calls share is part of each item where items are listed.
+        # If items are listed, the common arguments are already part of each item.
         shared = common if isinstance(calls, Rows) else ()
         options = {"batched": batched, "batch_size": batch_size, "backend": backend, "budget": limit}
         piece = _Piece(func, shared, options, seed, params)
@@ -173,7 +172,7 @@ def run(
 
 
 class _Piece:
-    """A batch for a piece of the items, in another process."""
+    """A batch of some of the items, in another process."""
 
     def __init__(
         self,
@@ -196,7 +195,7 @@ class _Piece:
 
 
 class _Batch:
-    """One call of :func:`run`; small enough to be sent to a process."""
+    """One call of :func:`run`, small enough to be sent to a process."""
 
     def __init__(
         self,
@@ -217,7 +216,7 @@ class _Batch:
         self.limit = limit
 
     def call(self, index: int) -> Any:
-        """One item alone."""
+        """Call one item alone."""
         extra = dict(self.params)
         if self.seed is not None:
             extra["rng"] = random_stream(self.seed, index)
@@ -226,7 +225,7 @@ class _Batch:
         return self.func(*self.calls[index], **extra)
 
     def run_grouped(self, advance: Callable[[int], None]) -> list[Any]:
-        """Run the groups one after the other, each in chunks."""
+        """Run the groups one after another, each in chunks."""
         results: list[Any] = [None] * len(self.calls)
         chunks = 0
         for indices in self.calls.groups():
@@ -248,7 +247,7 @@ class _Batch:
         results: list[Any],
         advance: Callable[[int], None],
     ) -> int:
-        """Run items that go together; gives back how many chunks that took."""
+        """Run items that can be stacked; returns the number of chunks."""
         chunks = 0
 
         def source(begin: int, end: int) -> list[Any]:
@@ -280,7 +279,7 @@ class _Batch:
             self.func.primitive.describe(*first, **self.params)
             place(first)
         except (HpfraccError, TypeError):
-            return None  # the call itself says what is wrong, and with which item
+            return None  # the call itself reports the error and the item
         how = stacking_of(self.func.primitive, shapes, self.params)
         if how is None or self.seed is not None:
             return None
@@ -295,7 +294,7 @@ class _Batch:
     def run_each(self, workers: int, processes: bool, advance: Callable[[int], None]) -> list[Any]:
         """Call item by item, on several threads or processes.
 
-        A call that runs out of memory beside others is made again alone, once they are done.
+        A call that runs out of memory beside others is repeated alone after them.
         """
         count = len(self.calls)
         results: list[Any] = [None] * count
@@ -352,11 +351,11 @@ class _Batch:
             raise item_error(part[0], len(self.calls), error) from error
 
 
-# Calls spread over threads, or over processes.
+# Calls distributed over threads or processes.
 
 
 def calls_together(seconds: float, left: int, workers: int) -> int:
-    """How many calls of ``seconds`` each make one task."""
+    """How many calls of ``seconds`` each form one task."""
     if seconds <= 0.0:
         return max(1, left // workers)
     fair = max(1, -(-left // workers))
@@ -364,7 +363,7 @@ def calls_together(seconds: float, left: int, workers: int) -> int:
 
 
 def _several(call: Callable[[int], Any], task: Sequence[int]) -> tuple[list[tuple[int, Any]], list[int]]:
-    """Results, and items whose memory ran out; the first other error ends the task."""
+    """Results, and items that ran out of memory; the first other error ends the task."""
     done: list[tuple[int, Any]] = []
     short: list[int] = []
     for index in task:
@@ -378,7 +377,7 @@ def _several(call: Callable[[int], Any], task: Sequence[int]) -> tuple[list[tupl
 
 
 class _ItemFailedError(Exception):
-    """An item failed: carries its number, and can be sent between processes."""
+    """An item failed; carries its index, and can be sent between processes."""
 
     def __init__(self, index: int, error: Exception) -> None:
         super().__init__(index, error)

@@ -1,4 +1,4 @@
-"""A group of items of one kind, run in chunks: by an operation of the engine, or by a function that takes stacks."""
+"""A group of items of one kind, run in chunks by an operation of the engine or by a function that takes stacks."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from hpfracc.errors import BackendUnavailableError, InvalidInputError, OutOfMemo
 
 __all__ = ["StackedFunction", "StackedOperation", "remembered_kernels"]
 
-#: The kernel that a kind of batch runs on, in this process.
+#: The kernel of each kind of batch, in this process.
 remembered_kernels: Remembered[str] = Remembered()
-#: Items that a function of unknown needs begins with.
+#: Initial number of items for a function with unknown memory needs.
 _BEGIN_WITH = 64
 
 
 def rows_of(stacked: Any, count: int) -> list[Any]:
-    """The results of single items: views of the stacked ones."""
+    """The results of single items, as views of the stacked ones."""
     library = library_of(stacked)
     if library == "python":
         rows = list(stacked)
@@ -55,20 +55,20 @@ def rows_of(stacked: Any, count: int) -> list[Any]:
     elif library == "numpy":
         rows = list(stacked)
     elif library == "torch" and not tracks_gradient(stacked):
-        # All views in one call; autograd would forbid to write to them, so there each is made by itself.
+        # All views in one call; but autograd would forbid writing to them, so with gradients each is made separately.
         rows = list(stacked.unbind(0))
     else:
         rows = [stacked[index] for index in range(count)]
     if len(rows) != count:
         raise InvalidInputError(
-            f"a batched function gave a result of shape {shape_of(stacked)} for {count} items; "
+            f"a batched function returned a result of shape {shape_of(stacked)} for {count} items; "
             "the first axis of its result is that of the items"
         )
     return rows
 
 
 class StackedOperation:
-    """A group of calls of an engine operation: the source of its chunks, which all run on one kernel."""
+    """A group of calls of an engine operation: the source of its chunks, all of which run on one kernel."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class StackedOperation:
         self._calls = calls
         self._how = how
         first = calls[indices[0]]
-        #: Operands that are one and the same object in every item: passed once.
+        #: Whether each operand is the same object in every item, and so passed once.
         self._shared = calls.shared(indices)
         if all(self._shared):
             self._shared = (*(True,) * (len(first) - 1), False)
@@ -105,7 +105,7 @@ class StackedOperation:
         )
 
     def _fits(self, first: tuple[Any, ...], count: int, total: int) -> bool:
-        """Whether ``count`` items fit together, beside all results and, on the host, the buffer they are stacked in."""
+        """Whether ``count`` items fit together, beside all results and, on the host, the buffer for stacking."""
         specs = self._specs(first, count)
         whole = self._job.request.call.output_bytes
         reserved = whole - whole * count // max(1, total)
@@ -118,9 +118,9 @@ class StackedOperation:
         return self._job.fits(specs, reserved, quick=False)
 
     def _kernel(self, first: tuple[Any, ...], count: int) -> str | None:
-        """The kernel for the whole group: the same for chunks of any size, so that these change no result."""
+        """The kernel for the whole group: the same for chunks of any size, so that the size changes no result."""
         request = replace(self._job.request, ignore_memory=True)
-        # Remembered, so that what is learned in between does not make the same batch come out otherwise.
+        # Remembered, so that what is learned in the meantime does not change the result of the same batch.
         key = (
             request.call.operation,
             request.placement,
@@ -143,11 +143,11 @@ class StackedOperation:
         return kernel
 
     def run(self, part: Sequence[int]) -> list[Any]:
-        """Results of these items."""
+        """The results of these items."""
         return self._run(part, self._job.run)
 
     def run_smaller(self, part: Sequence[int], short: ChunkTooLargeError) -> list[Any]:
-        """Results of a single item that has no room as a whole."""
+        """The results of a single item that does not fit as a whole."""
 
         def in_chunks(operands: tuple[Any, ...]) -> Any:
             self._job.kernel = None
@@ -189,7 +189,7 @@ class StackedOperation:
 
 
 def _laid_out(values: Sequence[Any], shape: tuple[int, ...], shared: bool, pool: Any, held: list[Any]) -> Any:
-    """Values of one operand side by side, in a buffer of the pool on the host."""
+    """Stack the values of one operand, in a buffer of the pool on the host."""
     library = library_of(values[0])
     if shared:
         value = values[0] if library != "python" else np.asarray(values[0])
@@ -202,13 +202,13 @@ def _laid_out(values: Sequence[Any], shape: tuple[int, ...], shared: bool, pool:
     if not first.shape:
         buffer.reshape(-1)[...] = [np.asarray(value) for value in values]
     else:
-        # One behind the other is side by side: one call, whatever axes of one point stand in front.
+        # Concatenation is stacking here: one call, regardless of leading axes of length one.
         np.concatenate(values, axis=0, out=buffer.reshape((len(values) * first.shape[0], *first.shape[1:])))
     return buffer
 
 
 def _stacked_tensors(values: Sequence[Any], library: str, pool: Any, held: list[Any]) -> Any:
-    """Stacked by their library; tensors on the host into a buffer of the pool, for fresh memory costs page faults."""
+    """Stack by their library; host tensors into a buffer of the pool, because fresh memory costs page faults."""
     first, adapter = values[0], registry.adapter(library)
     name = dtype_name(first)
     if library != "torch" or device_of(first) != "cpu" or tracks_gradient(first) or name not in INEXACT | INTEGERS:
@@ -269,7 +269,7 @@ class StackedFunction:
         return self._function(*operands, **extra)
 
     def run(self, part: Sequence[int]) -> list[Any]:
-        """Results of these items."""
+        """The results of these items."""
         try:
             stacked = self._call(part)
         except Exception as error:
@@ -286,12 +286,12 @@ class StackedFunction:
         raise OutOfMemoryError(f"one item alone runs out of memory ({short}); use smaller items") from short.__cause__
 
     def finish(self) -> None:
-        """Nothing was decided by the engine here."""
+        """The engine made no decision here."""
 
 
 def _stack(values: Sequence[Any]) -> Any:
     library = library_of(values[0])
     if library not in ("numpy", "python"):
         return registry.adapter(library).stack(values)
-    # The usual one would forget the masks.
+    # np.stack would drop the masks.
     return np.ma.stack(values) if isinstance(values[0], np.ma.MaskedArray) else np.stack(values)

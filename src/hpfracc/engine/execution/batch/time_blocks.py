@@ -1,6 +1,6 @@
-"""A causal convolution in blocks of time and parts of the weights: exactly the sum, in another order.
+"""A causal convolution in blocks of time and parts of the weights: exactly the same sum in another order.
 
-``y[n] = sum_p sum_{k in part p} w[k] x[n - k]``. For one block of outputs and one part of the weights, that is the
+``y[n] = sum_p sum_{k in part p} w[k] x[n - k]``. For one block of outputs and one part of the weights, this is the
 convolution of the part with the samples it reaches back to (overlap-save).
 """
 
@@ -17,27 +17,27 @@ from hpfracc.engine.numerics.lengths import fast_length
 
 __all__ = ["CHUNK_SECONDS", "TimeBlocks", "TimeSizer", "choose_blocks", "convolve_block", "run_block"]
 
-#: ``predict(weights, samples)`` says what a convolution of that many takes.
+#: ``predict(weights, samples)`` predicts the time of a convolution with these numbers of points.
 Predict = Callable[[int, int], Prediction]
-#: ``convolve(weights, samples, first_weight)``; the number names the part of the weights.
+#: ``convolve(weights, samples, first_weight)``; the number identifies the part of the weights.
 Convolve = Callable[[Any, Any, int], Any]
 
-#: What a chunk takes beside its kernel: it is described, decided and bound as a call of its own.
+#: Overhead of a chunk beside its kernel: it is described, decided and bound as a separate call.
 CHUNK_SECONDS = 1e-3
-#: Parts are at least this share of a block, or all weights.
+#: Parts are at least one in this many of a block, or all weights.
 _LEAST_PART = 4
-#: Plans that transform this many times the points of one that fits are not quicker, whatever their size does to caches.
+#: Plans that transform this many times the points of one that fits are not faster, regardless of cache effects.
 _MORE_WORK = 4.0
-#: Times that blocks which ran out of memory are made smaller.
+#: How often blocks that ran out of memory are made smaller.
 _MOST_FAILURES = 40
 
 
 @dataclass(frozen=True, slots=True)
 class TimeBlocks:
-    """Outputs of a block, weights of a part, and how many there are of each.
+    """The outputs of a block, the weights of a part, and the numbers of both.
 
-    ``seconds`` is what all blocks are predicted to take; ``quick`` says that no arm that lacks room for such a block
-    would be much quicker.
+    ``seconds`` is the predicted time of all blocks; ``quick`` says that no arm without room for such a block would be
+    much faster.
     """
 
     block: int
@@ -51,21 +51,21 @@ class TimeBlocks:
 def choose_blocks(
     length: int, taps: int, predict: Predict, scale: float = 1.0, *, whole: bool = True
 ) -> TimeBlocks | None:
-    """The blocks that are predicted to be quickest, or None where not even one sample with one weight fits.
+    """The blocks with the shortest predicted time, or None if not even one sample with one weight fits.
 
-    Sizes of blocks and of parts halve. They are asked about in the order of the points they transform, until those that
-    are left transform too many points to be quicker.
+    Sizes of blocks and of parts halve. They are tried in the order of the number of points they transform, until the
+    remaining ones transform too many points to be faster.
 
     Parameters
     ----------
     length, taps : int
-        Points of the signal and weights in all.
+        Total number of points of the signal and of weights.
     predict : callable
         ``predict(weights, samples)``.
     scale : float
-        Share of what fits that may be used.
+        Fraction of what fits that may be used.
     whole : bool
-        Whether one block with all weights is a plan.
+        Whether a single block with all weights is allowed.
     """
     best: TimeBlocks | None = None
     least_work = math.inf
@@ -97,9 +97,9 @@ def _possible(length: int, taps: int) -> Iterator[tuple[float, float, int, int]]
     for block in _halves(length):
         for part in _halves(taps):
             if _LEAST_PART * part < block and part < taps:
-                break  # parts much shorter than a block only make pieces of it
+                break  # parts much shorter than a block only add pieces
             blocks, parts = -(-length // block), -(-taps // part)
-            # The first blocks lie before the end of the weights: they meet some of the parts, or some samples only.
+            # The first blocks start before the end of the weights: they need only some of the parts, or some samples.
             early = min(blocks, max(1, taps // block))
             pieces = blocks * parts - early * (parts - 1) / 2
             seen = min(length, block + part - 1) + part
@@ -115,7 +115,7 @@ def _halves(size: int) -> Iterator[int]:
 def convolve_block(
     convolve: Convolve, weights: Any, signal: Any, begin: int, end: int, part: int, taps: int, extra: int = 0
 ) -> Iterator[tuple[int, Any]]:
-    """Contributions to outputs ``begin`` to ``end``: each with the output it starts at; the first covers all of them.
+    """Contributions to outputs ``begin`` to ``end``, each with its first output; the first one covers all of them.
 
     Parameters
     ----------
@@ -124,11 +124,11 @@ def convolve_block(
     weights, signal : array
         Cut along their last axes.
     begin, end : int
-        The outputs that are wanted.
+        The range of outputs.
     part, taps : int
-        Weights of one part, and in all.
+        Number of weights of one part, and in total.
     extra : int
-        Samples before those that a part reaches back to: the differences of neighbours need one.
+        Samples before those that a part reaches back to: differences need one.
     """
     for first in range(0, min(taps, end), part):
         some = weights[..., first : min(first + part, taps)]
@@ -143,8 +143,8 @@ def run_block(
 ) -> Any:
     """Outputs of one block, from weights and signal.
 
-    Under ``key`` transforms of the parts of the weights are kept for the next block, where all of them fit into
-    ``kept`` bytes: of more, each would be gone before it is needed.
+    Transforms of the parts of the weights are cached under ``key`` for the next block if all of them fit into ``kept``
+    bytes; otherwise each would be evicted before it is needed.
     """
     weights, signal = arrays
     call, begin = job.request.call, block[0]
@@ -154,7 +154,7 @@ def run_block(
     keeps = key is not None and plan.parts * size <= kept
 
     def convolve(some: Any, samples: Any, first: int) -> Any:
-        # A kept transform belongs to a part of the weights and to one length of samples.
+        # A cached transform belongs to one part of the weights and one length of samples.
         return job.run((some, samples), (key, "part", first, some.shape[-1]) if keeps else None, quick=plan.quick)
 
     total = None
@@ -169,14 +169,14 @@ def run_block(
 
 
 class TimeSizer:
-    """Blocks of time that become smaller when memory runs out.
+    """Blocks of time that shrink when memory runs out.
 
     Parameters
     ----------
     plan : TimeBlocks
-        The blocks to begin with.
+        The initial blocks.
     replan : callable
-        Gives the best plan for the memory that is free now, or None.
+        Returns the best plan for the memory that is free now, or None.
     """
 
     def __init__(self, plan: TimeBlocks, replan: Callable[[], TimeBlocks | None]) -> None:
@@ -185,14 +185,14 @@ class TimeSizer:
         self._failures = 0
 
     def next(self, left: int) -> int:
-        """Outputs of the next block."""
+        """Number of outputs of the next block."""
         return min(self.plan.block, left)
 
     def succeeded(self, size: int) -> None:
-        """Blocks stay as they are."""
+        """The size of blocks does not change."""
 
     def failed(self, size: int, short: ChunkTooLargeError) -> bool:
-        """Go on with a smaller plan; False where there is none."""
+        """Continue with a smaller plan; returns False if there is none."""
         self._failures += 1
         smaller = _smaller(self.plan, self._replan(), short)
         if smaller is None or self._failures > _MOST_FAILURES:
@@ -202,12 +202,12 @@ class TimeSizer:
 
 
 def _smaller(plan: TimeBlocks, best: TimeBlocks | None, short: ChunkTooLargeError) -> TimeBlocks | None:
-    """The plan after a block for which there was no room, given the best one for the memory that is free now.
+    """The plan after a block that did not fit, given the best one for the memory that is free now.
 
-    After a real failure blocks are at most half as long.
+    After an actual failure blocks are at most half as long.
     """
     if short.slow and best is not None:
-        # Where the best is what has just been tried, it is run as it is.
+        # If the best plan is the one just tried, run it without the demand for a faster arm.
         return replace(best, quick=best.quick and (best.block, best.part) != (plan.block, plan.part))
     if plan.block <= 1:
         return None

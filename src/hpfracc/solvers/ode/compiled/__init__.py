@@ -1,4 +1,4 @@
-"""Steps compiled with Numba; imported when a solve is long enough, because Numba takes long to load."""
+"""Steps compiled with Numba; imported only for long solves, because Numba takes long to load."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _compiled: set[tuple[Any, str]] = set()
 
 
 class NotCompiledError(Exception):
-    """A function is not compiled; the message says why, in one line."""
+    """A function is not compiled; the message is one line that says why."""
 
 
 def require() -> None:
-    """Load Numba, or raise the error that names its extra."""
+    """Load Numba; the error names the optional dependency to install."""
     if "numba" not in _loaded or not is_installed("numba"):
         run_shielded(lambda: import_optional("numba"))
         _loaded.add("numba")
@@ -40,7 +40,7 @@ def load(name: str) -> ModuleType:
 
 
 def call_kernel(kernel: Callable[..., Result], kind: str, *arguments: Any) -> Result:
-    """``kernel(*arguments)``; Numba compiles it at the first call with arrays of this kind of numbers."""
+    """``kernel(*arguments)``; Numba compiles it at the first call with arrays of this dtype kind."""
     if (kernel, kind) in _compiled:
         return kernel(*arguments)
     found = run_shielded(lambda: kernel(*arguments))

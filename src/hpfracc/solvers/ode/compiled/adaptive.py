@@ -1,4 +1,4 @@
-"""The arithmetic of adaptive steps, compiled; the right-hand side compiled with it, or called in Python."""
+"""The arithmetic of adaptive steps, compiled; the right-hand side is compiled with it or called in Python."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Array = np.ndarray[Any, Any]
 
 
 class CompiledArithmetic:
-    """As :class:`NumpyArithmetic`, for components that share one order.
+    """Like :class:`NumpyArithmetic`, for components that share one order.
 
     Parameters
     ----------
     system : FlatSystem
         The equation, without delays.
     fun : CompiledFunction or None
-        Its right-hand side compiled; None where that stays in Python.
+        Its compiled right-hand side; None if that stays in Python.
     abandon : callable
-        Told why, where the compiled right-hand side is not used any longer.
+        Called with the reason if the compiled right-hand side is no longer used.
     """
 
     def __init__(self, system: FlatSystem, fun: CompiledFunction | None, abandon: Callable[[str], None]) -> None:
@@ -46,7 +46,7 @@ class CompiledArithmetic:
         (self._alpha, _), *_ = system.groups
         self._gamma = math.gamma(self._alpha)
         self._nothing = np.zeros((0, 1, 1), dtype)
-        self._rules: Array = np.empty(0)  # of the newest trial
+        self._rules: Array = np.empty(0)  # of the latest trial
         self._table: Array = np.empty(0)
 
     def attempt(self, stepper: StepState, step: float, level: int | None, end: float, degree: int) -> Trial | None:
@@ -54,7 +54,7 @@ class CompiledArithmetic:
         system, corrector, memory, past = self.system, stepper.corrector, stepper.memories[0], stepper.values
         corrector.loops = self
         if self._fun is not None and not self._fun.unchanged():
-            self._leave("a value that it captures changed during the solve")
+            self._leave("a captured value changed during the solve")
         tables = memory.tables(step)
         lengths = np.array(stepper.steps[: max(len(past) - 1, 1)] or [0.0])
         start = system.start(end).astype(system.dtype, copy=False)
@@ -109,7 +109,7 @@ class CompiledArithmetic:
     def _iterate(
         self, tau: float, known: Array, weight: float, guess: Array, scale: Array
     ) -> tuple[Solved | None, float]:
-        """As :func:`kernels.iterate`, with the right-hand side in Python."""
+        """Like :func:`kernels.iterate`, with the right-hand side in Python."""
         y, last, contraction = guess.copy(), math.inf, -1.0
         for turn in range(MOST_ITERATIONS):
             f = self.system(tau, y)
@@ -122,7 +122,7 @@ class CompiledArithmetic:
         return None, contraction
 
     def newton(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm, inverse: Array) -> Solved | None:
-        """The corrector's loop."""
+        """Run the corrector's loop."""
         if self._fun is None:
             return self._newton(tau, known, float(weight), guess, norm, inverse)
         out = np.empty((2, guess.size), guess.dtype)
@@ -139,7 +139,7 @@ class CompiledArithmetic:
     def _newton(
         self, tau: float, known: Array, weight: float, guess: Array, norm: Norm, inverse: Array
     ) -> Solved | None:
-        """As :func:`kernels.newton`, with the right-hand side in Python."""
+        """Like :func:`kernels.newton`, with the right-hand side in Python."""
         y, last = guess.copy(), math.inf
         for _ in range(MOST_NEWTON):
             f = self.system(tau, y)
@@ -191,7 +191,7 @@ class CompiledArithmetic:
         return Taken(errors[0], errors[1], both[: degree + 1, :n], largest, ratio)
 
     def _check_in_python(self, tau: float) -> None:
-        """Evaluate in Python where the compiled right-hand side was not finite; raises what Python raises."""
+        """Evaluate in Python if the compiled right-hand side was not finite; raises what Python raises."""
         self.system(tau, self._scratch[0].copy())
         self._leave(f"compiled, it failed where Python could evaluate it, at t = {self.system.time(tau):g}")
 

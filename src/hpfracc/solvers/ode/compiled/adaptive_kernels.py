@@ -1,24 +1,24 @@
-"""One adaptive step, compiled: the polynomials of the newest points, the past, the step's equation, the error.
+"""One adaptive step, compiled: polynomials through the newest points, history, the step's equation, and the error.
 
 The same arithmetic as in ``adaptive/arithmetic.py``, for equations whose components share one order. A compiled
-right-hand side comes as an address (see ``kernels.py``), and solving ends with 0, with 1 where the iteration does not
-converge, with 2 where the right-hand side is not finite. One in Python is called between the parts that steps are made
-of: :func:`prepare`, :func:`correct` or :func:`correct_newton` after each evaluation, :func:`finish`, and
-:func:`begin_take` before and :func:`end_take` after the evaluation that moves the error along.
+right-hand side is given by its address (see ``kernels.py``), and solving returns 0 on success, 1 if the iteration does
+not converge, and 2 if the right-hand side is not finite. A right-hand side in Python is called between the parts of a
+step: :func:`prepare`, :func:`correct` or :func:`correct_newton` after each evaluation, :func:`finish`, and
+:func:`begin_take` before and :func:`end_take` after the evaluation that propagates the error.
 
-Arrays are written where the caller wants them: to return one Numba runs Python code, in which an interrupt becomes a
-SystemError. They come in few pieces, for each of them takes time at each call:
+Results are written to the caller's arrays: to return an array Numba runs Python code, in which an interrupt becomes a
+SystemError. The arrays are combined into a few, because each takes time at each call:
 
 ``rules``, shape (3, R, R)
-    Differences and polynomials of the stencil, and weights; zero before.
+    Differences and polynomials of the stencil, and weights; zero on entry.
 ``vectors``, shape (5, n)
-    What is known of the equation, the inherited error, the guess, the solution, and the right-hand side there.
+    The known part of the equation, the inherited error, the guess, the solution, and the right-hand side there.
 ``reals``, shape (n + R,)
-    The tolerance of the step, and the size of what each degree adds.
+    The tolerance of the step, and the size of each degree's contribution.
 ``table``, shape (2, R, n)
-    Values of the right-hand side, the newest first, and what each degree adds.
+    Values of the right-hand side, newest first, and each degree's contribution.
 ``scratch``, shape (2, n)
-    What a compiled right-hand side reads and writes.
+    Input and output of a compiled right-hand side.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _compile = numba.njit(cache=True)
 
 @_compile
 def _norm(values: Any, scale: Any, d: int) -> float:
-    """Root mean square over the d components of a member, the largest over the batch."""
+    """Root mean square over the d components of a member, then the largest over the batch."""
     worst = 0.0
     for first in range(0, len(values), d):
         total = 0.0
@@ -53,7 +53,7 @@ def _norm(values: Any, scale: Any, d: int) -> float:
 
 @_compile
 def _apply(inverse: Any, residual: Any) -> Any:
-    """The inverse of each member's matrix times its part."""
+    """The inverse of each member's matrix times its part of the residual."""
     d = inverse.shape[1]
     found = np.empty_like(residual)
     for member in range(len(inverse)):
@@ -98,7 +98,7 @@ def prepare(
     vectors: Any,
     scale: Any,
 ) -> float:
-    """The equation of a step, ``y = known + weight f``: the weight, and the rules and vectors."""
+    """The equation of a step, ``y = known + weight f``: returns the weight, and fills rules and vectors."""
     differences, polynomials, weights = rules[0], rules[1], rules[2]
     known, inherited, guess = vectors[0], vectors[1], vectors[2]
     count, n = values.shape
@@ -154,7 +154,7 @@ def prepare(
 
 @_compile
 def correct(known: Any, weight: float, f: Any, y: Any, scale: Any, d: int) -> float:
-    """``y = known + weight f``, in place; the size of the change."""
+    """``y = known + weight f``, in place; returns the size of the change."""
     change = np.empty_like(y)
     for i in range(len(y)):
         moved = known[i] + weight * f[i]
@@ -165,7 +165,7 @@ def correct(known: Any, weight: float, f: Any, y: Any, scale: Any, d: int) -> fl
 
 @_compile
 def correct_newton(known: Any, weight: float, f: Any, y: Any, scale: Any, d: int, inverse: Any) -> float:
-    """One iteration of Newton's method with ``inverse``, in place; the size of the change."""
+    """One iteration of Newton's method with ``inverse``, in place; returns the size of the change."""
     residual = np.empty_like(y)
     for i in range(len(y)):
         residual[i] = y[i] - known[i] - weight * f[i]
@@ -177,7 +177,7 @@ def correct_newton(known: Any, weight: float, f: Any, y: Any, scale: Any, d: int
 
 @_compile
 def iterate(fun: Any, t: float, weight: float, d: int, vectors: Any, scale: Any, scratch: Any, parameters: Any) -> Any:
-    """By iteration, into ``vectors``; status, how fast it converged, and evaluations."""
+    """Solve by iteration, into ``vectors``; returns status, rate of convergence, and number of evaluations."""
     known, guess, y, f = vectors[0], vectors[2], vectors[3], vectors[4]
     y[:] = guess
     last, contraction = np.inf, -1.0
@@ -208,7 +208,7 @@ def newton(
     parameters: Any,
     out: Any,
 ) -> Any:
-    """By Newton's method with a matrix that stays, into ``out``; status and evaluations."""
+    """Solve by Newton's method with a fixed matrix, into ``out``; returns status and number of evaluations."""
     y, f = out[0], out[1]
     y[:] = guess
     last = np.inf
@@ -244,7 +244,7 @@ def finish(
     table: Any,
     reals: Any,
 ) -> None:
-    """What each degree adds, and how large that is; through ``inverse`` where the equation is stiff."""
+    """The contribution of each degree and its size; through ``inverse`` if the equation is stiff."""
     count, n = values.shape
     weights, joined, terms, scale = rules[2], table[0], table[1], reals[:n]
     for c in range(n):
@@ -290,7 +290,7 @@ def attempt(
     reals: Any,
     table: Any,
 ) -> Any:
-    """:func:`prepare`, :func:`iterate` and :func:`finish` in one; status, contraction and evaluations."""
+    """:func:`prepare`, :func:`iterate` and :func:`finish` in one; returns status, contraction and evaluations."""
     scale = reals[: len(y)]
     weight = prepare(
         alpha,
@@ -319,7 +319,7 @@ def attempt(
 
 @_compile
 def begin_take(degree: int, y: Any, rules: Any, inherited: Any, table: Any, moved_before: Any, out: Any) -> None:
-    """The equation of the estimated error: what is known of it, a guess, and the state moved by that guess."""
+    """The equation of the estimated error: its known part, a guess, and the state shifted by that guess."""
     weights, terms = rules[2], table[1]
     known, guess, other = out[0], out[1], out[2]
     rows, n = terms.shape
@@ -357,12 +357,12 @@ def end_take(
     both: Any,
     new: Any,
 ) -> float:
-    """The estimated global error after a step, the polynomials over it, and the memory with it.
+    """The estimated global error after a step, the polynomials over it, and the updated memory.
 
-    ``value`` is the right-hand side at the state that :func:`begin_take` moved; not ``there`` if it was not finite.
-    Into ``errors`` go the error and what it moves the right-hand side by; into ``both`` the coefficients of the
-    polynomial and of its error, zero before; into ``new`` the states of the memory. The error over the tolerance comes
-    back.
+    ``value`` is the right-hand side at the state shifted by :func:`begin_take`; ``there`` is False if it was not
+    finite. ``errors`` receives the error and the change of the right-hand side due to it; ``both``, zero on entry, the
+    coefficients of the polynomial and of its error; ``new`` the states of the memory. Returns the ratio of the error to
+    the tolerance.
     """
     differences, polynomials, weights = rules[0], rules[1], rules[2]
     values, known, guess, error, moved = table[0], equation[0], equation[1], errors[0], errors[1]
@@ -384,7 +384,7 @@ def end_take(
             moved[c] = value[c] - values[0, c]
             error[c] = known[c] + newest * moved[c]
 
-    # Of the right-hand side in the first half of the columns, of its error in the second.
+    # The right-hand side in the first half of the columns, its error in the second.
     for r in range(defect + 1):
         for c in range(n):
             total = y[c] * 0.0

@@ -1,4 +1,4 @@
-"""What a function captures: where it is found, what compiled code depends on, and whether it is still the same."""
+"""Captured values of a function: where they are found, what compiled code depends on, and whether they changed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Lookup:
     kind : str
         ``"global"``, ``"cell"``, ``"default"`` or ``"attribute"``.
     name : str or int
-        Its name, or its number among the defaults.
+        Its name, or its index among the defaults.
     owner : function, module or None
-        Whose; None for the function that is read.
+        The function or module that has it; None for the function being read.
     """
 
     kind: str
@@ -36,7 +36,7 @@ class Lookup:
     owner: Any
 
     def fetch(self, function: types.FunctionType) -> Any:
-        """The value now; LookupError where there is none."""
+        """The current value; raises LookupError if there is none."""
         owner = function if self.owner is None else self.owner
         if self.kind == "attribute":
             return owner.__dict__[self.name]
@@ -53,7 +53,7 @@ class Lookup:
 
 
 class Same:
-    """An object that counts by its identity, and a function by its code too."""
+    """An object compared by identity; a function also by its code."""
 
     __slots__ = ("code", "object")
 
@@ -71,7 +71,7 @@ def _is_same(value: Any, kept: Any) -> bool:
 
 
 def signature_of(value: Any, floats: list[float], name: Any) -> Any:
-    """All of a captured value that the source depends on; its floats are added to ``floats``."""
+    """Everything in a captured value that the source depends on; its floats are appended to ``floats``."""
     kind = type(value)
     if kind in (float, np.float64):
         floats.append(float(value))
@@ -85,28 +85,28 @@ def signature_of(value: Any, floats: list[float], name: Any) -> Any:
     if isinstance(value, types.ModuleType | types.FunctionType) or is_listed(value):
         return Same(value)
     if isinstance(value, type | types.BuiltinFunctionType | np.ufunc):
-        raise RefusedError(f"{name!r} is not among the functions that can be read")
+        raise RefusedError(f"{name!r} is not one of the functions that can be read")
     raise RefusedError(f"{name!r} is of the type {kind.__name__}, whose value may change")
 
 
 def is_listed(value: Any) -> bool:
-    """Whether this is one of the functions that may be called."""
+    """Whether this is one of the supported functions."""
     try:
         return value in FUNCTIONS
-    except TypeError:  # cannot be hashed
+    except TypeError:  # unhashable
         return False
 
 
 @dataclass(frozen=True, slots=True)
 class BoundSource:
-    """The source of a function with the numbers of one solve.
+    """The source of a function together with the numbers of one solve.
 
     Attributes
     ----------
     source : str
         The body of a compiled function of ``t``, ``y`` and ``p`` that writes ``out``.
     parameters : tuple of float
-        ``p``.
+        The values of ``p``.
     """
 
     source: str
@@ -116,7 +116,7 @@ class BoundSource:
     _captured: tuple[tuple[Lookup, Any], ...]
 
     def unchanged(self) -> bool:
-        """Whether every captured value is still the object that it was."""
+        """Whether every captured value is still the same object."""
         if self._function.__code__ is not self._code:
             return False
         try:
@@ -126,7 +126,7 @@ class BoundSource:
 
 
 def find_captured(lookup: Lookup, function: types.FunctionType, floats: list[float]) -> tuple[Any, Any]:
-    """A captured value and its signature; one that cannot be taken has one as well, so that a refusal can be kept."""
+    """A captured value and its signature; an unsupported value also has one, so that the refusal can be cached."""
     try:
         value = lookup.fetch(function)
     except LookupError:
@@ -138,7 +138,7 @@ def find_captured(lookup: Lookup, function: types.FunctionType, floats: list[flo
 
 
 class Captures:
-    """Captured values as they are met, with the parameters that stand for their floats."""
+    """Captured values found while reading, with the parameters that represent their floats."""
 
     def __init__(self, function: types.FunctionType, args: tuple[Any, ...]) -> None:
         self.function = function

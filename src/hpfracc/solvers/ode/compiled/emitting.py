@@ -1,7 +1,7 @@
-"""Arithmetic on numbers that are not known yet, written down as source with the meaning that Python and NumPy give it.
+"""Arithmetic on unknown numbers, emitted as source code with the semantics of Python and NumPy.
 
 Where Python raises an error (a division by zero, an overflowing power), the source bails out: the caller then evaluates
-the function in Python, which raises it. NumPy's numbers raise nothing; infinities and NaN go on as they do there.
+the function in Python, which raises it. NumPy numbers raise nothing; infinities and NaN propagate as in NumPy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hpfracc.solvers.ode.compiled.values import Array, BailError, RefusedError, 
 
 __all__ = ["Emitter", "ForkError"]
 
-#: Lines of one path, forks on it, and digits of a known integer, at which reading is given up.
+#: Limits of reading: lines of one path, forks on it, and bits of a known integer.
 _MOST_LINES, _MOST_FORKS, _MOST_BITS = 3000, 16, 512
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -38,7 +38,7 @@ _NUMBERS = (int, float)  # bool is an int
 
 
 class ForkError(Exception):
-    """A condition that decides the way, and that no decision was given for."""
+    """A condition that decides the path, for which no decision was given."""
 
     def __init__(self, condition: str) -> None:
         super().__init__(condition)
@@ -46,7 +46,7 @@ class ForkError(Exception):
 
 
 class Emitter:
-    """Writes one path through a function: ``decisions`` says which way it goes at each condition."""
+    """Emits one path through a function: ``decisions`` says which branch it takes at each condition."""
 
     def __init__(self, decisions: tuple[bool, ...]) -> None:
         self.lines: list[str] = []
@@ -57,7 +57,7 @@ class Emitter:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def line(self, text: str) -> None:
-        """One more line."""
+        """Append a line."""
         if len(self.lines) >= _MOST_LINES:
             raise RefusedError(f"it takes more than {_MOST_LINES} operations")
         self.lines.append(text)
@@ -69,44 +69,44 @@ class Emitter:
         return name
 
     def number(self, code: str, *, numpy: bool) -> Scalar:
-        """A float that ``code`` computes."""
+        """A float computed by ``code``."""
         return Scalar(self._name("v", code), numpy)
 
     def truth(self, code: str, *, numpy: bool) -> Truth:
-        """A bool that ``code`` computes."""
+        """A bool computed by ``code``."""
         return Truth(self._name("c", code), numpy)
 
     def bail_if(self, condition: str) -> None:
-        """Leave the rest to Python where ``condition`` holds."""
+        """Leave the rest to Python if ``condition`` holds."""
         self.line(f"if {condition}:")
         self.line("    bail")
 
     def checked(self, code: str) -> Scalar:
-        """A Python float whose computation raises an error in Python where it is not finite."""
+        """A Python float; if it is not finite, Python would have raised an error."""
         found = self.number(code, numpy=False)
         self.bail_if(f"not isfinite({found.code})")
         return found
 
     def decide(self, condition: str) -> bool:
-        """Which way to go: both are read, one after the other."""
+        """Choose the branch; both are read, one after the other."""
         if self._forks == len(self._decisions):
             if self._forks >= _MOST_FORKS:
                 raise RefusedError(f"more than {_MOST_FORKS} conditions follow each other")
             raise ForkError(condition)
-        self.lines.clear()  # what lies before a fork was written when it was met
+        self.lines.clear()  # the lines before a fork were emitted when it was found
         decision = self._decisions[self._forks]
         self._forks += 1
         return decision
 
     def is_true(self, value: Value) -> bool:
-        """What ``if value:`` does."""
+        """The effect of ``if value:``."""
         if isinstance(value, Truth):
             return self.decide(value.code)
         if isinstance(value, Scalar):
             return self.decide(f"{value.code} != 0.0")
         if isinstance(value, bool | int | float | tuple | list | None):
             return bool(value)
-        raise RefusedError("the truth of an array or object decides")
+        raise RefusedError("the truth value of an array or object decides a branch")
 
     # -- reading values -----------------------------------------------------------------------------------------------
 
@@ -118,20 +118,20 @@ class Emitter:
             return self.number(f"1.0 if {value.code} else 0.0", numpy=value.numpy)
         if isinstance(value, _NUMBERS):
             return Scalar(literal(value), numpy=False)
-        raise RefusedError(f"a {_describe(value)} stands where a number is expected")
+        raise RefusedError(f"a {_describe(value)} is used as a number")
 
     def items(self, value: Value) -> Any:
-        """The elements of what ``np.asarray(value)`` would be, as an array of objects."""
+        """The elements of ``np.asarray(value)``, as an array of objects."""
         if isinstance(value, Array):
             if any(each is None for each in value.items.flat):
-                raise RefusedError("an array is read before all of it was written")
+                raise RefusedError("an array is read before all of it is written")
             return value.items
         if isinstance(value, list | tuple):
             rows = [self.items(each) for each in value]
             if not rows:
-                raise RefusedError("it makes an empty array")
+                raise RefusedError("it creates an empty array")
             if len({row.shape for row in rows}) > 1:
-                raise RefusedError("it makes an array of a ragged sequence")
+                raise RefusedError("it creates an array from a ragged sequence")
             found = np.empty((len(rows), *rows[0].shape), object)
             for n, row in enumerate(rows):
                 found[n] = row if row.ndim else row[()]
@@ -141,14 +141,14 @@ class Emitter:
         return found
 
     def array(self, value: Value, *, floats: bool = False) -> Any:
-        """The elements of ``np.asarray(value)`` as floats; what would be an array of integers or bools is refused.
+        """The elements of ``np.asarray(value)`` as floats; arrays of integers or bools are refused.
 
-        ``floats``: not refused, because the array has the dtype float.
+        With ``floats`` they are not refused, because the array has a float dtype.
         """
         items = self.items(value)
         flat = list(items.flat)
         if not floats and not any(isinstance(each, Scalar | float) for each in flat):
-            raise RefusedError("it makes an array of integers or bools")
+            raise RefusedError("it creates an array of integers or bools")
         return self.map(self._element, items)
 
     def _element(self, value: Value) -> Scalar:
@@ -157,7 +157,7 @@ class Emitter:
 
     @staticmethod
     def map(function: Callable[..., Any], *arrays: Any) -> Any:
-        """``function`` of the elements of arrays of one shape."""
+        """``function`` applied to the elements of arrays of one shape."""
         found = np.empty(arrays[0].shape, object)
         for index in np.ndindex(found.shape):
             found[index] = function(*(array[index] for array in arrays))
@@ -169,7 +169,7 @@ class Emitter:
             return Array(items, writable=not view)
         element = items[()]
         if element is None:
-            raise RefusedError("an array is read before all of it was written")
+            raise RefusedError("an array is read before all of it is written")
         return Scalar(element.code, numpy=True, view=True) if isinstance(element, Scalar) else element
 
     # -- arithmetic ---------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class Emitter:
         return self._pair(symbol, left, right)
 
     def elementwise(self, function: Callable[..., Any], *values: Value) -> Value:
-        """``function`` of elements, after NumPy's broadcasting; of numbers alone, a number."""
+        """``function`` applied to elements, with NumPy's broadcasting; of numbers alone, a number."""
         arrays = [self.items(value) for value in values]
         try:
             wide = np.broadcast_arrays(*arrays)
@@ -219,7 +219,7 @@ class Emitter:
         raise RefusedError(f"the operation {symbol}")
 
     def _with_truth(self, symbol: str, left: Value, right: Value, *, array: bool) -> Value:
-        """A bool in arithmetic counts as 0 or 1, where the other is a float."""
+        """Arithmetic with a bool, which counts as 0 or 1 if the other operand is a float."""
         both = isinstance(left, Truth) and isinstance(right, Truth)
         if both and symbol in ("&", "|"):
             word = "and" if symbol == "&" else "or"
@@ -288,7 +288,7 @@ class Emitter:
     def product(self, left: Value, right: Value) -> Value:
         """``left @ right``."""
         if not (isinstance(left, Array) and isinstance(right, Array)):
-            raise RefusedError("a matrix product of what is no array")
+            raise RefusedError("a matrix product of something other than arrays")
         one, other = self.array(left), self.array(right)
         if one.ndim > 2 or other.ndim > 2:
             raise RefusedError("a matrix product of more than two axes")
@@ -304,7 +304,7 @@ class Emitter:
         return Array(found.reshape(shape), writable=True)
 
     def total(self, terms: list[Value]) -> Value:
-        """The sum of NumPy's numbers."""
+        """The sum of NumPy numbers."""
         found = terms[0]
         for each in terms[1:]:
             found = self._pair("+", found, each)
@@ -312,7 +312,7 @@ class Emitter:
 
 
 def _known(symbol: str, left: float, right: float) -> Value:
-    """Python's own answer."""
+    """The result computed by Python itself."""
     if symbol in ("&", "|"):
         raise RefusedError(f"the operation {symbol} on numbers")
     if (
@@ -321,7 +321,7 @@ def _known(symbol: str, left: float, right: float) -> Value:
         and symbol == "**"
         and abs(right) * left.bit_length() > _MOST_BITS
     ):
-        raise RefusedError("a power of integers without bound")
+        raise RefusedError("an unbounded power of integers")
     try:
         found = _OPERATORS[symbol](left, right)
     except (ArithmeticError, ValueError, TypeError):
@@ -329,7 +329,7 @@ def _known(symbol: str, left: float, right: float) -> Value:
     except KeyError:
         raise RefusedError(f"the operation {symbol}") from None
     if isinstance(found, complex) or (isinstance(found, int) and found.bit_length() > _MOST_BITS):
-        raise RefusedError("a number that is no float")
+        raise RefusedError("a number that is not a float")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The user's functions compiled by Numba: from source that was read, or as they are where that is asked for."""
+"""The user's functions compiled by Numba: from source that was read, or directly if requested."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = ["MATHEMATICS", "CompiledFunction", "compare", "compile_as_given", "co
 
 Array = np.ndarray[Any, Any]
 
-#: A compiled function may differ by this much, relative to its largest component: other order of operations.
+#: Largest deviation of a compiled function, relative to its largest component, due to another order of operations.
 _AGREES = 1e-9
-#: Compiled functions that are kept by their source.
+#: Number of compiled functions cached by their source.
 _MOST_KEPT = 256
 
 
@@ -38,13 +38,13 @@ class CompiledFunction:
     Attributes
     ----------
     compiled : object
-        What Numba made; its code lives as long as this.
+        The object that Numba compiled; it keeps the code alive.
     parameters : array
-        Numbers that it reads at each call, followed by a 0: there is always something to point at.
+        Numbers that it reads at each call, followed by a 0, so that the array is never empty.
     bound : BoundSource or None
-        What it was read from; None where it was compiled as it is.
+        The source it was compiled from; None if it was compiled directly.
     fresh : bool
-        Whether it was compiled just now, and not found where it was kept.
+        Whether it was compiled just now, and not found in the cache.
     """
 
     compiled: Any
@@ -54,11 +54,11 @@ class CompiledFunction:
 
     @property
     def address(self) -> int:
-        """Where its code is."""
+        """Address of its code."""
         return int(self.compiled.address)
 
     def unchanged(self) -> bool:
-        """Whether all that a function which was read captures is still the same."""
+        """Whether all captured values of a function that was read are unchanged."""
         return self.bound is None or self.bound.unchanged()
 
     def __call__(self, t: float, y: Array, shape: tuple[int, ...]) -> Array:
@@ -68,7 +68,7 @@ class CompiledFunction:
         return out.reshape(shape)
 
 
-#: Functions of ``math`` that the source of a right-hand side may name.
+#: Functions of ``math`` that the source of a right-hand side may use.
 MATHEMATICS = {
     name: getattr(math, name)
     for name in [
@@ -115,9 +115,9 @@ _SCOPE: dict[str, Any] = {
     "rint": np.rint,
 }
 
-#: By source and sizes. No two functions differ that have the same.
+#: By source and sizes, which determine the function.
 _read: OrderedDict[tuple[str, int, int, int], Any] = OrderedDict()
-#: Of functions compiled as they are, by what they depend on; gone with the function.
+#: Functions compiled directly, by everything they depend on; dropped together with the function.
 _given: weakref.WeakKeyDictionary[Any, dict[Any, tuple[Any, tuple[Any, ...] | None]]] = weakref.WeakKeyDictionary()
 
 
@@ -128,7 +128,7 @@ def _signature(kind: str) -> Any:
 
 
 def compile_bound(bound: BoundSource, shape: tuple[int, ...], out_shape: tuple[int, ...]) -> CompiledFunction:
-    """A function that was read, for a state of ``shape``."""
+    """Compile a function that was read, for a state of ``shape``."""
     parameters = np.array([*bound.parameters, 0.0])
     key = (bound.source, math.prod(shape), math.prod(out_shape), parameters.size)
     found = _read.get(key)
@@ -151,12 +151,12 @@ def _compile_source(source: str, size: int, out_size: int, count: int) -> Any:
     ]
     scope = dict(_SCOPE)
     exec(compile("\n".join(lines), "<hpfracc right-hand side>", "exec"), scope)
-    # Divisions by zero give infinities, as in NumPy; where Python would raise, the source says so.
+    # Divisions by zero give infinities, as in NumPy; where Python would raise, the source bails out.
     return _numba_compile(scope["call"], "f", error_model="numpy")
 
 
 def function_lines(source: str, bail: tuple[str, ...]) -> list[str]:
-    """The body of a function that was read, indented; ``bail`` takes the place of what is left to Python."""
+    """The body of a function that was read, indented; ``bail`` replaces the parts that are left to Python."""
     lines = []
     for line in source.splitlines():
         text = line.lstrip()
@@ -168,9 +168,9 @@ def function_lines(source: str, bail: tuple[str, ...]) -> list[str]:
 def compile_as_given(
     fun: Callable[..., Any], args: tuple[Any, ...], t: float, y: Array, out_shape: tuple[int, ...]
 ) -> CompiledFunction:
-    """``fun(t, y, *args)`` as Numba understands it; plain floats among ``args`` stay changeable, all else is built in.
+    """Compile ``fun(t, y, *args)`` directly; plain floats in ``args`` stay variable, everything else is a constant.
 
-    It is called once at ``(t, y)`` as it is, to see whether it gives an array or a list.
+    The function is called once at ``(t, y)`` to see whether it returns an array or a list.
     """
     shape, dtype = y.shape, y.dtype
     listed = not isinstance(fun(t, y.copy(), *args), np.ndarray)
@@ -181,7 +181,7 @@ def compile_as_given(
     key = (numbers, shape, out_shape, dtype, listed)
     try:
         known = _given.setdefault(fun, {})
-    except TypeError:  # cannot be referred to weakly: compiled each time
+    except TypeError:  # no weak references: compiled each time
         known = {}
     found = known.get(key)
     if found is not None and same_surroundings(found[1], around):
@@ -202,7 +202,7 @@ def _build(
     if isinstance(fun, numba.core.dispatcher.Dispatcher):
         inner = fun
     elif isinstance(fun, FunctionType):
-        # Without the check a wrong index reads whatever lies there, where Python raises.
+        # Without the check a wrong index reads arbitrary memory, where Python raises an error.
         inner = numba.njit(boundscheck=True)(fun)
     else:
         raise NotCompiledError(f"Numba compiles plain functions, and this is a {type(fun).__name__}")
@@ -226,10 +226,10 @@ def _build(
             "    parameters = carray(parameter_pointer, (count,))",
             "    try:",
             f"        value = {wrapped.format(', '.join(('t', 'y', *terms)))}",
-            "        if value.shape != out_shape:",  # assignment would broadcast it
+            "        if value.shape != out_shape:",  # an assignment would broadcast it
             "            raise ValueError",
             "        out[...] = value",
-            # An exception cannot leave a pointer. What is not finite is looked at again in Python, where it can.
+            # An exception cannot leave a C callback. Non-finite values are evaluated again in Python, where it can.
             "    except Exception:",
             "        out[...] = nan",
         )
@@ -251,13 +251,13 @@ def _build(
 def _numba_compile(function: Any, kind: str, **options: Any) -> Any:
     try:
         return run_shielded(lambda: numba.cfunc(_signature(kind), **options)(function))
-    except Exception as error:  # whatever Numba raises: its own errors, or those of its parts
+    except Exception as error:  # anything that Numba or its parts may raise
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise NotCompiledError(f"{type(error).__name__}: {lines[0][:160] if lines else 'no reason given'}") from error
 
 
 def compare(fun: CompiledFunction, expected: Array, t: float, y: Array) -> None:
-    """Raise :class:`NotCompiledError` where a compiled function differs at a point from what the given one returned."""
+    """Raise :class:`NotCompiledError` if a compiled function differs at a point from the value of the given one."""
     found = fun(t, y, expected.shape)
     if ((found == expected) | (np.isnan(found) & np.isnan(expected))).all():
         return

@@ -1,7 +1,7 @@
-"""Implicit steps within one block, compiled: by Newton's method with a matrix that is kept while it converges quickly.
+"""Implicit steps within one block, compiled: Newton's method with a matrix that is kept while it converges quickly.
 
-:func:`implicit` is a generator for a right-hand side in Python, :func:`run_implicit` the same with a compiled one; see
-``kernels`` for how they are driven.
+:func:`implicit` is a generator for a right-hand side in Python, :func:`run_implicit` is the same with a compiled one;
+see ``kernels`` for how they are driven.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ def _begin_newton(
     small: float,
     point: Any,
 ) -> None:
-    """What is known of step n, the guess, and one over the error allowed in each component (as ``step_scale``).
+    """The known part of step n, the guess, and the inverse of the error allowed in each component (see ``step_scale``).
 
-    The iteration begins at ``point``, which is ``guess`` or extrapolated (as ``extrapolate``).
+    The iteration starts at ``point``, which is ``guess`` or extrapolated (see ``extrapolate``).
     """
     largest = 0.0
     for row in range(len(known)):
         known[row] = fold(sums, past, which, f, 0, row, begin, n)
         guess[row] = y[row, n - 1]
-        if not np.isfinite(guess[row]):  # a Riemann-Liouville solution may begin at infinity
+        if not np.isfinite(guess[row]):  # a Riemann-Liouville solution may start at infinity
             guess[row] = known[row]
         y[row, n] = guess[row]
         if n > 3:
@@ -71,13 +71,13 @@ def _begin_newton(
 
 @inline
 def _is_old(kept: Any, rows: int, price: int) -> bool:
-    """Whether there are no factors, or those that there are have cost as much as new ones would."""
+    """Whether there are no factors, or the existing ones have cost as much as new ones would."""
     return bool(kept[rows] == 0 or kept[rows + 2] >= price)
 
 
 @inline
 def _move(guess: Any, i: int, point: Any) -> float:
-    """The guess with component i moved a little, for a difference; by how much."""
+    """Perturb component i of the guess for a finite difference; returns the perturbation."""
     size = 0.0
     for row in range(len(guess)):
         size = max(size, abs(guess[row]))
@@ -89,7 +89,7 @@ def _move(guess: Any, i: int, point: Any) -> float:
 
 @inline
 def _renew(now: Any, which: Any, derivative: Any, factors: Any, kept: Any, rates: Any, most: int) -> bool:
-    """Factorise ``1 - w J``; whether it is regular."""
+    """Factorise ``1 - w J``; returns whether it is regular."""
     rows = len(derivative)
     for row in range(rows):
         for i in range(rows):
@@ -117,7 +117,7 @@ def _correct(
     scale: Any,
     point: Any,
 ) -> float:
-    """One iteration with the factors that there are; the size of the correction."""
+    """One iteration with the existing factors; returns the size of the correction."""
     rows = len(known)
     for row in range(rows):
         change[row] = y[row, n] - known[row] - now[0, which[row]] * value[row]
@@ -133,7 +133,7 @@ def _correct(
 
 @inline
 def _first_rate(kept: Any, rates: Any, rows: int, remeasure: int) -> float:
-    """The rate of convergence that is taken for that of the first correction."""
+    """The rate of convergence assumed for the first correction."""
     kept[rows + 3] += 1
     return min(2.0 * rates[0], 0.5) if kept[rows + 3] <= remeasure else 0.5
 
@@ -142,7 +142,7 @@ def _first_rate(kept: Any, rates: Any, rows: int, remeasure: int) -> float:
 def _judge(
     turn: int, size: float, last: float, most: int, first_rate: float, least_rate: float, kept: Any, rates: Any
 ) -> int:
-    """What a correction says: 0 go on, 1 that was the last, 2 it converges too slowly."""
+    """The outcome of a correction: 0 continue, 1 converged, 2 too slow."""
     rate = size / last if turn > 0 else first_rate
     if turn == 1:
         rates[0] = rate
@@ -156,16 +156,16 @@ def _judge(
 
 @inline
 def _end_newton(
-    y: Any, f: Any, n: int, known: Any, now: Any, which: Any, kept: Any, turn: int, first_rate: float, anew: bool
+    y: Any, f: Any, n: int, known: Any, now: Any, which: Any, kept: Any, turn: int, first_rate: float, renewed: bool
 ) -> None:
-    """Keep the step, and what the age of the factors has cost."""
+    """Store the step, and the cost due to the age of the factors."""
     rows = len(known)
-    if not anew:
+    if not renewed:
         kept[rows + 1] = min(kept[rows + 1], turn)
-        if turn > 1 or first_rate < 0.5:  # else the rate was measured, and that is why
+        if turn > 1 or first_rate < 0.5:  # otherwise the extra iteration only measured the rate
             kept[rows + 2] += turn - kept[rows + 1]
     for row in range(rows):
-        # Not f(y): where the equation is stiff, that would magnify what is left of the error.
+        # Not f(y): for a stiff equation that would amplify the remaining error.
         f[row, n] = (y[row, n] - known[row]) / now[0, which[row]]
 
 
@@ -191,14 +191,14 @@ def implicit(
 ) -> Any:
     """``y_n = S_0[n] + w_0[0] f(t_n, y_n)`` by Newton's method with a matrix that is kept while it converges quickly.
 
-    As ``Newton.solve`` without its damping: at a step for which a new matrix does not do either it ends, with ``STUCK``
-    as its request. ``matrices``: the Jacobian, its factors, row exchanges; after these whether there are factors, the
-    fewest iterations with them, how many more were taken since, and the steps since the rate of convergence was
-    measured; last that rate.
+    Like ``Newton.solve`` without its damping: if a step fails even with a new matrix, it ends with the request
+    ``STUCK``. ``matrices`` are the Jacobian, its factors and row exchanges; followed by whether there are factors, the
+    fewest iterations with them, how many more were taken since, and the number of steps since the rate of convergence
+    was measured; and finally that rate.
     """
     t0, h = grid
     begin, first, stop = span
-    # Taken from their tuples once: each time the references to an array are counted.
+    # Unpacked once, because each access to a tuple counts references to its arrays.
     y, f, sums = data
     past, now, which = rules
     derivative, factors, kept, rates = matrices
@@ -210,9 +210,9 @@ def implicit(
     for n in range(first, stop):
         t = t0 + n * h
         _begin_newton(y, f, sums, past, which, begin, n, known, guess, scale, rtol, atol, part, digits, small, point)
-        verdict, turn, first_rate, anew = 0, 0, 0.5, _is_old(kept, rows, price)
+        verdict, turn, first_rate, renewed = 0, 0, 0.5, _is_old(kept, rows, price)
         while True:
-            if anew:
+            if renewed:
                 _to_guess(y, n, guess, point)
                 state[JACOBIANS] += 1
                 if has_jac:
@@ -244,14 +244,14 @@ def implicit(
                 if verdict != 0:
                     break
                 last = size
-            if verdict == 1 or anew:
+            if verdict == 1 or renewed:
                 break
-            anew = True
+            renewed = True
         if verdict != 1:
             kept[rows] = 0
             state[REQUEST] = STUCK
             return
-        _end_newton(y, f, n, known, now, which, kept, turn, first_rate, anew)
+        _end_newton(y, f, n, known, now, which, kept, turn, first_rate, renewed)
         state[KNOWN] = n + 1
 
 
@@ -272,10 +272,10 @@ def run_implicit(
     tolerance: tuple[float, Any, float, float],
     limits: tuple[int, float, int, int, float],
 ) -> None:
-    """As :func:`implicit`, with a compiled right-hand side; ``jac`` is 0 where there is no Jacobian."""
+    """Like :func:`implicit`, with a compiled right-hand side; ``jac`` is 0 if there is no Jacobian."""
     t0, h = grid
     begin, first, stop = span
-    # Taken from their tuples once: each time the references to an array are counted.
+    # Unpacked once, because each access to a tuple counts references to its arrays.
     y, f, sums = data
     past, now, which = rules
     derivative, factors, kept, rates = matrices
@@ -288,9 +288,9 @@ def run_implicit(
     for n in range(first, stop):
         t = t0 + n * h
         _begin_newton(y, f, sums, past, which, begin, n, known, guess, scale, rtol, atol, part, digits, small, point)
-        verdict, turn, first_rate, anew = 0, 0, 0.5, _is_old(kept, rows, price)
+        verdict, turn, first_rate, renewed = 0, 0, 0.5, _is_old(kept, rows, price)
         while True:
-            if anew:
+            if renewed:
                 _to_guess(y, n, guess, point)
                 state[JACOBIANS] += 1
                 if jac:
@@ -320,20 +320,20 @@ def run_implicit(
                 if verdict != 0:
                     break
                 last = size
-            if verdict == 1 or anew:
+            if verdict == 1 or renewed:
                 break
-            anew = True
+            renewed = True
         if verdict != 1:
             kept[rows] = 0
             state[REQUEST] = STUCK
             return
-        _end_newton(y, f, n, known, now, which, kept, turn, first_rate, anew)
+        _end_newton(y, f, n, known, now, which, kept, turn, first_rate, renewed)
         state[KNOWN] = n + 1
 
 
 @inline
 def _factorise(matrix: Any, exchanges: Any) -> bool:
-    """LU factors in place, with row exchanges and one over the pivots; whether the matrix is regular."""
+    """LU factors in place, with row exchanges and inverse pivots; returns whether the matrix is regular."""
     d = len(matrix)
     for i in range(d):
         best = i
@@ -356,7 +356,7 @@ def _factorise(matrix: Any, exchanges: Any) -> bool:
 
 @inline
 def _substitute(factors: Any, exchanges: Any, right: Any) -> None:
-    """Solve with the factors; ``right`` becomes the solution."""
+    """Solve with the factors; ``right`` is replaced by the solution."""
     d = len(factors)
     for i in range(d):
         best = exchanges[i]

@@ -1,12 +1,12 @@
 """Steps within one block, compiled.
 
 Each scheme is a generator: it writes the state at which it needs the right-hand side to a row of ``points``, yields the
-time, and finds the value in ``value`` when it goes on. The next time it takes the next row, and after the last the
-first. A right-hand side in Python is evaluated by an ordinary loop over the generator. :func:`run_explicit` and
-:func:`run_corrected` are the same steps with a compiled right-hand side; to drive a generator by compiled code takes
-1.5 to 2 times as long. Implicit steps are in ``implicit_kernels``.
+time, and finds the result in ``value`` when it resumes. It cycles through the rows. A right-hand side in Python is
+evaluated by an ordinary loop over the generator. :func:`run_explicit` and :func:`run_corrected` are the same steps with
+a compiled right-hand side; driving a generator from compiled code takes 1.5 to 2 times as long. Implicit steps are in
+``implicit_kernels``.
 
-``state`` is an array of integers that both sides read: see the names below.
+``state`` is an array of integers that both sides use: see the names below.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ __all__ = [
     "run_explicit",
 ]
 
-#: Places in ``state``: points known, what the generator asks for (0 the right-hand side, or one of the next two), and
-#: counters.
+#: Indices in ``state``: number of known points, the generator's request (0 for the right-hand side, or one of the next
+#: two), and counters.
 KNOWN, REQUEST, EVALUATIONS, ITERATIONS, JACOBIANS = range(5)
 STATE_SIZE = 5
 JACOBIAN, STUCK = 1, 2
 
-# Sums may be added up in any order and with fused products; NaN and infinity keep their meaning.
+# Sums may be reordered and use fused products; NaN and infinity keep their meaning.
 compile_kernel = numba.njit(cache=True, fastmath={"reassoc", "contract"})
-# Parts of a step become part of the kernel: a call would count the references to each of its arrays.
+# Parts of a step are inlined: a call would count references to each of its arrays.
 inline = numba.njit(inline="always")
 
 
@@ -83,9 +83,9 @@ def _is_finite(values: Any) -> bool:
 
 @compile_kernel
 def fold(sums: Any, past: Any, which: Any, f: Any, k: int, row: int, begin: int, n: int) -> Any:
-    """``S_k[n]`` of a row: what was known of it, and the values since the block began."""
+    """``S_k[n]`` of a row: its known part, plus the values since the start of the block."""
     total = sums[k, row, n]
-    # Slices: where an index might be negative the loop is not vectorised, and takes three times as long.
+    # Slices: if an index might be negative, the loop is not vectorised and takes three times as long.
     weights, seen = past[k, which[row], past.shape[2] - (n - begin) :], f[row, begin:n]
     for j in range(len(seen)):
         total += weights[j] * seen[j]
@@ -183,7 +183,7 @@ def run_explicit(
     value: Any,
     state: Any,
 ) -> None:
-    """As :func:`explicit`, with a compiled right-hand side, as far as its values are finite."""
+    """Like :func:`explicit`, with a compiled right-hand side, as long as its values are finite."""
     t0, h = grid
     begin, first, stop = span
     y, f, sums = data
@@ -213,7 +213,7 @@ def run_corrected(
     state: Any,
     corrections: int,
 ) -> None:
-    """As :func:`corrected`, with a compiled right-hand side, as far as its values are finite."""
+    """Like :func:`corrected`, with a compiled right-hand side, as long as its values are finite."""
     t0, h = grid
     begin, first, stop = span
     y, f, sums = data

@@ -1,11 +1,11 @@
-"""The right-hand side of an ensemble, read as that of one of its members.
+"""The right-hand side of an ensemble, converted to that of a single member.
 
-``fun(t, y, *args)`` takes all members at once, y of shape (M, d). A thread for each member needs the function of one.
-The function is read for ensembles of one and of two members. It is that of single members if in the second reading each
-member's derivative is made of that member's state and parameters alone, by the very operations of the first reading:
-then nothing passes between members, and nothing depends on their number.
+``fun(t, y, *args)`` takes all members at once, with y of shape (M, d). One thread per member needs the function of a
+single member. The function is read for ensembles of one and of two members. It separates if in the second reading each
+member's derivative is computed from that member's state and parameters alone, by exactly the operations of the first
+reading: then members do not interact, and nothing depends on their number.
 
-Arrays in ``args`` whose first axis is as long as the ensemble belong to its members; others are shared.
+Arrays in ``args`` whose first axis is as long as the ensemble are per member; others are shared.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ __all__ = ["MemberFunction", "read_member", "some_members"]
 
 Array = np.ndarray[Any, Any]
 
-#: Numbers in the arguments of one member, each of which is written out.
+#: Largest number of argument values per member, each of which is written out.
 _MOST_NUMBERS = 4096
-#: What a line may name: results of other lines, elements of the state, and parameters of members.
+#: Names that a line may use: results of other lines, elements of the state, and parameters of members.
 _NAMES = re.compile(r"\b[vc]\d+\b|\by\[\d+\]|\bown\d+of\d+\b")
 
 
 @dataclass(frozen=True, slots=True)
 class MemberFunction:
-    """The function of one member.
+    """The function of a single member.
 
     Attributes
     ----------
     source : str
-        The body of a function of ``t``, ``y``, ``p``, ``shared``, ``own`` and the member's number ``i``, which writes
-        ``out``.
+        The body of a function of ``t``, ``y``, ``p``, ``shared``, ``own`` and the index ``i`` of the member, which
+        writes ``out``.
     numbers : tuple of float
-        ``p``: captured numbers, and those among the arguments.
+        The values of ``p``: captured numbers, and those in the arguments.
     shared : array, shape (S,)
-        Numbers of the arrays that all members share.
+        Elements of the arrays that all members share.
     own : tuple of arrays, each of shape (M, ...)
-        Those that belong to a member: ``own[k, i]`` in the source is number k of member i, array after array.
+        Elements that are per member: ``own[k, i]`` in the source is element k of member i, array after array.
     """
 
     source: str
@@ -73,7 +73,7 @@ def _belongs(value: Any, members: int) -> bool:
 
 
 def read_member(fun: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int, int]) -> MemberFunction | str:
-    """``fun(t, y, *args)`` for y of ``shape`` (M, d), as the function of one member; or why not, in words."""
+    """The function of one member for ``fun(t, y, *args)`` with y of ``shape`` (M, d); or a message why not."""
     members, d = shape
     shared: list[Array] = []
     own: list[Array] = []
@@ -110,7 +110,7 @@ def read_member(fun: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int
 
 @lru_cache(maxsize=64)
 def _compare(one: str, two: str, d: int) -> str:
-    """Why the readings for one and for two members are not those of single members; empty if they are."""
+    """Why the readings for one and for two members do not separate; empty if they do."""
     forms: dict[str, int] = {}
     try:
         (alone,) = _outline(one, 1, d, forms)
@@ -123,7 +123,7 @@ def _compare(one: str, two: str, d: int) -> str:
 
 
 def _read(fun: Callable[..., Any], args: tuple[Any, ...], kinds: list[str], members: int, d: int) -> BoundSource | str:
-    """For an ensemble of that many members."""
+    """Read the function for an ensemble of that many members."""
     given: list[Any] = []
     own = shared = 0
     for value, kind in zip(args, kinds, strict=True):
@@ -148,10 +148,10 @@ class _MixedError(Exception):
 
 
 class _Outline:
-    """What a function computes for each member, with the members' numbers left out.
+    """The operations of a function for each member, with the indices of members removed.
 
-    Two expressions are equal if they have the same text after every name in it was replaced by the number of its own
-    text. ``forms`` numbers the texts.
+    Two expressions are equal if their texts are, after each name is replaced by the number of its own expression.
+    ``forms`` numbers the texts.
     """
 
     def __init__(self, members: int, d: int, forms: dict[str, int]) -> None:
@@ -181,12 +181,12 @@ class _Outline:
         return self._forms.setdefault(text, len(self._forms)), frozenset(involved)
 
     def _note(self, entry: tuple[Any, ...], members: frozenset[int] = frozenset()) -> None:
-        """For these members, or for all."""
+        """Record an entry for these members, or for all."""
         for member in members or range(len(self.found)):
             self.found[member].append(entry)
 
     def walk(self, body: list[ast.stmt], names: dict[str, tuple[int, frozenset[int]]]) -> None:
-        """Statement by statement; every path ends with a return, so nothing is read after a fork."""
+        """Process statements in order; every path ends with a return, so nothing follows a fork."""
         for node in body:
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):

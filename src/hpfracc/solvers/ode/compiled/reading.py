@@ -1,17 +1,17 @@
-"""Reading a right-hand side: source for a compiled function that cannot differ from it beyond rounding, or why not.
+"""Reading a right-hand side: source code of a compiled function equal to it up to rounding, or the reason for refusal.
 
 The function's syntax tree is followed with the shape of the state known and its numbers unknown, along every path that
-comparisons can take. What is written down on the way is arithmetic on floats alone, with the meaning that Python gives
-it (see ``emitting.py``). All else refuses the function:
+comparisons can take. The emitted code is arithmetic on floats only, with Python's semantics (see ``emitting.py``).
+Anything else is refused:
 
-- a call of anything that ``vocabulary.py`` does not list, except functions that can be read themselves;
-- a name that is not bound on a path; loops whose length is not known;
-- integers that are not known while reading, and arrays of them;
+- a call of anything that is not in ``vocabulary.py``, except functions that can be read themselves;
+- a name that is not bound on a path; loops of unknown length;
+- integers that are unknown while reading, and arrays of them;
 - captured values other than numbers, tuples of numbers, modules and functions: arrays, lists, dictionaries and objects
-  can change without a trace;
-- a change of the state or of a captured value; a result of another shape than expected.
+  can change without notice;
+- modifying the state or a captured value; a result of an unexpected shape.
 
-Captured floats, and those among the further arguments, become parameters, which are read anew for every solve.
+Captured floats, and those among the additional arguments, become parameters, which are read again for every solve.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ from hpfracc.solvers.ode.compiled.vocabulary import FUNCTIONS, attribute, method
 
 __all__ = ["BoundSource", "read_function"]
 
-#: Components of a state up to which each is written out, lines of all paths together, and calls within calls.
+#: Limits: components of a state, each of which is written out, lines of all paths together, and nested calls.
 _MOST_COMPONENTS, _MOST_LINES, _MOST_DEPTH = 128, 6000, 8
-#: Readings of one function that are kept: for several shapes and kinds of arguments.
+#: Number of cached readings of one function, for several shapes and kinds of arguments.
 _MOST_KEPT = 16
 
 _BINARY = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Pow: "**", ast.FloorDiv: "//",
     ast.BitAnd: "&", ast.BitOr: "|",
 }  # fmt: skip
-#: Functions that go through an iterator at once.
+#: Functions that consume an iterator immediately.
 _TAKES_ONCE = (sum, max, min, tuple, list)
 _COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
 
 @dataclass(slots=True)
 class _Reading:
-    """What was found by reading, and the captured values that it holds for."""
+    """The result of reading, and the captured values for which it holds."""
 
     refusal: str = ""
     source: str = ""
     captured: list[tuple[Lookup, Any]] = field(default_factory=list)  # with their signatures
 
     def bind(self, function: types.FunctionType, more: list[float]) -> BoundSource | str | None:
-        """For the captured values of now; None where they are of another kind than those it was read with."""
+        """Bind to the current captured values; None if their kinds differ from those at reading."""
         floats, objects = list(more), []
         for lookup, signature in self.captured:
             value, found = find_captured(lookup, function, floats)
@@ -83,9 +83,9 @@ _readings: weakref.WeakKeyDictionary[types.CodeType, list[tuple[Any, _Reading]]]
 def read_function(
     function: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int, ...], out_shape: tuple[int, ...], dtype: Any
 ) -> BoundSource | str:
-    """``function(t, y, *args)`` for real ``y`` of ``shape``, with a result of ``out_shape``; or why not, in words."""
+    """``function(t, y, *args)`` for real ``y`` of ``shape``, with a result of ``out_shape``; or a message why not."""
     if not isinstance(function, types.FunctionType):
-        return f"it is no plain function, but a {type(function).__name__}"
+        return f"it is not a plain function, but a {type(function).__name__}"
     if np.dtype(dtype) != np.float64:
         return f"the state is {np.dtype(dtype)}, not float64"
     if math.prod(out_shape) > _MOST_COMPONENTS:
@@ -103,7 +103,7 @@ def read_function(
     reading = _read(function, args, shape, out_shape)
     kept.append((key, reading))
     del kept[:-_MOST_KEPT]
-    return reading.bind(function, floats) or "what it captures changed while it was read"
+    return reading.bind(function, floats) or "a captured value changed while it was read"
 
 
 def _read(
@@ -123,7 +123,7 @@ def _read(
 def _explore(
     captures: Captures, shape: tuple[int, ...], out_shape: tuple[int, ...], decisions: tuple[bool, ...]
 ) -> list[str]:
-    """The lines of all paths that begin with ``decisions``, without those before the last of them."""
+    """The lines of all paths that start with ``decisions``, without those before the last decision."""
     e = Emitter(decisions)
     try:
         ending = _follow(e, captures, shape, out_shape)
@@ -139,7 +139,7 @@ def _explore(
 
 
 def _follow(e: Emitter, captures: Captures, shape: tuple[int, ...], out_shape: tuple[int, ...]) -> list[str]:
-    """One path to its end; what comes back are its last lines."""
+    """Follow one path to its end; returns its last lines."""
     state = np.empty(math.prod(shape), object)
     for n in range(state.size):
         state[n] = Scalar(f"y[{n}]", numpy=True)
@@ -148,10 +148,10 @@ def _follow(e: Emitter, captures: Captures, shape: tuple[int, ...], out_shape: t
         items = e.items(_Reader(e, captures).call(captures.function, arguments))
     except BailError:
         return ["bail"]
-    if items.shape == () and out_shape == (1,):  # one equation: the number itself will do
+    if items.shape == () and out_shape == (1,):  # one equation: a plain number is accepted
         items = items.reshape(1)
     if items.shape != out_shape:
-        raise RefusedError(f"it returns the shape {items.shape}, and {out_shape} is expected")
+        raise RefusedError(f"it returns shape {items.shape} instead of {out_shape}")
     return [*(f"out[{n}] = {e.scalar(each).code}" for n, each in enumerate(items.reshape(-1))), "return"]
 
 
@@ -183,7 +183,7 @@ class _Reader:
         self._depth = 0
 
     def call(self, function: types.FunctionType, arguments: list[Value]) -> Value:
-        """What a function returns for these arguments."""
+        """The return value of a function for these arguments."""
         code = function.__code__
         if self._depth >= _MOST_DEPTH:
             raise RefusedError("functions call each other too deeply")
@@ -213,7 +213,7 @@ class _Reader:
     # -- statements ---------------------------------------------------------------------------------------------------
 
     def block(self, statements: list[ast.stmt]) -> None:
-        """One after the other."""
+        """Execute statements one after another."""
         for each in statements:
             self._statement(each)
 
@@ -247,19 +247,19 @@ class _Reader:
             case ast.Continue():
                 raise _ContinueError
             case _:
-                raise RefusedError(f"line {node.lineno} holds a statement of the kind {type(node).__name__}")
+                raise RefusedError(f"line {node.lineno} has a statement of kind {type(node).__name__}")
 
     def _assign(self, target: ast.expr, value: Value) -> None:
         match target:
             case ast.Name(id=name):
                 code = self._function.__code__
-                if name not in code.co_varnames and name not in code.co_cellvars:  # cells: seen by comprehensions
+                if name not in code.co_varnames and name not in code.co_cellvars:  # cells: used by comprehensions
                     raise RefusedError(f"it binds {name!r}, which is not its own")
                 self._names[name] = value
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
                 values = self._sequence(value)
                 if any(isinstance(each, ast.Starred) for each in targets) or len(values) != len(targets):
-                    raise RefusedError("it unpacks a sequence of another length")
+                    raise RefusedError("it unpacks a sequence of the wrong length")
                 for each, part in zip(targets, values, strict=True):
                     self._assign(each, part)
             case ast.Subscript(value=base, slice=place):
@@ -285,7 +285,7 @@ class _Reader:
             raise BailError from None
 
     def _change(self, target: ast.expr, op: ast.operator, node: ast.expr) -> None:
-        """``target op= value``: in place where the target is an array."""
+        """``target op= value``, in place if the target is an array."""
         if isinstance(target, ast.Subscript):
             array, index = self.value(target.value), self._index(target.slice)
             old = self._element(array, index)
@@ -313,7 +313,7 @@ class _Reader:
     # -- expressions --------------------------------------------------------------------------------------------------
 
     def value(self, node: ast.expr, *, lazy: bool = False) -> Value:
-        """Of an expression; ``lazy``: it is used once, so it may be a generator or the like."""
+        """The value of an expression; ``lazy``: it is used once, so it may be a generator or the like."""
         match node:
             case ast.Constant(value=value):
                 if value is None or value is Ellipsis or type(value) in (int, float, bool):
@@ -346,7 +346,7 @@ class _Reader:
             case ast.Call():
                 return self._call(node, lazy=lazy)
             case _:
-                raise RefusedError(f"line {node.lineno} holds an expression of the kind {type(node).__name__}")
+                raise RefusedError(f"line {node.lineno} has an expression of kind {type(node).__name__}")
 
     def _name(self, name: str) -> Value:
         if name in self._names:
@@ -383,7 +383,7 @@ class _Reader:
         return self.value(nodes[-1])
 
     def _decided(self, value: Value, truth: bool) -> Value:
-        """A bool of NumPy keeps its kind after its truth was asked for."""
+        """A NumPy bool stays one after its truth value was used."""
         return Truth("True" if truth else "False", numpy=True) if isinstance(value, Truth) else value
 
     def _compare(self, left: Value, ops: list[ast.cmpop], others: list[ast.expr]) -> Value:
@@ -397,7 +397,7 @@ class _Reader:
             if not self.e.is_true(found):
                 return self._decided(found, False) if isinstance(found, Truth) else found
             left = right
-        raise RefusedError("a comparison of nothing")
+        raise RefusedError("a comparison without operands")
 
     def _comprehension(self, body: ast.expr, one: ast.comprehension) -> Value:
         if one.is_async or not isinstance(one.target, ast.Name | ast.Tuple):
@@ -416,7 +416,7 @@ class _Reader:
         return found
 
     def _bind_loop(self, target: ast.expr, value: Value) -> None:
-        """The variables of a comprehension, which has a scope of its own."""
+        """Bind the variables of a comprehension, which has its own scope."""
         if isinstance(target, ast.Name):
             self._names[target.id] = value
             return
@@ -441,7 +441,7 @@ class _Reader:
         if isinstance(node, ast.Slice):
             parts = [None if part is None else self._index(part) for part in (node.lower, node.upper, node.step)]
             if not all(part is None or type(part) is int for part in parts):
-                raise RefusedError("a slice that is not known")
+                raise RefusedError("a slice with unknown limits")
             return slice(*parts)
         if isinstance(node, ast.Tuple):
             return tuple(self._index(part) for part in node.elts)
@@ -457,14 +457,14 @@ class _Reader:
             if isinstance(base, Array):
                 found = base.items[index]
                 if isinstance(found, np.ndarray):
-                    base.writable = False  # it can be seen through the view
+                    base.writable = False  # it can be changed through the view
                     return self.e.wrap(self.e.items(Array(found)) if found.ndim else found, view=True)
                 if found is None:
-                    raise RefusedError("an array is read before all of it was written")
+                    raise RefusedError("an array is read before all of it is written")
                 return found
         except (IndexError, ValueError, TypeError):
             raise BailError from None
-        raise RefusedError("an index of what is no sequence")
+        raise RefusedError("an index of something other than a sequence")
 
     def _call(self, node: ast.Call, *, lazy: bool) -> Value:
         if any(isinstance(each, ast.Starred) for each in node.args) or any(each.arg is None for each in node.keywords):
@@ -477,12 +477,12 @@ class _Reader:
         else:
             called = self.value(node.func)
         if not isinstance(called, Known):
-            raise RefusedError("it calls what is no function")
+            raise RefusedError("it calls something other than a function")
         once = any(called.object is each for each in _TAKES_ONCE)
         arguments = [self.value(each, lazy=once) for each in node.args]
         if is_listed(called.object):
             if called.object in (zip, enumerate) and not lazy:
-                raise RefusedError("an iterator is kept")
+                raise RefusedError("an iterator is stored")
             return self._apply(FUNCTIONS[called.object], arguments, node.keywords)
         if isinstance(called.object, types.FunctionType) and not node.keywords:
             return self.call(called.object, arguments)
@@ -493,4 +493,4 @@ class _Reader:
         try:
             return handler(self.e, *arguments, **options)
         except (TypeError, IndexError, ValueError, AttributeError) as error:
-            raise RefusedError(f"a function is called in a way that is not known: {error}") from None
+            raise RefusedError(f"a function is called in an unsupported way: {error}") from None

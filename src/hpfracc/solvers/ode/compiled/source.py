@@ -1,4 +1,4 @@
-"""The syntax tree of a function, from source that is proved to be the one that the function was made of."""
+"""The syntax tree of a function, from source that is verified to be the function's own."""
 
 from __future__ import annotations
 import __future__ as features
@@ -24,7 +24,7 @@ def syntax_of(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
     """The definition of ``function`` in its file.
 
     The file may have changed since it was imported, and two lambdas may share a line. So the file is compiled again: it
-    has to contain a code object equal to the function's, and the definition is the one at the place of that object.
+    must contain a code object equal to the function's, and the definition is the one at the position of that object.
     """
     code = function.__code__
     source = "".join(linecache.getlines(code.co_filename, function.__globals__))
@@ -40,7 +40,7 @@ def syntax_of(function: FunctionType) -> ast.FunctionDef | ast.Lambda:
 
 @functools.lru_cache(maxsize=8)
 def _parse(source: str, flags: int) -> tuple[dict[tuple[str, int], list[CodeType]], list[ast.FunctionDef | ast.Lambda]]:
-    """All code objects of a file, by name and line, and all definitions of functions in it."""
+    """All code objects of a file, by name and line, and all function definitions in it."""
     try:
         tree = ast.parse(source)
         module = compile(source, "<source>", "exec", flags=flags, dont_inherit=True)
@@ -60,14 +60,14 @@ def _code_objects(code: CodeType) -> Iterator[CodeType]:
 
 
 def _definition(code: CodeType, nodes: list[ast.FunctionDef | ast.Lambda]) -> ast.FunctionDef | ast.Lambda | None:
-    """What ``code`` was compiled from: the definition of its name at its line, or one of the lambdas there."""
+    """The source of ``code``: the definition of its name at its line, or one of the lambdas there."""
     if code.co_name != "<lambda>":
         functions = (node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == code.co_name)
         return next((node for node in functions if _first_line(node) == code.co_firstlineno), None)
     lambdas = [node for node in nodes if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno]
     if len(lambdas) < 2:
         return lambdas[0] if lambdas else None
-    # What Python 3.12 adds to a function (its beginning, its return) has no width; all else lies in the body.
+    # Instructions that Python 3.12 adds to a function (start, return) have no width; all others lie in the body.
     places = [
         ((line, column), (end_line, end_column))
         for line, end_line, column, end_column in code.co_positions()
@@ -77,7 +77,7 @@ def _definition(code: CodeType, nodes: list[ast.FunctionDef | ast.Lambda]) -> as
     if not places:
         return next((node for node in lambdas if _is_compiled_to(node, code)), None)
     around = [node for node in lambdas if all(_start(node) <= start and end <= _end(node) for start, end in places)]
-    return max(around, key=_start, default=None)  # of lambdas in one another the innermost
+    return max(around, key=_start, default=None)  # the innermost of nested lambdas
 
 
 def _first_line(node: ast.FunctionDef) -> int:
@@ -93,6 +93,6 @@ def _end(node: ast.Lambda) -> tuple[int, int]:
 
 
 def _is_compiled_to(node: ast.Lambda, code: CodeType) -> bool:
-    """Whether this lambda, whose body is a constant, gives ``code``."""
+    """Whether this lambda, whose body is a constant, compiles to ``code``."""
     alone = compile(ast.Expression(node), "<source>", "eval", dont_inherit=True)
     return any(each.replace(co_flags=code.co_flags) == code for each in _code_objects(alone))

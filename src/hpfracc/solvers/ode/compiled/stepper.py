@@ -1,4 +1,4 @@
-"""Walks through blocks with the compiled kernels; the right-hand side compiled too, or called in Python."""
+"""Runs the blocks with the compiled kernels; the right-hand side is compiled too, or called in Python."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Array = np.ndarray[Any, Any]
 
 
 class CompiledStepper:
-    """The same as :class:`NumpyStepper`, with the arithmetic of the steps compiled.
+    """Like :class:`NumpyStepper`, with the arithmetic of the steps compiled.
 
-    A right-hand side in Python is called from an ordinary loop: what it raises, and an interrupt, are raised as they
-    are, and leave the steps that were completed.
+    A right-hand side in Python is called from an ordinary loop: its exceptions, and interrupts, propagate unchanged,
+    and the completed steps are kept.
 
     Parameters
     ----------
     tableau, scheme, block
-        As there.
+        As for :class:`NumpyStepper`.
     evaluate : RightHandSide or CompiledFunction
         The right-hand side.
     newton : Newton or None
-        For an implicit scheme: its Jacobian and its counters.
+        For an implicit scheme: its Jacobian and counters.
     jacobian : CompiledFunction or None
         A compiled Jacobian.
     """
@@ -66,16 +66,16 @@ class CompiledStepper:
 
     @property
     def compiled(self) -> bool:
-        """Whether the right-hand side is."""
+        """Whether the right-hand side is compiled."""
         return isinstance(self._evaluate, CompiledFunction)
 
     def unchanged(self) -> bool:
-        """Whether compiled functions are still those that were given."""
+        """Whether compiled functions still match the given ones."""
         functions = (self._evaluate, self._jacobian)
         return all(each.unchanged() for each in functions if isinstance(each, CompiledFunction))
 
     def run(self, begin: int, first: int, stop: int) -> int:
-        """Steps ``first .. stop-1`` of the block that begins at ``begin``; the number of points then known."""
+        """Make steps ``first .. stop-1`` of the block that starts at ``begin``; returns the number of known points."""
         while True:
             reached = self._run(begin, first, stop)
             if reached == stop or self._state[kernels.REQUEST] != kernels.STUCK:
@@ -85,7 +85,7 @@ class CompiledStepper:
                 return first
 
     def _solve_damped(self, begin: int, first: int) -> int:
-        """One step by :class:`Newton`, which the compiled iteration could not solve."""
+        """Make one step by :class:`Newton`, after the compiled iteration has failed."""
         fun = self._evaluate if isinstance(self._evaluate, RightHandSide) else RightHandSide(self.tableau.problem)
         return NumpyStepper(self.tableau, self.scheme, self.block, fun, self.newton).run(begin, first, first + 1)
 
@@ -131,7 +131,7 @@ class CompiledStepper:
             call_kernel(implicit_kernels.run_implicit, kind, *common, address, parameters, *self._newton_rules())
 
     def _run_python(self, evaluate: RightHandSide, span: tuple[int, int, int]) -> None:
-        """Every evaluation has a row of its own for the state: the function may keep or change it."""
+        """Every evaluation gets its own row for the state, because the function may keep or change it."""
         _, first, stop = span
         corrections = self.scheme.corrections if self.scheme.kind == "corrected" else 0
         shape, dtype = self.tableau.problem.shape, self._value.dtype
@@ -178,9 +178,9 @@ class CompiledStepper:
 
 
 def _memory(value: Array) -> Any:
-    """Something whose ``[:]`` takes an array of the same shape and dtype, and raises TypeError or ValueError otherwise.
+    """An object whose ``[:]`` accepts arrays of the same shape and dtype; others raise TypeError or ValueError.
 
-    A memoryview does that quicker than the two could be asked for, for real numbers along one axis.
+    For real numbers along one axis, a memoryview does that faster than comparing both.
     """
     return value.data if value.ndim == 1 and value.dtype.kind == "f" else _Memory(value)
 

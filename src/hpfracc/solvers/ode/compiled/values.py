@@ -1,14 +1,14 @@
-"""The values of a right-hand side while its code is read: their numbers are not known yet.
+"""The values of a right-hand side while its code is read: their numbers are unknown.
 
 A value is one of
 
-- a Python number, None, tuple or list: known, computed by Python itself;
-- :class:`Scalar`: a float, either Python's or NumPy's, which differ in what raises an error;
+- a Python number, None, tuple or list: known, and computed by Python itself;
+- :class:`Scalar`: a float, either Python's or NumPy's, which differ in when they raise errors;
 - :class:`Truth`: the outcome of a comparison;
-- :class:`Array`: a float array whose shape is known and whose elements are the above;
+- :class:`Array`: a float array of known shape whose elements are the above;
 - :class:`Known`: a module or function.
 
-:class:`Symbols` stands for an argument whose numbers are given later.
+:class:`Symbols` represents an argument whose numbers are given later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Array", "BailError", "Known", "RefusedError", "Scalar", "Symbols", "
 
 Value = Any
 
-#: Integers up to this size are floats exactly.
+#: Integers up to this size are exactly representable as floats.
 _EXACT = 2**53
 
 
@@ -31,19 +31,19 @@ class RefusedError(Exception):
 
 
 class BailError(Exception):
-    """Python raises an error here, whatever the numbers are."""
+    """Python raises an error here for all numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A float: ``code`` computes it.
+    """A float, computed by ``code``.
 
     Attributes
     ----------
     numpy : bool
-        NumPy's float64, whose operations raise nothing, or Python's float.
+        Whether it is NumPy's float64, whose operations raise nothing, or Python's float.
     view : bool
-        An array without axes, which operations in place would change.
+        Whether it is a zero-dimensional array, which in-place operations would change.
     """
 
     code: str
@@ -66,9 +66,9 @@ class Array:
     Attributes
     ----------
     items : numpy.ndarray of object
-        Its elements, :class:`Scalar` or :class:`Truth`, or None where nothing was written yet.
+        Its elements, :class:`Scalar` or :class:`Truth`, or None if not written yet.
     writable : bool
-        Made by the function itself. Nothing else looks at its memory as long as no view of it was taken.
+        Whether it was created by the function itself and has no views, so that it may be written to.
     """
 
     items: Any
@@ -90,7 +90,7 @@ class Symbols:
     codes: tuple[str, ...]
 
     def value(self) -> Value:
-        """What the function is given."""
+        """The value that the function receives."""
         items = np.empty(len(self.codes), object)
         for n, code in enumerate(self.codes):
             items[n] = Scalar(code, numpy=True, view=not self.shape)
@@ -98,9 +98,9 @@ class Symbols:
 
 
 def literal(number: float) -> str:
-    """A known number as source of a float."""
+    """Source code of a known number as a float."""
     if isinstance(number, int) and abs(number) > _EXACT:
-        raise RefusedError(f"the integer {number} is no float exactly")
+        raise RefusedError(f"the integer {number} is not exactly a float")
     value = float(number)
     if np.isnan(value):
         return "nan"

@@ -1,6 +1,6 @@
 """The functions that a right-hand side may call and still be compiled automatically, each with its meaning.
 
-A function is known by its identity, so that a name bound to something else is not mistaken for it.
+A function is recognised by its identity, so that a name bound to something else is not mistaken for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FLOATS = (float, np.float64)
 
 
 def _math_function(function: Callable[..., float], code: str, count: int) -> Handler:
-    """Of the module ``math``: on numbers alone, a Python float; not finite means that Python raises."""
+    """A function of ``math``: takes numbers only, gives a Python float; if it is not finite, Python raises an error."""
 
     def handle(e: Emitter, *values: Value) -> Value:
         if len(values) != count:
@@ -42,13 +42,13 @@ def _math_function(function: Callable[..., float], code: str, count: int) -> Han
 
 
 def _ufunc(pattern: str, count: int, *, of_integers: bool = True) -> Handler:
-    """A function of NumPy that works on elements; ``of_integers``: whether it makes floats of integers."""
+    """An elementwise NumPy function; ``of_integers``: whether it converts integers to floats."""
 
     def write(e: Emitter, *values: Value) -> Value:
         if any(isinstance(value, Truth | bool) for value in values):
-            raise RefusedError("a function of bools")
+            raise RefusedError("a NumPy function of bools")
         if not of_integers and all(isinstance(value, int) for value in values):
-            raise RefusedError("a function of NumPy on integers")
+            raise RefusedError("a NumPy function of integers")
         return e.number(pattern.format(*(e.scalar(value).code for value in values)), numpy=True)
 
     return _on_elements(write, count)
@@ -57,7 +57,7 @@ def _ufunc(pattern: str, count: int, *, of_integers: bool = True) -> Handler:
 def _on_elements(write: Handler, count: int) -> Handler:
     def handle(e: Emitter, *values: Value) -> Value:
         if len(values) != count:
-            raise RefusedError(f"a function of NumPy with {len(values)} arguments")
+            raise RefusedError(f"a NumPy function with {len(values)} arguments")
         return e.elementwise(lambda *each: write(e, *each), *values)
 
     return handle
@@ -66,20 +66,20 @@ def _on_elements(write: Handler, count: int) -> Handler:
 def _test(pattern: str, *, numpy: bool) -> Handler:
     def handle(e: Emitter, value: Value) -> Value:
         if not isinstance(value, Scalar):
-            raise RefusedError("a test of what is no float")
+            raise RefusedError("a test of something other than a float")
         return e.truth(pattern.format(value.code), numpy=numpy)
 
     return handle
 
 
 def _extreme(symbol: str) -> Handler:
-    """``np.maximum`` and ``np.minimum``: NaN wins, and of two zeros with different signs NumPy takes either."""
+    """``np.maximum`` and ``np.minimum``: NaN wins, and of two zeros with different signs NumPy may return either."""
 
     def write(e: Emitter, left: Value, right: Value) -> Value:
         if isinstance(left, int) and isinstance(right, int):
-            raise RefusedError("a function of NumPy on integers")
+            raise RefusedError("a NumPy function of integers")
         if isinstance(left, Truth) or isinstance(right, Truth):
-            raise RefusedError("a function of bools")
+            raise RefusedError("a NumPy function of bools")
         one, other = e.scalar(left).code, e.scalar(right).code
         e.bail_if(f"{one} == 0.0 and {other} == 0.0 and copysign(1.0, {one}) != copysign(1.0, {other})")
         return e.number(f"{one} if {one} {symbol} {other} or {one} != {one} else {other}", numpy=True)
@@ -90,18 +90,18 @@ def _extreme(symbol: str) -> Handler:
 def _power(e: Emitter, base: Value, exponent: Value) -> Value:
     def write(one: Value, other: Value) -> Value:
         if isinstance(one, int) and isinstance(other, int):
-            raise RefusedError("a function of NumPy on integers")
+            raise RefusedError("a NumPy function of integers")
         return e.power(one, other, numpy=True, array=isinstance(base, Array))
 
     return e.elementwise(write, base, exponent)
 
 
 def _arithmetic(symbol: str) -> Handler:
-    """``np.add`` and the like: as the operator, on NumPy's numbers."""
+    """``np.add`` etc.: like the operator, on NumPy numbers."""
 
     def write(e: Emitter, left: Value, right: Value) -> Value:
         if isinstance(left, int) and isinstance(right, int):
-            raise RefusedError("a function of NumPy on integers")
+            raise RefusedError("a NumPy function of integers")
         one, other = e.scalar(left), e.scalar(right)
         return e.binary(symbol, Scalar(one.code, numpy=True), Scalar(other.code, numpy=True))
 
@@ -115,9 +115,9 @@ def _square(e: Emitter, value: Value) -> Value:
 def _where(e: Emitter, condition: Value, one: Value, other: Value) -> Value:
     def write(chosen: Value, left: Value, right: Value) -> Value:
         if not isinstance(chosen, Truth | bool):
-            raise RefusedError("np.where on what is no comparison")
+            raise RefusedError("np.where on something other than a comparison")
         if isinstance(left, Truth | bool | int) and isinstance(right, Truth | bool | int):
-            raise RefusedError("np.where makes integers or bools")
+            raise RefusedError("np.where gives integers or bools")
         first, second = e.scalar(left), e.scalar(right)
         if isinstance(chosen, bool):
             return Scalar(first.code if chosen else second.code, numpy=True)
@@ -139,7 +139,7 @@ def _reads_float(dtype: Value) -> bool:
         return False
     if isinstance(dtype, Known) and dtype.object in _FLOATS:
         return True
-    raise RefusedError("an array of another dtype than float")
+    raise RefusedError("an array of a dtype other than float")
 
 
 def _array(e: Emitter, value: Value, dtype: Value = None) -> Value:
@@ -172,7 +172,7 @@ def _filled_like(content: float | None) -> Handler:
     def handle(e: Emitter, like: Value, dtype: Value = None) -> Value:
         _reads_float(dtype)
         if not isinstance(like, Array) or (_is_bools(like) and dtype is None):
-            raise RefusedError("an array made like what is no float array")
+            raise RefusedError("an array like something other than a float array")
         return _make(like.items.shape, content)
 
     return handle
@@ -181,7 +181,7 @@ def _filled_like(content: float | None) -> Handler:
 def _make(shape: Value, content: float | None) -> Array:
     sizes = shape if isinstance(shape, tuple) else (shape,)
     if not all(type(size) is int and 0 < size <= 4096 for size in sizes) or not sizes or math.prod(sizes) > 4096:
-        raise RefusedError(f"an array of the shape {shape!r}")
+        raise RefusedError(f"an array of shape {shape!r}")
     items = np.empty(sizes, object)
     items[...] = None if content is None else Scalar(repr(content), numpy=True)
     return Array(items, writable=True)
@@ -189,32 +189,32 @@ def _make(shape: Value, content: float | None) -> Array:
 
 def _full(e: Emitter, shape: Value, content: Value, dtype: Value = None) -> Value:
     if isinstance(content, Array | Truth | int) and not (isinstance(content, int) and _reads_float(dtype)):
-        raise RefusedError("np.full with what is no float")
+        raise RefusedError("np.full with something other than a float")
     found = _make(shape, 0.0)
     found.items[...] = Scalar(e.scalar(content).code, numpy=True)
     return found
 
 
 def _structural(function: Callable[..., Any], *, joins: bool = False, **fixed: Any) -> Handler:
-    """NumPy's own function on the array of elements: it moves them and computes nothing."""
+    """NumPy's own function applied to the array of elements: it rearranges them and computes nothing."""
 
     def handle(e: Emitter, value: Value, *more: Value, **options: Value) -> Value:
         for each in (*more, *options.values()):
             if not (each is None or type(each) is int or (type(each) is tuple and all(type(n) is int for n in each))):
                 raise RefusedError(f"np.{function.__name__} with an argument that is not a known integer")
         if joins and not isinstance(value, list | tuple):
-            raise RefusedError(f"np.{function.__name__} of what is no list")
+            raise RefusedError(f"np.{function.__name__} of something other than a list")
         if not joins and not isinstance(value, Array):
-            raise RefusedError(f"np.{function.__name__} of what is no array")
+            raise RefusedError(f"np.{function.__name__} of something other than an array")
         arrays: Any = e.array(value) if not joins else [e.array(each, floats=isinstance(each, int)) for each in value]
         if joins and all(isinstance(each, int) for each in value):
-            raise RefusedError("it makes an array of integers")
+            raise RefusedError("it creates an array of integers")
         try:
             found = function(arrays, *more, **{**fixed, **options})
         except (ValueError, IndexError, TypeError):
             raise BailError from None
         if isinstance(value, Array):
-            value.writable = False  # it may be seen through what comes back
+            value.writable = False  # it may be changed through the result
         return e.wrap(np.array(found), view=not joins)
 
     return handle
@@ -222,7 +222,7 @@ def _structural(function: Callable[..., Any], *, joins: bool = False, **fixed: A
 
 def _sum(e: Emitter, value: Value, axis: Value = None) -> Value:
     if not (axis is None or type(axis) is int):
-        raise RefusedError("a sum along something else than one axis")
+        raise RefusedError("a sum along something other than one axis")
     items = e.array(value)
     if axis is None or items.ndim == 1:
         if axis not in (None, 0, -1):
@@ -258,13 +258,13 @@ def _dot(e: Emitter, left: Value, right: Value) -> Value:
 
 
 def _best(symbol: str) -> Handler:
-    """``max`` and ``min`` of numbers, which keep the first of equals and skip NaN as comparisons do."""
+    """``max`` and ``min`` of numbers, which return the first of equal ones and skip NaN as comparisons do."""
 
     def handle(e: Emitter, *values: Value) -> Value:
         if len(values) == 1:
             values = tuple(_iterate(e, values[0]))
         if not values or not all(isinstance(each, int | float | Scalar) for each in values):
-            raise RefusedError("max or min of what are no numbers")
+            raise RefusedError("max or min of something other than numbers")
         best = values[0]
         for each in values[1:]:
             if e.is_true(e.binary(symbol, each, best)):
@@ -285,12 +285,12 @@ def _float(e: Emitter, value: Value) -> Value:
         return float(value)
     if isinstance(value, Scalar):
         return Scalar(value.code, numpy=False)
-    raise RefusedError("float of what is no number")
+    raise RefusedError("float of something other than a number")
 
 
 def _float64(e: Emitter, value: Value) -> Value:
     if isinstance(value, Array | Truth):
-        raise RefusedError("np.float64 of what is no number")
+        raise RefusedError("np.float64 of something other than a number")
     return Scalar(e.scalar(value).code, numpy=True)
 
 
@@ -299,12 +299,12 @@ def _len(e: Emitter, value: Value) -> Value:
         return len(value.items)
     if isinstance(value, tuple | list):
         return len(value)
-    raise RefusedError("len of what is no sequence")
+    raise RefusedError("len of something other than a sequence")
 
 
 def _range(e: Emitter, *limits: Value) -> Value:
     if not all(type(limit) is int for limit in limits) or not 1 <= len(limits) <= 3 or limits[2:] == (0,):
-        raise RefusedError("a range that is not known")
+        raise RefusedError("a range with unknown limits")
     found = range(*limits)
     if len(found) > 4096:
         raise RefusedError("a range of more than 4096")
@@ -312,14 +312,14 @@ def _range(e: Emitter, *limits: Value) -> Value:
 
 
 def _iterate(e: Emitter, value: Value) -> list[Value]:
-    """The values that ``for each in value`` sees."""
+    """The values that ``for each in value`` iterates over."""
     if isinstance(value, tuple | list):
         return list(value)
     if isinstance(value, Array):
         items = e.items(value)
-        value.writable = False  # a loop sees what is written meanwhile
+        value.writable = False  # a loop sees later writes
         return [items[n] if items.ndim == 1 else Array(items[n]) for n in range(len(items))]
-    raise RefusedError("a loop over what is no known sequence")
+    raise RefusedError("a loop over something other than a known sequence")
 
 
 def _sequence(kind: Callable[[list[Value]], Value]) -> Handler:
@@ -353,7 +353,7 @@ _ELEMENTARY = {
     np.sqrt: "sqrt",
 }  # fmt: skip
 
-#: What may be called, and how it is written.
+#: The supported functions, and how they are emitted.
 FUNCTIONS: dict[Any, Handler] = {
     **{getattr(math, name): _math_function(getattr(math, name), name, count) for name, count in _MATH.items()},
     **{function: _ufunc(f"{code}({{0}})", 1) for function, code in _ELEMENTARY.items()},

@@ -44,7 +44,7 @@ REACHED = "The end of the interval was reached."
 _GUARDED = 32
 
 #: Steps between two checks for events, progress and non-finite values: initial number, maximum, and growth factor.
-_STRETCH = (16, BLOCK, 64)
+_CHECK_EVERY = (16, BLOCK, 64)
 #: Target seconds between two checks.
 _BLOCK_SECONDS = 0.025
 
@@ -97,7 +97,7 @@ class _Walk:
         self.success = True
         self.end: float | None = None
         self.watched = 1
-        self.stretch = 1 if table.stepwise else _STRETCH[0]
+        self.check_every = 1 if table.stepwise else _CHECK_EVERY[0]
         self.interrupted = False
         self._beyond = 0
 
@@ -116,7 +116,7 @@ class _Walk:
                     return
                 while table.known < last:
                     begin = table.known // self.block * self.block
-                    stop = min(begin + self.block, table.known + self.stretch, last)
+                    stop = min(begin + self.block, table.known + self.check_every, last)
                     started = time.perf_counter()
                     reached = self.stepper.run(begin, table.known, stop, last)
                     self._pace(time.perf_counter() - started)
@@ -140,9 +140,9 @@ class _Walk:
         if self.table.stepwise:
             return
         # Compiled steps take less time than their call, and interrupts are handled between calls.
-        factor = min(_BLOCK_SECONDS / max(seconds, 1e-9), _STRETCH[2])
+        factor = min(_BLOCK_SECONDS / max(seconds, 1e-9), _CHECK_EVERY[2])
         if factor > 1.0 or seconds > 2.0 * _BLOCK_SECONDS:
-            self.stretch = max(1, min(int(factor * self.stretch), _STRETCH[1]))
+            self.check_every = max(1, min(int(factor * self.check_every), _CHECK_EVERY[1]))
 
     def _look(self, reached: int, report: Report) -> bool:
         """Check new points for non-finite values and events, and report progress; returns whether to continue."""

@@ -111,7 +111,7 @@ class SwitchingStepper:
         self._choose(last - first)
         stepper = self._stepper
         if self.compiled and not stepper.unchanged():
-            self._return_to_python(last - first, "a value that it captures changed during the solve")
+            self._return_to_python(last - first, "a captured value changed during the solve")
             stepper = self._stepper
         started = time.perf_counter()
         reached: int = stepper.run(begin, first, stop)

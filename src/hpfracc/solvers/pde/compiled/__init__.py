@@ -1,1 +1,1 @@
-"""Loops that are compiled with Numba; imported only where they are used."""
+"""Loops compiled with Numba; imported only where they are used."""

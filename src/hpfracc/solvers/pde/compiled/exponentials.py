@@ -1,4 +1,4 @@
-"""The update of a sum of exponentials in one pass over its states."""
+"""The update of a sum of exponentials, in one pass over its states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["update"]
 
 Array = np.ndarray[Any, Any]
 
-#: Points whose sums stay in the nearest cache while all exponentials pass.
+#: Points whose sums stay in the L1 cache during the loop over all exponentials.
 _POINTS = 512
 
 

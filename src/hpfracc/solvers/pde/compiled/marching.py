@@ -1,6 +1,6 @@
-"""Linear equations in their eigenfunctions, many steps of L1 or L2-1sigma at a time, a few modes at a time.
+"""Linear equations in their eigenfunctions: many steps of L1 or L2-1sigma at a time, a few modes at a time.
 
-Each mode is an equation of its own, so the states of a few modes stay in the nearest cache over many steps.
+Each mode is an independent equation, so the states of a few modes stay in the L1 cache over many steps.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ __all__ = ["march_block", "weight_rows"]
 
 Array = np.ndarray[Any, Any]
 
-#: Modes that are taken together: their rows of all steps of a block fit the nearer caches.
+#: Modes processed together: their rows for all steps of a block fit the nearer caches.
 _WIDE = 512
-#: Where the series of an interval's integrals is summed, and its terms.
+#: Ratio of half length to distance below which an interval's integrals are summed as a series, and its terms.
 _FAR = 0.25
 _TERMS = 14
 _FOUR_TERMS = 0.01
@@ -43,13 +43,13 @@ def _integrals(
 ) -> tuple[float, float]:
     """The mean of the kernel over an interval, and its moment; see ``history/weights.py``.
 
-    ``power`` is that of the distance of its middle, with the order and the scale.
+    ``power`` is that of the distance of its midpoint, multiplied by the scale.
     """
     middle = near + 0.5 * length
     q = 0.5 * length / middle
     if q < _FAR:
         square = q * q
-        # As many terms as the distance asks for: q^(2 terms) is below the rounding.
+        # As many terms as the distance requires: q^(2 terms) is below rounding.
         terms = 4 if q < _FOUR_TERMS else 7 if q < 0.07 else _TERMS
         even, odd = series[0, terms - 1], series[1, terms - 1]
         for place in range(terms - 2, -1, -1):
@@ -72,12 +72,12 @@ def _integrals(
 def _add_far(
     found: Array, powers: Array, series: Array, c: float, mesh: Array, n: int, newest: float, begin: int
 ) -> int:
-    """Means over the intervals that are short for their distance, which come first, by four terms; where they end.
+    """Add the means over distant intervals, which come first, by four terms; returns where they end.
 
-    Without a branch in the loop, which the compiler turns into vectors.
+    The loop has no branch, so that the compiler can vectorise it.
     """
     low, high = begin, n - 1
-    while low < high:  # the share of the distance rises from interval to interval
+    while low < high:  # the ratio of length to distance increases from interval to interval
         k = (low + high) // 2
         half = 0.5 * (mesh[k + 1] - mesh[k])
         if half < _FOUR_TERMS * ((mesh[n - 1] - mesh[k + 1]) + newest + half):
@@ -87,7 +87,7 @@ def _add_far(
     one, two, three, four = series[0, 0], series[0, 1], series[0, 2], series[0, 3]
     end = mesh[n - 1] + newest
     for k in range(begin, low):
-        # The middle may lose a digit here: q is small, and enters as its square.
+        # The midpoint may lose a digit here, but q is small and enters as its square.
         q = 0.5 * (mesh[k + 1] - mesh[k]) / (end - 0.5 * (mesh[k + 1] + mesh[k]))
         square = q * q
         found[k - begin] += c * powers[k - begin] * (one + square * (two + square * (three + square * four)))
@@ -107,10 +107,10 @@ def weight_rows(
     begin: int,
     powers: Array,
 ) -> Array:
-    """``A[n, k]`` as :meth:`IntervalWeights.rows` gives them, of the intervals from the place ``begin`` on alone.
+    """``A[n, k]`` as in :meth:`IntervalWeights.rows`, for the intervals from index ``begin`` on only.
 
     The columns are k - 1 = begin, begin + 1, ..., stop - 2. ``powers``, of shape (orders, rows, columns), are those of
-    the distances of the middles of the intervals: NumPy makes them ten times as fast as a compiled loop does.
+    the distances of the midpoints: NumPy computes them ten times as fast as a compiled loop.
     """
     found = np.zeros((stop - first, stop - 1 - begin))
     for term in range(len(alphas)):
@@ -144,10 +144,10 @@ def weight_rows(
 def march_block(
     weights: Array, far: Array, past: Array, symbol: Array, known: Array, sigma: float, u: Array, out: Array
 ) -> None:
-    """The steps of one block, which has a column of ``weights`` and a row of ``past`` for each.
+    """Make the steps of one block, each with a column of ``weights`` and a row of ``past``.
 
-    There may be more of both before those of the first step. ``far`` has what is not in ``past``; fills ``past`` and
-    ``out``, moves ``u``.
+    Both may have further entries before those of the first step. ``far`` contains the contributions that are not in
+    ``past``. Fills ``past`` and ``out``, and advances ``u``.
     """
     steps, modes = out.shape
     lead = past.shape[0] - steps
@@ -169,7 +169,7 @@ def march_block(
                     total[m] -= row[m]
             new, shown = past[own, start:stop], out[i, start:stop]
             for m in range(stop - start):
-                # shift u - total over shift - lam, less u.
+                # (shift u - total) / (shift - lam) - u
                 change = (lam[m] * v[m] - total[m]) / ((shift - lam[m]) * sigma)
                 new[m] = change
                 v[m] += change

@@ -1,9 +1,9 @@
-"""Sine series of many rows at once, by one complex Fourier transform of each pair of rows.
+"""Sine series of many rows at once, by one complex Fourier transform per pair of rows.
 
-SciPy's sine transform continues a row to twice its length. Here two rows share a transform of the single length, of
-``sin(pi k / n) (c_k + c_(n-k)) + (c_k - c_(n-k)) / 2``: the imaginary part has the values at even points, the real part
-the differences between neighbours among the odd points. They are added up from a few odd points whose values are
-summed directly, so that rounding does not grow with the length.
+SciPy's sine transform extends a row to twice its length. Here two rows share a transform of the single length, of
+``sin(pi k / n) (c_k + c_(n-k)) + (c_k - c_(n-k)) / 2``: the imaginary part gives the values at even points, the real
+part the differences between neighbouring odd points. These are accumulated from a few odd points whose values are
+summed directly, so that rounding errors do not grow with the length.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["sine_values"]
 Array = np.ndarray[Any, Any]
 
 
-#: Odd points between two that are summed directly.
+#: Number of odd points between two that are summed directly.
 _APART = 64
 
 
@@ -32,7 +32,7 @@ def sine_values(c: Array, out: Array) -> None:
     c : numpy.ndarray
         Coefficients of shape (rows, points), float64.
     out : numpy.ndarray
-        Where the values go, of the same shape; rows may lie apart.
+        Output array of the same shape; rows need not be contiguous.
     """
     rows, points = c.shape
     n = points + 1
@@ -44,17 +44,17 @@ def sine_values(c: Array, out: Array) -> None:
 
 @functools.lru_cache(maxsize=8)
 def _tables(n: int) -> tuple[Array, Array, Array]:
-    """The factors of the sums, and the odd points whose values are summed directly, with their sines."""
+    """The factors of the sums, the odd points whose values are summed directly, and their sines."""
     count = n // 2
     pieces = -(-count // _APART)
     places = (2 * np.arange(pieces) + 1) * count // (2 * pieces)
-    period = np.sin(np.pi / n * np.arange(2 * n)) / n  # the angle of a large product would lose digits
+    period = np.sin(np.pi / n * np.arange(2 * n)) / n  # reducing the angle of a large product would lose digits
     return period[:n].copy(), places, period[np.outer(np.arange(1, n), 2 * places + 1) % (2 * n)]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def _pack(c: Array, sines: Array, packed: Array) -> None:
-    """The sequence of each row, those of two rows as one complex one."""
+    """The sequence of each row, with two rows packed into a complex one."""
     rows, points = c.shape
     n = points + 1
     half = 0.5 / n
@@ -63,7 +63,7 @@ def _pack(c: Array, sines: Array, packed: Array) -> None:
         two = c[min(2 * pair + 1, rows - 1)]
         row = packed[pair]
         row[0] = 0.0
-        for k in range(1, n // 2 + 1):  # with its mirror image, which is itself in the middle
+        for k in range(1, n // 2 + 1):  # together with its mirror image, itself in the middle
             a, b = one[k - 1], one[n - k - 1]
             p, q = two[k - 1], two[n - k - 1]
             w = sines[k]
@@ -75,7 +75,7 @@ def _pack(c: Array, sines: Array, packed: Array) -> None:
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def _unpack(found: Array, places: Array, values: Array, out: Array) -> None:
-    """Values at even points as they are, at the odd ones 2 m + 1 from the nearest ``m`` in ``places``."""
+    """Values at even points directly; at the odd points 2 m + 1 from the nearest ``m`` in ``places``."""
     rows, points = out.shape
     n = points + 1
     count = n // 2
@@ -87,7 +87,7 @@ def _unpack(found: Array, places: Array, values: Array, out: Array) -> None:
             place = places[piece]
             low = 0 if piece == 0 else (places[piece - 1] + place) // 2 + 1
             high = count - 1 if piece + 1 == len(places) else (place + places[piece + 1]) // 2
-            # S_2m as it is; S_(2m+1) = S_(2m-1) + R_m, up and down.
+            # S_2m directly; S_(2m+1) = S_(2m-1) + R_m, upwards and downwards.
             p, q = values[2 * pair, piece], values[last, piece]
             two[2 * place], one[2 * place] = q, p
             for m in range(place + 1, high + 1):
@@ -104,6 +104,6 @@ def _unpack(found: Array, places: Array, values: Array, out: Array) -> None:
                 two[2 * m - 1], one[2 * m - 1] = 0.5 * (x.real - y.real), 0.5 * (y.imag - x.imag)
                 if m > low:
                     two[2 * m - 2], one[2 * m - 2] = q, p
-        if n % 2:  # an even point is the last
+        if n % 2:  # the last point is an even one
             x, y = z[count], z[n - count]
             two[points - 1], one[points - 1] = 0.5 * (x.real - y.real), 0.5 * (y.imag - x.imag)

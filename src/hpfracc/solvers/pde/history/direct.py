@@ -1,4 +1,4 @@
-"""Sums over the past with every step kept: products of blocks of weights with blocks of increments."""
+"""History sums with all steps kept: products of blocks of weights with blocks of increments."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Array = np.ndarray[Any, Any]
 
 
 class DirectHistory:
-    """``h_n = sum_{k<n} A[n, k] x_k`` for n = 1, 2, ..., while the x become known.
+    """``h_n = sum_{k<n} A[n, k] x_k`` for n = 1, 2, ..., as the x become known.
 
     Parameters
     ----------
     rows : callable
         ``rows(first, stop)``: the weights ``A[n, k]`` of steps ``first`` to ``stop - 1``, k from 1 to ``stop - 1``.
     steps : int
-        How many there are.
+        Number of steps.
     like : array
-        A state, whose shape, dtype and library the x have.
+        A state with the shape, dtype and library of the x.
     xp : Namespace
         Its library.
     """
@@ -39,7 +39,7 @@ class DirectHistory:
         self._shape = tuple(like.shape)
         self._complex = xp.is_complex(like)
         self._first = self._stop = 1
-        #: Steps whose sums over all earlier blocks are made together, as one product of matrices.
+        #: Steps whose sums over all earlier blocks are computed together, as one matrix product.
         self._block = steps_together(math.prod(self._shape) * (16 if self._complex else 8), steps)
         self._weights: Any = None
         self._far: Any = None
@@ -47,7 +47,7 @@ class DirectHistory:
         self._known = 0
         self._own: list[Any] = []
         self._columns: Any = None
-        #: All x as rows of real numbers, where none carries a derivative: the weights are real.
+        #: All x as rows of real numbers, unless one carries a gradient; the weights are real.
         self._past: Any = None
         self._width = math.prod(self._shape) * (2 if self._complex else 1)
         if xp.library == "numpy":
@@ -71,7 +71,7 @@ class DirectHistory:
         return row[n - 1], None if total is None else self._shaped(total)
 
     def _of_one_shape(self, n: int) -> tuple[Any, Any]:
-        """With zero weights for what is not known yet: JAX compiles every operation for each shape it meets."""
+        """The same with zero weights for steps to come, because JAX compiles every operation for each new shape."""
         xp = self._xp
         if self._weights is None:
             whole = self._rows(1, self._steps + 1)
@@ -90,7 +90,7 @@ class DirectHistory:
         return self._own[n - 1], total.reshape(self._shape)
 
     def remember(self, x: Any) -> None:
-        """The newest x."""
+        """Append the newest x."""
         if self._xp.library == "jax":
             self._kept = [x]
             return
@@ -112,7 +112,7 @@ class DirectHistory:
         return flat.view(np.float64) if self._complex else flat
 
     def _open(self, n: int) -> None:
-        """Weights of the next block, and what all before it adds to its sums."""
+        """Compute the weights of the next block and the contribution of all earlier steps to its sums."""
         self._first, self._stop = n, min(n + self._block, self._steps + 1)
         self._weights = self._rows(self._first, self._stop)
         before = n - 1

@@ -1,9 +1,9 @@
-r"""Sums over the past at constant cost a step: the kernel as a sum of exponentials.
+r"""History sums at constant cost per step: the kernel as a sum of exponentials.
 
-With :math:`\omega(t) \approx \sum_j w_j e^{-\lambda_j t}` for all distances that occur, the past of u' is in the states
-:math:`S_j(t) = \int_0^t e^{-\lambda_j (t-s)} u'(s)\,ds`, which a step multiplies and adds to. The weights of the newest
-intervals are exact. L1 keeps the states up to :math:`t_{n-1}`; L2-1sigma, whose parabola on the interval before the
-newest needs the newest value, up to :math:`t_{n-2}`.
+With :math:`\omega(t) \approx \sum_j w_j e^{-\lambda_j t}` for all distances that occur, the history of u' is contained
+in the states :math:`S_j(t) = \int_0^t e^{-\lambda_j (t-s)} u'(s)\,ds`, which each step multiplies and adds to. The
+weights of the newest intervals are exact. L1 keeps the states up to :math:`t_{n-1}`; L2-1sigma up to :math:`t_{n-2}`,
+because its parabola on the interval before the newest needs the newest value.
 
 References
 ----------
@@ -27,20 +27,20 @@ __all__ = ["TABLE_STEPS", "ExponentialHistory", "count_exponentials"]
 
 Array = np.ndarray[Any, Any]
 
-#: An exponential that has decayed by this exponent counts no more.
+#: Exponent from which a decayed exponential is neglected.
 _DEAD = 40.0
-#: An exponent beyond which exponentials are taken as zero.
+#: Exponent from which an exponential is set to zero.
 _UNDERFLOW = 600.0
-#: Steps whose tables are made together.
+#: Steps whose tables are computed together.
 TABLE_STEPS = 256
 #: Below this, the moment of an exponential about the middle of its interval is summed as a series.
 _SERIES = 0.5
-#: Orders for which nodes are made where the order is traced and has no value.
+#: Range of orders for which nodes are chosen if the order is traced and has no value.
 _ANY_ORDER = (0.02, 0.99)
 
 
 def _distances(weights: IntervalWeights) -> Array:
-    """The distance at which the states are read at each step."""
+    """The distance at which the states are evaluated in each step."""
     sigma = order_value(weights.sigma)
     if math.isnan(sigma):
         sigma = 0.5
@@ -51,12 +51,12 @@ def _distances(weights: IntervalWeights) -> Array:
 
 
 def _kernel(weights: IntervalWeights, distances: Array, rtol: float) -> tuple[Array, Any]:
-    """Rates, rising, and weights of the kernel of all terms; the latter in the library of the orders."""
+    """Rates, increasing, and weights of the kernel of all terms; the weights in the library of the orders."""
     xp = weights.xp
     shortest, longest = float(distances.min()), float(weights.mesh[-1] - weights.mesh[0])
     shortest = min(shortest, longest)
     terms = [(c, alpha) for c, alpha in weights.orders if not (isinstance(alpha, int | float) and alpha == 1)]
-    if not terms:  # of order 1 only, which has no memory
+    if not terms:  # all of order 1, without memory
         return np.zeros(1), xp.zeros((1,), "float64")
     if all(isinstance(number, int | float) for pair in terms for number in pair):
         rates, found = _plain_kernel(terms, shortest, longest, rtol)
@@ -74,7 +74,7 @@ def _kernel(weights: IntervalWeights, distances: Array, rtol: float) -> tuple[Ar
 
 
 def _plain_kernel(terms: list[tuple[Any, Any]], shortest: float, longest: float, rtol: float) -> tuple[Array, Array]:
-    """For orders that carry no derivative, by few terms."""
+    """The kernel for orders without a gradient, with few terms."""
     if len(terms) == 1:
         coefficient, alpha = terms[0]
         found = exponential_sum(float(alpha), shortest, longest, rtol)
@@ -91,7 +91,7 @@ def _plain_kernel(terms: list[tuple[Any, Any]], shortest: float, longest: float,
 
 
 def count_exponentials(weights: IntervalWeights, rtol: float) -> int:
-    """How many states a mesh needs."""
+    """The number of states that a mesh needs."""
     if len(weights.mesh) <= 2:
         return 1
     return len(_kernel(weights, _distances(weights)[1:], rtol)[0])
@@ -105,9 +105,9 @@ class ExponentialHistory:
     weights : IntervalWeights
         The formula and its mesh.
     like : array
-        A state.
+        A state with the shape, dtype and library of the increments.
     rtol : float
-        Of the kernel.
+        Relative tolerance of the kernel.
     update : callable or None
         ``update(states, decay, p, q, g, x, y)``, compiled, for NumPy: see :func:`_update`.
     """
@@ -126,11 +126,11 @@ class ExponentialHistory:
             self.rates, self._w = np.zeros(1), xp.zeros((1,), "float64")
         needed = np.searchsorted(self.rates, _DEAD / self._read, side="right")
         needed[0] = 0
-        # A later, shorter step may need what this one does not.
+        # A later, shorter step may need exponentials that this one does not.
         self._alive = np.maximum.accumulate(needed[::-1])[::-1]
         self._shape = tuple(like.shape)
         self._complex = xp.is_complex(like)
-        #: The exact weights of the newest increment, and of the one before, at every step.
+        #: The exact weights of the newest increment and of the one before it, for every step.
         self.newest = self._newest_weights()
         self._update = update
         self._last: Any = None
@@ -150,7 +150,7 @@ class ExponentialHistory:
         return xp.zeros((len(self.rates), size), "complex128" if self._complex else "float64", self._like)
 
     def _newest_weights(self) -> tuple[Any, Any]:
-        """The exact weights of the newest increment, and of the one before, at every step."""
+        """The exact weights of the newest increment and of the one before it, for every step."""
         weights, xp = self._weights, self.xp
         steps, sigma = weights.steps, weights.sigma
         own: Any = 0.0
@@ -184,7 +184,7 @@ class ExponentialHistory:
         return own[n - 1], self._shaped(self._pending)
 
     def remember(self, x: Any) -> None:
-        """The newest increment: moves the states over one interval, and reads them for the next step."""
+        """Append the newest increment: advance the states over one interval and evaluate them for the next step."""
         n = self._done = self._done + 1
         if self._weights.parabola:
             if n >= 2:
@@ -194,7 +194,7 @@ class ExponentialHistory:
             self._move(n, n, x, None)
 
     def _move(self, n: int, interval: int, x: Any, y: Any) -> None:
-        """Over ``interval`` (from 1), before step ``n + 1`` reads."""
+        """Advance the states over ``interval`` (counted from 1), before step ``n + 1`` evaluates them."""
         if n >= len(self._weights.steps):
             return
         alive = int(self._alive[n])
@@ -214,7 +214,7 @@ class ExponentialHistory:
             return
         free = not any(tracks_gradient(one) for one in (x, g, self._states))
         if self.xp.library == "torch" and free and not self._complex:
-            # In place: one pass for the decay, one for each input.
+            # In place: one pass for the decay and one for each input.
             states = self._states[:alive].mul_(decay[:, None]).addr_(p, x.reshape(-1))
             if y is not None:
                 states.addr_(q, y.reshape(-1))
@@ -230,9 +230,9 @@ class ExponentialHistory:
             self._pending = xp.matmul(g, states)
 
     def block(self, first: int, stop: int) -> tuple[Array, Array, Array]:
-        """For all steps from ``first`` to ``stop - 1`` at once: decay, what increments add, how states are read.
+        """The decay, the weights of the increments and those of the states, for steps ``first`` to ``stop - 1``.
 
-        Of shapes (terms,), (terms, increments) and (steps, terms). The states hold the intervals up to step
+        Their shapes are (terms,), (terms, increments) and (steps, terms). The states contain the intervals up to step
         ``first - 1``, and one fewer with a parabola, whose increments start one earlier.
         """
         weights = self._weights
@@ -240,14 +240,15 @@ class ExponentialHistory:
         if weights.uniform and not weights.parabola and key in self._blocks:
             return self._blocks[key]
         mesh, lag = weights.mesh, int(weights.parabola)
-        # Before the second step nothing is read, so that the first block takes what that one needs.
+        # Before the second step no state is evaluated: the first block uses the exponentials that the second step
+        # needs.
         alive = max(1, int(self._alive[min(max(first - 1, 1), len(weights.steps) - 1)]))
         rates = self.rates[:alive]
         begin = mesh[max(0, first - 1 - lag)]
         end = mesh[stop - 1 - lag]
         places = mesh[first - 1 : stop - 1] + weights.sigma * weights.steps[first - 1 : stop - 1]
         read = _decayed((places - begin)[:, None] * rates) * np.asarray(self._w)[:alive]
-        intervals = np.arange(first - 1 - lag, stop - 1 - lag)  # from 0
+        intervals = np.arange(first - 1 - lag, stop - 1 - lag)  # counted from 0
         real = intervals[intervals >= 0]
         tau = weights.steps[real][:, None]
         z = tau * rates
@@ -269,7 +270,7 @@ class ExponentialHistory:
         return found
 
     def _make_table(self, n: int) -> None:
-        """The tables of the next steps."""
+        """Compute the tables of the next steps."""
         xp = self.xp
         ns = np.arange(n, min(n + TABLE_STEPS, len(self._weights.steps)))
         decay, p, q, g = self.tables(ns)
@@ -277,7 +278,7 @@ class ExponentialHistory:
         self._table = (*(None if one is None else xp.array(one) for one in (decay, p, q)), g)
 
     def tables(self, ns: Array) -> tuple[Any, Any, Any, Any]:
-        """Decay, what the increments add, and how the states are read, after each of these steps."""
+        """Decay, weights of the increments, and weights of the states, after each of these steps."""
         weights, xp, rates = self._weights, self.xp, self.rates
         intervals = ns - 1 if weights.parabola else ns
         tau = weights.steps[intervals - 1][:, None]
@@ -329,12 +330,12 @@ def _middle_moment(z: Array, mean: Array, decay: Array) -> Array:
 
 
 def _decayed(z: Array) -> Array:
-    """``exp(-z)``, zero where that is below the normal numbers, with which products are slow."""
+    """``exp(-z)``, set to zero where it would be subnormal, because products with subnormal numbers are slow."""
     return np.where(z < _UNDERFLOW, np.exp(-np.minimum(z, _UNDERFLOW)), 0.0)
 
 
 def _update(states: Array, decay: Array, p: Array, q: Array | None, g: Array, x: Array, y: Array | None) -> Array:
-    """``states <- decay states + p x + q y``, and ``g . states``, a part of the points at a time."""
+    """``states <- decay states + p x + q y``, and ``g . states``, for one block of points at a time."""
     found = np.empty(states.shape[1])
     part = max(256, (1 << 16) // max(1, len(decay)))
     for start in range(0, states.shape[1], part):

@@ -1,4 +1,4 @@
-"""Sums over the past with weights of the distance alone, by transforms of blocks."""
+"""History sums with weights that depend on the distance alone, by transforms of blocks."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ __all__ = ["TRANSFORMS_FROM", "ToeplitzHistory"]
 
 Array = np.ndarray[Any, Any]
 
-#: Steps from which on transforms are quicker than products of blocks; a guess, not measured.
+#: Number of steps from which transforms are faster than products of blocks; a guess, not measured.
 TRANSFORMS_FROM = 2048
-#: Steps whose mutual influence is summed directly.
+#: Steps whose mutual contributions are summed directly.
 _BLOCK = 128
 
 
 class ToeplitzHistory:
-    """``h_n = sum_{k<n} b[n - k] x_k``, completed block by block by the history of the ordinary equations.
+    """``h_n = sum_{k<n} b[n - k] x_k``, completed block by block with the history sums of the ODE solvers.
 
     Parameters
     ----------
     weights : numpy.ndarray
-        b, from distance 0 on.
+        The weights b, from distance 0 on.
     steps : int
-        How many there are.
+        Number of steps.
     like : numpy.ndarray
-        A state.
+        A state with the shape and dtype of the x.
     """
 
     name = "fft"
@@ -38,7 +38,7 @@ class ToeplitzHistory:
         self._shape, self._complex = like.shape, like.dtype.kind == "c"
         rows = math.prod(self._shape) * (2 if self._complex else 1)
         self._weights = weights
-        # x_k stands at place k - 1, and h_n at n - 1: the distance is the same.
+        # x_k has index k - 1 and h_n has index n - 1, so that the distance is the same.
         self._values = np.zeros((rows, steps))
         self._sums = np.zeros((1, rows, steps))
         self._history = History(weights[None, None, :], None, self._values, self._sums, _BLOCK)
@@ -57,7 +57,7 @@ class ToeplitzHistory:
         return float(self._weights[0]), flat.reshape(self._shape)
 
     def remember(self, x: Array) -> None:
-        """The newest x."""
+        """Append the newest x."""
         flat = np.ascontiguousarray(x).reshape(-1)
         self._values[:, self._known] = flat.view(np.float64) if self._complex else flat
         self._known += 1

@@ -1,15 +1,16 @@
 r"""Weights of L1 and L2-1sigma on any mesh: :math:`D^\alpha u(t_n^*) \approx \sum_{k \le n} A_{n,k} (u_k - u_{k-1})`.
 
-With :math:`t_n^* = t_{n-1} + \sigma \tau_n` and :math:`\omega(t) = t^{-\alpha}/\Gamma(1-\alpha)` an interval k adds
+With :math:`t_n^* = t_{n-1} + \sigma \tau_n` and :math:`\omega(t) = t^{-\alpha}/\Gamma(1-\alpha)`, interval k
+contributes
 
 .. math:: a_{n,k} = \frac1{\tau_k} \int_{t_{k-1}}^{\min(t_k, t_n^*)} \omega(t_n^* - s)\,ds, \qquad
     b_{n,k} = \frac{2}{\tau_k (\tau_k + \tau_{k+1})} \int_{t_{k-1}}^{t_k} (s - t_{k-1/2})\,\omega(t_n^* - s)\,ds.
 
-L1 takes u as linear on each interval (:math:`\sigma = 1`, only a); L2-1sigma as a parabola through
+L1 interpolates u linearly on each interval (:math:`\sigma = 1`, only a); L2-1sigma by a parabola through
 :math:`t_{k-1}, t_k, t_{k+1}` on all but the last (:math:`\sigma = 1 - \alpha/2`).
 
-The integrals are small differences of powers where the interval is far away: there they are summed as series in half
-its length over the distance of its middle, which keep all digits.
+For distant intervals the integrals are small differences of powers. They are then summed as series in half the length
+over the distance of the midpoint, which keep all digits.
 
 References
 ----------
@@ -31,26 +32,26 @@ __all__ = ["IntervalWeights", "interval_integrals"]
 
 Array = np.ndarray[Any, Any]
 
-#: Series are summed where half an interval over the distance of its middle is below this, and how many terms.
+#: Ratio of half an interval to the distance of its midpoint below which series are summed, and the number of terms.
 _FAR = 0.25
 _TERMS = 14
 
 
 def interval_integrals(xp: Namespace, alpha: Any, near: Any, length: Any, *, parabola: bool) -> tuple[Any, Any]:
-    r"""The mean of :math:`\omega` over intervals, and its first moment about their middles over the squared length.
+    r"""The mean of :math:`\omega` over intervals, and its first moment about their midpoints over the squared length.
 
     Parameters
     ----------
     xp : Namespace
         The library of all arrays.
     alpha : float or scalar array
-        Below 1.
+        Order, below 1.
     near : array
-        Distance of the near end of each interval, 0 or more.
+        Distance to the near end of each interval, 0 or more.
     length : array
-        Its length.
+        Length of each interval.
     parabola : bool
-        Whether the moments are wanted.
+        Whether the moments are needed.
 
     Returns
     -------
@@ -61,7 +62,7 @@ def interval_integrals(xp: Namespace, alpha: Any, near: Any, length: Any, *, par
     q = 0.5 * length / middle
     far = q < _FAR
     scale = xp.rgamma(xp.array(1.0 - alpha))
-    # The series of (1 + q y)^-alpha, integrated over y in [-1, 1] alone and times y.
+    # The series of (1 + q y)^-alpha, integrated over y in [-1, 1], with and without a factor y.
     small = xp.where(far, q, 0.0)
     squares = small * small
     coefficients = [1.0]
@@ -77,7 +78,7 @@ def interval_integrals(xp: Namespace, alpha: Any, near: Any, length: Any, *, par
         if parabola:
             moment[close] = second
         return mean, moment
-    # Both everywhere: which one counts may be a traced value.
+    # Both are computed everywhere, because the condition may be traced.
     first, second = _closed(xp, alpha, xp.where(far, 0.25, near), xp.where(far, 1.0, length), scale)
     mean = xp.where(far, mean, first)
     return mean, xp.where(far, moment, second) if parabola else None
@@ -92,7 +93,7 @@ def _horner(coefficients: Sequence[Any], first: int, squares: Any) -> Any:
 
 
 def _closed(xp: Namespace, alpha: Any, near: Any, length: Any, scale: Any) -> tuple[Any, Any]:
-    """By the powers themselves, for intervals that are not far."""
+    """Closed form by powers, for intervals that are not distant."""
     touches = near <= 0.0
     inner = xp.log(xp.where(touches, 1.0, near))
     outer = xp.log(near + length)
@@ -103,18 +104,18 @@ def _closed(xp: Namespace, alpha: Any, near: Any, length: Any, scale: Any) -> tu
 
 
 class IntervalWeights:
-    """The weights of the rows of a difference formula on a mesh, for a sum of derivatives.
+    """The rows of weights of a difference formula on a mesh, for a sum of derivatives.
 
     Parameters
     ----------
     orders : sequence of (coefficient, order)
         The derivatives, orders at most 1.
     mesh : numpy.ndarray
-        Times from 0.
+        Times, starting from 0.
     sigma : float or scalar array
-        Where in the newest interval the derivative is taken; 1 for L1.
+        Point within the newest interval at which the derivative is taken; 1 for L1.
     parabola : bool
-        L2-1sigma.
+        True for L2-1sigma.
     xp : Namespace
         The library of the orders.
     """
@@ -130,11 +131,11 @@ class IntervalWeights:
     ) -> None:
         self.orders, self.mesh, self.sigma, self.parabola, self.xp = orders, mesh, sigma, parabola, xp
         self.steps = np.diff(mesh)
-        #: Whether all steps are alike, to the rounding of the times.
+        #: Whether all steps are equal up to the rounding of the times.
         self.uniform = bool(np.ptp(self.steps) <= 4.0 * np.finfo(float).eps * np.abs(mesh).max())
 
     def place(self, n: int) -> Any:
-        """The time at which the derivative of step n, from 1 up, is taken."""
+        """The time at which the derivative of step n (counted from 1) is taken."""
         return float(self.mesh[n - 1]) + self.sigma * float(self.steps[n - 1])
 
     def rows(self, first: int, stop: int) -> Any:
@@ -146,7 +147,7 @@ class IntervalWeights:
         own = columns[None, :] == ns[:, None] - 1
         newest = self.sigma * xp.array(steps[ns - 1][:, None])
         gaps = mesh[ns - 1][:, None] - mesh[None, columns + 1]
-        # The newest interval reaches only to the place itself, and those after it do not count.
+        # The newest interval extends only to the evaluation point, and later ones do not contribute.
         here = xp.asarray(past)
         near = xp.where(here, xp.array(np.where(past, gaps, 0.0)) + newest, 0.0)
         length = xp.where(here, xp.array(np.broadcast_to(steps[None, columns], past.shape)), newest)
@@ -162,7 +163,7 @@ class IntervalWeights:
         if _is_one(alpha):
             return xp.array(np.where(own, 1.0 / steps[ns - 1][:, None], 0.0))
         mean, moment = interval_integrals(xp, alpha, near, length, parabola=self.parabola)
-        # Of the newest interval sigma tau is covered: the integral over tau is sigma times the mean.
+        # Only sigma tau of the newest interval is covered: the integral over tau is sigma times the mean.
         a = mean * (xp.array(past.astype(float)) + self.sigma * xp.array(own.astype(float)))
         if not self.parabola:
             return a
@@ -170,7 +171,7 @@ class IntervalWeights:
         current = steps[:count]
         following = np.append(steps[1:], 1.0)[:count]
         b = moment * xp.array(np.where(past, 2.0 * current / (current + following), 0.0))
-        # Interval k adds b_k (tau_k / tau_(k+1) du_(k+1) - du_k).
+        # Interval k contributes b_k (tau_k / tau_(k+1) du_(k+1) - du_k).
         shifted = b * xp.array(current / following)
         return a - b + xp.concatenate([xp.zeros_like(b[:, :1]), shifted[:, :-1]], 1)
 

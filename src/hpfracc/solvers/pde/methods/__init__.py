@@ -1,1 +1,1 @@
-"""Methods in time; one a file. Each takes any :class:`~hpfracc.solvers.pde.space.base.Semidiscretisation`."""
+"""Methods in time, one per file. Each takes any :class:`~hpfracc.solvers.pde.space.base.Semidiscretisation`."""

@@ -1,4 +1,4 @@
-"""Convolution quadrature by backward differences, corrected at the first steps."""
+"""Convolution quadrature by backward differences, corrected in the first steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["CorrectedQuadrature"]
 
 Array = np.ndarray[Any, Any]
 
-#: By the order k: ``CORRECTIONS[k][l][n-1]`` is added at step n times ``tau^l F^(l)(0)``.
+#: For each order k: ``CORRECTIONS[k][l][n-1]`` times ``tau^l F^(l)(0)`` is added at step n.
 CORRECTIONS: dict[int, tuple[tuple[Fraction, ...], ...]] = {
     2: ((Fraction(1, 2),),),
     3: ((Fraction(11, 12), Fraction(-5, 12)), (Fraction(1, 12),)),
@@ -43,7 +43,7 @@ LARGEST_ORDER = {2: 2.0, 3: 1.91, 4: 1.68, 5: 1.40}
 @register_evolution_method
 @dataclass(frozen=True, slots=True)
 class CorrectedQuadrature(EvolutionMethod):
-    r"""Corrected BDF2 to BDF5 on uniform steps: of that order for t > 0, whatever the data, for orders in (0, 2).
+    r"""Corrected BDF2 to BDF5 on uniform steps: of order k for t > 0 with any data, for alpha in (0, 2).
 
     With :math:`w = u - u_0 - t u_0'` and the coefficients :math:`b_j` of :math:`(\delta(\zeta)/\tau)^\alpha`,
     :math:`\delta(\zeta) = \sum_{j \le k} (1-\zeta)^j / j`,
@@ -51,9 +51,9 @@ class CorrectedQuadrature(EvolutionMethod):
     .. math:: \sum_{j \le n} b_{n-j} w_j = A w_n + F(t_n) + \sum_\ell c_{\ell,n} \tau^\ell F^{(\ell)}(t_0), \qquad
         F = A u_0 + (t - t_0) A u_0' + f.
 
-    Without the corrections at the first k - 1 steps each k has order 1. The constant grows as t goes to t0: with a
-    given step the first few are less accurate, and without one they are solved apart, in shorter intervals.
-    Reactions leave order :math:`\min(k, 1 + 2\alpha)`.
+    Without the corrections at the first k - 1 steps every k has order 1. The error constant grows as t goes to t0. With
+    a given step the first few steps are less accurate; without one they are solved separately, in shorter intervals.
+    Reactions reduce the order to :math:`\min(k, 1 + 2\alpha)`.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class CorrectedQuadrature(EvolutionMethod):
             raise InvalidInputError(f"CorrectedQuadrature: k={self.k!r}; use 2, 3, 4 or 5 (6 is erratic)")
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
-        """Needs an order for which BDFk is stable."""
+        """Refuses orders at which BDFk is unstable."""
         alpha = problem.alpha_value
         if alpha > LARGEST_ORDER[self.k] or alpha >= 2.0:
             return (
@@ -91,11 +91,11 @@ class CorrectedQuadrature(EvolutionMethod):
         return float(self.k) if problem.linear or math.isnan(alpha) else min(float(self.k), 1.0 + 2.0 * alpha)
 
     def history(self, problem: EvolutionProblem, steps: int) -> str:
-        """By transforms for many steps."""
+        """By transforms for many steps, directly for few."""
         return "fft" if problem.xp.library == "numpy" and steps >= TRANSFORMS_FROM else "direct"
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
-        """All steps, and their sums where these are by transforms."""
+        """All steps, and their sums if these use transforms."""
         size = problem.itemsize * math.prod(problem.state_shape)
         if self.history(problem, steps) == "fft":
             return ToeplitzHistory.forecast(steps, size) + 8 * size
@@ -103,13 +103,13 @@ class CorrectedQuadrature(EvolutionMethod):
         return DirectHistory.forecast(steps, size, 4) + block + 8 * size + problem.space.step_bytes()
 
     def reason(self, problem: EvolutionProblem) -> str:
-        """Diffusion-waves, and several derivatives."""
+        """For diffusion-waves and several derivatives."""
         if problem.alpha_value > 1.0:
             return "alpha is above 1, for which corrected BDF2 is stable and of order 2"
         return "the equation has several derivatives in time, and corrected BDF2 has order 2 for t > t0"
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
-        """One linear (or nonlinear) equation a step."""
+        """Solve one linear or nonlinear equation per step."""
         xp, form = problem.xp, choose_form(problem)
         steps, tau = len(mesh) - 1, float((mesh[-1] - mesh[0]) / (len(mesh) - 1))
         weights = _weights(xp, problem.orders, self.k, tau, steps)
@@ -143,7 +143,7 @@ class CorrectedQuadrature(EvolutionMethod):
                 w = form.solve(own, rhs, u - base)
                 u = w + base
             else:
-                # (own - A) u = own base - A base + rhs + R(u), and A base = lead + gone drift is in rhs already.
+                # (own - A) u = own base - A base + rhs + R(u), where A base = lead + gone drift is contained in rhs.
                 whole = own * base + rhs - (lead if drift is None else lead + gone * drift)
                 guess = u if before is None else u + u - before
                 before = u
@@ -161,7 +161,7 @@ class CorrectedQuadrature(EvolutionMethod):
     def _corrections(
         self, problem: EvolutionProblem, form: StepForm, start: Any, velocity: Any, mesh: Array, tau: float
     ) -> dict[int, Any]:
-        """What is added at the first steps."""
+        """The corrections of the first steps."""
         table = CORRECTIONS[self.k]
         slopes = self._derivatives(problem, form, mesh, len(table))
         first = form.apply(start)
@@ -183,7 +183,7 @@ class CorrectedQuadrature(EvolutionMethod):
         return found
 
     def _derivatives(self, problem: EvolutionProblem, form: StepForm, mesh: Array, count: int) -> list[Any]:
-        """``tau^l f^(l)(t0)`` by differences of source and boundary data, of order k."""
+        """``tau^l f^(l)(t0)`` by finite differences of source and boundary data, of order k."""
         first = form.known(float(mesh[0]))
         found: list[Any] = [first, *(None,) * (count - 1)]
         if count == 1 or not problem.varies:
@@ -230,7 +230,7 @@ def _power_series(polynomial: Array, alpha: float, count: int) -> Array:
 
 
 def _by_circle(xp: Namespace, polynomial: Array, alpha: Any, steps: int) -> Any:
-    """The same by a transform on a circle, along which the order may carry a derivative; to some 12 digits."""
+    """The same by a Fourier transform on a circle, through which the order can be differentiated; to some 12 digits."""
     size = 1 << math.ceil(math.log2(4 * (steps + 1)))
     radius = 1e-16 ** (1.0 / size)
     values = np.polyval(polynomial[::-1], radius * np.exp(-2j * np.pi * np.arange(size) / size))

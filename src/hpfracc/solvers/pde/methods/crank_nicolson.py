@@ -1,4 +1,4 @@
-"""Crank and Nicolson's method, for equations of order 1."""
+"""The Crank-Nicolson method, for equations of order 1."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ Array = np.ndarray[Any, Any]
 @register_evolution_method
 @dataclass(frozen=True, slots=True)
 class CrankNicolson(EvolutionMethod):
-    r"""The trapezoid rule for the linear part, the source in the middle, the reaction extrapolated to the middle.
+    r"""The trapezoidal rule for the linear part; source and extrapolated reaction at the midpoint.
 
     .. math:: \frac{u_{n+1} - u_n}{h} = A\,\frac{u_{n+1} + u_n}{2} + \frac{b_{n+1} + b_n}{2} + f(t_{n+1/2})
         + \tfrac{3}{2} R_n - \tfrac{1}{2} R_{n-1}
 
-    Of order 2. It does not damp what is stiff: rough data leave oscillations, unless the first steps are replaced by
-    twice as many half steps of Euler's (Rannacher 1984). It keeps the norm where A is skew: Schrödinger equations.
+    Of order 2. It does not damp stiff modes: rough data leave oscillations, unless the first steps are replaced by
+    twice as many half steps of Euler's method (Rannacher 1984). It conserves the norm if A is skew, as in Schrödinger
+    equations.
 
     Parameters
     ----------
     smoothing : int
-        Steps to replace: 2 for rough data, 0 for smooth.
+        Number of steps to replace: 2 for rough data, 0 for smooth.
 
     References
     ----------
@@ -57,11 +58,11 @@ class CrankNicolson(EvolutionMethod):
         return needs_order_one(self.name, problem)
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
-        """Eight states, and what the linear systems take."""
+        """Eight states, and the memory of the linear systems."""
         return 8 * problem.itemsize * math.prod(problem.state_shape) + problem.space.step_bytes()
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
-        """One linear system a step."""
+        """Solve one linear system per step."""
         u = problem.u0
         older: Any = None
         last = math.nan
@@ -79,7 +80,7 @@ class CrankNicolson(EvolutionMethod):
                 w = 0.5 * h / last
                 middle = (1.0 + w) * rest - w * older
             elif rest is not None:
-                # The first step has nothing to extrapolate from: Heun's, with a predicted end.
+                # The first step cannot extrapolate: Heun's method, with a predicted end.
                 predicted = self._step(problem, t, h, u, rest)
                 middle = 0.5 * (rest + self._reaction(problem, t + h, predicted))
             new = self._step(problem, t, h, u, middle)
@@ -90,7 +91,7 @@ class CrankNicolson(EvolutionMethod):
         return None if problem.reaction is None else problem.reaction(t, u)
 
     def _step(self, problem: EvolutionProblem, t: float, h: float, u: Any, rest: Any) -> Any:
-        """From ``(2/h - A) u_new = (2/h + A) u + 2 (...)``."""
+        """Solve ``(2/h - A) u_new = (2/h + A) u + 2 (...)``."""
         space = problem.space
         rhs = 2.0 / h * u + space.apply(u)
         if problem.space.forced:

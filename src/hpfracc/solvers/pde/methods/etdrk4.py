@@ -20,12 +20,12 @@ __all__ = ["ETDRK4", "phi_functions"]
 
 Array = np.ndarray[Any, Any]
 
-#: Terms of the series of phi_3, which serves up to this size of the argument: the next is 1e-17 there.
+#: Number of terms in the series of phi_3, and the largest argument for which it is used: the next term is 1e-17 there.
 _TERMS, _SMALL = 19, 1.0
 
 
 class _Factors(NamedTuple):
-    """Of a step: exp(z), exp(z/2), and the weights of the stages."""
+    """Factors of a step: exp(z), exp(z/2), and the weights of the stages."""
 
     whole: Any
     half: Any
@@ -41,8 +41,8 @@ def phi_functions(xp: Namespace, z: Any) -> tuple[Any, Any, Any]:
     .. math:: \varphi_1 = \frac{e^z - 1}{z}, \quad \varphi_2 = \frac{e^z - 1 - z}{z^2}, \quad
         \varphi_3 = \frac{e^z - 1 - z - z^2/2}{z^3}
 
-    For :math:`|z| \le 1` the series of :math:`\varphi_3`, and :math:`\varphi_2 = 1/2 + z \varphi_3`,
-    :math:`\varphi_1 = 1 + z \varphi_2`; elsewhere the quotients.
+    For :math:`|z| \le 1` by the series of :math:`\varphi_3`, with :math:`\varphi_2 = 1/2 + z \varphi_3` and
+    :math:`\varphi_1 = 1 + z \varphi_2`; elsewhere by the quotients.
     """
     small = xp.abs(z) <= _SMALL
     near = xp.where(small, z, xp.zeros_like(z))
@@ -66,11 +66,11 @@ def phi_functions(xp: Namespace, z: Any) -> tuple[Any, Any, Any]:
 @register_evolution_method
 @dataclass(frozen=True, slots=True)
 class ETDRK4(EvolutionMethod):
-    r"""Cox and Matthews' exponential Runge-Kutta method: the linear part exactly, the rest with order 4.
+    r"""Exponential Runge-Kutta method of Cox and Matthews: exact for the linear part, of order 4 for the rest.
 
-    Needs a discretisation in space that is diagonalised, and a reaction that is not stiff. Four evaluations of the
-    reaction and as many pairs of transforms a step. Boundary data that change in time, or a reaction that does not
-    vanish where Dirichlet's conditions hold, leave order 2 to 3 at large steps.
+    Needs a diagonalised discretisation in space and a reaction that is not stiff. Each step takes four evaluations of
+    the reaction and four pairs of transforms. Boundary data that change in time, or a reaction that does not vanish at
+    a Dirichlet boundary, reduce the order to 2 or 3 at large steps.
 
     References
     ----------
@@ -84,10 +84,10 @@ class ETDRK4(EvolutionMethod):
     compiles_tensors: ClassVar[bool] = True
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
-        """Order 1, and a diagonalised operator."""
+        """Refuses other orders than 1, and operators that are not diagonalised."""
         reason = needs_order_one(self.name, problem)
         if reason is None and problem.space.symbol is None:
-            return f"method='etdrk4' needs a diagonalised operator, and {problem.space.name} is none; use 'imex_bdf2'"
+            return f"method='etdrk4' needs a diagonalised operator, and {problem.space.name} is not; use 'imex_bdf2'"
         return reason
 
     def convergence(self, problem: EvolutionProblem) -> float:
@@ -95,17 +95,17 @@ class ETDRK4(EvolutionMethod):
         return 4.0
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
-        """Six tables of factors, while they are made or beside twelve states."""
+        """Six tables of factors, during their computation or beside twelve states."""
         symbol = problem.space.symbol
         table = math.prod(symbol.shape) * (16 if problem.xp.is_complex(symbol) else 8)
         return int(max(16 * table, 6 * table + 12 * problem.itemsize * math.prod(problem.state_shape)))
 
     def reason(self, problem: EvolutionProblem) -> str:
-        """The usual case at order 1."""
+        """The default at order 1."""
         return "at alpha = 1 with a diagonalised operator the linear part is exact and the rest of order 4"
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
-        """Coefficients from step to step; values for the reaction."""
+        """Advances coefficients; the reaction is evaluated at values."""
         space, xp = problem.space, problem.xp
         explicit = ExplicitPart(problem)
         u, c = problem.u0, space.forward(problem.u0)
@@ -139,7 +139,7 @@ class ETDRK4(EvolutionMethod):
             if explicit.empty:
                 c = f.whole * c
             else:
-                # Coefficients are of this method alone: what is not needed any more is written over.
+                # The coefficients belong to this method alone and are overwritten when no longer needed.
                 n0 = space.forward(explicit(t, u))
                 b = _scaled(xp, f.half, c)
                 a = _plus(xp, b, f.stage, n0, over=False)
@@ -156,14 +156,14 @@ class ETDRK4(EvolutionMethod):
 
 
 def _scaled(xp: Namespace, factor: Any, x: Any, *, over: bool = False) -> Any:
-    """``factor x``, written over x where that is allowed and neither carries a derivative."""
+    """``factor x``, overwriting x if that is allowed and neither carries a gradient."""
     over = over and xp.library != "jax" and not (tracks_gradient(factor) or tracks_gradient(x))
     if xp.library != "torch" or not x.is_complex() or factor.is_complex():
         if not over:
             return factor * x
         x *= factor
         return x
-    # Real factors of both parts: PyTorch would make them complex, at four times the arithmetic.
+    # Multiply both parts by the real factor: PyTorch would convert it to complex, at four times the arithmetic.
     torch, parts = xp.module, xp.module.view_as_real(x)
     if over:
         parts.mul_(factor.unsqueeze(-1))
@@ -172,7 +172,7 @@ def _scaled(xp: Namespace, factor: Any, x: Any, *, over: bool = False) -> Any:
 
 
 def _plus(xp: Namespace, total: Any, factor: Any, x: Any, times: float = 1.0, *, over: bool = True) -> Any:
-    """``total + times factor x``, written over total where nothing carries a derivative: one pass in PyTorch."""
+    """``total + times factor x``, overwriting total if nothing carries a gradient: one pass in PyTorch."""
     if xp.library == "torch":
         over = over and not any(tracks_gradient(one) for one in (total, factor, x))
         if not total.is_complex() or factor.is_complex():

@@ -17,7 +17,7 @@ __all__ = ["ExactModes"]
 
 Array = np.ndarray[Any, Any]
 
-#: Values of the Mittag-Leffler function that are made together: some 8 MiB.
+#: Values of the Mittag-Leffler function computed together: some 8 MiB.
 _TOGETHER = 1 << 20
 
 
@@ -31,8 +31,8 @@ class ExactModes(EvolutionMethod):
         + t^\alpha E_{\alpha,\alpha+1}(\lambda t^\alpha)\,\hat f
 
     with the eigenvalues :math:`\lambda \le 0` of the terms in space (or complex ones), for orders in (0, 2]. The mesh
-    is only where values are wanted. Needs constant coefficients on a box, and sources and boundary data that do not
-    change in time.
+    only sets where values are computed. Needs constant coefficients on a box, and sources and boundary data that are
+    constant in time.
     """
 
     name: ClassVar[str] = "exact_modes"
@@ -41,7 +41,7 @@ class ExactModes(EvolutionMethod):
     exact: ClassVar[bool] = True
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
-        """Needs one derivative, a linear equation, steady data and a diagonalised operator."""
+        """Needs a single derivative, a linear equation, steady data and a diagonalised operator."""
         if problem.space.symbol is None:
             return "method='exact_modes' needs terms that a transform diagonalises: constant coefficients on a box"
         if not problem.linear:
@@ -56,7 +56,7 @@ class ExactModes(EvolutionMethod):
         return None
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
-        """Blocks of times."""
+        """Yield blocks of times."""
         form, xp = ModalForm(problem), problem.xp
         start = form.encode(problem.u0)
         velocity = None if problem.du0 is None else form.encode(problem.du0)
@@ -72,12 +72,12 @@ class ExactModes(EvolutionMethod):
             yield FrameBlock(len(times), make)
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
-        """Values of a block of times, with their transforms."""
+        """Values of a block of times, and their transforms."""
         size = int(np.prod(problem.state_shape)) * problem.itemsize
         return 4 * size * max(1, min(steps, _TOGETHER // max(1, int(np.prod(problem.space.shape)))))
 
     def reason(self, problem: EvolutionProblem) -> str:
-        """No error in time."""
+        """There is no error in time."""
         return "the equation is linear with constant coefficients and steady data on a box: there is no error in time"
 
 
@@ -91,7 +91,7 @@ def _modes(problem: EvolutionProblem, times: Any, start: Any, velocity: Any, kno
     unlike = problem.components is not None and axes == len(problem.space.shape)
 
     def spread(factor: Any) -> Any:
-        """Over the components, where they share their eigenvalues."""
+        """Broadcast over the components if they share their eigenvalues."""
         return factor[:, None] if unlike else factor
 
     plain = isinstance(alpha, int | float) and alpha == 1

@@ -18,9 +18,9 @@ __all__ = ["ImexBDF2"]
 
 Array = np.ndarray[Any, Any]
 
-#: Steps after which the slope of the reaction is looked at again.
+#: Steps between updates of the reaction's slope.
 _LOOK = 10
-#: By how much the slope may grow, and exceed one over the step, before its stabilisation would hide a blow-up.
+#: Factor by which the slope may grow, and exceed 1/h, before the stabilisation would hide a blow-up.
 _RUNAWAY = 1e3
 
 
@@ -28,19 +28,19 @@ _RUNAWAY = 1e3
 @register_evolution_method
 @dataclass(frozen=True, slots=True)
 class ImexBDF2(EvolutionMethod):
-    r"""The linear part implicit, the reaction extrapolated, with a term of second order that keeps it stable.
+    r"""Implicit linear part and extrapolated reaction, with a stabilising term of second order.
 
     .. math:: \frac{3u_{n+1} - 4u_n + u_{n-1}}{2h} = A u_{n+1} + b_{n+1} + 2R_n - R_{n-1}
         - S h\,(u_{n+1} - u_n)
 
-    Of order 2, on meshes of unequal steps too. One linear system a step; rough data are damped. With S at least half
-    the square of the largest slope of the reaction, the energy of Allen and Cahn's equation does not grow, at any step.
-    The first step is Euler's.
+    Of order 2, also on meshes with unequal steps. One linear system per step; rough data are damped. With S at least
+    half the square of the reaction's largest slope, the energy of the Allen-Cahn equation does not grow for any step.
+    The first step is an Euler step.
 
     Parameters
     ----------
     stabilisation : float or "auto"
-        S. ``"auto"`` takes the square of the largest slope of the reaction met so far, found by differences at every
+        S. ``"auto"`` takes the square of the largest slope of the reaction so far, found by finite differences at every
         tenth step, and 0 without a reaction.
 
     References
@@ -65,15 +65,15 @@ class ImexBDF2(EvolutionMethod):
         return needs_order_one(self.name, problem)
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
-        """Eight states, and what the linear systems take."""
+        """Eight states, and the memory of the linear systems."""
         return 8 * problem.itemsize * math.prod(problem.state_shape) + problem.space.step_bytes()
 
     def reason(self, problem: EvolutionProblem) -> str:
-        """Where nothing is diagonal."""
+        """For operators that are not diagonalised."""
         return "at alpha = 1 with an operator that is not diagonalised one linear system a step is enough"
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
-        """Two states and two reactions from step to step."""
+        """Keeps two states and two reactions from step to step."""
         space, u = problem.space, problem.u0
         older: Any = None
         older_rest: Any = None
@@ -87,7 +87,7 @@ class ImexBDF2(EvolutionMethod):
                 if slope * h > _RUNAWAY and slope > _RUNAWAY * first_slope > 0.0:
                     raise StepFailedError(
                         f"the slope of the reaction grew from {first_slope:.3g} to {slope:.3g}, which steps of {h:.3g} "
-                        "do not follow: take a smaller step, or check whether the solution blows up"
+                        "do not resolve: take a smaller step, or check whether the solution blows up"
                     )
                 s = s if slope**2 <= 1.2 * s else slope**2
             rest = None if problem.reaction is None else problem.reaction(t, u)
@@ -113,7 +113,7 @@ class ImexBDF2(EvolutionMethod):
 
 
 def _largest_slope(problem: EvolutionProblem, t: float, u: Any) -> float:
-    """The largest pointwise slope of the reaction by differences: each component against itself."""
+    """The largest pointwise slope of the reaction by finite differences, each component with respect to itself."""
     assert problem.reaction is not None
     size = float(problem.xp.abs(problem.xp.stop_gradient(u)).max())
     step = 1e-6 * max(size, 1e-3)

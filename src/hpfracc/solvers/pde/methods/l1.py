@@ -17,23 +17,23 @@ __all__ = ["DiffusionL1"]
 @register_evolution_method
 @dataclass(frozen=True, slots=True)
 class DiffusionL1(DifferenceMethod):
-    r"""L1: u linear on each step. Of order :math:`2 - \alpha` on its graded mesh, also for data that are not smooth.
+    r"""L1: u is linear on each step. Of order :math:`2 - \alpha` on its graded mesh, also for rough data.
 
-    :math:`t_j = T (j/N)^r` with :math:`r = (2-\alpha)/\alpha` unless given. On a uniform mesh (``grading=1``) the
-    largest error is of order :math:`\alpha`, and that at a fixed time of order 1. It damps stiff modes, unlike
-    L2-1sigma. For orders up to 1 (backward Euler there), and for sums of derivatives.
+    :math:`t_j = T (j/N)^r` with :math:`r = (2-\alpha)/\alpha` by default. On a uniform mesh (``grading=1``) the largest
+    error is of order :math:`\alpha`, and the error at a fixed time of order 1. It damps stiff modes, unlike L2-1sigma.
+    For orders up to 1 (where it is backward Euler), and for sums of derivatives.
 
     Parameters
     ----------
     grading : float, optional
         The exponent r.
     memory : {"auto", "direct", "exponentials"}
-        How the past is summed.
+        How the history is summed.
     reaction : {"newton", "imex"}
-        Whether the reaction is implicit, or extrapolated from the steps before.
+        Whether the reaction is implicit, or extrapolated from earlier steps.
     stabilisation : float
-        With ``"imex"``: S of the term :math:`S (u_n - \tilde u_n)` that is added on the left, with the extrapolated
-        state; half the largest slope of the reaction makes explicit steps stable.
+        With ``"imex"``: the factor S of the term :math:`S (u_n - \tilde u_n)` added on the left, with the extrapolated
+        state :math:`\tilde u_n`. Half the largest slope of the reaction makes explicit steps stable.
     """
 
     name: ClassVar[str] = "l1"
@@ -50,12 +50,12 @@ class DiffusionL1(DifferenceMethod):
         return None
 
     def exponent(self, problem: EvolutionProblem) -> float:
-        """By which the start has the order of the rest."""
+        """The grading at which the start has the same order as the rest."""
         alpha = leading_order(problem)
         return max(1.0, (2.0 - alpha) / alpha) if self.grading is None else self.grading
 
     def place(self, alpha: Any) -> float:
-        """At the end."""
+        """The equation is imposed at the end of the step."""
         return 1.0
 
     def convergence(self, problem: EvolutionProblem) -> float:

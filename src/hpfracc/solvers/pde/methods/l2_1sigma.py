@@ -18,9 +18,9 @@ __all__ = ["DiffusionL2Sigma"]
 class DiffusionL2Sigma(DifferenceMethod):
     r"""L2-1sigma (Alikhanov): the equation at :math:`t_{n-1} + (1-\alpha/2)\tau_n`. Of order 2 on its graded mesh.
 
-    :math:`t_j = T (j/N)^r` with :math:`r = 2/\alpha` unless given; of order :math:`\min(2, r\alpha)` in general. It
-    damps stiff modes only by :math:`\alpha/(2-\alpha)` a step: for data that are compatible with the boundary; L1
-    otherwise.
+    :math:`t_j = T (j/N)^r` with :math:`r = 2/\alpha` by default; of order :math:`\min(2, r\alpha)` in general. It damps
+    stiff modes only by :math:`\alpha/(2-\alpha)` per step, so use it for data that are compatible with the boundary,
+    and L1 otherwise.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class DiffusionL2Sigma(DifferenceMethod):
     parabola: ClassVar[bool] = True
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
-        """Needs one order below 1."""
+        """Needs a single order below 1."""
         if len(problem.orders) > 1:
             return "method='l2_1sigma' takes one derivative in time; use 'l1' or 'convolution_quadrature' for several"
         if problem.alpha_value >= 1.0:
@@ -41,11 +41,11 @@ class DiffusionL2Sigma(DifferenceMethod):
         return None
 
     def exponent(self, problem: EvolutionProblem) -> float:
-        """By which the start has the order of the rest."""
+        """The grading at which the start has the same order as the rest."""
         return 2.0 / leading_order(problem) if self.grading is None else self.grading
 
     def place(self, alpha: Any) -> Any:
-        """Where the formula has one order more."""
+        """The point at which the formula gains one order."""
         return 1.0 - 0.5 * alpha
 
     def convergence(self, problem: EvolutionProblem) -> float:

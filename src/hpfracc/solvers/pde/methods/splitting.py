@@ -1,4 +1,4 @@
-"""Splitting into the linear part and the reaction: Strang's of order 2, Yoshida's of order 4."""
+"""Splitting into the linear part and the reaction: Strang's method of order 2, Yoshida's of order 4."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ __all__ = ["Strang", "Yoshida4", "conserves_norm"]
 
 Array = np.ndarray[Any, Any]
 
-#: (length, u at t, t) to u at t + length, by the reaction alone.
+#: Maps (length, u at t, t) to u at t + length under the reaction alone.
 Flow = Callable[[float, Any, float], Any]
 
 _CUBE = 2.0 ** (1.0 / 3.0)
-#: The lengths of Yoshida's three steps; the second goes back.
+#: The lengths of Yoshida's three steps; the second runs backwards in time.
 _OUTER, _INNER = 1.0 / (2.0 - _CUBE), -_CUBE / (2.0 - _CUBE)
-#: How far a reaction may be from turning phases alone, relative to its size.
+#: Largest deviation of a reaction from a pure phase rotation, relative to its size.
 _PHASE = 1e-12
 
 
 class _Splitting(EvolutionMethod):
-    """What both share: the flows of the two parts."""
+    """The common part: the flows of the two parts."""
 
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
-    #: Lengths of the symmetric steps, in parts of h.
+    #: Lengths of the symmetric steps, as multiples of h.
     lengths: ClassVar[tuple[float, ...]]
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
-        """Order 1, and a diagonalised operator."""
+        """Refuses other orders than 1, and operators that are not diagonalised."""
         reason = needs_order_one(self.name, problem)
         if reason is None and problem.space.symbol is None:
             return f"method={self.name!r} needs a diagonalised operator; {problem.space.name} is not"
         return reason
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
-        """The factors, and eight states."""
+        """The factors and eight states."""
         symbol = problem.space.symbol
         table = math.prod(symbol.shape) * (16 if problem.xp.is_complex(symbol) else 8)
         return int((1 + len(self.lengths)) * table) + 8 * problem.itemsize * math.prod(problem.state_shape)
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
-        """Half a linear step, a reaction, half a linear step; halves that meet within a step are joined."""
+        """Half a linear step, a reaction, half a linear step; adjacent halves within a step are merged."""
         space, xp = problem.space, problem.xp
         flow = reaction_flow(problem)
         u = problem.u0
@@ -80,9 +80,9 @@ class _Splitting(EvolutionMethod):
 class Strang(_Splitting):
     r"""Strang's splitting, :math:`e^{hA/2}\, \Phi_h\, e^{hA/2}`, of order 2.
 
-    The linear part is exact, in eigenfunctions. So is the reaction where it only turns phases, :math:`-i\,\phi(|u|,
-    x)\,u` with real :math:`\phi`: then the norm is kept to rounding, as Schrödinger equations demand. Other reactions
-    take a step of the classical Runge-Kutta method.
+    The linear part is exact, in eigenfunctions. So is the reaction if it only rotates phases, :math:`-i\,\phi(|u|,
+    x)\,u` with real :math:`\phi`: then the norm is conserved to rounding, as Schrödinger equations require. Other
+    reactions take a step of the classical Runge-Kutta method.
 
     References
     ----------
@@ -95,7 +95,7 @@ class Strang(_Splitting):
     lengths: ClassVar[tuple[float, ...]] = (1.0,)
 
     def reason(self, problem: EvolutionProblem) -> str:
-        """For Schrödinger equations of low accuracy."""
+        """For Schrödinger equations at low accuracy."""
         return "the equation conserves the norm, and splitting keeps that to rounding"
 
 
@@ -103,9 +103,9 @@ class Strang(_Splitting):
 @register_evolution_method
 @dataclass(frozen=True, slots=True)
 class Yoshida4(_Splitting):
-    """Yoshida's composition of three of Strang's steps, of order 4; the middle one goes back in time.
+    """Yoshida's composition of three Strang steps, of order 4; the middle one runs backwards in time.
 
-    For Schrödinger equations, whose linear part can be taken back. Diffusion cannot: it is refused.
+    For Schrödinger equations, whose linear part is reversible. Diffusion is not, and is refused.
 
     References
     ----------
@@ -117,13 +117,13 @@ class Yoshida4(_Splitting):
     lengths: ClassVar[tuple[float, ...]] = (_OUTER, _INNER, _OUTER)
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
-        """Diffusion, which cannot go back in time."""
+        """Refuses diffusion, which cannot run backwards in time."""
         reason = _Splitting.refuses(self, problem)
         if reason is not None:
             return reason
         symbol = to_host(problem.xp.stop_gradient(problem.space.symbol))
         if np.abs(np.real(symbol)).max() > 1e-12 * np.abs(symbol).max():
-            return "method='yoshida4' goes back in time, which diffusion cannot; use 'strang' or 'etdrk4'"
+            return "method='yoshida4' runs backwards in time, which diffusion cannot; use 'strang' or 'etdrk4'"
         return None
 
     def convergence(self, problem: EvolutionProblem) -> float:
@@ -136,7 +136,7 @@ class Yoshida4(_Splitting):
 
 
 def reaction_flow(problem: EvolutionProblem) -> Flow:
-    """The exact flow of a reaction that turns phases, the identity without one, else a Runge-Kutta step."""
+    """The exact flow of a reaction that rotates phases, the identity without a reaction, else a Runge-Kutta step."""
     explicit = ExplicitPart(problem)
     if explicit.empty:
         return lambda length, u, t: u
@@ -161,7 +161,7 @@ def reaction_flow(problem: EvolutionProblem) -> Flow:
 
 
 def turns_phases(problem: EvolutionProblem) -> bool:
-    """Whether the reaction is an imaginary multiple of u that depends on its modulus alone, at two states."""
+    """Whether the reaction is an imaginary multiple of u that depends on the modulus alone, tested at two states."""
     if problem.reaction is None or problem.forced or not problem.xp.is_complex(problem.u0):
         return False
     xp, u = problem.xp, problem.xp.stop_gradient(problem.u0)
@@ -175,7 +175,7 @@ def turns_phases(problem: EvolutionProblem) -> bool:
 
 
 def conserves_norm(problem: EvolutionProblem) -> bool:
-    """Whether a splitting keeps the norm: of a Schrödinger equation, linear or with a reaction that turns phases."""
+    """Whether splitting conserves the norm: a Schrödinger equation, linear or with a reaction that rotates phases."""
     if problem.space.symbol is None or problem.forced or not problem.xp.is_complex(problem.u0):
         return False
     symbol = to_host(problem.xp.stop_gradient(problem.space.symbol))
@@ -185,7 +185,7 @@ def conserves_norm(problem: EvolutionProblem) -> bool:
 
 
 def _rate(rest: Any, u: Any) -> Any:
-    """``rest / u``, zero where u is."""
+    """``rest / u``, zero where u is zero."""
     square = u.real**2 + u.imag**2
     zero = square == 0.0
     return rest * u.conj() / (square + 1.0 * zero)

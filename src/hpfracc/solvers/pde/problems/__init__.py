@@ -1,4 +1,4 @@
-"""Partial equations of fractional order with references, for tests, documentation and comparisons."""
+"""Fractional partial differential equations with references, for tests, documentation and comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a partial equation with a known solution is taken to be."""
+"""The class of model equations, with their exact solutions where known."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class ModelEquation:
-    r"""A partial equation, ready to be solved, with its solution where that is known.
+    r"""A partial differential equation, ready to be solved, with its exact solution if known.
 
     Attributes
     ----------
     name : str
-        What it is called.
+        Name of the equation.
     x : array or tuple of arrays
         The grid.
     space : SpaceTerm, TermSum or list
         The terms in space.
     boundary : str, condition or sequence
-        The conditions at its ends.
+        The boundary conditions.
     u0 : array
-        The state at the start, on the whole grid.
+        The initial state on the whole grid.
     t_span : (float, float)
-        Where it is usually solved.
+        The interval of time on which it is usually solved.
     alpha : float or DistributedOrder
         The order in time.
     reaction, source, du0, terms
         As for :func:`hpfracc.solve_fpde`.
     method : str
-        The method it is usually solved by.
+        The method usually used.
     solution : callable or None
-        ``solution(t, x)`` (``solution(t, x, y)``), where it is known.
+        ``solution(t, x)`` (``solution(t, x, y)``), if it is known.
     reference : str
-        Where it is from.
+        Source in the literature.
     parameters : dict
-        What it was made with.
+        The parameters it was created with.
     """
 
     name: str
@@ -65,13 +65,13 @@ class ModelEquation:
     parameters: dict[str, Any] = field(default_factory=dict)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """One of the library's is made again by its function: its own functions are closures, which do not travel."""
+        """Equations of this package are pickled as a call of their maker, because their functions are closures."""
         made_by = self.__dict__.get("_made_by")
         return super().__reduce_ex__(protocol) if made_by is None else (_rebuild, made_by)
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The keywords of :func:`hpfracc.solve_fpde` that make it up."""
+        """The keyword arguments of :func:`hpfracc.solve_fpde` for this equation."""
         given = {
             "reaction": self.reaction,
             "t_span": self.t_span,
@@ -87,13 +87,13 @@ class ModelEquation:
         return given if self.du0 is None else {**given, "du0": self.du0}
 
     def solve(self, **options: Any) -> FPDEResult:
-        """Solve it; ``options`` go to :func:`hpfracc.solve_fpde`, in place of its own where they have the same name."""
+        """Solve it; ``options`` are passed to :func:`hpfracc.solve_fpde` and override the equation's own."""
         from hpfracc.solvers.pde.solve import solve_fpde
 
         return solve_fpde(**{**self.arguments, **options})
 
     def exact(self, t: float) -> Array:
-        """The solution on the grid, where it is known."""
+        """The exact solution on the grid, if it is known."""
         if self.solution is None:
             raise LookupError(f"no solution of {self.name!r} is known with the parameters {self.parameters}")
         axes = self.x if isinstance(self.x, tuple) else (self.x,)
@@ -104,7 +104,7 @@ Maker = TypeVar("Maker", bound=Callable[..., ModelEquation])
 
 
 def model_equation(make: Maker) -> Maker:
-    """Decorate a function that makes an equation: what it makes can be pickled and copied."""
+    """Decorate a function that creates an equation, so that its results can be pickled and copied."""
 
     @functools.wraps(make)
     def made(*args: Any, **params: Any) -> ModelEquation:

@@ -1,4 +1,4 @@
-"""Diffusion with memory: subdiffusion, the diffusion-wave equation, and orders that are spread."""
+"""Diffusion with memory: subdiffusion, the diffusion-wave equation, and distributed orders."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ Array = np.ndarray[Any, Any]
 def subdiffusion(
     alpha: float = 0.5, points: int = 65, modes: tuple[float, ...] = (1.0, 0.0, 0.5), t_end: float = 1.0
 ) -> ModelEquation:
-    r"""Particles that wait: :math:`D^\alpha u = u_{xx}` on :math:`(0, \pi)`, zero at both ends.
+    r"""Subdiffusion, :math:`D^\alpha u = u_{xx}` on :math:`(0, \pi)`, zero at both ends.
 
     Parameters
     ----------
     alpha : float
         ``0 < alpha <= 1``.
     points : int
-        Of the grid, ends included.
+        Number of grid points, ends included.
     modes : tuple of float
-        Amplitudes of :math:`\sin x, \sin 2x, \ldots` at the start.
+        Initial amplitudes of :math:`\sin x, \sin 2x, \ldots`.
     t_end : float
         The end of the interval.
 
     Returns
     -------
     ModelEquation
-        Solved by :math:`\sum_k a_k E_\alpha(-k^2 t^\alpha) \sin kx`.
+        With the solution :math:`\sum_k a_k E_\alpha(-k^2 t^\alpha) \sin kx`.
     """
 
     def solution(t: float, x: Array) -> Array:
@@ -64,23 +64,23 @@ def subdiffusion(
 
 @model_equation
 def diffusion_wave(alpha: float = 1.5, points: int = 65, velocity: float = 0.5, t_end: float = 5.0) -> ModelEquation:
-    r"""Between diffusion and waves: :math:`D^\alpha u = u_{xx}` on :math:`(0, \pi)`, started at :math:`\sin x`.
+    r"""The diffusion-wave equation, :math:`D^\alpha u = u_{xx}` on :math:`(0, \pi)`, started from :math:`\sin x`.
 
     Parameters
     ----------
     alpha : float
         ``1 < alpha <= 2``.
     points : int
-        Of the grid, ends included.
+        Number of grid points, ends included.
     velocity : float
-        The derivative in time at the start is this times :math:`\sin x`.
+        The initial derivative in time is this times :math:`\sin x`.
     t_end : float
         The end of the interval.
 
     Returns
     -------
     ModelEquation
-        Solved by :math:`(E_\alpha(-t^\alpha) + v\,t\,E_{\alpha,2}(-t^\alpha)) \sin x`.
+        With the solution :math:`(E_\alpha(-t^\alpha) + v\,t\,E_{\alpha,2}(-t^\alpha)) \sin x`.
     """
 
     def solution(t: float, x: Array) -> Array:
@@ -106,14 +106,14 @@ def diffusion_wave(alpha: float = 1.5, points: int = 65, velocity: float = 0.5, 
 
 @model_equation
 def distributed_order(points: int = 33, nodes: int = 12, t_end: float = 2.0) -> ModelEquation:
-    r"""Ultraslow diffusion, whose variance grows like a logarithm: :math:`\int_0^1 D^b u\,db = u_{xx}`.
+    r"""Ultraslow diffusion, whose variance grows logarithmically: :math:`\int_0^1 D^b u\,db = u_{xx}`.
 
     Parameters
     ----------
     points : int
-        Of the grid, ends included.
+        Number of grid points, ends included.
     nodes : int
-        Of the rule over the orders.
+        Number of quadrature nodes in the order.
     t_end : float
         The end of the interval.
 
@@ -144,7 +144,7 @@ def distributed_order(points: int = 33, nodes: int = 12, t_end: float = 2.0) -> 
 
 @functools.lru_cache(maxsize=256)
 def _amplitude(t: float) -> float:
-    """``-(1/pi) int exp(-r t) Im F(-r) dr`` over the cut, with r = exp(y) and the trapezoid rule."""
+    """``-(1/pi) int exp(-r t) Im F(-r) dr`` over the cut, with r = exp(y) and the trapezoidal rule."""
     if t == 0.0:
         return 1.0
     y = np.linspace(-700.0, math.log(745.0 / t), 40_001)
@@ -156,5 +156,5 @@ def _amplitude(t: float) -> float:
 
 
 def _far(y: float) -> float:
-    """What lies below ``exp(y)``: there B is ``-1 / (y + i pi)`` and the integrand about ``1 / y^2``."""
+    """The part of the integral below ``exp(y)``: there B is ``-1 / (y + i pi)`` and the integrand about ``1 / y^2``."""
     return 1.0 / math.pi * (math.pi / 2.0 + math.atan((y - 1.0) / math.pi))

@@ -39,19 +39,19 @@ def column(
     velocity, dispersion : float
         v and D.
     length : float
-        Of the column.
+        Length of the column.
     points : int
-        Of the grid, ends included.
+        Number of grid points, ends included.
     width, start : float
-        Standard deviation and middle of the pulse at the start.
+        Standard deviation and centre of the initial pulse.
     t_end : float
         The end of the interval.
 
     Returns
     -------
     ModelEquation
-        Its solution is that on the whole line, a stable density (:func:`plume`); the column's far end removes what
-        arrives there.
+        Its solution is that on the whole line, a stable density (:func:`plume`); the far end of the column absorbs what
+        reaches it.
     """
     x = np.linspace(0.0, length, points)
 
@@ -82,7 +82,7 @@ def column(
 
 
 def plume(t: Any, x: Any, order: float, velocity: float, dispersion: float, width: float) -> Array:
-    r"""The concentration on the whole line at distance x from where a Gaussian pulse of mass 1 was released.
+    r"""The concentration on the whole line at distance x from the release point of a Gaussian pulse of mass 1.
 
     .. math:: u(t, x) = \frac1\pi \int_0^\infty \mathrm{Re}\,
         e^{ik(x-vt) + tD(ik)^\beta - \sigma^2 k^2/2}\,dk
@@ -90,12 +90,12 @@ def plume(t: Any, x: Any, order: float, velocity: float, dispersion: float, widt
     Parameters
     ----------
     t, x : array_like
-        Times and places; they broadcast.
+        Times and positions; they broadcast.
     order, velocity, dispersion, width : float
         As for :func:`column`.
     """
     times, places = np.broadcast_arrays(np.asarray(t, dtype=float), np.asarray(x, dtype=float))
-    # 64 points of Gauss on each panel. Panels double from the wave number at which the slowest decay sets in, and none
+    # 64 Gauss points on each panel. Panels double from the wave number at which the slowest decay sets in, and none
     # has more than some six periods of the fastest wave.
     farthest = float(np.abs(places - velocity * times).max(initial=0.0))
     latest = dispersion * float(times.max(initial=0.0))
@@ -118,7 +118,7 @@ def plume(t: Any, x: Any, order: float, velocity: float, dispersion: float, widt
 
 
 def breakthrough(x: Any, u: Any, position: float) -> Array:
-    """The concentration over time at one place: the breakthrough curve, from ``result.x`` and ``result.u``.
+    """The breakthrough curve, i.e. the concentration over time at one position, from ``result.x`` and ``result.u``.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def breakthrough(x: Any, u: Any, position: float) -> Array:
     u : array_like, shape (times, n)
         The solution.
     position : float
-        Where the detector is; between points by a cubic polynomial through the four nearest.
+        Position of the detector; between points by a cubic polynomial through the four nearest.
     """
     from scipy.interpolate import make_interp_spline
 

@@ -1,4 +1,4 @@
-"""Reactions and diffusion that form patterns, with jumps of all lengths."""
+"""Reaction-diffusion equations that form patterns, with fractional diffusion in space."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ def gray_scott(
     t_end: float = 2000.0,
     seed: int = 0,
 ) -> ModelEquation:
-    r"""Gray and Scott's reaction with fractional diffusion, in a periodic box.
+    r"""The Gray-Scott reaction with fractional diffusion, in a periodic box.
 
     .. math:: u_t = -d_u (-\Delta)^{\alpha/2} u - u v^2 + F (1 - u), \quad
         v_t = -d_v (-\Delta)^{\alpha/2} v + u v^2 - (F + k) v
 
-    with :math:`d_v = d_u / 2 = 10^{-5}\, \ell^{\alpha-2}`, so that waves of the length :math:`2 \pi \ell`, with
-    :math:`\ell = 1/60`, spread alike at every order; from a noisy square of v in the middle.
+    with :math:`d_v = d_u / 2 = 10^{-5}\, \ell^{\alpha-2}`, so that waves of length :math:`2 \pi \ell`, with
+    :math:`\ell = 1/60`, decay at the same rate for every order; started from a noisy square of v in the middle.
 
     Parameters
     ----------
     order : float
         The order alpha of diffusion in space, in (1, 2].
     points : int
-        Along each axis.
+        Number of grid points along each axis.
     feed, kill : float
         F and k.
     length : float
-        Of a side.
+        Length of a side.
     dimensions : int
-        1, 2 or 3.
+        Number of dimensions: 1, 2 or 3.
     t_end : float
         The end of the interval.
     seed : int
-        Of the noise.
+        Seed of the noise.
     """
     axis = length / points * np.arange(points)
     spread = 1e-5 * 60.0 ** (2.0 - order)
@@ -87,7 +87,7 @@ def gray_scott(
 def fitzhugh_nagumo(
     order: float = 1.7, points: int = 128, diffusion: float = 1e-4, t_end: float = 400.0
 ) -> ModelEquation:
-    r"""An excitable tissue with fractional diffusion: a wave that curls into a spiral.
+    r"""An excitable medium with fractional diffusion: a wave that curls into a spiral.
 
     .. math:: u_t = -K (-\Delta)^{\alpha/2} u + u (1-u)(u-a) - v, \quad v_t = \varepsilon (\beta u - \gamma v - \delta)
 
@@ -98,7 +98,7 @@ def fitzhugh_nagumo(
     order : float
         The order alpha of diffusion in space.
     points : int
-        Along each axis.
+        Number of grid points along each axis.
     diffusion : float
         K.
     t_end : float
@@ -139,17 +139,17 @@ def allen_cahn(
     t_end: float = 20.0,
     seed: int = 0,
 ) -> ModelEquation:
-    r"""Two phases that separate: :math:`D^\alpha u = -\varepsilon^2 (-\Delta)^{s} u + u - u^3`, periodic, from noise.
+    r"""Phase separation: :math:`D^\alpha u = -\varepsilon^2 (-\Delta)^{s} u + u - u^3`, periodic, from noise.
 
     Its energy :math:`\int \tfrac{\varepsilon^2}{2} |(-\Delta)^{s/2} u|^2 + \tfrac14 (1-u^2)^2` never grows at
-    :math:`\alpha = 1`; ``method="imex_bdf2"`` keeps that at steps of any length.
+    :math:`\alpha = 1`; ``method="imex_bdf2"`` preserves that at any step.
 
     Parameters
     ----------
     order : float
-        2 s.
+        Twice the power s.
     points : int
-        Of the grid.
+        Number of grid points.
     thickness : float
         Epsilon.
     alpha : float
@@ -157,7 +157,7 @@ def allen_cahn(
     t_end : float
         The end of the interval.
     seed : int
-        Of the noise.
+        Seed of the noise.
     """
     x = 2.0 * math.pi / points * np.arange(points)
     noise = np.random.default_rng(seed).standard_normal((8, 2))
@@ -188,16 +188,16 @@ def peierls_nabarro(points: int = 60, half_width: float = 4.0, t_end: float = 1.
     Parameters
     ----------
     points : int
-        Inside the interval.
+        Number of grid points inside the interval.
     half_width : float
-        Of the interval, outside of which the solution is given.
+        Half the length of the interval, outside of which the solution is given.
     t_end : float
         The end of the interval in time.
 
     Returns
     -------
     ModelEquation
-        With the integral Laplacian and data outside; :math:`u = \tfrac2\pi \arctan x` at all times.
+        With the integral Laplacian and exterior data; :math:`u = \tfrac2\pi \arctan x` at all times.
     """
 
     def layer(t: float, x: Any) -> Any:

@@ -38,18 +38,18 @@ def schroedinger(
     cubic : float
         g.
     points : int
-        Of the grid, which is periodic.
+        Number of points of the periodic grid.
     length : float
-        Of the period; the packet stays away from its ends.
+        The period; the packet stays away from its ends.
     shift : float
-        Where the packet starts.
+        Initial position of the packet.
     t_end : float
         The end of the interval.
 
     Returns
     -------
     ModelEquation
-        With order 2, kappa = 1/2 and g = 0 the coherent state, whose solution is known. The norm is kept always.
+        With order 2, kappa = 1/2 and g = 0 a coherent state with a known solution. The norm is always conserved.
     """
     x = length / points * np.arange(points) - 0.5 * length
 
@@ -89,18 +89,18 @@ def plane_wave(
     order : float
         alpha.
     wave : int
-        Its number k.
+        The wave number k.
     amplitude : float
-        Its modulus A.
+        The modulus A.
     points : int
-        Of the grid.
+        Number of grid points.
     t_end : float
         The end of the interval.
 
     Returns
     -------
     ModelEquation
-        Solved by :math:`A e^{i(kx - \omega t)}`, :math:`\omega = |k|^\alpha + A^2`.
+        With the solution :math:`A e^{i(kx - \omega t)}`, :math:`\omega = |k|^\alpha + A^2`.
     """
     x = 2.0 * math.pi / points * np.arange(points)
     frequency = abs(wave) ** order + amplitude**2
@@ -133,18 +133,18 @@ def burgers(order: float = 2.0, viscosity: float = 0.1, points: int = 128, t_end
     Parameters
     ----------
     order : float
-        alpha; above 1 the solution stays smooth, below it may form shocks.
+        alpha; above 1 the solution stays smooth, at smaller orders it may form shocks.
     viscosity : float
         nu.
     points : int
-        Of the grid, of period :math:`2\pi`.
+        Number of grid points on the period :math:`2\pi`.
     t_end : float
         The end of the interval.
 
     Returns
     -------
     ModelEquation
-        From :math:`\sin x`; with order 2 solved by Cole and Hopf's transformation.
+        Started from :math:`\sin x`; for order 2 with the solution by the Cole-Hopf transformation.
     """
     x = 2.0 * math.pi / points * np.arange(points)
 
@@ -177,17 +177,17 @@ def burgers(order: float = 2.0, viscosity: float = 0.1, points: int = 128, t_end
 
 
 def burgers_flux(length: float, points: int) -> Callable[[float, Any], Any]:
-    r"""A reaction :math:`-\tfrac12 (u^2)_x` of a periodic grid, without aliasing.
+    r"""The reaction :math:`-\tfrac12 (u^2)_x` on a periodic grid, without aliasing.
 
-    The product is made of the lower two thirds of the waves, so that those it would fold back onto them are not there
-    (the 2/3 rule of Orszag 1971).
+    The product uses the lower two thirds of the waves only, so that no wave is aliased onto them (the 2/3 rule of
+    Orszag 1971).
 
     Parameters
     ----------
     length : float
         The period.
     points : int
-        Of the grid.
+        Number of grid points.
 
     Returns
     -------
@@ -202,7 +202,7 @@ def burgers_flux(length: float, points: int) -> Callable[[float, Any], Any]:
         xp = namespace_of(u)
         low = xp.irfftn(xp.rfftn(u, (-1,)) * xp.array(kept), [points], (-1,))
         waves = xp.rfftn(low * low, (-1,))
-        # i k times the coefficients.
+        # Multiply the coefficients by i k.
         turned = xp.complex(-xp.array(slope) * waves.imag, xp.array(slope) * waves.real)
         return xp.irfftn(turned, [points], (-1,))
 

@@ -1,1 +1,1 @@
-"""Discretisations in space, one a file, and the choice among them."""
+"""Discretisations in space, one per file, and the choice among them."""

@@ -1,4 +1,4 @@
-"""One axis of a box: its unknown points, the functions that fit its ends, and the transform to them."""
+"""One axis of a box: its unknown points, the eigenfunctions for its boundary conditions, and their transform."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["MOST_DENSE", "AxisBasis", "make_axis"]
 
 Array = np.ndarray[Any, Any]
 
-#: Points of an axis with Robin conditions at most, whose transform is a product with a matrix.
+#: Largest number of points of an axis with Robin conditions, whose transform is a dense matrix product.
 MOST_DENSE = 2048
 
-#: The transform to the functions that fit each pair of ends: the engine's name, and whether it is that one's inverse.
+#: The transform for each pair of conditions: its name in the engine, and whether the inverse is meant.
 _KINDS: dict[tuple[type[BoundaryCondition], type[BoundaryCondition]], tuple[str, bool]] = {
     (Periodic, Periodic): ("fft", False),
     (Dirichlet, Dirichlet): ("dst1", False),
@@ -30,9 +30,9 @@ _KINDS: dict[tuple[type[BoundaryCondition], type[BoundaryCondition]], tuple[str,
 }
 
 
-#: Rows, and points, for which a product with a matrix is quicker than a transform whose length has a larger prime
-#: factor than this. Measured at 256 to 1,008 points on one core: 3 to 12 times; about equal at 450 (a factor of 41),
-#: where the product has all points; it takes half of them where the functions are even or odd.
+#: Fewest rows and most points for which a matrix product is faster than a transform whose length has a prime factor
+#: larger than _LARGEST_PRIME. Measured at 256 to 1,008 points on one core: 3 to 12 times faster; about equal at 450 (a
+#: factor of 41) for a full product. Even and odd functions halve the product.
 _MANY_ROWS = 32
 _LONGEST_PRODUCT = 1024
 _LARGEST_PRIME = 40
@@ -49,23 +49,23 @@ class AxisBasis:
     kind : str
         ``"fft"``, ``"dst1"``, ``"dct1"``, ``"dst2"``, ``"dct2"``, or ``"dense"``.
     inverted : bool
-        Whether the way to the coefficients is the inverse of the transform of that name.
+        Whether the coefficients come from the inverse of the transform of that name.
     points : numpy.ndarray
         Coordinates of the unknowns.
     squares : numpy.ndarray
-        Minus the eigenvalues, in the order of the transform.
+        The negated eigenvalues, in the order of the transform.
     waves : numpy.ndarray or None
-        For waves: their numbers with sign, zero for the one that has no sign.
+        For periodic axes: signed wave numbers, zero for the Nyquist wave, which has no sign.
     missing : (bool, bool)
-        Whether the first and the last point of the grid are not among the unknowns.
+        Whether the first and the last grid point are excluded from the unknowns.
     quadrature : numpy.ndarray
-        Weights of the trapezoid rule on the whole grid.
+        Weights of the trapezoidal rule on the whole grid.
     responses : (numpy.ndarray or None, numpy.ndarray or None)
-        What a datum of 1 at an end adds to the second derivative at the unknowns.
+        What a boundary value of 1 at each end adds to the second derivative at the unknowns.
     matrices : (array, array) or None
-        For ``"dense"``: to the coefficients, and back.
+        For ``"dense"``: the matrices to the coefficients and back.
     differences : bool
-        Whether the squares are those of second differences: where data are given at an end.
+        Whether the eigenvalues are those of second differences, as for ends with data.
     """
 
     xp: Namespace
@@ -92,7 +92,7 @@ class AxisBasis:
 
     @property
     def sines(self) -> bool:
-        """Whether values are ``idst1`` of coefficients, of a length without large prime factors."""
+        """Whether values are ``idst1`` of coefficients, for a length without large prime factors."""
         return self.kind == "dst1" and not _is_awkward(self.kind, self.count)
 
     def forward(self, u: Any, axis: int) -> Any:
@@ -136,7 +136,7 @@ class AxisBasis:
 
 @functools.lru_cache(maxsize=256)
 def _is_awkward(kind: str, n: int) -> bool:
-    """Whether the Fourier transform behind this one has a length with a large prime factor."""
+    """Whether the length of the underlying Fourier transform has a large prime factor."""
     if n > _LONGEST_PRODUCT:
         return False
     left, factor = {"dst1": n + 1, "dct1": n - 1}.get(kind, n), 2
@@ -149,7 +149,7 @@ def _is_awkward(kind: str, n: int) -> bool:
 
 @functools.lru_cache(maxsize=2)
 def _transform_matrix(kind: str, n: int, inverse: bool) -> Array:
-    """The matrix of a transform of SciPy's, or of its inverse."""
+    """The matrix of one of SciPy's transforms, or of its inverse."""
     rows, columns = np.arange(n)[:, None], np.arange(n)
     if kind == "dst1":
         half, product = n + 1, (rows + 1) * (columns + 1)
@@ -157,7 +157,7 @@ def _transform_matrix(kind: str, n: int, inverse: bool) -> Array:
         half, product = n - 1, rows * columns
     else:
         half, product = 2 * n, (rows + int(kind == "dst2")) * (2 * columns + 1)
-    # From a table of one period: the angle of a large product would lose digits.
+    # From a table of one period: reducing the angle of a large product would lose digits.
     angles = np.pi / half * np.arange(2 * half)
     wave = np.sin(angles) if kind.startswith("dst") else np.cos(angles)
     found = 2.0 * wave[product % (2 * half)]
@@ -173,13 +173,13 @@ def _transform_matrix(kind: str, n: int, inverse: bool) -> Array:
 
 @functools.lru_cache(maxsize=2)
 def _transform_halves(kind: str, n: int, inverse: bool) -> tuple[Array, Array]:
-    """For transforms whose functions are even or odd about the middle, in turns: half of the columns of each."""
+    """For transforms whose functions are alternately even and odd about the middle: half of the columns of each."""
     matrix, half = _transform_matrix(kind, n, inverse), (n + 1) // 2
     return np.ascontiguousarray(matrix[0::2, :half].T), np.ascontiguousarray(matrix[1::2, : n // 2].T)
 
 
 def _mirrored_product(even: Array, odd: Array, u: Array, axis: int) -> Array:
-    """A product with half the arithmetic: of the sums of mirrored points with one half, of their differences."""
+    """A product with half the arithmetic: one half with sums of mirrored points, the other with differences."""
     if u.dtype.kind == "c":
         found = np.empty(u.shape, u.dtype)
         found.real = _mirrored_product(even, odd, u.real, axis)
@@ -199,7 +199,7 @@ def _mirrored_product(even: Array, odd: Array, u: Array, axis: int) -> Array:
 
 
 def make_axis(xp: Namespace, x: Array, ends: Ends, *, half: bool) -> AxisBasis:
-    """The basis for a uniform grid ``x`` with these conditions; ``half``: waves of a real state, from 0 up."""
+    """The basis for a uniform grid ``x`` with these conditions; ``half``: only non-negative waves, for a real state."""
     lower, upper = ends
     h = float((x[-1] - x[0]) / (x.size - 1))
     quadrature = np.full(x.size, h)
@@ -222,14 +222,14 @@ def make_axis(xp: Namespace, x: Array, ends: Ends, *, half: bool) -> AxisBasis:
     kappa = math.pi / length * (first + np.arange(points.size))
     if is_homogeneous(lower) and is_homogeneous(upper):
         return AxisBasis(xp, kind, inverted, points, kappa**2, None, missing, quadrature)
-    # A lift of the data has kinks where the functions are continued, which leaves h^2 log(1/h) of a spectral method.
+    # A lift of the data has kinks in its periodic extension, which would limit a spectral method to h^2 log(1/h).
     squares = (2.0 / h * np.sin(0.5 * h * kappa)) ** 2
     responses = (_response(points.size, h, lower, 0), _response(points.size, h, upper, points.size - 1))
     return AxisBasis(xp, kind, inverted, points, squares, None, missing, quadrature, responses, differences=True)
 
 
 def _response(n: int, h: float, end: BoundaryCondition, place: int) -> Array:
-    """What a datum of 1 adds to second differences: by the neighbour, or by a ghost point beyond the end."""
+    """What a boundary value of 1 adds to second differences: by the neighbour, or by a ghost point beyond the end."""
     found = np.zeros(n)
     if isinstance(end, Dirichlet):
         found[place] = 1.0 / h**2
@@ -239,7 +239,7 @@ def _response(n: int, h: float, end: BoundaryCondition, place: int) -> Array:
 
 
 def _robin(n: int, h: float, ends: Ends) -> tuple[Array, Array, Array, tuple[Array, Array]]:
-    """Eigenvectors of second differences with ghost points: squares, to the coefficients, back, and responses."""
+    """Second differences with ghost points, diagonalised: squares, matrices to the coefficients and back, responses."""
     diagonal, masses = np.full(n, -2.0 / h**2), np.ones(n)
     for end, place in zip(ends, (0, n - 1), strict=True):
         if not isinstance(end, Dirichlet):
@@ -247,7 +247,7 @@ def _robin(n: int, h: float, ends: Ends) -> tuple[Array, Array, Array, tuple[Arr
         if isinstance(end, Robin):
             diagonal[place] -= 2.0 * float(end.a) / (float(end.b) * h)
     responses = (_response(n, h, ends[0], 0), _response(n, h, ends[1], n - 1))
-    # Symmetric after scaling with the square roots of the masses: rows of end points are doubled.
+    # Symmetric after scaling with the square roots of the masses, because rows of end points are doubled.
     root = np.sqrt(masses)
     off = 1.0 / (h**2 * root[:-1] * root[1:])
     squares, vectors = _eigh_tridiagonal(-diagonal, -off)

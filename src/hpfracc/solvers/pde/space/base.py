@@ -1,4 +1,4 @@
-"""What a discretisation in space is to a method in time."""
+"""The interface between a discretisation in space and a method in time."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["Semidiscretisation", "SpaceSetting", "broadcast_points", "is_uniform
 
 Array = np.ndarray[Any, Any]
 
-#: How far apart the distances of a uniform grid may be, relative to their mean: that of rounded decimals.
+#: Largest relative deviation of the spacings of a uniform grid, to allow for rounded decimals.
 _UNIFORM = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpaceSetting:
-    """All that a discretisation is chosen by and made from.
+    """Everything that determines a discretisation.
 
     Attributes
     ----------
     terms : tuple of SpaceTerm
-        The sum, of one component.
+        The sum of terms, for one component.
     grid : tuple of numpy.ndarray
         The coordinates along each axis as the user gave them, increasing, float64; boundary points included except for
         the end of a period.
@@ -42,13 +42,13 @@ class SpaceSetting:
     complex_state : bool
         Whether the state is complex.
     t0 : float
-        Where time starts.
+        Start of the interval in time.
     backend : str
-        Handed to the engine's functions.
+        Passed to the engine's functions.
     components : int or None
-        How many equations the state has; None for one without an axis of components.
+        Number of components of the state; None if the state has no axis of components.
     disc : Disc or None
-        The domain, where it is a disc; ``grid`` has its radii and angles then.
+        The domain, if it is a disc; ``grid`` then contains its radii and angles.
     """
 
     terms: tuple[SpaceTerm, ...]
@@ -63,30 +63,30 @@ class SpaceSetting:
 
     @property
     def ndim(self) -> int:
-        """Axes of space."""
+        """Number of axes in space."""
         return len(self.grid)
 
     @property
     def periodic(self) -> bool:
-        """Whether every axis is."""
+        """Whether every axis is periodic."""
         return all(isinstance(lower, Periodic) for lower, _ in self.boundary)
 
     @property
     def homogeneous(self) -> bool:
-        """Whether all data of the boundary are zero."""
+        """Whether all boundary data are zero."""
         return all(is_homogeneous(one) for ends in self.boundary for one in ends)
 
     def uniform(self, axis: int) -> bool:
-        """Whether the grid of ``axis`` has equal distances."""
+        """Whether the grid of ``axis`` is equally spaced."""
         return is_uniform(self.grid[axis])
 
     def spacing(self, axis: int) -> float:
-        """The distance of points of a uniform grid."""
+        """The spacing of a uniform grid."""
         x = self.grid[axis]
         return float((x[-1] - x[0]) / (x.size - 1))
 
     def face(self, value: Any, axis: int, end: int, coordinates: tuple[Any, ...]) -> Any:
-        """Data of an end as an array of ``xp`` that broadcasts against a face, ``coordinates`` being its points."""
+        """Data of an end as an array of ``xp`` that broadcasts against a face with the points ``coordinates``."""
         xp = self.xp
         found = value if is_array(value) else np.asarray(value)
         if xp.library != "numpy" or not isinstance(found, np.ndarray):
@@ -114,7 +114,7 @@ class SpaceSetting:
 
 
 def is_uniform(x: Array) -> bool:
-    """Whether the points of ``x`` are equally far apart, to the rounding of decimals."""
+    """Whether the points of ``x`` are equally spaced, up to the rounding of decimals."""
     steps = np.diff(x)
     mean = float(steps.mean())
     return bool(np.all(np.abs(steps - mean) <= _UNIFORM * mean))
@@ -125,27 +125,27 @@ class Semidiscretisation(abc.ABC):
 
     .. math:: D^\alpha u = A u + b(t) + \text{source} + \text{reaction}
 
-    All arrays are of the library of ``xp``; ``u`` has the shape ``(..., *shape)``, any leading axes being a batch.
+    All arrays belong to the library of ``xp``; ``u`` has the shape ``(..., *shape)``, where leading axes are a batch.
 
     Attributes
     ----------
     name : str
-        For reports.
+        Name for reports.
     accuracy : str
         The order in space, in words.
     shape : tuple of int
-        The unknowns along each axis; points with a Dirichlet condition are not among them.
+        Number of unknowns along each axis; points with a Dirichlet condition are not among them.
     points : tuple of arrays
-        The coordinates of the unknowns, one axis each, shaped to broadcast against ``u``.
+        The coordinates of the unknowns, one array per axis, shaped to broadcast against ``u``.
     grid : tuple of numpy.ndarray
-        The whole grid, boundary points included, of one axis each.
+        The whole grid, boundary points included, one array per axis.
     symbol : array or None
-        The eigenvalues of A in the basis of :meth:`forward`; None where A is not diagonalised. Its shape is that of a
+        The eigenvalues of A in the basis of :meth:`forward`; None if A is not diagonalised. Its shape is that of a
         transformed state, without leading axes.
     xp : Namespace
         The library of the arrays.
     notes : tuple of str
-        What a user should know of this discretisation.
+        Remarks on this discretisation for the user.
     """
 
     name: ClassVar[str]
@@ -156,19 +156,19 @@ class Semidiscretisation(abc.ABC):
     symbol: Any = None
     xp: Namespace = NUMPY
     notes: tuple[str, ...] = ()
-    #: Whether ``forcing`` gives something, and whether that depends on time.
+    #: Whether ``forcing`` is nonzero, and whether it depends on time.
     forced: bool = False
     forcing_varies: bool = False
 
     @classmethod
     @abc.abstractmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
-        """Why it cannot serve this setting, as a sentence with what to do instead; None if it can."""
+        """Why it does not support this setting, as a sentence that says what to do instead; None if it does."""
 
     @classmethod
     @abc.abstractmethod
     def make(cls, setting: SpaceSetting) -> Semidiscretisation:
-        """The discretisation of a setting that it does not refuse."""
+        """The discretisation of a supported setting."""
 
     def forward(self, u: Any) -> Any:
         """The coefficients of ``u`` in the eigenvectors of A."""
@@ -184,10 +184,10 @@ class Semidiscretisation(abc.ABC):
 
     @abc.abstractmethod
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """``(shift - A)^-1 rhs``; an iteration starts from ``guess``."""
+        """``(shift - A)^-1 rhs``; iterative methods start from ``guess``."""
 
     def forcing(self, t: float) -> Any:
-        """``b(t)``, from boundary or exterior data; None where there is none."""
+        """``b(t)``, from boundary or exterior data; None if there are none."""
         return None
 
     @abc.abstractmethod
@@ -196,25 +196,25 @@ class Semidiscretisation(abc.ABC):
 
     @abc.abstractmethod
     def restrict(self, values: Any) -> Any:
-        """The unknown points of values on the whole grid."""
+        """The values at the unknown points, from values on the whole grid."""
 
     @abc.abstractmethod
     def integrate(self, values: Any) -> Any:
         """The integral over the box of values on the whole grid, over the last axes."""
 
     def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
-        """An estimate of the largest error of ``u`` at time ``t`` that stems from the grid; nan where there is none.
+        """An estimate of the largest error of ``u`` at time ``t`` due to the grid; nan if there is none.
 
-        ``shift`` is one over the time gone by, to the power of the order in time.
+        ``shift`` is one over the elapsed time, to the power of the order in time.
         """
         return math.nan
 
     def step_bytes(self) -> int:
-        """Bytes that :meth:`solve` takes besides its operands, for the forecast of memory."""
+        """Bytes that :meth:`solve` needs besides its operands, for the memory forecast."""
         return 4 * 8 * math.prod(self.shape)
 
 
 def broadcast_points(xp: Namespace, axes: tuple[Array, ...]) -> tuple[Any, ...]:
-    """One array for each axis, shaped ``(1, .., n, .., 1)``."""
+    """One array per axis, shaped ``(1, .., n, .., 1)``."""
     count = len(axes)
     return tuple(xp.array(x.reshape((1,) * axis + (-1,) + (1,) * (count - 1 - axis))) for axis, x in enumerate(axes))

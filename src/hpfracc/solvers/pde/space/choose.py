@@ -1,4 +1,4 @@
-"""Which discretisation serves a sum of terms on a grid with its boundary conditions."""
+"""The choice of a discretisation for a sum of terms on a grid with boundary conditions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hpfracc.solvers.pde.terms import FractionalDiffusion
 
 __all__ = ["CANDIDATES", "discretise"]
 
-#: In the order in which they are asked: the quicker and more accurate first. ``module:class`` below this package.
+#: In the order in which they are tried, faster and more accurate ones first. ``module:class`` below this package.
 CANDIDATES = (
     "modes:BoxModes",
     "jacobi:JacobiInterval",
@@ -28,7 +28,7 @@ _WHICH_LAPLACIAN = (
 
 
 def discretise(setting: SpaceSetting) -> Semidiscretisation:
-    """The first candidate that serves ``setting``, or an error with the refusal of each."""
+    """The first candidate that supports ``setting``; the error contains the refusal of each."""
     if not setting.periodic:
         for term in setting.terms:
             if isinstance(term, FractionalDiffusion) and term.kind is None:
@@ -41,4 +41,4 @@ def discretise(setting: SpaceSetting) -> Semidiscretisation:
         if reason is None:
             return kind.make(setting)
         refusals.append(f"{kind.name}: {reason}")
-    raise InvalidInputError("no discretisation serves these terms with this grid and boundary. " + "; ".join(refusals))
+    raise InvalidInputError("no discretisation takes these terms with this grid and boundary. " + "; ".join(refusals))

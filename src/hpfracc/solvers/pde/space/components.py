@@ -1,4 +1,4 @@
-"""Systems whose components have different terms in space: one discretisation each."""
+"""Systems whose components have different terms in space: one discretisation per component."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ComponentSpaces", "discretise_components"]
 
 @final
 class ComponentSpaces(Semidiscretisation):
-    """A discretisation for each component of the state, all with the same unknown points.
+    """One discretisation per component of the state, all with the same unknown points.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ class ComponentSpaces(Semidiscretisation):
 
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
-        """It is made of others, and not chosen by the terms."""
-        return "it is made of the discretisations of the components"
+        """It is composed of other discretisations and never chosen by the terms."""
+        return "it is composed of the discretisations of the components"
 
     @classmethod
     def make(cls, setting: SpaceSetting) -> ComponentSpaces:
@@ -52,11 +52,11 @@ class ComponentSpaces(Semidiscretisation):
         return xp.stack(parts)
 
     def forward(self, u: Any) -> Any:
-        """All components together: they have the same eigenfunctions."""
+        """Transforms all components together: they have the same eigenfunctions."""
         return self.spaces[0].forward(u)
 
     def backward(self, c: Any) -> Any:
-        """All components together."""
+        """Transforms all components together."""
         return self.spaces[0].backward(c)
 
     def _each(self, u: Any) -> list[Any]:
@@ -67,13 +67,13 @@ class ComponentSpaces(Semidiscretisation):
         return self.xp.stack(parts, -1 - len(self.shape))
 
     def apply(self, u: Any) -> Any:
-        """Each its own."""
+        """Applies each component's operator."""
         if self._shared:
             return self.backward(self.symbol * self.forward(u))
         return self._joined([space.apply(part) for space, part in zip(self.spaces, self._each(u), strict=True)])
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """Each its own."""
+        """Solves each component's system."""
         if self._shared:
             return self.backward(self.forward(rhs) / (shift - self.symbol))
         guesses = [None] * len(self.spaces) if guess is None else self._each(guess)
@@ -81,7 +81,7 @@ class ComponentSpaces(Semidiscretisation):
         return self._joined([space.solve(shift, part, start) for space, part, start in parts])
 
     def forcing(self, t: float) -> Any:
-        """Each its own; zero where one has none."""
+        """The forcing of each component; zero where a component has none."""
         if not self.forced:
             return None
         zero = self.xp.zeros(self.shape, "float64")
@@ -94,23 +94,23 @@ class ComponentSpaces(Semidiscretisation):
         return self.xp.stack(parts)
 
     def embed(self, u: Any, t: float) -> Any:
-        """They share their boundary."""
+        """All components share their boundary."""
         return self.spaces[0].embed(u, t)
 
     def restrict(self, values: Any) -> Any:
-        """They share their points."""
+        """All components share their points."""
         return self.spaces[0].restrict(values)
 
     def integrate(self, values: Any) -> Any:
-        """The same rule for all."""
+        """All components share the quadrature rule."""
         return self.spaces[0].integrate(values)
 
     def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
-        """The largest of all."""
+        """The largest error of all components."""
         return max(space.space_error(part, t, shift) for space, part in zip(self.spaces, self._each(u), strict=True))
 
     def step_bytes(self) -> int:
-        """That of all."""
+        """The sum over all components."""
         return sum(space.step_bytes() for space in self.spaces)
 
 

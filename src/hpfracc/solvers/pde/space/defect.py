@@ -1,11 +1,11 @@
-r"""The error of a grid, from what coarser ones make of the same solution.
+r"""The error due to the grid, estimated with the operators of coarser grids.
 
-With A on a grid of distance h and :math:`A_2` on every second of its points, the defect
-:math:`\tau = (A_2 u + b_2) - (A u + b)` is that of the coarser grid, less that of the finer. The error that it leaves
-in a solution of :math:`D^\alpha u = A u + b` after a time T is about
+With A on a grid of spacing h and :math:`A_2` on every second point, the defect
+:math:`\tau = (A_2 u + b_2) - (A u + b)` is the truncation error of the coarser grid, less that of the finer. The error
+that it causes in a solution of :math:`D^\alpha u = A u + b` after a time T is about
 :math:`(T^{-\alpha}\Gamma(1+\alpha) - A_2)^{-1} \tau`, and that of the finer grid :math:`2^p - 1` times smaller. The
-order p is seen from a third grid, at most the order of the differences: it is less where the solution is not smooth at
-the boundary.
+order p is observed with a third grid, and is at most the order of the differences: it is lower where the solution is
+not smooth at the boundary.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["grid_error"]
 
 Array = np.ndarray[Any, Any]
 
-#: Points of a coarser axis at least, and the range of orders that are believed.
+#: Fewest points of a coarser axis, and the range of observed orders that are accepted.
 _FEWEST = 5
 _LEAST_ORDER = 0.25
 
 
 class _Coarser(NamedTuple):
-    """The largest error of a coarser grid, that grid, and the solution on it."""
+    """The largest error on a coarser grid, the grid, and the solution on it."""
 
     error: float
     space: Semidiscretisation
@@ -42,12 +42,12 @@ class _Coarser(NamedTuple):
 
 
 def grid_error(space: Semidiscretisation, setting: SpaceSetting, u: Any, t: float, shift: float) -> float:
-    r"""An estimate of the largest error of ``u`` that stems from the grid, for differences of order 2; nan if none.
+    r"""An estimate of the largest error of ``u`` due to the grid, for differences of order 2; nan if there is none.
 
     Parameters
     ----------
     space : Semidiscretisation
-        That of ``setting``; its class makes those of the coarser grids.
+        The discretisation of ``setting``; its class creates those of the coarser grids.
     u : array
         The solution at the unknown points at time ``t``.
     shift : float
@@ -82,7 +82,7 @@ def _coarser(space: Semidiscretisation, setting: SpaceSetting, u: Any, t: float,
             image, less = space.apply(u), coarse.apply
             known, known_less = space.forcing(t), coarse.forcing(t)
             if known is not None and known.ndim > u.ndim:
-                return None  # data of several components for the state of one
+                return None  # boundary data of several components for the state of one
             image = image if known is None else image + known
             if between:
                 values = coarse.restrict(_moved(space.embed(u, t), setting.grid, coarse_setting.grid))
@@ -100,7 +100,7 @@ def _coarser(space: Semidiscretisation, setting: SpaceSetting, u: Any, t: float,
 
 
 def _every_second(x: Array, ends: Any) -> tuple[Array, Array | None] | None:
-    """A grid of half as many points and their places in ``x``; None for the places where it needs others."""
+    """A grid of half as many points and their indices in ``x``; None in place of the indices if it has other points."""
     if isinstance(ends[0], Periodic):
         places = np.arange(0, x.size, 2)
         return (x[places], places) if x.size % 2 == 0 and places.size >= _FEWEST else None
@@ -116,7 +116,7 @@ def _every_second(x: Array, ends: Any) -> tuple[Array, Array | None] | None:
 
 
 def _bounds(ends: Any) -> tuple[int, int]:
-    """Points at the ends that are not unknown."""
+    """The number of points at each end that are not unknowns."""
     return tuple(int(isinstance(one, Dirichlet | Exterior)) for one in ends)  # type: ignore[return-value]
 
 
@@ -144,7 +144,7 @@ def _taken(values: Any, places: list[Array]) -> Any:
 
 
 def _moved(values: Array, old: tuple[Array, ...], new: tuple[Array, ...]) -> Array:
-    """By splines of degree 5, whose second derivatives have an error of order 4."""
+    """Interpolate by splines of degree 5, whose second derivatives have an error of order 4."""
     from scipy.interpolate import make_interp_spline
 
     for number, (x, y) in enumerate(zip(old, new, strict=True)):

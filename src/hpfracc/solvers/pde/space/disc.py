@@ -22,19 +22,19 @@ __all__ = ["JacobiDisc"]
 
 Array = np.ndarray[Any, Any]
 
-#: How much faster than all functions the values decay that no function carries; the error they leave is its inverse.
+#: Decay rate of values outside the span of all functions, relative to the fastest one; its inverse is the error.
 _REST = 1e6
 
 
 @final
 class JacobiDisc(Semidiscretisation):
-    r""":math:`-c (-\Delta)^{\alpha/2} u` on a disc, with data outside.
+    r""":math:`-c (-\Delta)^{\alpha/2} u` on a disc, with exterior data.
 
     The unknowns are values at N radii, the zeros of :math:`P_N^{(s,0)}(2r^2-1)`, :math:`s = \alpha/2`, times equal
-    angles. The wave m has :math:`N - \lceil |m|/2 \rceil` functions along the radius, for which Gauss's rule is exact,
-    with the eigenvalues :math:`4^s \Gamma(s+k+1)\Gamma(s+k+|m|+1) / (k!\,(k+|m|)!)` that take them to
-    :math:`r^{|m|} P_k^{(s,|m|)}`. What no function carries decays a million times
-    as fast as the fastest that one does.
+    angles. The angular wave m has :math:`N - \lceil |m|/2 \rceil` radial functions, for which Gauss quadrature is
+    exact, with the eigenvalues :math:`4^s \Gamma(s+k+1)\Gamma(s+k+|m|+1) / (k!\,(k+|m|)!)` that map them to
+    :math:`r^{|m|} P_k^{(s,|m|)}`. Values outside the span of these functions decay a million times as fast as the
+    fastest of them.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class JacobiDisc(Semidiscretisation):
     coefficient : float
         c.
     outside : Exterior
-        The data; a function is called with the coordinates x and y.
+        The exterior data; a function is called with the coordinates x and y.
 
     References
     ----------
@@ -80,7 +80,8 @@ class JacobiDisc(Semidiscretisation):
         eigenvalues = np.empty((n, waves))
         for m in range(waves):
             basis, mu, norms = _radial(t, r, s, m)
-            # Galerkin's equations in the values: the functions are omega times the basis, tested with themselves.
+            # Galerkin's equations in the values: the basis functions, with the factor omega, are also the test
+            # functions.
             scaled = np.sqrt(q * omega)[:, None] * basis / np.sqrt(mu * norms)
             left, singular, _ = np.linalg.svd(scaled, full_matrices=True)
             eigenvalues[:, m] = _REST * singular[-1] ** -2.0
@@ -99,14 +100,14 @@ class JacobiDisc(Semidiscretisation):
             place = np.meshgrid(radius * rho, theta, indexing="ij")
             self._far = (xp.array(place[0] * np.cos(place[1])), xp.array(place[0] * np.sin(place[1])))
             self._extension = xp.array(extension)
-        # The mean over angles, against r dr = dt/4.
+        # The mean over angles, with r dr = dt/4.
         ring = 2.0 * math.pi * radius**2 / disc.angles
         weights = np.append(0.25 * 2.0**-s * q / omega, 0.0) if not self.forced else _plain_rule(t)
         self._weights = xp.array(ring * weights[:, None])
 
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
-        """All but one integral Laplacian with a constant coefficient on a disc."""
+        """Supports a single integral Laplacian with a constant coefficient on a disc."""
         if setting.disc is None:
             return "it takes a Disc in place of a grid"
         if len(setting.terms) != 1 or not isinstance(setting.terms[0], FractionalDiffusion):
@@ -116,8 +117,8 @@ class JacobiDisc(Semidiscretisation):
             return f"a disc takes kind='integral', not {term.kind!r}"
         if not isinstance(plain_order(term.order), float):
             return (
-                "the order of a disc carries no derivative; give a number, or take a box with kind='spectral' or "
-                "'riesz', whose orders do"
+                "the order on a disc cannot carry a gradient; give a number, or take a box with kind='spectral' or "
+                "'riesz', whose orders can"
             )
         if callable(term.coefficient) and not is_array(term.coefficient):
             return "a disc takes a constant coefficient"
@@ -127,7 +128,7 @@ class JacobiDisc(Semidiscretisation):
 
     @classmethod
     def make(cls, setting: SpaceSetting) -> JacobiDisc:
-        """For the disc of the setting."""
+        """The discretisation of the setting's disc."""
         (term,), outside = setting.terms, setting.boundary[0][0]
         assert isinstance(term, FractionalDiffusion)
         assert isinstance(outside, Exterior)
@@ -135,11 +136,11 @@ class JacobiDisc(Semidiscretisation):
         return cls(setting.disc, float(term.order), term.coefficient, outside, setting.xp)
 
     def forward(self, u: Any) -> Any:
-        """A Fourier transform over the angles, and for each wave a product along the radius."""
+        """A Fourier transform over the angles, then for each wave a matrix product along the radius."""
         return self._along_radius(self._forward, self.xp.rfftn(u, (-1,)))
 
     def backward(self, c: Any) -> Any:
-        """The way back."""
+        """The inverse of :meth:`forward`."""
         return self.xp.irfftn(self._along_radius(self._backward, c), [self.disc.angles], (-1,))
 
     def _along_radius(self, matrices: Any, c: Any) -> Any:
@@ -154,15 +155,15 @@ class JacobiDisc(Semidiscretisation):
         return xp.complex(part(c.real), part(c.imag))
 
     def apply(self, u: Any) -> Any:
-        """To the eigenfunctions, and back."""
+        """Transform, multiply by the eigenvalues, transform back."""
         return self.backward(self.symbol * self.forward(u))
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """A division in the eigenfunctions."""
+        """Division by the shifted eigenvalues."""
         return self.backward(self.forward(rhs) / (shift - self.symbol))
 
     def forcing(self, t: float) -> Any:
-        """``-A u_g``, with the function u_g that continues the data to the inside."""
+        """``-A u_g``, where u_g extends the exterior data to the inside."""
         if not self.forced:
             return None
         data = boundary_value(self._outside, t, self._far)
@@ -172,7 +173,7 @@ class JacobiDisc(Semidiscretisation):
         return -self.apply(self.xp.irfftn(waves, [self.disc.angles], (-1,)))
 
     def embed(self, u: Any, t: float) -> Any:
-        """With the circle around it."""
+        """Adds the values on the boundary circle."""
         xp, theta = self.xp, self.grid[1]
         edge = 0.0 * u[..., :1, :]
         if self.forced:
@@ -181,11 +182,11 @@ class JacobiDisc(Semidiscretisation):
         return xp.concatenate([u, edge], -2)
 
     def restrict(self, values: Any) -> Any:
-        """Without the circle around it."""
+        """Removes the boundary circle."""
         return values[..., :-1, :]
 
     def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
-        """The share of the highest third, of radii or of waves, in all coefficients, times the largest u."""
+        """The fraction of the coefficients in the highest third, of radii or of waves, times the largest u."""
         values = np.asarray(to_host(u))
         largest = float(np.abs(values).max(initial=0.0))
         if self.forced:
@@ -198,7 +199,7 @@ class JacobiDisc(Semidiscretisation):
         return largest * float((c * high).sum()) / float(c.sum()) if largest else 0.0
 
     def integrate(self, values: Any) -> Any:
-        """Gauss's rule along the radius, the trapezoid rule over the angles."""
+        """Gauss quadrature along the radius, the trapezoidal rule over the angles."""
         return (values * self._weights).sum((-2, -1))
 
 
@@ -216,7 +217,7 @@ def _radial(t: Array, r: Array, s: float, m: int) -> tuple[Array, Array, Array]:
 
 
 def _extension(r: Array, s: float, waves: int) -> tuple[Array, Array]:
-    r"""Radii outside, and for each wave the matrix that continues data there to the inside, shape (waves, n, radii).
+    r"""Exterior radii, and for each wave the matrix that extends data there to the inside, shape (waves, n, radii).
 
     Poisson's formula for the ball, with
     :math:`|x-y|^{-2} = (\rho^2-r^2)^{-1} \sum_m (r/\rho)^{|m|} e^{im(\theta-\phi)}`.
@@ -231,7 +232,7 @@ def _extension(r: Array, s: float, waves: int) -> tuple[Array, Array]:
 
 
 def _plain_rule(t: Array) -> Array:
-    """Weights of ``int f r dr`` over (0, 1) at the nodes and at the edge, exact for polynomials in r^2."""
+    """Weights of ``int f r dr`` over (0, 1) at the nodes and the edge, exact for polynomials in r^2."""
     places = np.append(t, 1.0)
     legendre = np.polynomial.legendre.legvander(places, t.size)
     moments = np.zeros(places.size)

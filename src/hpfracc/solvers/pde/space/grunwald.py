@@ -28,11 +28,11 @@ __all__ = ["DENSE_KEPT", "ShiftedGrunwald", "constant_coefficient", "toeplitz_pa
 
 Array = np.ndarray[Any, Any]
 
-#: Up to here one LU factorisation and its use take less time than Krylov iterations, even for a new shift at every
-#: step: they cross between 400 and 600 points (``benchmarks/pde_space.py --only krylov``).
+#: Number of points up to which one LU factorisation and its solve are faster than Krylov iterations, even for a new
+#: shift at every step: break-even between 400 and 600 points (``benchmarks/pde_space.py --only krylov``).
 DENSE = 400
-#: Up to here a factorisation is kept for a shift that comes a second time: at 1,023 points its use takes a quarter of
-#: the time of the iterations or less, and the factorisation itself that of ten.
+#: Number of points up to which a factorisation is cached for a shift that repeats: at 1,023 points its solve takes a
+#: quarter of the time of the iterations or less, and the factorisation as long as ten such solves by iteration.
 DENSE_KEPT = 1200
 _KEPT = 4
 
@@ -41,21 +41,22 @@ _KEPT = 4
 class ShiftedGrunwald(Semidiscretisation):
     r"""One-sided, Riesz and classical terms as a sum of Toeplitz matrices with diagonal coefficients.
 
-    A one-sided derivative is a weighted shifted Grünwald difference, with shifts (1, 0) of order 2; a Riesz term the
+    A one-sided derivative is a weighted shifted Grünwald difference, with shifts (1, 0) of order 2; a Riesz term is the
     centred difference of the same order, with the symbol :math:`-|2 \sin(\theta/2)|^\alpha / h^\alpha`.
 
-    The order 2 is that of a smooth solution whose continuation by zero is smooth: for a one-sided derivative at its own
-    end, for Riesz and integral ones at both. Solutions of these equations begin like
-    :math:`\rho^{\alpha/2}` in the distance from the boundary; then the largest error is of order
-    :math:`\alpha/2`, at the points next to the boundary.
+    Order 2 requires a smooth solution whose extension by zero is smooth: for a one-sided derivative at its own end, for
+    Riesz and integral terms at both. Solutions of these equations behave like :math:`\rho^{\alpha/2}` at distance
+    :math:`\rho` from the boundary; then the largest error is of order :math:`\alpha/2`, at the points next to the
+    boundary.
 
-    Linear systems: LU up to 400 points (1,200 where a shift repeats). Symmetric matrices by conjugate gradients with
-    the tau preconditioner (DST), others by GMRES with Strang's circulant one (FFT); where coefficients vary in one
-    dimension, rows of several such inverses are interpolated. 5 to 10 iterations at any number of points.
+    Linear systems: LU up to 400 points (1,200 if a shift repeats). Above, symmetric matrices by conjugate gradients
+    with the tau preconditioner (DST), others by GMRES with Strang's circulant preconditioner (FFT). For varying
+    coefficients in one dimension, rows of several such inverses are interpolated. 5 to 10 iterations at any number of
+    points.
     """
 
     name = "grunwald"
-    accuracy = "order 2 where the solution, continued by zero, is smooth; alpha/2 next to the boundary otherwise"
+    accuracy = "order 2 where the solution, extended by zero, is smooth; alpha/2 next to the boundary otherwise"
 
     def __init__(self, setting: SpaceSetting, parts: tuple[ToeplitzPart, ...], notes: tuple[str, ...] = ()) -> None:
         self.setting = setting
@@ -87,7 +88,7 @@ class ShiftedGrunwald(Semidiscretisation):
 
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
-        """Grids that are not uniform, boundaries other than given values, and terms that are no Toeplitz matrices."""
+        """Refuses non-uniform grids, conditions other than given values, and terms that are not Toeplitz matrices."""
         fractional = [t for t in setting.terms if isinstance(t, OneSided | FractionalDiffusion)]
         if not fractional:
             return "it is for fractional terms in space; there are none"
@@ -101,7 +102,7 @@ class ShiftedGrunwald(Semidiscretisation):
             outside = isinstance(lower, Exterior)
             if outside and any(map(varies_in_time, (lower, upper))):
                 return (
-                    "data outside that are a function; it takes a number (the Jacobi method on an interval takes both)"
+                    "exterior data that are a function; it takes a number (the Jacobi method on an interval takes both)"
                 )
             if setting.ndim > 1 and not all(map(is_homogeneous, (lower, upper))):
                 return "boundary values that are not zero in several dimensions; subtract a function that has them"
@@ -113,7 +114,7 @@ class ShiftedGrunwald(Semidiscretisation):
 
     @classmethod
     def make(cls, setting: SpaceSetting, shifts: tuple[int, ...] = (1, 0)) -> ShiftedGrunwald:
-        """The matrices of all terms; ``shifts`` are those of the Grünwald differences (``(1,)`` has order 1)."""
+        """The matrices of all terms; ``shifts`` of the Grünwald differences (``(1,)`` has order 1)."""
         parts: list[ToeplitzPart] = []
         notes: list[str] = []
         for term in setting.terms:
@@ -121,7 +122,7 @@ class ShiftedGrunwald(Semidiscretisation):
             if isinstance(term, FractionalDiffusion) and term.kind == "integral" and not order_value(term.order) >= 2.0:
                 s = 0.5 * order_value(term.order)
                 text = (
-                    f"the integral Laplacian by centred differences: where the solution begins like rho^{s:g} at the "
+                    f"the integral Laplacian by centred differences: where the solution behaves like rho^{s:g} at the "
                     f"boundary, the largest error is of order {s:g} only; on an interval without other terms and with "
                     "a constant coefficient the Jacobi method has no such limit"
                 )
@@ -131,7 +132,7 @@ class ShiftedGrunwald(Semidiscretisation):
 
     @property
     def preconditioner(self) -> ToeplitzPreconditioner:
-        """Made with the first iteration."""
+        """The preconditioner, created with the first iteration."""
         if self._preconditioner is None:
             parts = tuple(part.on_host() for part in self.parts)
             self._preconditioner = ToeplitzPreconditioner(
@@ -140,7 +141,7 @@ class ShiftedGrunwald(Semidiscretisation):
         return self._preconditioner
 
     def apply(self, u: Any) -> Any:
-        """One FFT product for every axis and coefficient."""
+        """One FFT product per axis and coefficient."""
         total: Any = None
         for product in self._products:
             one = product(u)
@@ -148,7 +149,7 @@ class ShiftedGrunwald(Semidiscretisation):
         return total
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """LU for few points, else conjugate gradients or GMRES."""
+        """LU for few points, otherwise conjugate gradients or GMRES."""
         if self._wants_dense(shift):
             self.iterations = 0
             return self._solve_dense(shift, rhs)
@@ -192,7 +193,7 @@ class ShiftedGrunwald(Semidiscretisation):
         return lu_solve(factors, rows.T, check_finite=False).T.reshape(rhs.shape)
 
     def _solve_traced(self, shift: Any, rhs: Any) -> Any:
-        """By a dense factorisation, which JAX can trace and differentiate."""
+        """A dense factorisation, which JAX can trace and differentiate."""
         points = math.prod(self.shape)
         if points > DENSE_KEPT or (is_array(shift) and math.prod(shift.shape) > 1):
             raise InvalidInputError(
@@ -215,20 +216,20 @@ class ShiftedGrunwald(Semidiscretisation):
         return self._dense.copy()
 
     def forcing(self, t: float) -> Any:
-        """What the values on the boundary, or outside, contribute."""
+        """The contribution of boundary or exterior values."""
         if not self.forced:
             return None
         (lower, upper), (x,) = self.setting.boundary[0], self.grid
         n = self.shape[0]
         if isinstance(lower, Exterior):
             value = boundary_value(lower, t, (x[0],))
-            # The operator of a constant is zero: A (u - g) is the operator of u with g outside.
+            # The operator maps constants to zero: A (u - g) is the operator of u with exterior value g.
             return -value * self.apply(self.xp.array(np.ones(self.shape)))
         left, right = boundary_value(lower, t, (x[:1],)), boundary_value(upper, t, (x[-1:],))
         total: Any = None
         for part in self.parts:
             _check_ends(part, left, right)
-            # The boundary points are i + 1 places before the unknown i, and n - i after.
+            # The boundary points are i + 1 points before unknown i and n - i points after it.
             before, after = (self._weights(one[1 : n + 1]) for one in (part.lower, part.upper))
             one = part.coefficient * (left * before + right * self.xp.flip(after))
             total = one if total is None else total + one
@@ -238,7 +239,7 @@ class ShiftedGrunwald(Semidiscretisation):
         return self.xp.array(values) if isinstance(values, np.ndarray) else values
 
     def embed(self, u: Any, t: float) -> Any:
-        """With the values of the boundary around the unknowns."""
+        """Adds the boundary values around the unknowns."""
         for axis, (lower, upper) in enumerate(self.setting.boundary):
             place = axis - len(self.shape)
             x = self.grid[axis]
@@ -252,29 +253,29 @@ class ShiftedGrunwald(Semidiscretisation):
         return u
 
     def restrict(self, values: Any) -> Any:
-        """All but the boundary points."""
+        """Removes the boundary points."""
         return values[(..., *(slice(1, -1) for _ in self.shape))]
 
     def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
-        """From the operators of coarser grids."""
+        """Estimated with the operators of coarser grids."""
         return grid_error(self, self.setting, u, t, shift)
 
     def integrate(self, values: Any) -> Any:
-        """The trapezoid rule."""
+        """The trapezoidal rule."""
         for axis in range(len(self.shape)):
             h = self.setting.spacing(len(self.shape) - 1 - axis)
             values = h * (values.sum(-1) - 0.5 * (values[..., 0] + values[..., -1]))
         return values
 
     def step_bytes(self) -> int:
-        """The padded transforms, and the directions of GMRES."""
+        """The padded transforms and the vectors of GMRES."""
         size = 8 * math.prod(self.shape) * (2 if self.setting.complex_state else 1)
         copies: int = 4 * 2 ** len(self.shape) + (6 if self.symmetric else 2 * 12)
         return copies * size
 
 
 def toeplitz_parts(term: SpaceTerm, setting: SpaceSetting, shifts: tuple[int, ...] = (1, 0)) -> list[ToeplitzPart]:
-    """The matrices of a term, between the points inside."""
+    """The matrices of a term, on the interior points."""
     ndim, points = setting.ndim, broadcast_points(setting.xp, tuple(x[1:-1] for x in setting.grid))
     if isinstance(term, OneSided):
         axis = range(ndim)[term.axis]
@@ -332,7 +333,7 @@ def toeplitz_parts(term: SpaceTerm, setting: SpaceSetting, shifts: tuple[int, ..
 
 
 def _tracked_part(term: OneSided, setting: SpaceSetting, axis: int, points: tuple[Any, ...]) -> ToeplitzPart:
-    """Shifts (1, 0), with weights that carry the derivative of the order."""
+    """Shifts (1, 0), with weights that carry the gradient of the order."""
     xp, count, order = setting.xp, setting.grid[axis].size, term.order.reshape(())
     g = binomials(xp, order, count + 1)
     mean = 0.5 * order * g[1:] + (1.0 - 0.5 * order) * g[:-1]
@@ -348,7 +349,7 @@ def _tracked_part(term: OneSided, setting: SpaceSetting, axis: int, points: tupl
 
 
 def _merged(parts: list[ToeplitzPart]) -> tuple[ToeplitzPart, ...]:
-    """Parts of one axis with plain real coefficients are one matrix."""
+    """Merge parts of one axis with plain real coefficients into one matrix."""
     kept: list[ToeplitzPart] = []
     sums: dict[int, ToeplitzPart] = {}
     for part in parts:
@@ -364,7 +365,7 @@ def _merged(parts: list[ToeplitzPart]) -> tuple[ToeplitzPart, ...]:
 
 
 def _values(coefficient: Any, points: tuple[Any, ...], setting: SpaceSetting) -> Any:
-    """A number as float or complex, a tensor as it is, a function as its values at the unknowns."""
+    """A number as float or complex, a tensor unchanged, a function as its values at the unknowns."""
     if callable(coefficient) and not is_array(coefficient):
         shape = tuple(x.size - 2 for x in setting.grid)
         values = coefficient(*points)
@@ -376,13 +377,13 @@ def _values(coefficient: Any, points: tuple[Any, ...], setting: SpaceSetting) ->
 
 
 def constant_coefficient(coefficient: Any, setting: SpaceSetting, order: float = math.nan) -> Any:
-    """A coefficient that does not vary, in any form that a term takes; of a one-sided term if it has an ``order``."""
+    """A constant coefficient in any form that a term accepts; with an ``order``, that of a one-sided term."""
     one = coefficient[0] if isinstance(coefficient, tuple | list) else coefficient
     return _signed(_values(one, (), setting), order)
 
 
 def _signed(coefficient: Any, order: float) -> Any:
-    """The coefficient, refused where it makes the equation ill-posed."""
+    """The coefficient; refused if it makes the equation ill-posed."""
     if isinstance(coefficient, complex) or is_tracer(coefficient):
         return coefficient
     plain = isinstance(coefficient, float)
@@ -401,7 +402,7 @@ def _signed(coefficient: Any, order: float) -> Any:
 
 
 def _refuses_term(term: SpaceTerm, setting: SpaceSetting) -> str | None:
-    """Why a term is no Toeplitz matrix here."""
+    """Why a term is not a Toeplitz matrix here; None if it is."""
     order = getattr(term, "order", 1.0)
     if isinstance(plain_order(order), float):
         pass
@@ -409,8 +410,8 @@ def _refuses_term(term: SpaceTerm, setting: SpaceSetting) -> str | None:
         return f"an order of {library_of(order)} for a state of {setting.xp.library}; use arrays of one library"
     elif isinstance(term, FractionalDiffusion) and term.kind == "integral" and setting.ndim > 1:
         return (
-            "the order of an integral Laplacian in several dimensions carries no derivative; use kind='riesz' or "
-            "'spectral', whose orders do, or a plain number"
+            "the order of an integral Laplacian in several dimensions cannot carry a gradient; use kind='riesz' or "
+            "'spectral', whose orders can, or a plain number"
         )
     if isinstance(term, FractionalDiffusion):
         outside = isinstance(setting.boundary[0][0], Exterior)
@@ -438,7 +439,7 @@ def _refuses_term(term: SpaceTerm, setting: SpaceSetting) -> str | None:
 
 
 def _check_ends(part: ToeplitzPart, left: Any, right: Any) -> None:
-    """Refuse a value at the end where a one-sided derivative begins: the derivative is infinite there."""
+    """Refuse a nonzero value at the end where a one-sided derivative starts: it is infinite there."""
     for value, weights, side in ((left, part.lower, "lower"), (right, part.upper, "upper")):
         begins = np.count_nonzero(weights) > 3 if part.plain else part.begins == side
         if begins and np.any(np.asarray(value) != 0.0):

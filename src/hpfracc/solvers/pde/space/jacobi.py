@@ -19,9 +19,9 @@ __all__ = ["JacobiInterval", "harmonic_extension", "interval_eigenvalues", "jaco
 
 Array = np.ndarray[Any, Any]
 
-#: Functions at most: their matrices have the square of this number of elements.
+#: Largest number of functions; their matrices have the square of this number of elements.
 MOST = 512
-#: Step and number of nodes of the double exponential rule for data outside: 14 digits for smooth data.
+#: Step and number of nodes of the double exponential rule for exterior data: 14 digits for smooth data.
 _STEP = 1.0 / 32.0
 
 
@@ -31,9 +31,9 @@ def jacobi_grid(points: int, order: float, interval: tuple[float, float] = (-1.0
     Parameters
     ----------
     points : int
-        Points inside; the two ends are added.
+        Number of interior points; the two ends are added.
     order : float
-        That of the :class:`~hpfracc.solvers.pde.terms.FractionalDiffusion`, :math:`0 < \alpha < 2`.
+        Order of the :class:`~hpfracc.solvers.pde.terms.FractionalDiffusion`, :math:`0 < \alpha < 2`.
     interval : (float, float)
         The ends.
 
@@ -57,16 +57,16 @@ def jacobi_grid(points: int, order: float, interval: tuple[float, float] = (-1.0
 
 
 def interval_eigenvalues(count: int, order: float, points: int = 0) -> Array:
-    r"""The lowest eigenvalues of :math:`(-\Delta)^{\alpha/2}` on (-1, 1) with zero outside.
+    r"""The lowest eigenvalues of :math:`(-\Delta)^{\alpha/2}` on (-1, 1), with zero exterior data.
 
     Parameters
     ----------
     count : int
-        How many.
+        Number of eigenvalues.
     order : float
         alpha, in (0, 2).
     points : int
-        Functions to use; by default 128 more than twice ``count``.
+        Number of basis functions; by default 128 more than twice ``count``.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def interval_eigenvalues(count: int, order: float, points: int = 0) -> Array:
     number, s = points or 2 * count + 128, 0.5 * order
     x, q = special.roots_jacobi(number, 2.0 * s, 2.0 * s)
     basis = _basis(number, s)
-    # Galerkin's equations; the masses have the weight (1 - x^2)^(2s), for which this rule of Gauss's is exact.
+    # Galerkin's equations; the masses have the weight (1 - x^2)^(2s), for which this Gauss rule is exact.
     scaled = np.sqrt(q)[:, None] * basis.polynomials(x) / np.sqrt(basis.mu * basis.norms)
     return np.asarray(np.linalg.svd(scaled, compute_uv=False)[:count] ** -2.0)
 
@@ -91,7 +91,7 @@ class _Basis:
 
     With :math:`\omega = (1-x^2)^s`, :math:`(-\Delta)^s (\omega P_n^{(s,s)}) = \mu_n P_n^{(s,s)}`,
     :math:`\mu_n = \Gamma(2s+n+1)/n!`: at the zeros :math:`x_j` of :math:`P_N^{(s,s)}`, with the weights
-    :math:`q_j` of Gauss's rule, the operator on values of u is
+    :math:`q_j` of Gauss quadrature, the operator on values of u is
     :math:`V\,\mathrm{diag}(\mu_n/h_n)\,V^T\,\mathrm{diag}(q_j/\omega_j)`, :math:`V_{jn} = P_n(x_j)`. It is
     symmetric after scaling with :math:`\sqrt{q_j/\omega_j}`.
     """
@@ -113,7 +113,7 @@ class _Basis:
         self.expand = (values / self.norms).T * (q / self.omega)
 
     def polynomials(self, x: Array) -> Array:
-        """``P_n^(s,s)(x)``, shape (points, n), by the recurrence in three terms."""
+        """``P_n^(s,s)(x)``, shape (points, n), by the three-term recurrence."""
         count, s = len(self.norms), self.s
         found = np.empty((x.size, count))
         found[:, 0] = 1.0
@@ -133,7 +133,7 @@ class _Basis:
         return np.asarray(edge[:, None] * (self.polynomials(x) @ self.expand))
 
     def integrals(self) -> Array:
-        """Weights at the nodes of the integral over (-1, 1): only ``P_0`` has one, against its weight."""
+        """Weights at the nodes of the integral over (-1, 1): only ``P_0`` contributes, by orthogonality."""
         return np.asarray(self.norms[0] * self.expand[0])
 
 
@@ -154,9 +154,9 @@ def _basis(count: int, s: float) -> _Basis:
 
 
 def harmonic_extension(x: Array, s: float) -> tuple[Array, Array]:
-    r"""Points outside [-1, 1], and the matrix from data there to their continuation at points ``x`` inside.
+    r"""Points outside [-1, 1], and the matrix that maps data there to their extension at points ``x`` inside.
 
-    The continuation has :math:`(-\Delta)^s u = 0` inside: Poisson's formula,
+    The extension has :math:`(-\Delta)^s u = 0` inside: Poisson's formula,
     :math:`u(x) = \frac{\sin \pi s}{\pi} \int_{|y|>1} \big(\frac{1-x^2}{y^2-1}\big)^s \frac{g(y)}{|x-y|}\,dy`, by the
     double exponential rule in :math:`z = 1/y`.
 
@@ -174,7 +174,7 @@ def harmonic_extension(x: Array, s: float) -> tuple[Array, Array]:
 
 def outside_rule(s: float) -> tuple[Array, Array, Array]:
     """Nodes z in (0, 1), ``1 - z``, and weights of a double exponential rule with ``z^(2s-1) (1 - z^2)^-s``."""
-    # To where the integrand is below rounding: like z^(2s) at 0, and like (1 - z)^(1-s) at 1.
+    # Up to where the integrand is below rounding: like z^(2s) at 0, and like (1 - z)^(1-s) at 1.
     low, high = (-math.asinh(min(41.0 / (2.0 * s), 690.0) / math.pi), math.asinh(41.0 / (1.0 - s) / math.pi))
     tau = np.arange(math.floor(low / _STEP), math.ceil(high / _STEP) + 1) * _STEP
     inner = math.pi * np.sinh(tau)
@@ -186,16 +186,16 @@ def outside_rule(s: float) -> tuple[Array, Array, Array]:
 
 @final
 class JacobiInterval(Semidiscretisation):
-    r""":math:`-c (-\Delta)^{\alpha/2} u` on an interval, with data outside.
+    r""":math:`-c (-\Delta)^{\alpha/2} u` on an interval, with exterior data.
 
-    The unknowns are the values at the zeros of :math:`P_n^{(\alpha/2,\alpha/2)}` (:func:`jacobi_grid`), whatever the
-    grid; on another grid the initial values are interpolated by cubic splines and the results evaluated. The solution
-    is :math:`\rho^{\alpha/2}` times a smoother function at the ends, which the basis has built in: for a stationary
-    problem with smooth right-hand side the error falls exponentially, for the lowest eigenfunctions, and with them for
-    evolutions, like :math:`n^{-2-2\alpha}`.
+    The unknowns are the values at the zeros of :math:`P_n^{(\alpha/2,\alpha/2)}` (:func:`jacobi_grid`), for any grid.
+    On another grid the initial values are interpolated by cubic splines and the results are evaluated there. The basis
+    contains the factor :math:`\rho^{\alpha/2}` of the solution at the ends. For a stationary problem with smooth
+    right-hand side the error falls exponentially; for the lowest eigenfunctions, and hence for evolutions, like
+    :math:`n^{-2-2\alpha}`.
 
-    Data outside, :math:`u = g`, are continued to the inside by the function :math:`u_g` with
-    :math:`(-\Delta)^{\alpha/2} u_g = 0` there, so that the operator is that of :math:`u - u_g`.
+    Exterior data :math:`u = g` are extended to the inside by the function :math:`u_g` with
+    :math:`(-\Delta)^{\alpha/2} u_g = 0` there, so that the operator acts on :math:`u - u_g`.
 
     References
     ----------
@@ -256,7 +256,7 @@ class JacobiInterval(Semidiscretisation):
 
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
-        """All but one integral Laplacian on an interval with data outside."""
+        """Supports a single integral Laplacian on an interval with exterior data."""
         if len(setting.terms) != 1 or not isinstance(setting.terms[0], FractionalDiffusion):
             return "it takes one FractionalDiffusion(order, 'integral') and no other term"
         term = setting.terms[0]
@@ -265,7 +265,7 @@ class JacobiInterval(Semidiscretisation):
         if setting.ndim != 1:
             return f"it takes one dimension, and the grid has {setting.ndim}"
         if not isinstance(plain_order(term.order), float):
-            return "the order carries a derivative, which its polynomials do not; differences do"
+            return "its polynomials do not depend differentiably on the order, which carries a gradient; differences do"
         if float(term.order) >= 2.0:
             return "order 2 is Diffusion; use that"
         if not isinstance(setting.boundary[0][0], Exterior):
@@ -276,11 +276,11 @@ class JacobiInterval(Semidiscretisation):
 
     @classmethod
     def make(cls, setting: SpaceSetting) -> JacobiInterval:
-        """The matrices to the eigenvectors and back."""
+        """Computes the matrices to the eigenvectors and back."""
         return cls(setting)
 
     def forward(self, u: Any) -> Any:
-        """Coefficients in the eigenfunctions, by a product with a matrix."""
+        """Coefficients in the eigenfunctions, by a matrix product."""
         return _product(self.xp, u, self._forward)
 
     def backward(self, c: Any) -> Any:
@@ -288,17 +288,17 @@ class JacobiInterval(Semidiscretisation):
         return _product(self.xp, c, self._backward)
 
     def apply(self, u: Any) -> Any:
-        """To the eigenfunctions, and back."""
+        """Transform, multiply by the eigenvalues, transform back."""
         if self._varying is None:
             return self.backward(self.symbol * self.forward(u))
         return self._varying * self.backward(self.xp.array(self._eigenvalues) * self.forward(u))
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """A division in the eigenfunctions; with a coefficient that varies, a dense system."""
+        """Division by the shifted eigenvalues; with a varying coefficient, a dense system."""
         if self._varying is None:
             return self.backward(self.forward(rhs) / (shift - self.symbol))
         xp = self.xp
-        if is_array(shift) and math.prod(shift.shape) > 1:  # one for each component
+        if is_array(shift) and math.prod(shift.shape) > 1:  # one per component
             return xp.stack([self.solve(one.reshape(()), part) for one, part in zip(shift, rhs, strict=True)])
         core = xp.matmul(self._backward * xp.array(self._eigenvalues), self._forward)
         matrix = shift * xp.array(np.eye(self.shape[0])) - self._varying.reshape(-1, 1) * core
@@ -316,7 +316,7 @@ class JacobiInterval(Semidiscretisation):
         return self.xp.matmul(matrix, self.xp.array(data).reshape(-1, 1)).reshape(-1)
 
     def embed(self, u: Any, t: float) -> Any:
-        """On the given grid, with the data of the outside at its ends."""
+        """Evaluates on the given grid, with the exterior data at its ends."""
         xp, x = self.xp, self.grid[0]
         edge = 0.0 * u[..., :1]
         ends = [0.0, 0.0]
@@ -332,18 +332,18 @@ class JacobiInterval(Semidiscretisation):
         return xp.concatenate([edge + ends[0], inside, edge + ends[1]], -1)
 
     def restrict(self, values: Any) -> Any:
-        """At the nodes: themselves, or a cubic spline through the values."""
+        """At the nodes: the values themselves, or a cubic spline through the values on another grid."""
         return values[..., 1:-1] if self.nodal else _product(self.xp, values, self._spline)
 
     def integrate(self, values: Any) -> Any:
-        """Gauss's rule on the nodes, where the data outside are zero; the trapezoid rule on another grid."""
+        """Gauss quadrature at the nodes if the exterior data are zero; the trapezoidal rule on another grid."""
         if self.nodal and self.forced:
             x = self.xp.array(np.diff(self.grid[0]))
             return (0.5 * x * (values[..., 1:] + values[..., :-1])).sum(-1)
         return (values * self._weights).sum(-1)
 
     def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
-        """The largest of the last tenth of the coefficients of ``u`` in the polynomials, over the largest, times u."""
+        """The largest of the last tenth of the polynomial coefficients, relative to the largest, times max u."""
         from hpfracc.operators.core.grids import to_host
 
         values = to_host(u)
@@ -360,7 +360,7 @@ class JacobiInterval(Semidiscretisation):
 
 
 def _product(xp: Any, u: Any, matrix: Any) -> Any:
-    """``matrix`` times ``u`` along its last axis; of a complex one part by part."""
+    """``matrix`` times ``u`` along its last axis; for complex ``u`` by real and imaginary part."""
     if xp.is_complex(u):
         return xp.complex(_product(xp, u.real, matrix), _product(xp, u.imag, matrix))
     if u.ndim == 1:

@@ -1,8 +1,8 @@
 """Preconditioned Krylov methods for the linear systems of implicit steps: conjugate gradients and GMRES.
 
-Both take the array library of the right-hand side. Leading axes are separate systems for conjugate gradients; for GMRES
-they form one block-diagonal system. Derivatives of tensors come from one system with the transposed operator, not from
-the iterations.
+Both use the array library of the right-hand side. Leading axes are separate systems for conjugate gradients; for GMRES
+they form one block-diagonal system. Gradients of tensors come from one system with the transposed operator, not from
+differentiating the iterations.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from hpfracc.errors import InvalidInputError, SolveError
 
 __all__ = ["conjugate_gradients", "gmres"]
 
-#: The residual at which iterations stop, relative to the right-hand side: below the error of any step in time.
+#: Residual at which iterations stop, relative to the right-hand side: below the error of any time step.
 RTOL = 1e-12
 MAX_ITERATIONS = 400
-#: Directions of GMRES that are kept before it starts again.
+#: Number of GMRES vectors after which it restarts.
 _RESTART = 60
 
 Map = Callable[[Any], Any]
@@ -41,11 +41,11 @@ def conjugate_gradients(
     rhs : array
         Right-hand sides, whose last ``axes`` axes are the unknowns of one system.
     guess : array, optional
-        Where to start.
+        Starting vector.
     axes : int
         The number of axes of one system.
     rtol : float
-        Norm of the residual over that of ``rhs``, for every system.
+        Tolerance for the norm of the residual over that of ``rhs``, for every system.
 
     Returns
     -------
@@ -62,9 +62,9 @@ def conjugate_gradients(
 
 
 def gmres(apply: Map, precondition: Map, rhs: Any, guess: Any = None, *, rtol: float = RTOL) -> tuple[Any, int]:
-    """Solve ``apply(u) = rhs`` with right preconditioning, restarted after 60 directions.
+    """Solve ``apply(u) = rhs`` with right preconditioning, restarted after 60 vectors.
 
-    Parameters and results as for :func:`conjugate_gradients`; all systems are taken as one.
+    Parameters and results are as for :func:`conjugate_gradients`; all systems are solved as one.
     """
     return _with_derivatives(functools.partial(_gmres, rtol=rtol), apply, precondition, rhs, guess)
 
@@ -72,7 +72,7 @@ def gmres(apply: Map, precondition: Map, rhs: Any, guess: Any = None, *, rtol: f
 def _with_derivatives(
     solver: Callable[..., tuple[Any, int]], apply: Map, precondition: Map, rhs: Any, guess: Any
 ) -> tuple[Any, int]:
-    """The solution, with the derivatives of the equation that it solves where tensors have some."""
+    """The solution, with gradients by implicit differentiation if tensors need them."""
     if library_of(rhs) == "jax" and (is_tracer(rhs) or is_tracer(apply(rhs))):
         raise InvalidInputError(
             "derivatives and compilation by JAX do not go through the iterations of a linear solver, which these terms "
@@ -92,7 +92,7 @@ def _with_derivatives(
     def adjoint(g: Any) -> Any:
         return solver(_transposed(torch, apply), _transposed(torch, precondition), g, None)[0]
 
-    # The residual is zero but for rounding: it carries the derivatives of the equation.
+    # The residual is zero up to rounding; it carries the gradients of the equation.
     return found + _adjoint_function(torch).apply(residual, adjoint), iterations
 
 
@@ -109,7 +109,7 @@ def _transposed(torch: Any, linear: Map) -> Map:
 @functools.cache
 def _adjoint_function(torch: Any) -> Any:
     class Adjoint(torch.autograd.Function):  # type: ignore[misc]
-        """Returns zero; its derivative is the inverse of the operator, applied by ``adjoint``."""
+        """Returns zero; its gradient is that of the inverse operator, applied by ``adjoint``."""
 
         @staticmethod
         def forward(ctx: Any, residual: Any, adjoint: Map) -> Any:
@@ -144,7 +144,7 @@ def _conjugate_gradients(
             return u, iteration
         z = precondition(residual)
         now = product(residual, z)
-        # A system that has converged has nothing left to divide by.
+        # Avoid dividing by zero for a system that has converged.
         direction = z if direction is None else z + now / _nonzero(before) * direction
         image = apply(direction)
         length = now / _nonzero(product(direction, image))
@@ -192,12 +192,12 @@ def _gmres(apply: Map, precondition: Map, rhs: Any, guess: Any, *, rtol: float) 
             u = u + _number(weight) * image
         residual = rhs - apply(u)
         if abs(errors[k + 1]) <= rtol * size:
-            # Rounding sets the floor: the recurrence has converged.
+            # The residual cannot fall below rounding: the recurrence has converged.
             return u, done
 
 
 def _rotate(column: Any, rotations: list[tuple[Any, Any]], errors: Any, k: int) -> None:
-    """Givens rotations that keep the Hessenberg matrix triangular."""
+    """Apply Givens rotations, which keep the Hessenberg matrix triangular."""
     for j, (c, s) in enumerate(rotations):
         upper, lower = column[j], column[j + 1]
         column[j], column[j + 1] = c * upper + s * lower, -np.conj(s) * upper + c * lower

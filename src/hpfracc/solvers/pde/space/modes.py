@@ -35,10 +35,10 @@ class BoxModes(Semidiscretisation):
 
     Along an axis of length L these are :math:`e^{2\pi i k x/L}` (periodic), :math:`\sin(\pi k x/L)` (Dirichlet),
     :math:`\cos(\pi k x/L)` (Neumann), :math:`\sin(\pi (k-1/2) x/L)` and its mirror image (one of each), with the
-    eigenvalues :math:`-\kappa^2` of the Laplacian itself, not of differences: exact to rounding for each of them,
-    spectrally accurate for solutions that are smooth when continued as they continue (order 2, up to a logarithm, where
-    sources do not fit a Dirichlet condition). Along an axis with data at its ends, and with Robin conditions, the
-    eigenvalues are those of second differences, of order 2.
+    eigenvalues :math:`-\kappa^2` of the Laplacian itself, not of differences: exact to rounding for each of them, and
+    spectrally accurate for solutions whose extension (periodic, odd or even, like the eigenfunctions) is smooth. The
+    order is 2, up to a logarithm, for sources that are incompatible with a Dirichlet condition. Along an axis with data
+    at its ends, and with Robin conditions, the eigenvalues are those of second differences, of order 2.
     """
 
     name = "modes"
@@ -49,7 +49,7 @@ class BoxModes(Semidiscretisation):
         self.grid = setting.grid
         count = setting.ndim
         waves = [axis for axis, (lower, _) in enumerate(setting.boundary) if isinstance(lower, Periodic)]
-        # The last periodic axis of a real state is halved.
+        # For a real state, the last periodic axis keeps only half of the waves.
         self._waves = tuple(axis - count for axis in waves)
         self._halved = None if setting.complex_state or not waves else waves[-1] - count
         self._axes = tuple(
@@ -65,7 +65,7 @@ class BoxModes(Semidiscretisation):
         spectral = all(basis.spectral for basis in self._axes)
         self.forced = not setting.homogeneous
         self.forcing_varies = any(varies_in_time(one) for ends in setting.boundary for one in ends)
-        self.accuracy = "spectral, for solutions that are smooth when continued as the eigenfunctions are"
+        self.accuracy = "spectral, for solutions that are smooth when extended like the eigenfunctions"
         if not spectral:
             self.accuracy = "2"
         self._steady: Any = None
@@ -73,7 +73,7 @@ class BoxModes(Semidiscretisation):
 
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
-        """Needs constant coefficients and uniform grids; transport only along periodic axes."""
+        """Needs constant coefficients and uniform grids; advection only along periodic axes."""
         for axis in range(setting.ndim):
             if not setting.uniform(axis):
                 return f"the grid of axis {axis} is not uniform, which a transform needs; use np.linspace"
@@ -87,7 +87,7 @@ class BoxModes(Semidiscretisation):
 
     @classmethod
     def make(cls, setting: SpaceSetting) -> BoxModes:
-        """Transforms and symbol."""
+        """Creates the transforms and the symbol."""
         return cls(setting)
 
     def _make_symbol(self) -> Any:
@@ -110,7 +110,7 @@ class BoxModes(Semidiscretisation):
         return sum(parts[1:], parts[0]) + xp.zeros(self._spectrum_shape(), "float64")
 
     def _check_growth(self) -> None:
-        """Refuse equations whose shortest waves grow, along any axis."""
+        """Refuse equations whose shortest waves grow along any axis."""
         if is_tracer(self.symbol) or tracks_gradient(self.symbol):
             return
         squares = [basis.squares for basis in self._axes]
@@ -128,7 +128,7 @@ class BoxModes(Semidiscretisation):
         return tuple(int(basis.squares.size) for basis in self._axes)
 
     def _make_responses(self) -> list[tuple[int, int, Any]]:
-        """For each end with data: the axis, the end, and what a datum of 1 there adds to the Laplacian."""
+        """For each end with data: the axis, the end, and what a boundary value of 1 there adds to the Laplacian."""
         found = []
         for axis, (ends, basis) in enumerate(zip(self._setting.boundary, self._axes, strict=True)):
             for end in (0, 1):
@@ -139,11 +139,11 @@ class BoxModes(Semidiscretisation):
 
     @property
     def sine_series(self) -> bool:
-        """Whether values are series of sines along one axis, of a length that Fourier transforms are quick at."""
+        """Whether values are sine series along one axis, of a length at which Fourier transforms are fast."""
         return len(self._axes) == 1 and self._axes[0].sines
 
     def forward(self, u: Any) -> Any:
-        """All waves together, of which the last axis is halved, then one transform along each other axis."""
+        """Transforms all periodic axes together, the last of which is halved, then each other axis."""
         if self._waves:
             u = self.xp.fftn(u, self._waves) if self._halved is None else self.xp.rfftn(u, self._waves)
         for axis, basis in enumerate(self._axes, -len(self._axes)):
@@ -152,7 +152,7 @@ class BoxModes(Semidiscretisation):
         return u
 
     def backward(self, c: Any) -> Any:
-        """The way back; all waves together, last."""
+        """The inverse of :meth:`forward`; all periodic axes together, last."""
         for axis, basis in enumerate(self._axes, -len(self._axes)):
             if axis not in self._waves:
                 c = basis.backward(c, axis)
@@ -163,19 +163,19 @@ class BoxModes(Semidiscretisation):
         return c
 
     def apply(self, u: Any) -> Any:
-        """Transform, multiply, back."""
+        """Transform, multiply, transform back."""
         return self.backward(self.symbol * self.forward(u))
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """Transform, divide, back."""
+        """Transform, divide, transform back."""
         return self.backward(self.forward(rhs) / (shift - self.symbol))
 
     def forcing(self, t: float) -> Any:
-        r"""What the boundary data add to the terms.
+        r"""The contribution of the boundary data to the terms.
 
-        Second differences see them at the neighbours of an end, or at a ghost point beyond it. A spectral power is that
-        of :math:`u - w` with the harmonic w that has the data: the response of the Laplacian is multiplied by
-        :math:`\lambda^{s-1}`.
+        In second differences they enter at the neighbours of an end, or at a ghost point beyond it. A spectral power
+        acts on :math:`u - w`, where the harmonic function w has the boundary data: the response of the Laplacian is
+        multiplied by :math:`\lambda^{s-1}`.
 
         References
         ----------
@@ -216,7 +216,7 @@ class BoxModes(Semidiscretisation):
         return None
 
     def _datum(self, axis: int, end: int, t: float, coordinates: tuple[Any, ...]) -> Any:
-        """The data of an end at points with these coordinates, which broadcasts to a face of the box."""
+        """The data of an end at points with these coordinates, broadcastable to a face of the box."""
         condition = self._setting.boundary[axis][end]
         x = self.grid[axis][-end]
         place = self.xp.array(np.full((1,) * len(self._axes), x))
@@ -225,7 +225,7 @@ class BoxModes(Semidiscretisation):
         return self._setting.face(value, axis, end, here)
 
     def embed(self, u: Any, t: float) -> Any:
-        """With the boundary points of Dirichlet axes, where the data hold."""
+        """Adds the boundary points of Dirichlet axes, with their data."""
         xp, count = self.xp, len(self._axes)
         coordinates = list(self.points)
         for axis, basis in enumerate(self._axes):
@@ -245,7 +245,7 @@ class BoxModes(Semidiscretisation):
         return broadcast_points(self.xp, self.grid)
 
     def restrict(self, values: Any) -> Any:
-        """Without the boundary points of Dirichlet axes."""
+        """Removes the boundary points of Dirichlet axes."""
         for axis, basis in enumerate(self._axes):
             lower, upper = basis.missing
             if lower or upper:
@@ -254,13 +254,13 @@ class BoxModes(Semidiscretisation):
         return values
 
     def integrate(self, values: Any) -> Any:
-        """The trapezoid rule, exact for waves over a period and for cosines."""
+        """The trapezoidal rule, exact for waves over a period and for cosines."""
         for basis in reversed(self._axes):
             values = (values * self.xp.array(basis.quadrature)).sum(-1)
         return values
 
     def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
-        """The highest third of the modes of spectral axes, and the truncation error of second differences on others."""
+        """From the highest third of the modes on spectral axes, from the truncation error of differences on others."""
         host = np.asarray(to_host(u))
         largest = float(np.abs(host).max(initial=0.0))
         if largest == 0.0:
@@ -268,7 +268,7 @@ class BoxModes(Semidiscretisation):
         return self._tail(u, largest) + self._truncation(host)
 
     def _tail(self, u: Any, largest: float) -> float:
-        """The share of the highest third, as a sum of sizes, of the largest value."""
+        """The sum of the absolute coefficients in the highest third, relative to the largest value."""
         high = np.zeros(self._spectrum_shape(), bool)
         for axis, basis in enumerate(self._axes):
             if basis.spectral:
@@ -280,7 +280,7 @@ class BoxModes(Semidiscretisation):
         return largest * float((c * high).sum()) / float(c.sum())
 
     def _truncation(self, u: Array) -> float:
-        """``A^-1`` of the difference between second differences with one and with two steps, over 3."""
+        """``A^-1`` of the difference between second differences with steps h and 2h, over 3."""
         count, total = len(self._axes), np.zeros(np.shape(u))
         if all(basis.spectral for basis in self._axes):
             return 0.0
@@ -324,7 +324,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _power(xp: Namespace, squares: Any, order: Any) -> Any:
-    """``squares^(order/2)``; zero where the square is."""
+    """``squares^(order/2)``, zero where the square is zero."""
     positive = squares > 0
     safe = xp.where(positive, squares, 1.0)
     return xp.where(positive, xp.exp(0.5 * order * xp.log(safe)), 0.0)

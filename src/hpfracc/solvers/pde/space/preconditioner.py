@@ -1,7 +1,7 @@
 r"""Approximate inverses of shifted Toeplitz matrices: tau (DST) and Strang's circulant (FFT).
 
-With coefficients that vary the inverse of row i is taken from a constant matrix with the coefficients at point i. These
-are made at a few points and interpolated between them.
+With varying coefficients, row i of the inverse is taken from a constant matrix with the coefficients at point i. Such
+inverses are computed for a few points and interpolated between them.
 
 References
 ----------
@@ -28,11 +28,11 @@ __all__ = ["ToeplitzPart", "ToeplitzPreconditioner"]
 
 Array = np.ndarray[Any, Any]
 
-#: Change of a coefficient's logarithm from one interpolated inverse to the next, and the most of them: 9 to 10
-#: iterations at a range of 1:100, and 15 with half as many (``benchmarks/pde_space.py --only krylov``).
+#: Change of a coefficient's logarithm between adjacent interpolated inverses, and their largest number: 9 to 10
+#: iterations at a range of 1:100, and 15 with half as many inverses (``benchmarks/pde_space.py --only krylov``).
 _SPACING = 0.7
 _MOST = 24
-#: Smaller coefficients, relative to the largest, are taken as this one.
+#: Smaller coefficients, relative to the largest, are replaced by this one.
 _LEAST = 1e-6
 
 
@@ -43,15 +43,15 @@ class ToeplitzPart:
     Attributes
     ----------
     axis : int or None
-        Counted from the end; None for a sum over all axes at once.
+        Counted from the end; None for a multidimensional matrix over all axes.
     lower, upper : numpy.ndarray
-        The weight of the point k places before, and after, for k = 0 .. n: one more than there are unknowns, for the
-        point on the boundary. With ``axis=None`` ``lower`` has all axes and ``upper`` is not used.
-        Those of an order that carries a derivative are tensors or JAX arrays.
+        The weights of the points k places before and after, for k = 0 .. n: one more than there are unknowns, for the
+        point on the boundary. With ``axis=None``, ``lower`` has all axes and ``upper`` is not used. If the order
+        carries a gradient, the weights are tensors or JAX arrays.
     coefficient : float, complex or array
         A number or values at the unknowns.
     begins : str
-        ``"lower"`` or ``"upper"`` for a derivative from that end.
+        ``"lower"`` or ``"upper"`` for a one-sided derivative that starts at that end.
     """
 
     axis: int | None
@@ -62,23 +62,23 @@ class ToeplitzPart:
 
     @property
     def symmetric(self) -> bool:
-        """Whether the matrix, without its coefficient, is its own transpose."""
+        """Whether the matrix without its coefficient is symmetric."""
         if self.axis is None or self.lower is self.upper:
             return True
         return self.plain and bool(np.array_equal(self.lower, self.upper))
 
     @property
     def plain(self) -> bool:
-        """Whether the weights are NumPy's."""
+        """Whether the weights are NumPy arrays."""
         return isinstance(self.lower, np.ndarray)
 
     @property
     def traced(self) -> bool:
-        """Whether the weights have no values yet."""
+        """Whether the weights are traced and have no values."""
         return is_tracer(self.lower) and library_of(self.lower) == "jax"
 
     def on_host(self) -> ToeplitzPart:
-        """With weights of NumPy's, without derivatives."""
+        """The part with NumPy weights, without gradients."""
         if self.plain:
             return self
         lower = _host(self.lower)
@@ -87,7 +87,7 @@ class ToeplitzPart:
 
     @property
     def varies(self) -> bool:
-        """Whether the coefficient depends on place."""
+        """Whether the coefficient varies in space."""
         return is_array(self.coefficient) and math.prod(self.coefficient.shape) > 1
 
 
@@ -99,11 +99,11 @@ class ToeplitzPreconditioner:
     parts : sequence
         Toeplitz parts, with their coefficients.
     shape : tuple of int
-        Unknowns along each axis.
+        Number of unknowns along each axis.
     xp : Namespace
         The library of the arrays.
     backend : str or None
-        Handed to the engine.
+        Passed to the engine.
     complex_state : bool
         Whether vectors are complex.
     """
@@ -156,8 +156,8 @@ class ToeplitzPreconditioner:
 
         def interpolated(r: Any) -> Any:
             symbols = self.xp.stack(inverses, 0)
-            # (levels, 1, .., n) against (..., n): one transform there, one for each level back. A shift for each
-            # component has its own axes.
+            # (levels, 1, .., n) against (..., n): one transform forward, and one per level back. Shifts that differ
+            # between components have axes of their own.
             rows = symbols.shape[1:-1]
             symbols = symbols.reshape(len(inverses), *(1,) * (r.ndim - 1 - len(rows)), *rows, -1)
             rows = spectral_multiply(symbols, r, **options)
@@ -172,7 +172,7 @@ class ToeplitzPreconditioner:
 
 
 def _eigenvalues(part: ToeplitzPart, shape: tuple[int, ...], kind: str) -> Array:
-    """Of the tau or circulant matrix next to a part, shaped to broadcast over the transform of all axes."""
+    """Eigenvalues of the tau or circulant approximation of a part, shaped to broadcast over all axes."""
     if part.axis is None:
         return _tau_of_all(part.lower, shape)
     n = shape[part.axis]
@@ -206,14 +206,14 @@ def _tau_of_all(weights: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _nodes(coefficients: list[Array], n: int) -> tuple[list[int], Array]:
-    """Points spread evenly over the change of all coefficients, and hat functions between them, shape (levels, n)."""
+    """Points spread evenly over the total variation of the coefficients, and hat functions, shape (levels, n)."""
     path = np.zeros(n)
     for values in coefficients:
         logs = np.log(np.maximum(values, _LEAST * max(float(values.max()), 1e-300)))
         path[1:] += np.abs(np.diff(logs))
     path = np.cumsum(path)
     levels = int(min(_MOST, max(2, math.ceil(path[-1] / _SPACING) + 1)))
-    # Places that are strictly increasing along the path, so that every hat has a width.
+    # Strictly increasing positions along the path, so that every hat has a width.
     places = sorted({int(np.searchsorted(path, x)) for x in np.linspace(0.0, path[-1], levels)} | {0, n - 1})
     at = np.interp(path, path[places], np.arange(len(places))) if path[-1] > 0.0 else np.zeros(n)
     mix = np.maximum(0.0, 1.0 - np.abs(at - np.arange(len(places))[:, None]))

@@ -23,7 +23,7 @@ __all__ = ["ReflectingGrunwald"]
 
 Array = np.ndarray[Any, Any]
 
-#: Factorisations that are kept.
+#: Number of factorisations that are cached.
 _KEPT = 4
 
 
@@ -31,13 +31,13 @@ _KEPT = 4
 class ReflectingGrunwald(Semidiscretisation):
     r""":math:`u_t = -\partial_x F` on an interval with :math:`F = 0` at both ends.
 
-    The flux of a one-sided term is :math:`F = -c\,D^{\beta-1} u`, that of transport :math:`v u`, that of diffusion
-    :math:`-k u_x`. All points of the grid are unknowns, with cells of length h, h/2 at the ends; fluxes between them
-    are Grünwald differences of order :math:`\beta - 1`, means over the shifts 1/2 and -1/2. What leaves a cell enters
-    its neighbour: the sum over the cells is kept to rounding.
+    The flux of a one-sided term is :math:`F = -c\,D^{\beta-1} u`, of advection :math:`v u`, of diffusion
+    :math:`-k u_x`. All points of the grid are unknowns, with cells of length h, or h/2 at the ends. Fluxes between them
+    are Grünwald differences of order :math:`\beta - 1`, averaged over the shifts 1/2 and -1/2. What leaves a cell
+    enters its neighbour, so the sum over the cells is conserved to rounding.
 
-    Stationary solutions are multiples of :math:`\rho^{\beta-2}` with :math:`\rho` the distance from the end where the
-    derivative begins, infinite there; the value at that point is the mean over half a cell. Of order 1 elsewhere.
+    Stationary solutions are multiples of :math:`\rho^{\beta-2}`, with :math:`\rho` the distance from the end where the
+    derivative starts, and infinite there; the value at that point is the mean over half a cell. Of order 1 elsewhere.
 
     References
     ----------
@@ -70,7 +70,7 @@ class ReflectingGrunwald(Semidiscretisation):
 
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
-        """All but one-sided diffusion with constant coefficients and zero flux on a uniform interval."""
+        """Supports one-sided diffusion with constant coefficients and zero flux on a uniform interval."""
         if not any(isinstance(term, OneSided) for term in setting.terms):
             return "it is for one-sided derivatives; there are none"
         if setting.ndim != 1:
@@ -90,22 +90,22 @@ class ReflectingGrunwald(Semidiscretisation):
 
     @classmethod
     def make(cls, setting: SpaceSetting) -> ReflectingGrunwald:
-        """Weights of all fluxes."""
+        """Computes the weights of all fluxes."""
         return cls(setting)
 
     def _flux(self, term: SpaceTerm, count: int, h: float) -> tuple[Any, ToeplitzProduct]:
-        """Weights of the points of a flux, and what its points are multiplied by before."""
+        """The weights of a flux, and the factors by which its points are multiplied first."""
         lower, upper, own = np.zeros(count + 1), np.zeros(count + 1), np.ones(count)
         if isinstance(term, OneSided):
             order = float(plain_order(term.order)) - 1.0
             coefficient = constant_coefficient(term.coefficient, self.setting, order + 1.0)
-            near, far = 0.5 * (1.0 + order), 0.5 * (1.0 - order)  # of order 2 in the middle between the shifts
+            near, far = 0.5 * (1.0 + order), 0.5 * (1.0 - order)  # of order 2 midway between the shifts
             g = h**-order * binomials(NUMPY, order, count + 2)
             before, after = near * g[1:] + far * g[:-1], near * g[0]
             own[0 if term.side == "left" else -1] = 0.5  # the cell there has half the length
             if term.side == "left":
                 lower, upper[0], upper[1] = -before, -before[0], -after
-            else:  # mirrored: the flux is to the point before, and has the other sign
+            else:  # mirrored: the flux refers to the previous point and has the opposite sign
                 upper[1:], lower[0], upper[0] = before[:-1], after, after
         elif isinstance(term, Diffusion):
             coefficient = constant_coefficient(term.coefficient, self.setting)
@@ -123,13 +123,13 @@ class ReflectingGrunwald(Semidiscretisation):
         for own, product in self._fluxes:
             one = product(own * u)
             total = one if total is None else total + one
-        inner = total[..., :-1]  # from the point to the next one
+        inner = total[..., :-1]  # from each point to the next
         edge = 0.0 * inner[..., :1]
         xp = self.xp
         return (xp.concatenate([edge, inner], -1) - xp.concatenate([inner, edge], -1)) / self._volumes
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """LU for few points, else GMRES with Strang's circulant preconditioner."""
+        """LU for few points, otherwise GMRES with Strang's circulant preconditioner."""
         if self.xp.library == "numpy" and self.shape[0] <= DENSE_KEPT and isinstance(shift, float | complex):
             self.iterations = 0
             return self._solve_dense(shift, rhs)
@@ -167,15 +167,15 @@ class ReflectingGrunwald(Semidiscretisation):
         return values
 
     def integrate(self, values: Any) -> Any:
-        """The sum over the cells, which is the trapezoid rule."""
+        """The sum over the cells, i.e. the trapezoidal rule."""
         return (values * self._volumes).sum(-1)
 
     def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
-        """From the operators of coarser grids."""
+        """Estimated with the operators of coarser grids."""
         return grid_error(self, self.setting, u, t, shift)
 
     def step_bytes(self) -> int:
-        """The matrix, or the directions of GMRES."""
+        """The matrix, or the vectors of GMRES."""
         size = 8 * self.shape[0] * (2 if self.setting.complex_state else 1)
         dense = self.xp.library == "numpy" and self.shape[0] <= DENSE_KEPT
         return size * (3 * self.shape[0] if dense else 8 + 2 * 12)

@@ -1,4 +1,4 @@
-r"""Weighted shifted Grünwald differences: their weights, and which of them are stable.
+r"""Weighted shifted Grünwald differences: their weights, and their stability.
 
 With :math:`g_k = (-1)^k \binom{\beta}{k}` a difference shifted by p steps is
 :math:`h^{-\beta} \sum_k g_k u_{i-k+p} = D^\beta u(x_i) + O(h)`. A weighted mean over several shifts has a higher order.
@@ -26,7 +26,7 @@ __all__ = ["difference_symbol", "shift_weights", "shifted_grunwald"]
 
 Array = np.ndarray[Any, Any]
 
-#: Wave numbers at which the real part of a symbol is looked at.
+#: Number of wave numbers at which the real part of a symbol is checked.
 _WAVES = 2000
 
 
@@ -44,7 +44,7 @@ def shift_weights(order: float, shifts: tuple[int, ...]) -> Array:
 
 
 def difference_symbol(order: float, shifts: tuple[int, ...], waves: Array) -> Array:
-    """What the difference, for step 1, multiplies ``exp(i wave x)`` by."""
+    """The symbol of the difference with step 1: the factor of ``exp(i wave x)``."""
     weights = shift_weights(order, shifts)
     shifted = sum(weight * np.exp(1j * p * waves) for weight, p in zip(weights, shifts, strict=True))
     # 1 - exp(-iw) = 2 sin(w/2) exp(i (pi - w)/2), whose power is taken on the principal branch.
@@ -53,10 +53,10 @@ def difference_symbol(order: float, shifts: tuple[int, ...], waves: Array) -> Ar
 
 
 def shifted_grunwald(order: float, count: int, shifts: tuple[int, ...] = (1, 0)) -> tuple[Array, int]:
-    r"""Weights of the difference from the left, for step 1, and the number of points to the right that it takes.
+    r"""Weights of the difference from the left with step 1, and the number of points to the right that it uses.
 
-    ``weights[k]`` belongs to the point ``k`` places to the left of the foremost one. Shifts ``(1, 0)`` have order 2 and
-    the weights :math:`w_0 = \tfrac{\beta}{2} g_0`, :math:`w_k = \tfrac{\beta}{2} g_k + \tfrac{2-\beta}{2} g_{k-1}`;
+    ``weights[k]`` belongs to the point ``k`` places to the left of the rightmost one. Shifts ``(1, 0)`` have order 2
+    and the weights :math:`w_0 = \tfrac{\beta}{2} g_0`, :math:`w_k = \tfrac{\beta}{2} g_k + \tfrac{2-\beta}{2} g_{k-1}`;
     ``(1,)`` is the shifted Grünwald formula of order 1.
 
     Parameters
@@ -66,13 +66,13 @@ def shifted_grunwald(order: float, count: int, shifts: tuple[int, ...] = (1, 0))
     count : int
         Number of weights.
     shifts : tuple of int
-        What the mean is over.
+        The shifts that are averaged.
 
     Raises
     ------
     InvalidInputError
-        For shifts with which every scheme in time is unstable: those whose symbol has a real part of the wrong sign,
-        as ``(0,)``, ``(0, -1)``, and ``(1, 0, -1)`` for small orders above 1.
+        For shifts with which every time stepping scheme is unstable because the real part of the symbol has the wrong
+        sign, such as ``(0,)``, ``(0, -1)``, and ``(1, 0, -1)`` for small orders above 1.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def shifted_grunwald(order: float, count: int, shifts: tuple[int, ...] = (1, 0))
     """
     waves = np.linspace(0.0, math.pi, _WAVES + 1)[1:]
     symbol = difference_symbol(order, shifts, waves)
-    # Diffusion multiplies each wave by exp(t c symbol) with c > 0; below order 1 it is transport, with c < 0.
+    # Diffusion multiplies each wave by exp(t c symbol) with c > 0; below order 1 the term is advection, with c < 0.
     growth = symbol.real if order > 1.0 else -symbol.real
     worst = int(np.argmax(growth / np.abs(symbol).max()))
     if growth[worst] > 1e-10 * np.abs(symbol).max():

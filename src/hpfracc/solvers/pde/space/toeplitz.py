@@ -1,4 +1,4 @@
-"""Products with Toeplitz matrices along an axis: by FFT of a circulant one of twice the size."""
+"""Products with Toeplitz matrices along an axis, by FFT of a circulant matrix of twice the size."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["ToeplitzProduct"]
 
 
 class ToeplitzProduct:
-    """The product with a part, with its transformed weights kept.
+    """The product with a part, with its transformed weights cached.
 
     Parameters
     ----------
     part : ToeplitzPart
         Weights and coefficient.
     shape : tuple of int
-        Unknowns along each axis.
+        Number of unknowns along each axis.
     xp : Namespace
         The library of the arrays.
     backend : str or None
-        Handed to the engine.
+        Passed to the engine.
     complex_state : bool
         Whether vectors are complex.
     """

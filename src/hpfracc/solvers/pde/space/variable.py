@@ -1,4 +1,4 @@
-r"""Coefficients that vary in space, transport, and conditions of every kind: finite volumes on a tensor grid."""
+r"""Coefficients that vary in space, advection, and conditions of every kind: finite volumes on a tensor grid."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ __all__ = ["FiniteVolumes"]
 Array = np.ndarray[Any, Any]
 
 _tridiagonal_solve = get_operation("tridiagonal_solve")
-#: Gauss's two points in a cell, from its middle, by its width.
+#: Distance of the two Gauss points of a cell from its midpoint, relative to its width.
 _GAUSS = 0.5 / math.sqrt(3.0)
 
 
 @dataclass(slots=True, eq=False)
 class _Axis:
-    """One axis: its distances, and what the terms are along it.
+    """One axis: its spacings and the coefficients of the terms along it.
 
-    ``faces`` and ``speeds`` are coefficients of the diffusion between points and of the transport at points, shaped to
-    broadcast; None where there is none.
+    ``faces`` are the diffusion coefficients between points and ``speeds`` the velocities at points, shaped to
+    broadcast; None if there are none.
     """
 
     place: int  # counted from the end
@@ -63,7 +63,7 @@ class _Axis:
         return isinstance(self.lower, Periodic)
 
     def missing(self, end: int) -> bool:
-        """Whether the boundary point is not an unknown."""
+        """Whether the boundary point is excluded from the unknowns."""
         return isinstance((self.lower, self.upper)[end], Dirichlet)
 
 
@@ -71,14 +71,15 @@ class _Axis:
 class FiniteVolumes(Semidiscretisation):
     r""":math:`\nabla \cdot (k \nabla u) - v \cdot \nabla u` with coefficients that may vary, of order 2.
 
-    Cells around the grid's points exchange :math:`k\,(u_{i+1} - u_i)/h`, with k the harmonic mean over the way from one
-    point to the next (two points of Gauss), which holds where k jumps too; what leaves one cell enters the next, so
-    that mass is kept to rounding. Transport is by centred differences. Distances may differ on one axis. Conditions may
-    be Dirichlet, Neumann, Robin or periodic, with data that depend on time.
+    Cells around the grid's points exchange :math:`k\,(u_{i+1} - u_i)/h`, with k the harmonic mean between the two
+    points (by two Gauss points), which is also accurate where k jumps. What leaves one cell enters the next, so mass is
+    conserved to rounding. Advection is by centred differences. In one dimension the grid need not be uniform.
+    Conditions may be Dirichlet, Neumann, Robin or periodic, with data that depend on time.
 
-    Linear systems: in one dimension elimination. In more, along a period, and for tensors with transport, conjugate
-    gradients (GMRES with transport) preconditioned by the mean coefficient's sine, cosine or Fourier transform. Its
-    iterations grow with the ratio of the largest coefficient to the smallest, not with the number of points.
+    Linear systems: elimination in one dimension. In more dimensions, for periodic axes, and for tensors with advection,
+    conjugate gradients (GMRES with advection) preconditioned by the sine, cosine or Fourier transform for the mean
+    coefficient. The number of iterations grows with the ratio of the largest coefficient to the smallest, not with the
+    number of points.
     """
 
     name = "finite_volumes"
@@ -108,7 +109,7 @@ class FiniteVolumes(Semidiscretisation):
 
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
-        """Fractional terms, data outside, and uneven grids where a transform preconditions."""
+        """Refuses fractional terms, exterior data, and non-uniform grids where a transform preconditions."""
         for term in setting.terms:
             if not isinstance(term, Diffusion | Advection):
                 return f"it takes Diffusion and Advection, not {type(term).__name__}"
@@ -132,7 +133,7 @@ class FiniteVolumes(Semidiscretisation):
 
     @classmethod
     def make(cls, setting: SpaceSetting) -> FiniteVolumes:
-        """Coefficients at the faces of all cells."""
+        """Computes the coefficients at the faces of all cells."""
         return cls(setting)
 
     def _add(self, term: SpaceTerm) -> None:
@@ -154,7 +155,7 @@ class FiniteVolumes(Semidiscretisation):
                 one.speeds = speeds if one.speeds is None else one.speeds + speeds
 
     def _at(self, coefficient: Any, one: _Axis, x: Array) -> Any:
-        """A coefficient where the axis has the coordinates ``x``, the others those of the unknowns."""
+        """A coefficient at coordinates ``x`` of this axis and at the unknowns of the others."""
         if not callable(coefficient) or is_array(coefficient):
             return coefficient if is_array(coefficient) else _number(coefficient)
         places = list(self._points)
@@ -199,11 +200,11 @@ class FiniteVolumes(Semidiscretisation):
             warnings.warn(f"{text}; {advice}", AccuracyWarning, stacklevel=2)
 
     def apply(self, u: Any) -> Any:
-        """Differences of what cells exchange, along each axis."""
+        """Differences of the fluxes between cells, along each axis."""
         return self._sum(u, None)
 
     def forcing(self, t: float) -> Any:
-        """The operator of the boundary data, with zero at all unknowns."""
+        """The operator applied to the boundary data, with zero at all unknowns."""
         if not self.forced:
             return None
         lead = () if self.setting.components is None else (self.setting.components,)
@@ -221,7 +222,7 @@ class FiniteVolumes(Semidiscretisation):
         xp, place = self.xp, one.place
         if one.faces is None and one.speeds is None:
             return None
-        # With neighbours on both sides: those of Dirichlet's boundary, of the period, or none.
+        # With neighbours on both sides: the Dirichlet boundary, the periodic image, or none.
         edges = [self._edge(one, end, u, t) for end in (0, 1)]
         if one.periodic:
             full = xp.concatenate([_part(u, place, slice(-1, None)), u, _part(u, place, slice(0, 1))], place)
@@ -248,7 +249,7 @@ class FiniteVolumes(Semidiscretisation):
         return result
 
     def _transport(self, one: _Axis, slopes: Any, normal: list[Any], result: Any) -> Any:
-        """Minus v times the slope: at a point, the mean of those beside it, each weighted by the other's distance."""
+        """Minus v times the slope at a point: the mean of the adjacent slopes, weighted by the opposite distances."""
         xp, place = self.xp, one.place
         steps = np.append(one.steps, one.steps[-1]) if one.periodic else one.steps
         share = self._column(one, steps[1:] / (steps[1:] + steps[:-1]))
@@ -262,14 +263,14 @@ class FiniteVolumes(Semidiscretisation):
         return carried if result is None else result + carried
 
     def _edge(self, one: _Axis, end: int, u: Any, t: float | None) -> list[Any]:
-        """The value on Dirichlet's boundary, as a list of one array; else of none."""
+        """The value on a Dirichlet boundary, as a list of one array; an empty list otherwise."""
         if not one.missing(end):
             return []
         edge = 0.0 * _part(u, one.place, slice(0, 1))
         return [edge if t is None else edge + self._datum(one, end, t)]
 
     def _boundary_slope(self, one: _Axis, end: int, u: Any, t: float | None) -> Any:
-        """The derivative along the axis on the boundary, from Neumann's or Robin's condition; else None."""
+        """The derivative along the axis on the boundary, from a Neumann or Robin condition; otherwise None."""
         condition = (one.lower, one.upper)[end]
         if not isinstance(condition, Neumann | Robin):
             return None
@@ -292,7 +293,7 @@ class FiniteVolumes(Semidiscretisation):
         return self.xp.array(values.reshape(-1, *(1,) * (-1 - one.place)))
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """Elimination on one axis, else a preconditioned Krylov method."""
+        """Elimination on one axis, otherwise a preconditioned Krylov method."""
         (first, *others) = self._axes
         if not others and not first.periodic and (self.xp.library == "numpy" or first.speeds is None):
             self.iterations = 0
@@ -319,14 +320,14 @@ class FiniteVolumes(Semidiscretisation):
         lower, middle, upper = self._bands
         diagonal = shift + middle
         if self.xp.library == "numpy" and not np.all(np.abs(diagonal) >= np.abs(lower) + np.abs(upper)):
-            return self._solve_pivoted(lower, diagonal, upper, rhs)  # strong transport
+            return self._solve_pivoted(lower, diagonal, upper, rhs)  # strong advection
         backend = None if self.setting.backend == "auto" else self.setting.backend
         return _tridiagonal_solve(lower, diagonal, upper, rhs, backend=backend)
 
     def _solve_pivoted(self, lower: Array, diagonal: Array, upper: Array, rhs: Array) -> Any:
         from scipy.linalg import solve_banded
 
-        if diagonal.ndim > 1:  # one for each component
+        if diagonal.ndim > 1:  # one per component
             parts = [self._solve_pivoted(lower, one, upper, part) for one, part in zip(diagonal, rhs, strict=True)]
             return np.stack(parts)
         bands = np.stack([np.roll(upper, 1), diagonal, np.roll(lower, -1)])
@@ -334,7 +335,7 @@ class FiniteVolumes(Semidiscretisation):
         return solve_banded((1, 1), bands, flat.T, overwrite_ab=True, check_finite=False).T.reshape(rhs.shape)
 
     def _find_bands(self) -> tuple[Any, Any, Any]:
-        """The three diagonals of minus A, from the images of three vectors whose columns do not overlap."""
+        """The three diagonals of minus A, by applying A to three vectors with non-overlapping columns."""
         xp, number = self.xp, np.arange(self.shape[0])
         images = [self.apply(xp.array((number % 3 == colour).astype(float))) for colour in range(3)]
         bands = []
@@ -354,10 +355,10 @@ class FiniteVolumes(Semidiscretisation):
         return self._masses
 
     def _preconditioner(self, shift: Any) -> Any:
-        """The inverse with mean coefficients, in the eigenvectors of second differences along each axis.
+        """The inverse for mean coefficients, in the eigenvectors of second differences along each axis.
 
-        It is scaled from both sides with the root of the local coefficients over their means, taken at the mean of the
-        eigenvalues (Concus and Golub 1973, with the shift).
+        It is scaled from both sides with the root of the local coefficients over their means, evaluated at the mean of
+        the eigenvalues (Concus and Golub 1973, with the shift).
         """
         if self._bases is None:
             self._bases = self._make_bases()
@@ -387,13 +388,13 @@ class FiniteVolumes(Semidiscretisation):
         return inverse
 
     def _make_bases(self) -> list[tuple[AxisBasis, Any]]:
-        """The transform along each axis, and minus the eigenvalues of second differences."""
+        """The transform along each axis, and the negated eigenvalues of second differences."""
         setting, count = self.setting, self.setting.ndim
         found = []
         for axis in range(count):
             basis = make_axis(self.xp, setting.grid[axis], setting.boundary[axis], half=False)
             squares = basis.squares
-            if basis.spectral:  # those of the derivative: those of differences are smaller
+            if basis.spectral:  # convert eigenvalues of the derivative to the smaller ones of differences
                 h = setting.spacing(axis)
                 squares = (2.0 / h * np.sin(0.5 * h * np.sqrt(np.maximum(squares, 0.0)))) ** 2
             column = squares.reshape((1,) * axis + (-1,) + (1,) * (count - 1 - axis))
@@ -401,7 +402,7 @@ class FiniteVolumes(Semidiscretisation):
         return found
 
     def embed(self, u: Any, t: float) -> Any:
-        """With the values on Dirichlet's boundaries; at their corners those of the later axis."""
+        """Adds the values on Dirichlet boundaries; at corners those of the later axis."""
         coordinates = list(self.points)
         for axis, one in enumerate(self._axes):
             edges: list[list[Any]] = [[], []]
@@ -419,12 +420,12 @@ class FiniteVolumes(Semidiscretisation):
         return u
 
     def restrict(self, values: Any) -> Any:
-        """Without the points of Dirichlet's boundaries."""
+        """Removes the points of Dirichlet boundaries."""
         inside = [slice(int(one.missing(0)), one.x.size - int(one.missing(1))) for one in self._axes]
         return values[(..., *inside)]
 
     def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
-        """From the operators of coarser grids."""
+        """Estimated with the operators of coarser grids."""
         return grid_error(self, self.setting, u, t, shift)
 
     def integrate(self, values: Any) -> Any:

@@ -40,7 +40,7 @@ class InverseSubordinator(Noise):
     -----
     The joint law at all times is exact. Given the current value of the subordinator, its value before it passes the
     next time has a generalised arcsine law, the passage time given that value is a power of a tilted stable number [1],
-    and the jump has a Pareto law; then the subordinator starts anew.
+    and the jump has a Pareto law; then the subordinator starts again.
 
     References
     ----------
@@ -140,7 +140,7 @@ def increment_moment(alpha: float, power: float, s: Any, t: Any) -> np.ndarray:
     r"""``E |E_t - E_s|^power`` of the inverse subordinator, for arrays that broadcast.
 
     After passing s the subordinator is at :math:`s + x` with the density :math:`\frac{\sin \pi\alpha}{\pi}
-    \frac{s^\alpha}{x^\alpha (s+x)}` (Dynkin, Lamperti) and starts anew, so the moment is an integral of those of
+    \frac{s^\alpha}{x^\alpha (s+x)}` (Dynkin, Lamperti) and starts again, so the moment is an integral of those of
     :math:`E_{t-s-x}`, which is a hypergeometric function of :math:`1 - s/t`.
     """
     _, high, ratio = ordered_times(s, t)

@@ -41,7 +41,7 @@ def test_a_global_changed_between_calls_is_seen(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_function_is_traced_once_where_nothing_changed():
-    """The program is kept; that of an object, which may have changed, is made anew."""
+    """The program is cached; that of an object, which may have changed, is compiled again."""
     from hpfracc.solvers.ode.tensors.on_jax.blocks import _solve
     from hpfracc.solvers.ode.tensors.on_jax.programs import program_of
 
@@ -53,7 +53,7 @@ def test_a_function_is_traced_once_where_nothing_changed():
     assert program_of(_solve, (model, None))[0] is not program_of(_solve, (model, None))[0]
 
 
-def test_a_lambda_written_anew_is_not_compiled_anew():
+def test_an_equal_lambda_is_not_compiled_again():
     """The same code that sees the same values is one program; other values are seen, and are another."""
     from hpfracc.solvers.ode.tensors.on_jax.blocks import _solve
     from hpfracc.solvers.ode.tensors.on_jax.programs import program_of

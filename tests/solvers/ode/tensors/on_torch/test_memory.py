@@ -65,7 +65,7 @@ def test_the_peak_is_a_few_solutions(orders: str, longest: int, monkeypatch: pyt
 def test_sums_by_products_and_transforms_agree(
     length: int, reach: int, complex_values: bool, monkeypatch: pytest.MonkeyPatch
 ):
-    """For segments of any length and any number of sums, at once, in pieces, and in stretches of columns."""
+    """For segments of any length and any number of sums, at once, in pieces, and in segments of columns."""
     weights = make_weights(0.6, 40, 0.1, torch.ones(1, dtype=torch.float64))
     sums = history.SegmentSums([weights.predictor, weights.corrector])
     generator = np.random.default_rng(3)

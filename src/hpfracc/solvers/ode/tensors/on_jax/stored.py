@@ -251,11 +251,11 @@ def _correlation(bar: Any, values: Any, like: Any) -> Any:
     if like.ndim == 1:
         columns = math.prod(values.shape[1:])
         width = max(1, min(columns, WORKSPACE // (32 * size)))
-        stretches = -(-columns // width)
+        segments = -(-columns // width)
         flat = [
-            jnp.pad(each.reshape(count, columns), ((0, 0), (0, stretches * width - columns))) for each in (bar, values)
+            jnp.pad(each.reshape(count, columns), ((0, 0), (0, segments * width - columns))) for each in (bar, values)
         ]
-        pieces = tuple(jnp.moveaxis(each.reshape(count, stretches, width), 1, 0) for each in flat)
+        pieces = tuple(jnp.moveaxis(each.reshape(count, segments, width), 1, 0) for each in flat)
 
         def add(total: Any, pair: tuple[Any, Any]) -> tuple[Any, None]:
             one, other = (jnp.fft.rfft(each, size, axis=0) for each in pair)

@@ -12,7 +12,7 @@ LONGEST_PRODUCT = 2048
 #: of transforms, in place, one thread: 0.6 and 0.6 for 256 values of 1 column, 27 and 2.7 for 2,048; 6.5 and 17 for
 #: 512 values of 512 columns, 30 and 31 for 1,024, 166 and 64 for 2,048.
 _LONGEST_ON_HOST, _MANY_COLUMNS = (256, 512), 256
-#: Bytes that the transforms of a stretch of columns may take, where nobody asks for their derivative.
+#: Bytes that the transforms of a segment of columns may take if no gradient is needed.
 WORKSPACE = 1 << 28
 #: Minimum bytes; smaller groups would be dominated by call overhead.
 _LEAST_WORKSPACE = 1 << 24
