@@ -100,9 +100,13 @@ class CachedApplication:
                     return causal_convolution.run(
                         kept.plan, (kept.weights, values, *kept.starts), kept.key, kept.options
                     )
-                weights = references[0]()
-                starts = [reference() for reference in references[1:]]
-                if weights is not None and not any(start is None for start in starts):
+                operands = []
+                for reference in references:  # no comprehension, which is one more call
+                    operands.append(reference())
+                    if operands[-1] is None:
+                        break
+                else:
+                    weights, *starts = operands
                     return causal_convolution.run(kept.plan, (weights, values, *starts), kept.key, kept.options)
         return self._apply(values, grid or Grid(values.shape[-1], 0.0, step), backend)
 
