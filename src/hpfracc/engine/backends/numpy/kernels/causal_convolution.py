@@ -40,7 +40,7 @@ _LEAST_POOLED = 1 << 16
 #: of transforms instead of 1.16. One of 250,000 takes 0.84 times with the pool, 1.03 without (benchmarks/overhead.py).
 _LEAST_POOLED_ROW = 1 << 18
 #: Minimum number of points of a row with as many weights for transforms of half the padded length. 10,000 points take
-#: as long as by padded ones, 13,000 take 0.9 times as long, 20,000 0.7 and 100,000 0.5 (benchmarks/results/house.txt).
+#: as long as by padded ones, 13,000 take 0.97 times as long, 20,000 0.7 and 100,000 0.5 (benchmarks/results/house.txt).
 _LEAST_HALVED = 3 << 12
 #: Minimum number of points for the two halves on two threads.
 _LEAST_IN_THREADS = 1 << 17
