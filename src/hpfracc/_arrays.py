@@ -121,12 +121,14 @@ def wraps_chunks(value: Any) -> bool:
 
 def is_sharded(value: Any) -> bool:
     """Whether ``value`` is a JAX array that is split (not replicated) over several devices, or a DTensor."""
-    library = library_of(value)
+    library = _LIBRARY_OF_TYPE.get(type(value)) or library_of(value)
     if library == "torch":
         return is_dtensor(value)
     if library != "jax" or is_tracer(value):
         return False
     sharding = value.sharding
+    if type(sharding).__name__ == "SingleDeviceSharding":  # of most arrays; this is asked at every call
+        return False
     return len(sharding.device_set) > 1 and not sharding.is_fully_replicated
 
 
@@ -136,10 +138,20 @@ def is_dtensor(value: Any) -> bool:
     return kind.__name__ == "DTensor" and kind.__module__.startswith("torch.distributed")
 
 
+#: Whether a type is one of JAX's tracers. Filled as types are seen.
+_TRACERS: dict[type, bool] = {}
+
+
 def is_tracer(value: Any) -> bool:
     """Whether ``value`` is a JAX tracer (under jit, grad or vmap)."""
-    tracer = getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", None)
-    return tracer is not None and isinstance(value, tracer)
+    kind = type(value)
+    known = _TRACERS.get(kind)
+    if known is None:
+        tracer = getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", None)
+        if tracer is None:  # not imported, or not yet
+            return False
+        known = _TRACERS[kind] = issubclass(kind, tracer)
+    return known
 
 
 def is_dense(tensor: Any) -> bool:
@@ -188,7 +200,7 @@ def quick_kind(value: Any) -> tuple[Any, ...]:
     For PyTorch these are its raw attributes and whether it is inside a transform. For the other libraries the type
     distinguishes tracers.
     """
-    library = library_of(value)
+    library = _LIBRARY_OF_TYPE.get(type(value)) or library_of(value)
     if library == "torch":
         wrapped, forward_ad = _torch_probe()
         # Part of the key, because what is cached for calls that autograd records is not valid inside a transform.

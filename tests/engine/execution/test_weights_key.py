@@ -73,3 +73,37 @@ def test_bounded_in_bytes_and_oldest_out_first() -> None:
     make("huge", 2000)
     assert made[-2:] == ["huge", "huge"]
     assert cache.clear() == 800 and len(cache) == 0
+
+
+def test_a_dropped_transform_is_made_anew() -> None:
+    """A call does not look its last key up again, but neither keeps nor uses what the cache has dropped."""
+    key = ("dropped", 1)
+    with hf.config(deterministic=True), hf.use_backend("numpy"):
+        for n in range(3):
+            np.testing.assert_allclose(hf.causal_convolution(W, X, weights_key=key), Y, atol=1e-11)
+            assert (prepared_operands.misses, prepared_operands.hits) == (n + 1, n)
+            hf.causal_convolution(W, X, weights_key=key)
+            assert prepared_operands.clear() > 0 and len(prepared_operands) == prepared_operands.bytes == 0
+        hf.causal_convolution(W, X, weights_key=key)
+        prepared_operands.forget("dropped")  # entries whose keys start with it
+        before = prepared_operands.misses
+        hf.causal_convolution(2.0 * W, X, weights_key=("another", 1))
+        np.testing.assert_allclose(hf.causal_convolution(W, X, weights_key=key), Y, atol=1e-11)
+        assert prepared_operands.misses == before + 2
+
+
+def test_an_entry_that_its_holder_uses_outlives_older_lookups() -> None:
+    """Its value is gone with the entry."""
+    cache = PreparedOperands(capacity=1000)
+    entries = {name: cache.find(name, lambda: np.zeros(400, np.uint8))[1] for name in ("a", "b")}
+    entries["a"].used = True
+    kept = cache.find("c", lambda: np.zeros(400, np.uint8))[1]
+    assert entries["b"].value is None and entries["a"].value is not None and not entries["a"].used
+    assert cache.bytes == 800 and len(cache) == 2
+    assert cache.find("huge", lambda: np.zeros(2000, np.uint8))[1] is None
+    assert cache.clear() == 800 and kept.value is None and entries["a"].value is None
+    every = [cache.find(name, lambda: np.zeros(400, np.uint8))[1] for name in ("d", "e")]
+    for entry in every:
+        entry.used = True
+    cache.find("f", lambda: np.zeros(400, np.uint8))
+    assert every[0].value is None and every[1].value is not None

@@ -14,7 +14,7 @@ from hpfracc._arrays import dtype_name, is_transformed, library_of, nbytes, trac
 from hpfracc._shielded import run_shielded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Arm, Kernel
-from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.execution.prepared import PreparedOperand, prepared_operands
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.request import Placement
 from hpfracc.profiling.recorder import shared as spans
@@ -45,6 +45,7 @@ class BoundArm:
         "_giver",
         "_index",
         "_kernel",
+        "_recent",
         "_scope",
         "_tag",
         "arm",
@@ -77,6 +78,8 @@ class BoundArm:
         self._scope = scope
         self._kernel = kernel
         self._index = index if kernel.prepare is not None else None
+        #: The key of the last call and the cached transform of its operand.
+        self._recent: tuple[Any, PreparedOperand] | None = None
         #: Part of the key of a cached transform: another shape or dtype is another operand.
         self._tag = _tag_number(
             (call.operation, arm.name, call.dtype, call.facts.get("prepared_for", call.length), kind)
@@ -106,7 +109,14 @@ class BoundArm:
         """Run if only the cached operand would have to be moved."""
         if self._scope is not None and self._scope() is not None:
             return self._run(operand, *others, weights_key=weights_key, **params)
-        prepared = prepared_operands.get((weights_key, self._tag), partial(self._prepare, operand))
+        recent = self._recent
+        if recent is not None and recent[0] is weights_key and (prepared := recent[1].value) is not None:
+            # The same key as in the last call is not looked up: that takes 5 % of a row of 1,000 points.
+            recent[1].used = True
+            prepared_operands.hits += 1
+        else:
+            prepared, entry = prepared_operands.find((weights_key, self._tag), partial(self._prepare, operand))
+            self._recent = None if entry is None else (weights_key, entry)
         assert self._kernel.apply is not None  # a kernel that prepares also applies
         return self._kernel.apply(prepared, *others, **params)
 

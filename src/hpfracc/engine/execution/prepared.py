@@ -16,7 +16,7 @@ from typing import Any
 from hpfracc._arrays import is_array, nbytes
 from hpfracc.engine.memory.host import HostProbe
 
-__all__ = ["PreparedOperands", "holding", "prepared_operands"]
+__all__ = ["PreparedOperand", "PreparedOperands", "holding", "prepared_operands"]
 
 #: Minimum capacity in bytes: sixteen transforms of 1e6 points, or one of 1e7, in float64.
 CAPACITY = 256 * 2**20
@@ -45,6 +45,20 @@ def holding(found: dict[int, Any]) -> Iterator[None]:
         del _holders[id(found)]
 
 
+class PreparedOperand:
+    """An entry of the cache. ``value`` is None once it was dropped, so that who holds the entry holds no memory.
+
+    Who holds it and uses ``value`` sets ``used``, instead of looking it up again.
+    """
+
+    __slots__ = ("size", "used", "value")
+
+    def __init__(self, value: Any, size: int) -> None:
+        self.value: Any = value
+        self.size = size
+        self.used = False
+
+
 class PreparedOperands:
     """A least-recently-used cache bounded in bytes and in entries; thread-safe.
 
@@ -57,7 +71,7 @@ class PreparedOperands:
         self.hits = 0
         self.misses = 0
         self.bytes = 0
-        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, PreparedOperand] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
@@ -73,42 +87,60 @@ class PreparedOperands:
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """The transform of ``key``, computed by ``make()`` if missing (two threads may both compute it once)."""
-        value = self._get(key, make)
+        return self.find(key, make)[0]
+
+    def find(self, key: Hashable, make: Callable[[], Any]) -> tuple[Any, PreparedOperand | None]:
+        """As :meth:`get`, with the entry of the cache; None for a transform that is not kept."""
+        value, entry = self._find(key, make)
         if _holders:
             for found in list(_holders.values()):
                 found[id(value)] = value
-        return value
+        return value, entry
 
-    def _get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+    def _find(self, key: Hashable, make: Callable[[], Any]) -> tuple[Any, PreparedOperand | None]:
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
                 self._entries.move_to_end(key)
                 self.hits += 1
-                return entry[0]
+                return entry.value, entry
             self.misses += 1
         made = make()
         size = _size(made)
         with self._lock:
-            if size <= self.capacity and key not in self._entries:
-                self._entries[key] = made, size
-                self.bytes += size
-                while self.bytes > self.capacity or len(self._entries) > self.most:
-                    _, (_, dropped) = self._entries.popitem(last=False)
-                    self.bytes -= dropped
-        return made
+            if size > self.capacity or key in self._entries:
+                return made, None
+            while self.bytes + size > self.capacity or len(self._entries) >= self.most:
+                self._drop_oldest()
+            entry = self._entries[key] = PreparedOperand(made, size)
+            self.bytes += size
+        return made, entry
+
+    def _drop_oldest(self) -> None:
+        """Drop the entry that was not looked up for longest; one that its holder used since then goes to the end."""
+        key, entry = self._entries.popitem(last=False)
+        if entry.used:
+            entry.used = False
+            self._entries[key] = entry
+            return
+        self._empty(entry)
+
+    def _empty(self, entry: PreparedOperand) -> None:
+        entry.value = None
+        self.bytes -= entry.size
 
     def forget(self, owner: Hashable) -> None:
         """Drop entries whose keys start with ``owner``."""
         with self._lock:
             for key in [key for key in self._entries if _belongs(key, owner)]:
-                self.bytes -= self._entries.pop(key)[1]
+                self._empty(self._entries.pop(key))
 
     def clear(self) -> int:
         """Drop everything; returns the freed bytes."""
         with self._lock:
-            freed, self.bytes = self.bytes, 0
-            self._entries.clear()
+            freed = self.bytes
+            while self._entries:
+                self._empty(self._entries.popitem()[1])
             return freed
 
     def reset(self) -> None:

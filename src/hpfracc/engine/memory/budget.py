@@ -154,9 +154,8 @@ class Budget:
     def fits(self, need: float, device: str, share: float, owner: str | None = None) -> bool:
         """Whether ``need`` bytes are within ``share`` of what is free on ``device``."""
         entry = self._readings.get((device, owner))  # as in free(), without the call: this one is asked every time
-        if entry is not None and self._clock() < entry[0]:
-            return fits(need, entry[1], share)
-        return fits(need, self.read(device, owner), share)
+        free = entry[1] if entry is not None and self._clock() < entry[0] else self.read(device, owner)
+        return free is None or need <= share * free
 
     def allowed(self, device: str, share: float, owner: str | None = None) -> int | None:
         """Bytes one call may take on ``device`` now; None if unknown."""

@@ -107,13 +107,17 @@ class CachedApplication:
             kind = (values.shape, values.dtype) if type(values) is np.ndarray else quick_kind(values)
             kept = self._sums.get((step, kind, current_context()))
             if kept is not None and kept.plan.version == state.version:
-                operands: Any = (kept.weights, *kept.starts)
+                operands: list[Any] | None = [kept.weights, *kept.starts]
                 if kept.references is not None:
-                    operands = [reference() for reference in kept.references]
-                    operands = None if any(operand is None for operand in operands) else operands
+                    operands = []
+                    for reference in kept.references:  # no comprehension, which is one more call
+                        operands.append(reference())
+                        if operands[-1] is None:
+                            operands = None
+                            break
                 if operands is not None:
-                    arrays = (operands[0], values, *operands[1:])
-                    result = causal_convolution.run(kept.plan, arrays, kept.key, kept.options)
+                    weights, *starts = operands
+                    result = causal_convolution.run(kept.plan, (weights, values, *starts), kept.key, kept.options)
                     return result if kept.finish is None else kept.finish(result, values)
         return self._apply(values, grid or Grid(values.shape[-1], 0.0, step), backend)
 

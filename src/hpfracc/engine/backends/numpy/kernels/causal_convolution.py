@@ -9,8 +9,6 @@ divided among the engine's threads.
 from __future__ import annotations
 
 import contextvars
-import functools
-import importlib
 import math
 from dataclasses import replace
 from types import ModuleType
@@ -20,6 +18,7 @@ import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.causal_convolution import on_host, take_differences
+from hpfracc.engine.backends.numpy.halves import HalvedSpectrum, convolve_halves, halve, scipy_fft
 from hpfracc.engine.backends.numpy.nonfinite import all_finite, repaired
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.numerics.lengths import fast_length
@@ -40,6 +39,11 @@ _LEAST_POOLED = 1 << 16
 #: which cannot write to a given buffer, is faster than NumPy's: a row of 100,000 points took 1.05 times the bare pair
 #: of transforms instead of 1.16. One of 250,000 takes 0.84 times with the pool, 1.03 without (benchmarks/overhead.py).
 _LEAST_POOLED_ROW = 1 << 18
+#: Minimum number of points of a row with as many weights for transforms of half the padded length. 10,000 points take
+#: as long as by padded ones, 13,000 take 0.97 times as long, 20,000 0.7 and 100,000 0.5 (benchmarks/results/house.txt).
+_LEAST_HALVED = 3 << 12
+#: Minimum number of points for the two halves on two threads.
+_LEAST_IN_THREADS = 1 << 17
 
 # inf - inf inside a transform needs no warning: the result is repaired afterwards.
 _QUIET = np.errstate(all="ignore")
@@ -114,16 +118,28 @@ def _divided(transform: Array, size: int) -> Array:
 
 
 @_QUIET
-def prepare_fft(weights: Array, call: Call) -> CausalSpectrum:
-    """The transform of the weights, for signals of ``call.length`` points."""
+def prepare_fft(weights: Array, call: Call) -> CausalSpectrum | HalvedSpectrum:
+    """The transform of the weights, for signals of ``call.length`` points; in two halves for a long row of doubles."""
     weights = _own(weights, call)
+    if (
+        len(call.shape) == 1
+        and call.dtype == "float64"
+        and weights.shape == call.shape
+        and call.length >= _LEAST_HALVED
+    ):
+        return halve(weights)
     size = fast_length(max(1, call.length + weights.shape[-1] - 1))
     return _spectrum(weights, size)
 
 
 @_QUIET
-def apply_fft(prepared: CausalSpectrum, signal: Array, *, workers: int = 1) -> Array:
+def apply_fft(prepared: CausalSpectrum | HalvedSpectrum, signal: Array, *, workers: int = 1) -> Array:
     """Convolve with weights whose transform is cached: two transforms instead of three."""
+    if isinstance(prepared, HalvedSpectrum):
+        if signal.ndim == 1:
+            return _halved_row(prepared, signal, (), False, 0, workers)
+        # The transform of a row serves several rows too, in another order.
+        prepared = CausalSpectrum(prepared.padded(), 2 * prepared.size, prepared.weights)
     return _apply(prepared, signal, workers)
 
 
@@ -190,12 +206,7 @@ def _product(transform: Array, spectrum: Array, size: int, signal: Array) -> Arr
 
 
 def _transforms(array: Array) -> ModuleType:
-    return np.fft if array.dtype.char in "dD" and array.ndim > 1 else _scipy_fft()
-
-
-@functools.cache
-def _scipy_fft() -> ModuleType:
-    return importlib.import_module("scipy.fft")
+    return np.fft if array.dtype.char in "dD" and array.ndim > 1 else scipy_fft()
 
 
 def _cut(array: Array, axis: int, block: tuple[int, int]) -> Array:
@@ -288,7 +299,7 @@ _COMPOSED = KERNELS["fft"].apply
 
 
 def _apply_fft_with_options(
-    prepared: CausalSpectrum,
+    prepared: CausalSpectrum | HalvedSpectrum,
     signal: Array,
     *starts: Array,
     differences: bool = False,
@@ -305,6 +316,8 @@ def _apply_fft_with_options(
             prepared, signal, *starts, differences=differences, starts_from=starts_from, workers=workers
         )
         return result
+    if isinstance(prepared, HalvedSpectrum):
+        return _QUIET_CONTEXT.copy().run(_halved_row, prepared, signal, starts, differences, starts_from, workers)
     if prepared.size < _LEAST_POOLED_ROW:
         return _QUIET_CONTEXT.copy().run(_short_row, prepared, signal, starts, differences, starts_from)
     return _long_row(prepared, signal, starts, differences, starts_from)
@@ -317,7 +330,7 @@ def _quiet_context() -> contextvars.Context:
 
 
 #: A context in which NumPy ignores floating-point errors. Running in a copy of it takes 0.4 us; ``np.errstate`` takes
-#: #: 3 us, 5 % of a row of 1,000 points (benchmarks/overhead.py).
+#: 3 us, 5 % of a row of 1,000 points (benchmarks/overhead.py).
 _QUIET_CONTEXT = _quiet_context()
 
 
@@ -327,15 +340,9 @@ def _short_row(
     """A row whose buffers are too small for the pool. Each is freed early, so that the next reuses it."""
     transform, size, weights = prepared
     n = signal.shape[0]
-    padded = np.empty(size)  # padded here and not by rfft, which would copy the summands
-    padded[n:] = 0.0
-    if differences:
-        np.subtract(signal[1:], signal[:-1], padded[1:n])
-        padded[0] = signal[0] - signal[0]  # not 0 if the first sample is not finite
-    else:
-        padded[:n] = signal
+    padded = _padded_row(signal, size, differences)
     begun = _begun(signal, padded, starts, starts_from)
-    fft = _scipy_fft()
+    fft = scipy_fft()
     spectrum = fft.rfft(padded)
     del padded
     np.multiply(spectrum, transform, spectrum)
@@ -345,6 +352,43 @@ def _short_row(
     if math.isfinite(result[0]):
         return result
     return _checked_row(result, weights, signal, starts, differences, starts_from)
+
+
+def _padded_row(signal: Array, size: int, differences: bool) -> Array:
+    """The summands of a row and zeros; padded here and not by a transform, which would copy the summands."""
+    n = signal.shape[0]
+    padded = np.empty(size)
+    padded[n:] = 0.0
+    if differences:
+        np.subtract(signal[1:], signal[:-1], padded[1:n])
+        padded[0] = signal[0] - signal[0]  # not 0 if the first sample is not finite
+    else:
+        padded[:n] = signal
+    return padded
+
+
+def _halved_row(
+    prepared: HalvedSpectrum,
+    signal: Array,
+    starts: tuple[Array, ...],
+    differences: bool,
+    starts_from: int,
+    workers: int,
+) -> Array:
+    """A long row whose weights are as many, by transforms of half the padded length."""
+    padded = _padded_row(signal, prepared.size, differences)
+    if starts:
+        begun = _begun(signal, padded, starts, starts_from)
+        result = np.asarray(starts[0][0] * begun[0])
+        result[:starts_from] = 0.0
+        for j in range(1, len(begun)):
+            result[starts_from + j :] += begun[j] * starts[0][j, starts_from + j :]
+    else:
+        result = np.zeros(signal.shape)
+    convolve_halves(prepared, padded, result, workers if signal.size >= _LEAST_IN_THREADS else 1)
+    if math.isfinite(result[0]):
+        return result
+    return _checked_row(result, prepared.weights, signal, starts, differences, starts_from)
 
 
 @_QUIET
