@@ -235,6 +235,10 @@ def main() -> int:
         print("numpy.row_stack was put back for numba-cuda")
     from hpfracc.solvers.ode.compiled.on_cuda import tables
 
+    if SIMULATED:  # every thread is one of Python
+        from hpfracc.solvers.ode.compiled.on_cuda import solve as of_ensembles
+
+        of_ensembles._LEAST_BLOCKS = 1
     usual = tables._STEPS_PER_TERM
     if given.verify and not verify(given.trajectories, given.steps):
         return 1
