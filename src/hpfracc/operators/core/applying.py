@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextvars
 import math
-import sys
 import weakref
 from collections.abc import Hashable, Mapping
 from dataclasses import fields
@@ -14,13 +12,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from hpfracc._arrays import device_of, is_tracer, is_transformed, library_of, quick_kind
-from hpfracc._config import adopt, config, current_context, get_settings, state
+from hpfracc._config import current_context, state
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import causal_convolution
-from hpfracc.engine.execution.decision_log import current, record
 from hpfracc.engine.execution.plan import Plan
-from hpfracc.engine.execution.prepared import holding
-from hpfracc.engine.execution.wrappers import is_wrapped
+from hpfracc.engine.execution.replay import ReplayedFunction
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
@@ -54,12 +50,6 @@ _MOST_APPLICATIONS = 256
 #: Sums kept by one application, and the samples up to which their operands are kept alive.
 _MOST_SUMS, _MOST_POINTS = 16, 65_536
 _DOUBLE = "torch.float64"
-#: Maximum number of samples for which the work of an order that learns is replayed on a GPU: above, the GPU takes
-#: longer than the host's launches.
-_MOST_REPLAYED = 2**22
-#: Of that many calls one runs in the ordinary way, because the engine learns from it; and of that many one is recorded
-#: anew, with the arm that the engine chooses then.
-_ORDINARY_EVERY, _RECORDED_EVERY = 128, 8192
 
 
 class HasRules(Protocol):
@@ -145,34 +135,6 @@ class CachedApplication:
         self._sums[grid.step, kind, current_context()] = kept
 
 
-class _LearnedFunction:
-    """A rule as a function of samples and an order whose value is not read, for graphs of a GPU that are replayed."""
-
-    def __init__(self, rule: Rule, ceiling: int, step: float) -> None:
-        self._rule = rule
-        self._ceiling = ceiling
-        self._step = step
-        #: Constants on the GPU that a graph reads.
-        self._held: dict[int, Any] = {}
-        #: Settings of the caller: a derivative is computed in another thread.
-        self._context = current_context()
-        #: Of the engine call in it.
-        self.decision: Any = None
-        self.calls = 0
-
-    def __call__(self, values: Any, alpha: Any) -> Any:
-        return contextvars.copy_context().run(self._apply, values, alpha)
-
-    def _apply(self, values: Any, alpha: Any) -> Any:
-        adopt(self._context)
-        samples = Samples(values, Grid(values.shape[-1], 0.0, self._step), None)
-        # What is recorded is no trial of another arm.
-        with config(exploration_budget=0.0), holding(self._held):
-            result = self._rule.apply(samples, Order(alpha, None, self._ceiling, namespace_of(alpha)))
-        self.decision = current()
-        return result
-
-
 class LearnedApplication:
     """A rule for samples of one length and dtype, and for orders of PyTorch's in one interval between whole numbers."""
 
@@ -183,7 +145,7 @@ class LearnedApplication:
         self._ceiling = order.ceiling
         self._hidden = order.known is None
         self._value: Any = order.value
-        self._functions: dict[Any, _LearnedFunction] = {}
+        self._functions: dict[Any, ReplayedFunction] = {}
 
     def is_of(self, alpha: Any) -> bool:
         """Whether the rule was applied with this very order, not with one made from it; asked once."""
@@ -200,42 +162,28 @@ class LearnedApplication:
             # Whole orders are read anew: some operators have none.
             if not self._ceiling - 1 < known < self._ceiling:
                 return None
-        function = self._function_for(values, step, alpha) if backend is None and values.is_cuda else None
-        if function is not None and function.calls % _ORDINARY_EVERY:
-            result = _replays().run_tracked((id(function), step), function, (values, alpha))
+        if backend is None and values.is_cuda and alpha.requires_grad and type(step) is float:
+            result = self._replay(values, step, alpha)
             if result is not None:
-                record(function.decision)
                 return result
         samples = Samples(values, grid or Grid(values.shape[-1], 0.0, step), backend)
         return self._rule.apply(samples, Order(alpha, known, self._ceiling, namespace_of(alpha)))
 
-    def _function_for(self, values: Any, step: Any, alpha: Any) -> _LearnedFunction | None:
-        """What may be replayed for such a call, if anything."""
-        if (
-            type(step) is not float
-            or not alpha.requires_grad
-            or not 0 < values.numel() <= _MOST_REPLAYED
-            or is_wrapped()
-            or get_settings().deterministic
-            or not sys.modules["torch"].is_grad_enabled()
-        ):
-            return None
+    def _replay(self, values: Any, step: float, alpha: Any) -> Any:
+        """The same by replaying its launches on a GPU; None where they are not replayed."""
         key = (step, current_context(), state.version)
         function = self._functions.get(key)
         if function is None:
+
+            def apply(values: Any, alpha: Any) -> Any:
+                # The order's value is not read: another call has another one.
+                samples = Samples(values, Grid(values.shape[-1], 0.0, step), None)
+                return self._rule.apply(samples, Order(alpha, None, self._ceiling, namespace_of(alpha)))
+
             if len(self._functions) >= _MOST_SUMS:
                 self._functions.clear()
-            function = self._functions[key] = _LearnedFunction(self._rule, self._ceiling, step)
-        function.calls += 1
-        if not function.calls % _RECORDED_EVERY:
-            _replays().forget((id(function), step))
-        return function
-
-
-def _replays() -> Any:
-    from hpfracc.engine.backends.torch.replay import replays
-
-    return replays
+            function = self._functions[key] = ReplayedFunction(apply)
+        return function.replay(values, alpha)
 
 
 @cache

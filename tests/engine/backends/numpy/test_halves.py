@@ -66,7 +66,8 @@ def test_rows_with_every_option(n: int, workers: int) -> None:
     assert isinstance(prepared, HalvedSpectrum)
     differences, points = np.diff(signal, prepend=signal[0]), some_points(n)
     for first in (0, 1, 5):
-        added = np.where(points >= first, differences[first] * starts[0, points], 0.0)
+        sample = differences[first] if first else signal[0]  # the first sample has no difference
+        added = np.where(points >= first, sample * starts[0, points], 0.0)
         expected = summed_at(weights, differences, points) + added
         result = KERNELS["fft"].apply(prepared, signal, starts, differences=True, starts_from=first, workers=workers)
         np.testing.assert_allclose(result[points], expected, rtol=0, atol=1e-11)
