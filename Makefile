@@ -96,5 +96,5 @@ $(VENV)/.lint: $(VENV)/.made pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.made pyproject.toml constraints.txt
-	$(INSTALL) --editable '.[docs,numba]'
+	$(INSTALL) --editable '.[docs,numba,torch,jax]'
 	@touch $@

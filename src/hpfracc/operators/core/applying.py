@@ -1,4 +1,4 @@
-"""Applying a rule to samples: choosing it, running it, and repeating a call without reading its arguments anew."""
+"""Applying a rule to samples: choosing it, running it, and repeating a call without reading its arguments again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FAST = ("fast", "soe")
 UNIFORM = Grid(2, 0.0, 1.0)
 
 #: How to apply an operator to samples of a kind seen before, by operator, length, dtype and type of the array: reading
-#: and checking a call anew takes longer than the work on some thousand points.
+#: and checking a call again takes longer than the work on some thousand points.
 cached_applications: dict[Any, CachedApplication | LearnedApplication] = {}
 _MOST_APPLICATIONS = 256
 #: Sums kept by one application, and the samples up to which their operands are kept alive.
@@ -153,13 +153,13 @@ class LearnedApplication:
         return value is alpha
 
     def __call__(self, values: Any, step: float, grid: Grid | None, backend: Any, alpha: Any) -> Any:
-        """The operator at every point of ``values``; None where the call has to be read anew."""
+        """The operator at every point of ``values``; None where the call has to be read again."""
         if values.device != alpha.device or is_transformed(alpha) or is_transformed(values):
             return None
         known = None
         if not self._hidden:
             known = float(alpha.detach())
-            # Whole orders are read anew: some operators have none.
+            # Whole orders are read again: some operators have none.
             if not self._ceiling - 1 < known < self._ceiling:
                 return None
         if backend is None and values.is_cuda and alpha.requires_grad and type(step) is float:

@@ -137,12 +137,13 @@ def test_second_derivatives():
 
 
 def test_streams_and_threads():
-    alpha = torch.tensor(0.6, dtype=torch.float64, device="cuda", requires_grad=True)
     wrong: list[str] = []
 
     def work() -> None:
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
+            # PyTorch warns of parameters that are shared between streams.
+            alpha = torch.tensor(0.6, dtype=torch.float64, device="cuda", requires_grad=True)
             for _ in range(40):
                 x = torch.randn(5000, dtype=torch.float64, device="cuda", requires_grad=True)
                 found = torch.autograd.grad(hf.caputo(x, alpha=alpha, step=0.1).sum(), (x, alpha))

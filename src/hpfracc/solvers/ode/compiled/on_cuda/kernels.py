@@ -9,7 +9,7 @@ and then transforms it, a thread has its own trajectory alone.
 
 The memory of a trajectory is one of two kinds:
 
-- direct: all values of the right-hand side, ``memory[row, j, slot]``, summed anew at each step;
+- direct: all values of the right-hand side, ``memory[row, j, slot]``, summed again at each step;
 - exponentials: for weights that are a sum of exponentials from two steps on, the states
   ``X_k[n] = a_k X_k[n-1] + f[n-2]`` in ``memory[row, k, slot]``; the newest value is weighted as it is.
 """
