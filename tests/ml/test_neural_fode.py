@@ -276,7 +276,7 @@ def test_bad_input():
         ),
         (InvalidInputError, "above 0", lambda: NeuralFODE(lambda t, y: -y, -0.5, step=0.1)(y0, t)),
         (ShapeError, "returned", lambda: NeuralFODE(lambda t, y: y[:0], 0.5, step=0.1)(y0, t)),
-        (ShapeError, "shared", lambda: NeuralFODE(lambda t, y: y, 0.5, step=0.1)((torch.ones(2, 1), y0), t)),
+        (ShapeError, "must agree", lambda: NeuralFODE(lambda t, y: y, 0.5, step=0.1)((torch.ones(2, 1), y0), t)),
         (SolveError, "not finite at t", lambda: NeuralFODE(lambda t, y: y / 0.0, 0.5, step=0.1)(y0, t)),
         (InvalidInputError, "in args", lambda: NeuralFODE(lambda t, y: -outside * y, 0.5, step=0.1)(y0, t)),
         (InvalidInputError, "Dropout", lambda: NeuralFODE(_Dropping(), 0.5, step=0.1)(y0, t)),

@@ -105,7 +105,7 @@ def test_bad_input():
         (InvalidInputError, "give step", lambda: NeuralFODE(func, 0.5, "implicit_trapezoid")),
         (InvalidInputError, "cannot be called", lambda: NeuralFODE(3, 0.5)),  # type: ignore[arg-type]
         (InvalidInputError, "not a JAX array", lambda: NeuralFODE(func, 0.5, step=0.1)([1.0], [0.0, 1.0])),
-        (ShapeError, "shared", lambda: NeuralFODE(func, 0.5, step=0.1)((jax.numpy.ones((2, 1)), y0), [0.0, 1.0])),
+        (ShapeError, "must agree", lambda: NeuralFODE(func, 0.5, step=0.1)((jax.numpy.ones((2, 1)), y0), [0.0, 1.0])),
         (ShapeError, "orders", lambda: NeuralFODE(func, (0.5, 0.6), step=0.1)(y0, [0.0, 1.0])),
     ]
     for error, says, call in cases:
