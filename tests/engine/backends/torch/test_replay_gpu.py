@@ -24,8 +24,10 @@ ids = {"ids": lambda operator: operator.__name__}
 
 @pytest.fixture(autouse=True)
 def _fresh():
+    """No recordings of other tests, and no trials of other arms, which would be recorded apart."""
     replays.clear()
-    yield
+    with hf.config(exploration_budget=0.0):
+        yield
     replays.clear()
 
 
