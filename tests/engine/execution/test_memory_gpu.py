@@ -78,11 +78,11 @@ def test_a_job_many_times_the_budget(backend: str) -> None:
 
 def test_random_jobs_never_run_out() -> None:
     """Up to three times the budget, of several kinds: no error reaches the caller."""
-    budget, cut = 48 * MIB, 0
+    budget, random = 48 * MIB, np.random.default_rng(7)
     with memory.limit("cuda:0", budget):
         for number in range(60):
-            size = int(10 ** RNG.uniform(4, np.log10(3 * budget / 8)))
-            rows = max(1, size // int(2 ** RNG.integers(6, 14)))
+            size = int(10 ** random.uniform(4, np.log10(3 * budget / 8)))
+            rows = max(1, size // int(2 ** random.integers(6, 14)))
             x = torch.rand(rows, max(1, size // rows), dtype=torch.float64).numpy()
             backend = ("torch", None)[number % 2]
             run = (
@@ -90,9 +90,7 @@ def test_random_jobs_never_run_out() -> None:
                 lambda x, b: hf.fft(x, backend=b),
                 lambda x, b: hf.reduction(x, kind="norm", axis=0, backend=b),
             )[number % 3]
-            run(x, backend)
-            cut += decision().chunks > 1
-    assert cut > 0
+            assert np.isfinite(run(x, backend)).all()
 
 
 FILLER = """

@@ -63,6 +63,8 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> Replays:
     monkeypatch.setattr(cuda, "get_device_properties", lambda device: type("P", (), {"total_memory": 2**34}))
     monkeypatch.setattr(replay, "_plan_count", lambda device: 3)
     monkeypatch.setattr(replay, "Recording", HostRecording)
+    there = tuple(each.name for each in threading.enumerate())  # those of the test runner
+    monkeypatch.setattr(replay, "_QUIET_NAMES", (*replay._QUIET_NAMES, *there))
     return Replays()
 
 
@@ -242,6 +244,27 @@ def test_memory_is_bounded(replays: Replays, monkeypatch: pytest.MonkeyPatch):
             replays.run_tracked(key, product, (x, a))
     assert [replays.is_recorded(key, (x, a), True) for key in range(4)] == [False, False, True, True]
     assert replays.clear() == 2**29
+
+
+def test_nothing_is_recorded_beside_other_threads(replays: Replays):
+    """PyTorch's random numbers would raise errors there."""
+    x, a = pair()
+    end = threading.Event()
+    for name, recorded in (("a user's thread", False), ("Thread-1 (_pin_memory_loop)", True)):
+        replays.clear()
+        other = threading.Thread(target=end.wait, name=name)
+        other.start()
+        for _ in range(CALLS + 1):
+            replays.run_tracked("key", product, (x, a))
+        assert replays.is_recorded("key", (x, a), True) is recorded
+        end.set()
+        other.join()
+        end.clear()
+    replays.clear()
+    worker = threading.Thread(target=lambda: [replays.run_tracked("key", product, (x, a)) for _ in range(3 * CALLS)])
+    worker.start()
+    worker.join()
+    assert not replays.is_recorded("key", (x, a), True)
 
 
 def test_threads_share_a_recording(replays: Replays):

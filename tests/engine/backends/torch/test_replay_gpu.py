@@ -23,8 +23,10 @@ ids = {"ids": lambda operator: operator.__name__}
 
 
 @pytest.fixture(autouse=True)
-def _fresh():
+def _fresh(monkeypatch):
     """No recordings of other tests, and no trials of other arms, which would be recorded apart."""
+    there = tuple(each.name for each in threading.enumerate())  # those of the test runner
+    monkeypatch.setattr(replay, "_QUIET_NAMES", (*replay._QUIET_NAMES, *there))
     replays.clear()
     with hf.config(exploration_budget=0.0):
         yield
@@ -139,6 +141,7 @@ def test_second_derivatives():
 
 
 def test_streams_and_threads():
+    """Recordings are made in the main thread only; random numbers work in all threads."""
     wrong: list[str] = []
 
     def work() -> None:
@@ -156,6 +159,9 @@ def test_streams_and_threads():
     threads = [threading.Thread(target=work) for _ in range(3)]
     for each in threads:
         each.start()
+    alpha = torch.tensor(0.6, dtype=torch.float64, device="cuda", requires_grad=True)
+    for _ in range(3 * CALLS):
+        hf.caputo(torch.randn(300, dtype=torch.float64, device="cuda"), alpha=alpha, step=0.1)
     for each in threads:
         each.join()
     torch.cuda.synchronize()

@@ -7,6 +7,9 @@ a learned order 2 to 6 times faster at 1e5 to 1e6 points (``benchmarks/learning.
 way). Functions run in the ordinary way until they have been called some times, inside :func:`disabled`, while the
 caller records a graph of its own, and on any stream or device other than the one of the recording.
 
+While a graph is recorded, PyTorch's random numbers on the GPU raise errors in all other threads. So recordings are made
+in the main thread alone, and only while the process has no other threads that could use them.
+
 Nothing that a recording reads may be freed before it: constants are held by the function, operands and results are
 copied, and a recording is not used after PyTorch has dropped plans of transforms, which own memory on the GPU.
 """
@@ -37,6 +40,10 @@ _MOST_KINDS, _SHARE = 512, 1.0 / 32.0
 #: backward.
 _EXPECTED = 20
 
+#: Threads that use no random numbers of PyTorch's: of this library, data loaders, notebooks and progress bars.
+_QUIET_NAMES = ("hpfracc", "pin_memory", "watch_pipe_fd", "IOPub", "Heartbeat", "Control")
+_QUIET_PACKAGES = ("ipykernel", "IPython", "tqdm", "zmq")
+
 Function = Callable[..., Any]
 
 
@@ -55,6 +62,17 @@ def disabled() -> Iterator[None]:
         yield
     finally:
         _switch.off -= 1
+
+
+def _is_alone() -> bool:
+    """Whether this is the main thread and no other one could use random numbers meanwhile."""
+    here = threading.current_thread()
+    return here is threading.main_thread() and all(each is here or _is_quiet(each) for each in threading.enumerate())
+
+
+def _is_quiet(thread: Any) -> bool:
+    package = type(thread).__module__.partition(".")[0]
+    return package in _QUIET_PACKAGES or any(name in thread.name for name in _QUIET_NAMES)
 
 
 class Recording:
@@ -211,13 +229,16 @@ class Replays:
                 return known
             self.clear()
             return None
+        due = known >= CALLS
+        if due and not _is_alone():
+            due, known = False, -1  # tried again later
         with self._lock:
-            # While it is recorded, other threads run the function in the ordinary way; one attempt is made.
-            self._known[kind] = known + 1 if known < CALLS else None
+            # One attempt is made.
+            self._known[kind] = None if due else known + 1
             self._known.move_to_end(kind)
             while len(self._known) > _MOST_KINDS:
                 self._known.popitem(last=False)
-        if known < CALLS:
+        if not due:
             return None
         made = self._make(function, operands, tracked)
         if made is not None:
