@@ -411,3 +411,21 @@ def test_a_constant_or_listed_variable_order_takes_a_traced_step():
     np.testing.assert_allclose(found, hf.variable_order(X, step=STEP, alpha=orders), atol=1e-11)
     with pytest.raises(hf.errors.InvalidInputError, match="step"):
         jax.jit(lambda h: hf.variable_order(X, step=h, alpha=lambda t: 0.3 + 0.4 * t))(STEP)
+
+
+@pytest.mark.parametrize("n", [50, 20_001])
+@pytest.mark.parametrize(
+    "operator", [hf.caputo, hf.riemann_liouville, hf.riemann_liouville_integral, hf.grunwald_letnikov]
+)
+def test_operands_beside_a_transform(operator: Any, n: int) -> None:
+    """A transform of ``torch.func`` maps something else; PyTorch refuses autograd functions without its rules there."""
+    torch = pytest.importorskip("torch")
+    x = torch.linspace(0.1, 1.0, n, dtype=torch.float64, requires_grad=True)
+    alpha = torch.tensor(0.6, dtype=torch.float64, requires_grad=True)
+    scales = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    found = torch.func.vmap(lambda scale: operator(x, alpha=alpha, step=0.1)[1:] * scale)(scales)
+    expected = operator(x, alpha=alpha, step=0.1)[1:] * scales[:, None]
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12 * float(expected.detach().abs().max()))
+    slopes = [torch.autograd.grad(each.sum(), (x, alpha)) for each in (found, expected)]
+    for one, other in zip(*slopes, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9 * float(other.abs().max()))

@@ -30,7 +30,7 @@ def interleaved(parts: Tensor, evens: int, n: int) -> tuple[Tensor, Tensor]:
     n : int
         Length of the rows.
     """
-    if torch._C._functorch.peek_interpreter_stack() is None and is_only_recorded(parts):
+    if is_only_recorded(parts):
         first, others = _Interleaved.apply(parts, evens, n)
         return first, others
     rows = parts.shape[0] - evens

@@ -211,7 +211,7 @@ class Replays:
         device = operands[0].device
         if (
             _switch.off
-            or (tracked and not torch.is_grad_enabled())
+            or (tracked and not (torch.is_grad_enabled() and is_only_recorded(*operands)))
             or torch.is_autocast_enabled("cuda")
             or torch.cuda.current_device() != device.index
             or torch.cuda.is_current_stream_capturing()

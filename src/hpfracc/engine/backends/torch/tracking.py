@@ -25,13 +25,14 @@ def is_eager(*tensors: Tensor) -> bool:
 
 
 def is_only_recorded(*tensors: Tensor) -> bool:
-    """Whether only autograd tracks these tensors: no transform, no forward mode, no compilation."""
-    if torch.compiler.is_compiling():
+    """Whether only autograd tracks these tensors: no transform, no forward mode, no compilation.
+
+    While a transform of ``torch.func`` is active, other tensors count as transformed too: PyTorch then refuses autograd
+    functions that have no rules for it.
+    """
+    if torch.compiler.is_compiling() or _transforms() is not None:
         return False
-    # Usually no transform is active, which is checked once for all of them.
-    if _transforms() is None and _forward_ad._current_level < 0:
-        return True
-    return not any(map(_is_transformed, tensors))
+    return _forward_ad._current_level < 0 or not any(map(_is_dual, tensors))
 
 
 _transforms = torch._C._functorch.peek_interpreter_stack
@@ -39,10 +40,8 @@ _forward_ad = torch.autograd.forward_ad
 _wants_gradient = operator.attrgetter("requires_grad")
 
 
-def _is_transformed(tensor: Tensor) -> bool:
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        return True
-    return _forward_ad._current_level >= 0 and _forward_ad.unpack_dual(tensor).tangent is not None
+def _is_dual(tensor: Tensor) -> bool:
+    return _forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def may_look(signal: Tensor) -> bool:
