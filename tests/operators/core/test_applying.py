@@ -20,7 +20,7 @@ from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.decision_log import composite
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.operators.core import applying, grids
-from hpfracc.operators.core.applying import CachedApplication, cached_applications
+from hpfracc.operators.core.applying import CachedApplication, cached_applications, sample_kind
 from hpfracc.operators.core.base import operator_of
 from hpfracc.operators.core.grids import cached_grid
 from hpfracc.profiling.recorder import shared as spans
@@ -49,7 +49,7 @@ def made(library: str) -> tuple[Callable[[Any], Any], Any, Any]:
 
 def plan_of(signal: Any) -> Any:
     """The plan that the cached application of ``made`` keeps for such samples."""
-    application = cached_applications[hf.Caputo(0.37), N, signal.dtype, type(signal)]
+    application = cached_applications[hf.Caputo(0.37), sample_kind(signal)]
     (plan,) = {kept.plan for kept in application._sums.values() if kept.plan.version == state.version}
     return plan
 
@@ -152,7 +152,7 @@ def test_a_forked_child_keeps_no_plan_of_a_library_whose_threads_it_lacks(monkey
     plan = plan_of(signal)
     with hf.use_backend("numba"):
         call(signal)
-        application = cached_applications[hf.Caputo(0.37), N, signal.dtype, type(signal)]
+        application = cached_applications[hf.Caputo(0.37), sample_kind(signal)]
         other = next(kept.plan for kept in application._sums.values() if kept.plan is not plan)
     plan.adopt(other.bound, other.decision, other.option)
     plan.review_at = math.inf
@@ -272,7 +272,7 @@ def test_what_is_cached_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(cached_applications) <= 5
     for application in cached_applications.values():
         assert len(application._sums) <= 3
-        assert all(kept.weights is None and kept.references for kept in application._sums.values())
+        assert all(kept.operands == () and kept.references for kept in application._sums.values())
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1])

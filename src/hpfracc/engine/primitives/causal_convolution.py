@@ -115,6 +115,8 @@ class CausalConvolution(Primitive):
                 "plain": starts is None and not differences,
                 "differences": bool(differences),
                 "starts": starts is not None,
+                # The transform of the weights for a single row may have another form than that for several.
+                "prepared_for": (length, not batch),
             },
         )
 

@@ -35,6 +35,7 @@ __all__ = [
     "learned_key",
     "order_beside",
     "pick_rule",
+    "sample_kind",
     "streamed_rule",
 ]
 
@@ -43,13 +44,18 @@ FAST = ("fast", "soe")
 #: A uniform grid, to choose a rule where there are no samples yet.
 UNIFORM = Grid(2, 0.0, 1.0)
 
-#: How to apply an operator to samples of a kind seen before, by operator, length, dtype and type of the array: reading
-#: and checking a call again takes longer than the work on some thousand points.
+#: How to apply an operator to samples of a kind seen before, by operator and kind (:func:`sample_kind`): reading and
+#: checking a call again takes longer than the work on some thousand points.
 cached_applications: dict[Any, CachedApplication | LearnedApplication] = {}
 _MOST_APPLICATIONS = 256
 #: Sums kept by one application, and the samples up to which their operands are kept alive.
 _MOST_SUMS, _MOST_POINTS = 16, 65_536
 _DOUBLE = "torch.float64"
+
+
+def sample_kind(values: Any) -> tuple[Any, ...]:
+    """What the application of an operator of plain order to samples depends on, as a hashable key."""
+    return (values.shape, values.dtype) if type(values) is np.ndarray else quick_kind(values)
 
 
 class HasRules(Protocol):
@@ -68,20 +74,30 @@ class _Sum(NamedTuple):
     """A causal convolution of samples with weights that are kept: its plan, its other operands and what follows it."""
 
     plan: Plan
-    weights: Any
-    starts: tuple[Any, ...]
+    #: The weights and the starting weights; empty where there are references instead.
+    operands: tuple[Any, ...]
     key: Hashable
     options: dict[str, Any]
     finish: Finish | None
-    #: Where operands are not kept alive: references to them, in the order of ``weights`` and ``starts``.
+    #: Where operands are not kept alive: references to them.
     references: tuple[weakref.ref[Any], ...] | None = None
 
 
-class CachedApplication:
-    """A rule of a plain order for samples of one length and dtype, whose call needs no reading and checking.
+def _referents(references: tuple[weakref.ref[Any], ...]) -> list[Any] | None:
+    """What the references point to, or None if something is gone."""
+    found = []
+    for reference in references:
+        referent = reference()
+        if referent is None:
+            return None
+        found.append(referent)
+    return found
 
-    Where the rule is one sum over the samples themselves, the plan of its engine call is kept for each kind of samples
-    and each step.
+
+class CachedApplication:
+    """A rule of a plain order for samples of one kind, whose call needs no reading and checking.
+
+    Where the rule is one sum over the samples themselves, the plan of its engine call is kept for each step.
     """
 
     __slots__ = ("_order", "_rule", "_sums")
@@ -94,17 +110,9 @@ class CachedApplication:
     def __call__(self, values: Any, step: float, grid: Grid | None, backend: Any) -> Any:
         """The operator at every point of ``values``, samples on a uniform grid, which is made if it is not given."""
         if backend is None:
-            kind = (values.shape, values.dtype) if type(values) is np.ndarray else quick_kind(values)
-            kept = self._sums.get((step, kind, current_context()))
+            kept = self._sums.get((step, current_context()))
             if kept is not None and kept.plan.version == state.version:
-                operands: list[Any] | None = [kept.weights, *kept.starts]
-                if kept.references is not None:
-                    operands = []
-                    for reference in kept.references:  # no comprehension, which is one more call
-                        operands.append(reference())
-                        if operands[-1] is None:
-                            operands = None
-                            break
+                operands = kept.operands if kept.references is None else _referents(kept.references)
                 if operands is not None:
                     weights, *starts = operands
                     result = causal_convolution.run(kept.plan, (weights, values, *starts), kept.key, kept.options)
@@ -122,17 +130,17 @@ class CachedApplication:
         return result
 
     def _keep(self, made: RecordedSum, values: Any, grid: Grid) -> None:
-        operands = (made.weights, *made.starts)
+        operands: tuple[Any, ...] = (made.weights, *made.starts)
         if is_tracer(values) or any(map(is_transformed, operands)):
             return
         plan = causal_convolution.plan_for((made.weights, values, *made.starts), None, made.key, made.options)
         if len(self._sums) >= _MOST_SUMS:
             self._sums.clear()
-        kind = (values.shape, values.dtype) if type(values) is np.ndarray else quick_kind(values)
-        kept = _Sum(plan, made.weights, made.starts, made.key, made.options, made.finish)
+        references: tuple[weakref.ref[Any], ...] | None = None
         if values.shape[-1] > _MOST_POINTS:
-            kept = _Sum(plan, None, (), made.key, made.options, made.finish, tuple(map(weakref.ref, operands)))
-        self._sums[grid.step, kind, current_context()] = kept
+            operands, references = (), tuple(map(weakref.ref, operands))
+        kept = _Sum(plan, operands, made.key, made.options, made.finish, references)
+        self._sums[grid.step, current_context()] = kept
 
 
 class LearnedApplication:
@@ -205,7 +213,7 @@ def cache_application(operator: Any, values: Any, application: Any) -> None:
     """Keep how an operator was applied to ``values`` for the next samples of their kind."""
     key: Any = None
     if isinstance(application, CachedApplication) and not is_tracer(values):
-        key = (operator, values.shape[-1], values.dtype, type(values))
+        key = (operator, sample_kind(values))
     elif isinstance(application, LearnedApplication) and application.is_of(operator.alpha):
         key = learned_key(operator, values)
     if key is None:

@@ -16,7 +16,7 @@ from hpfracc._frames import has_labels, open_samples
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.applying import FAST, cache_application, cached_applications, learned_key
+from hpfracc.operators.core.applying import FAST, cache_application, cached_applications, learned_key, sample_kind
 from hpfracc.operators.core.exponentials import LEAST_TOLERANCE
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, cached_grid, likely_grid, read_number
@@ -149,11 +149,12 @@ class FractionalOperator(ABC):
         unusual = full_output or spans.on or not (origin is rtol is factor is dim is time_unit is None)
         unusual = unusual or not (axis is None or (type(axis) is int and axis == -1))
         cached: Callable[..., Any] | None = None
-        if not unusual and (type(f) is np.ndarray or not is_sharded(f)):
+        if not unusual:
             try:
                 if type(self.alpha) is float:  # type: ignore[attr-defined]  # a field of most subclasses
-                    cached = cached_applications.get((self, f.shape[-1], f.dtype, type(f)))
-                elif type(f) is not np.ndarray:
+                    # Sharded arrays are never cached.
+                    cached = cached_applications.get((self, sample_kind(f)))
+                elif type(f) is not np.ndarray and not is_sharded(f):
                     cached = self._cached_learned(f)
             except (AttributeError, IndexError, TypeError):  # not an array, a single number, or an unhashable field
                 cached = None

@@ -48,15 +48,6 @@ def test_half_transforms_give_the_sum(n: int, workers: int) -> None:
     np.testing.assert_allclose(result, starts[0] + summed(weights, signal), rtol=0, atol=1e-14 * (n + 10))
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 17, 100, 1001])
-def test_halves_are_the_padded_transform_in_another_order(n: int) -> None:
-    """Several rows use the transform of one."""
-    weights = operands(n)[0]
-    prepared = halve(weights)
-    padded = np.fft.rfft(weights, 2 * prepared.size) / (2 * prepared.size)
-    np.testing.assert_allclose(prepared.padded(), padded, rtol=0, atol=1e-15 * abs(padded).max())
-
-
 @pytest.mark.parametrize("n", LENGTHS)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_rows_with_every_option(n: int, workers: int) -> None:
@@ -89,7 +80,7 @@ def test_threads_change_no_bit() -> None:
 
 @pytest.mark.parametrize("rows_first", [True, False])
 def test_one_key_for_a_row_and_for_several(rows_first: bool) -> None:
-    """Whichever call transforms the weights first, the other can use them."""
+    """Each has a transform of its own, whichever is made first."""
     n = LENGTHS[0]
     weights, signal, _ = operands(n)
     several = np.stack([signal, signal[::-1]])

@@ -44,15 +44,6 @@ class HalvedSpectrum(NamedTuple):
         """Bytes of the cached object."""
         return sum(array.nbytes for array in (self.cyclic, self.negacyclic, self.turns, self.weights))
 
-    def padded(self) -> Array:
-        """The transform of the weights padded to ``2 * size`` points, divided by that number."""
-        transform = np.empty(self.size + 1, np.complex128)
-        odd, mirrored = transform[1::4], transform[3::4]
-        transform[::2] = self.cyclic
-        np.multiply(self.negacyclic[: odd.size], 0.5, odd)
-        np.multiply(self.negacyclic[::-1][: mirrored.size].conj(), 0.5, mirrored)
-        return transform
-
 
 @functools.cache
 def scipy_fft() -> ModuleType:

@@ -20,6 +20,7 @@ from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.causal_convolution import on_host, take_differences
 from hpfracc.engine.backends.numpy.halves import HalvedSpectrum, convolve_halves, halve, scipy_fft
 from hpfracc.engine.backends.numpy.nonfinite import all_finite, repaired
+from hpfracc.engine.backends.numpy.twisted import TwistedSpectrum, convolve_twisted, twist
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Call
@@ -39,8 +40,8 @@ _LEAST_POOLED = 1 << 16
 #: which cannot write to a given buffer, is faster than NumPy's: a row of 100,000 points took 1.05 times the bare pair
 #: of transforms instead of 1.16. One of 250,000 takes 0.84 times with the pool, 1.03 without (benchmarks/overhead.py).
 _LEAST_POOLED_ROW = 1 << 18
-#: Minimum number of points of a row with as many weights for transforms of half the padded length. 10,000 points take
-#: as long as by padded ones, 13,000 take 0.97 times as long, 20,000 0.7 and 100,000 0.5 (benchmarks/results/house.txt).
+#: Minimum number of points of a row with as many weights for two transforms of half the padded length instead of a
+#: complex one, whose larger buffers the allocator does not keep (benchmarks/results/house.txt).
 _LEAST_HALVED = 3 << 12
 #: Minimum number of points for the two halves on two threads.
 _LEAST_IN_THREADS = 1 << 17
@@ -118,28 +119,22 @@ def _divided(transform: Array, size: int) -> Array:
 
 
 @_QUIET
-def prepare_fft(weights: Array, call: Call) -> CausalSpectrum | HalvedSpectrum:
-    """The transform of the weights, for signals of ``call.length`` points; in two halves for a long row of doubles."""
+def prepare_fft(weights: Array, call: Call) -> CausalSpectrum | HalvedSpectrum | TwistedSpectrum:
+    """The transform of the weights, for signals of ``call.length`` points; unpadded for a row of as many doubles."""
     weights = _own(weights, call)
-    if (
-        len(call.shape) == 1
-        and call.dtype == "float64"
-        and weights.shape == call.shape
-        and call.length >= _LEAST_HALVED
-    ):
-        return halve(weights)
+    if call.dtype == "float64" and weights.shape == call.shape == (call.length,) and call.length:
+        return halve(weights) if call.length >= _LEAST_HALVED else twist(weights)
     size = fast_length(max(1, call.length + weights.shape[-1] - 1))
     return _spectrum(weights, size)
 
 
 @_QUIET
-def apply_fft(prepared: CausalSpectrum | HalvedSpectrum, signal: Array, *, workers: int = 1) -> Array:
+def apply_fft(prepared: CausalSpectrum | HalvedSpectrum | TwistedSpectrum, signal: Array, *, workers: int = 1) -> Array:
     """Convolve with weights whose transform is cached: two transforms instead of three."""
+    if isinstance(prepared, TwistedSpectrum):
+        return _twisted_row(prepared, signal, (), False, 0)
     if isinstance(prepared, HalvedSpectrum):
-        if signal.ndim == 1:
-            return _halved_row(prepared, signal, (), False, 0, workers)
-        # The transform of a row serves several rows too, in another order.
-        prepared = CausalSpectrum(prepared.padded(), 2 * prepared.size, prepared.weights)
+        return _halved_row(prepared, signal, (), False, 0, workers)
     return _apply(prepared, signal, workers)
 
 
@@ -299,7 +294,7 @@ _COMPOSED = KERNELS["fft"].apply
 
 
 def _apply_fft_with_options(
-    prepared: CausalSpectrum | HalvedSpectrum,
+    prepared: CausalSpectrum | HalvedSpectrum | TwistedSpectrum,
     signal: Array,
     *starts: Array,
     differences: bool = False,
@@ -307,20 +302,21 @@ def _apply_fft_with_options(
     workers: int = 1,
 ) -> Array:
     """:func:`apply_fft` with the options of the primitive; a row in double precision needs fewer passes."""
-    row = signal.ndim == 1 and signal.dtype.char == "d" and prepared.weights.ndim == 1
-    if starts and (not starts[0].size or starts[0].dtype.char != "d"):
-        row = False
-    if not row or not signal.size or not prepared.weights.size:
-        assert _COMPOSED is not None
-        result: Array = _COMPOSED(
-            prepared, signal, *starts, differences=differences, starts_from=starts_from, workers=workers
-        )
-        return result
-    if isinstance(prepared, HalvedSpectrum):
+    row = not starts or (starts[0].size > 0 and starts[0].dtype.char == "d")
+    if row and isinstance(prepared, TwistedSpectrum):
+        return _QUIET_CONTEXT.copy().run(_twisted_row, prepared, signal, starts, differences, starts_from)
+    if row and isinstance(prepared, HalvedSpectrum):
         return _QUIET_CONTEXT.copy().run(_halved_row, prepared, signal, starts, differences, starts_from, workers)
-    if prepared.size < _LEAST_POOLED_ROW:
-        return _QUIET_CONTEXT.copy().run(_short_row, prepared, signal, starts, differences, starts_from)
-    return _long_row(prepared, signal, starts, differences, starts_from)
+    row = row and signal.ndim == prepared.weights.ndim == 1 and signal.dtype.char == "d"
+    if row and isinstance(prepared, CausalSpectrum) and signal.size and prepared.weights.size:
+        if prepared.size < _LEAST_POOLED_ROW:
+            return _QUIET_CONTEXT.copy().run(_short_row, prepared, signal, starts, differences, starts_from)
+        return _long_row(prepared, signal, starts, differences, starts_from)
+    assert _COMPOSED is not None
+    result: Array = _COMPOSED(
+        prepared, signal, *starts, differences=differences, starts_from=starts_from, workers=workers
+    )
+    return result
 
 
 def _quiet_context() -> contextvars.Context:
@@ -356,15 +352,20 @@ def _short_row(
 
 def _padded_row(signal: Array, size: int, differences: bool) -> Array:
     """The summands of a row and zeros; padded here and not by a transform, which would copy the summands."""
-    n = signal.shape[0]
     padded = np.empty(size)
-    padded[n:] = 0.0
-    if differences:
-        np.subtract(signal[1:], signal[:-1], padded[1:n])
-        padded[0] = signal[0] - signal[0]  # not 0 if the first sample is not finite
-    else:
-        padded[:n] = signal
+    padded[signal.shape[0] :] = 0.0
+    _fill_row(padded, signal, differences)
     return padded
+
+
+def _fill_row(target: Array, signal: Array, differences: bool) -> None:
+    """The samples or their differences at the beginning of ``target``."""
+    n = signal.shape[0]
+    if differences:
+        np.subtract(signal[1:], signal[:-1], target[1:n])
+        target[0] = signal[0] - signal[0]  # not 0 if the first sample is not finite
+    else:
+        target[:n] = signal
 
 
 def _halved_row(
@@ -386,6 +387,21 @@ def _halved_row(
     else:
         result = np.zeros(signal.shape)
     convolve_halves(prepared, padded, result, workers if signal.size >= _LEAST_IN_THREADS else 1)
+    if math.isfinite(result[0]):
+        return result
+    return _checked_row(result, prepared.weights, signal, starts, differences, starts_from)
+
+
+def _twisted_row(
+    prepared: TwistedSpectrum, signal: Array, starts: tuple[Array, ...], differences: bool, starts_from: int
+) -> Array:
+    """A short row whose weights are as many, by complex transforms of its own length."""
+    turned = np.zeros(prepared.turns.shape[0], np.complex128)
+    summands = turned.real
+    _fill_row(summands, signal, differences)
+    begun = _begun(signal, summands, starts, starts_from)
+    product = convolve_twisted(prepared, turned).real
+    result = _cut_row(product, signal.shape[0], begun, starts, starts_from)
     if math.isfinite(result[0]):
         return result
     return _checked_row(result, prepared.weights, signal, starts, differences, starts_from)

@@ -1,0 +1,69 @@
+"""Causal convolution of one row of doubles with as many weights, by one complex transform as long as the row.
+
+With ``turn[j] = exp(i pi j / 2m)``, the cyclic convolution of ``turn * weights`` and ``turn * row`` over ``m`` points
+is ``turn[k] * (c[k] + i c[k + m])``, where ``c`` is their whole convolution: what wraps around is the imaginary part
+("right-angle convolution", R. Crandall and B. Fagin, Math. Comp. 62, 1994). The real part is the causal convolution.
+Nothing is padded to twice the length, and a complex transform of ``m`` points takes less time than a real one of
+``2m``: see "Rows of samples" in benchmarks/results/house.txt.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpfracc.engine.backends.numpy.halves import scipy_fft
+from hpfracc.engine.numerics.lengths import fast_length
+
+__all__ = ["TwistedSpectrum", "convolve_twisted", "twist"]
+
+Array = np.ndarray[Any, Any]
+
+
+class TwistedSpectrum(NamedTuple):
+    """Weights, the transform of their product with the turns, the turns, and the conjugate turns.
+
+    The transform is scaled so that inverse transforms need not be; the turns are shared by all spectra of that size.
+    """
+
+    transform: Array
+    turns: Array
+    back: Array
+    weights: Array
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the cached object."""
+        return sum(array.nbytes for array in self)
+
+
+@functools.lru_cache(maxsize=16)
+def _turns(size: int) -> tuple[Array, Array]:
+    turns = np.exp(np.arange(size) * (0.5j * np.pi / size))
+    return turns, turns.conj()
+
+
+def twist(weights: Array) -> TwistedSpectrum:
+    """Transform the weights, an array of doubles that nobody changes."""
+    size = fast_length(weights.shape[0])
+    turns, back = _turns(size)
+    turned = np.zeros(size, np.complex128)
+    turned.real[: weights.shape[0]] = weights
+    turned *= turns
+    return TwistedSpectrum(scipy_fft().fft(turned, norm="forward", overwrite_x=True), turns, back, weights)
+
+
+def convolve_twisted(prepared: TwistedSpectrum, row: Array) -> Array:
+    """The convolution in the real part of a complex array, which is overwritten, as is ``row``.
+
+    The real part of ``row`` is the row and zeros up to the length of the transform, its imaginary part is 0.
+    """
+    transform, turns, back, _ = prepared
+    fft = scipy_fft()
+    np.multiply(row, turns, row)
+    row = fft.fft(row, overwrite_x=True)
+    np.multiply(row, transform, row)
+    row = fft.ifft(row, norm="forward", overwrite_x=True)
+    return np.multiply(row, back, row)
