@@ -36,7 +36,7 @@ def interrupt(job: str, times: int, timeout: int) -> dict[str, object]:
 
 def test_blocks_survive_interrupts() -> None:
     """Of the version before, one of some hundred interrupts left a lock held, and the process hanging."""
-    interrupt("blocks", 1500, 550)
+    interrupt("blocks", 800, 550)
 
 
 @pytest.mark.slow
