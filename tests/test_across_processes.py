@@ -28,6 +28,7 @@ from hpfracc.engine.execution.pressure.growth import Growth
 from hpfracc.profiling import Profiler, Span, get_profiler
 from hpfracc.profiling.comparison import Comparison, Rules, SpanComparison
 from hpfracc.solvers.ode import problems
+from tests.helpers.thinned import thinned
 from tests.helpers.travelling import an_error, doubled, fail, give_back, work
 
 GRID = np.linspace(0.0, 1.0, 33)
@@ -359,6 +360,7 @@ def test_decisions_and_explanations_travel(make: Callable[[], Any]):
         f"{key} {value}" if isinstance(value, str | float) else key for key, value in options.items()
     ),
 )
+@thinned(one_in=2)
 def test_dense_output_travels(options: dict[str, Any]):
     """The dense output is the same, even if the right-hand side cannot be pickled."""
     made = solved(**options)

@@ -206,8 +206,10 @@ def quick_kind(value: Any) -> tuple[Any, ...]:
         # Part of the key, because what is cached for calls that autograd records is not valid inside a transform.
         transformed = wrapped(value) or (forward_ad._current_level >= 0 and _is_dual(value))
         return type(value), value.shape, value.dtype, value.device, value.layout, value.requires_grad, transformed
-    if library == "jax" and not is_tracer(value):
-        return type(value), value.shape, value.dtype, value.sharding
+    if library == "jax":
+        tracer = _TRACERS.get(type(value))  # as in is_tracer(), without the call
+        if not (is_tracer(value) if tracer is None else tracer):
+            return type(value), value.shape, value.dtype, value.sharding
     return type(value), tuple(value.shape), value.dtype, device_of(value)
 
 

@@ -13,6 +13,7 @@ import pytest
 from hpfracc.cli import main
 from hpfracc.profiling import get_profiler
 from tests.helpers.source import SOURCE
+from tests.helpers.thinned import thinned
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="uses /dev/full and the shell's redirections")
 
@@ -44,6 +45,7 @@ def shell(line: str, **variables: str) -> tuple[int, str]:
         ("wisdom import nowhere", "2>/dev/full", 2),
     ],
 )
+@thinned(one_in=2)
 def test_streams_that_are_closed_or_full(command: str, redirection: str, status: int):
     """The exit status is right, and at most one line is printed."""
     found, output = shell(f"{CLI} {command} {redirection}")

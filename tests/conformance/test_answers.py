@@ -127,6 +127,7 @@ def test_cases_are_of_the_dtype_asked_for(primitive: str, dtype: str) -> None:
 
 
 @each()
+@thinned(one_in=2)
 def test_calls_at_once_do_not_disturb_each_other(subject: Subject) -> None:
     """Kernels keep nothing between calls: four threads get the answers that one gets."""
     dtype = "int64" if subject.spec.primitive == "bitwise_xor" else "float64"

@@ -110,6 +110,7 @@ def test_kept_weights_do_not_change_with_the_caller_s(subject: Subject) -> None:
 @QUICK
 @given(st.data())
 @each(NAME)
+@thinned(one_in=2)
 def test_is_linear(subject: Subject, data: st.DataObject) -> None:
     """``w * (a x + b y) = a (w * x) + b (w * y)``."""
     n, a, b, seed = (data.draw(s) for s in (st.sampled_from(LENGTHS), FACTORS, FACTORS, SEEDS))
@@ -125,6 +126,7 @@ def test_is_linear(subject: Subject, data: st.DataObject) -> None:
 @QUICK
 @given(st.data())
 @each(NAME)
+@thinned(one_in=2)
 def test_commutes_with_shifts(subject: Subject, data: st.DataObject) -> None:
     """A signal that starts later gives the same answer, later."""
     n, seed = data.draw(st.sampled_from(LENGTHS)), data.draw(SEEDS)

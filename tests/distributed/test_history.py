@@ -13,6 +13,7 @@ from hpfracc.distributed.chunked.planning import Resources
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.exponentials import Exponentials
 from hpfracc.operators.core.stream_plans import WINDOW
+from tests.helpers.thinned import thinned
 
 da = pytest.importorskip("dask.array")
 
@@ -45,6 +46,7 @@ def bound(operator: Any, data: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=repr)
+@thinned(one_in=2)
 def test_chunks_of_time_agree_with_one_call(operator: Any):
     """Spectrum and carry, uneven chunks and rows: a few eps of sum|w| max|u|, with the chunks of the samples."""
     expected = operator(DATA, step=STEP)

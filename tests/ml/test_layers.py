@@ -17,6 +17,7 @@ import hpfracc as hf
 from hpfracc import ml
 from hpfracc._config import get_settings
 from hpfracc.errors import ConfigurationError, InvalidInputError, PinnedBackendError, ShapeError, SolveError
+from tests.helpers.thinned import thinned
 
 torch = pytest.importorskip("torch")
 
@@ -73,6 +74,7 @@ def descend(parameters: Any, loss: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("name", LAYERS)
+@thinned(one_in=2)
 def test_gradients_in_inputs_parameters_and_order(name: str):
     """gradcheck and gradgradcheck of every layer."""
     layer, x = made(name, learned(0.4))

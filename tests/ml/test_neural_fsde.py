@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves  # noqa: E402
 
 from hpfracc.ml.torch.neural_fsde import NeuralFSDE  # noqa: E402
 from hpfracc.ml.torch.order import LearnableOrder  # noqa: E402
+from tests.helpers.thinned import thinned  # noqa: E402
 
 TIMES = [0.0, 0.5, 1.0]
 MODELS: list[dict[str, Any]] = [
@@ -73,6 +74,7 @@ def test_euler_and_maruyama_at_order_one(options: dict[str, Any], sets: int):
         (still, {"model": "markov", "hurst": 0.2}, 1.0),
     ],
 )
+@thinned(one_in=2)
 def test_known_variances(drift: Any, options: dict[str, Any], exact: float):
     """At t = 1 with unit noise, within 4 standard errors; an ignored order misses all but the last two by far."""
     model = NeuralFSDE(drift, 1.0, noise="additive", step=0.02, **options)

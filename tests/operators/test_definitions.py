@@ -281,6 +281,7 @@ def test_callables_of_power_law_memories(name: str, alpha: float):
 
 @pytest.mark.parametrize("alpha", [0.05, 0.5, 0.9, 0.99])
 @pytest.mark.parametrize("name", ["caputo_fabrizio", "atangana_baleanu", "atangana_baleanu_riemann"])
+@thinned(one_in=2)
 def test_callables_of_bounded_memories(name: str, alpha: float):
     """1 + t^3, by quadrature, against mpmath's series; the estimate bounds the error."""
     kernel = "exponential" if name == "caputo_fabrizio" else "mittag_leffler"

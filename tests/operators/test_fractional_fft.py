@@ -34,6 +34,7 @@ def test_is_the_sum_that_defines_it(alpha: float, points: int | None):
 
 
 @pytest.mark.parametrize("n", [1, 2, 64, 1000, 4095])
+@thinned(one_in=2)
 def test_is_the_fourier_transform_at_one_over_n(n: int):
     """With ``alpha = 1/N`` it is the FFT; taken as an exact fraction, to rounding at any length."""
     x = RNG.standard_normal(n)

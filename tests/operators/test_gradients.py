@@ -417,6 +417,7 @@ def test_a_constant_or_listed_variable_order_takes_a_traced_step():
 @pytest.mark.parametrize(
     "operator", [hf.caputo, hf.riemann_liouville, hf.riemann_liouville_integral, hf.grunwald_letnikov]
 )
+@thinned(one_in=2)
 def test_operands_beside_a_transform(operator: Any, n: int) -> None:
     """A transform of ``torch.func`` maps something else; PyTorch refuses autograd functions without its rules there."""
     torch = pytest.importorskip("torch")

@@ -228,6 +228,7 @@ def test_gradients_in_jax():
         (0.5, 1.0, -2.0, -3.0, 16.770275002573076),
     ],
 )
+@thinned(one_in=2)
 def test_three_parameters(alpha, beta, gamma, z, right):
     """Prabhakar's function agrees with its series, summed by mpmath with 160 digits."""
     value = special.mittag_leffler(z, alpha, beta, gamma)

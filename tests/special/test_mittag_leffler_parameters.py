@@ -75,6 +75,7 @@ def test_slopes_far_out(alpha: float, beta: float):
 
 @NEEDS_TORCH
 @pytest.mark.parametrize(("alpha", "beta"), [(0.7, 1.0), (1.0, 1.0), (1.5, 0.8)])
+@thinned(one_in=2)
 def test_gradients_in_torch(alpha: float, beta: float):
     """gradcheck in z, alpha and beta, real and complex, in forward mode too; second derivatives at one pair."""
     torch = importlib.import_module("torch")

@@ -67,19 +67,6 @@ def test_a_reading_is_trusted_for_a_moment():
     assert reader.asked == 3
 
 
-def test_small_calls_use_an_older_reading():
-    """For two seconds, a call that needs a small part of what was free asks nobody; a larger one reads again."""
-    clock, reader = Clock(), Reader(6400)
-    budget = Budget(time_to_live=0.1, clock=clock)
-    budget.register("torch", reader)
-    assert budget.fits(50, "cuda:0", 1.0, "torch") and reader.asked == 1
-    clock.now += 1.0
-    assert budget.fits(100, "cuda:0", 1.0, "torch") and reader.asked == 1
-    assert budget.fits(101, "cuda:0", 1.0, "torch") and reader.asked == 2
-    clock.now += 2.2
-    assert budget.fits(50, "cuda:0", 1.0, "torch") and reader.asked == 3
-
-
 def test_who_allocates_matters():
     """A library's own pool counts for it alone; without a library, the least any of them reports."""
     budget = Budget()

@@ -10,6 +10,7 @@ import pytest
 from hpfracc.engine.backends.numpy.kernels.history_sum import sum_by_tree, sum_direct
 from hpfracc.engine.numerics import history_tree
 from hpfracc.engine.numerics.history_tree import LEAF, NODES, HistoryTree
+from tests.helpers.thinned import thinned
 
 RNG = np.random.default_rng(7)
 N = 900
@@ -32,6 +33,7 @@ KERNELS: list[tuple[str, tuple[float, ...], bool]] = [
 
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize(("kind", "parameters", "scaled"), KERNELS, ids=str)
+@thinned(one_in=2)
 def test_agrees_with_the_direct_sum_to_rounding(grid, kind, parameters, scaled):
     """Every output, within a few units of rounding of the sum of all sizes; rows, complex numbers, nan included."""
     times = GRIDS[grid]

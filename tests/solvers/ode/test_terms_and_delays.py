@@ -12,6 +12,7 @@ from scipy.special import rgamma
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import problems
+from tests.helpers.thinned import thinned
 
 
 @pytest.mark.parametrize("rtol", [1e-4, 1e-7])
@@ -98,6 +99,7 @@ def steps_solution(t: float, alpha: float) -> float:
 
 @pytest.mark.parametrize("rtol", [1e-4, 1e-7])
 @pytest.mark.parametrize("alpha", [0.5, 0.8, 1.0, 1.5])
+@thinned(one_in=2)
 def test_a_delay_by_the_method_of_steps(alpha: float, rtol: float):
     """The closed form, also right after the break at t = 1, where the solution is not smooth."""
     t = np.array([0.5, 1.0, 1.0001, 1.5, 2.0, 2.5, 3.5])

@@ -17,6 +17,7 @@ from hpfracc.pde import (
     FractionalDiffusion,
     OneSided,
 )
+from tests.helpers.thinned import thinned
 
 X = np.linspace(0.0, np.pi, 9)
 # The grading is given: it would otherwise follow the order, and so would differences.
@@ -36,6 +37,7 @@ def last(u0, k, alpha, method):
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@thinned(one_in=2)
 def test_torch(method):
     """Values as NumPy's, derivatives as gradcheck has them."""
     torch = pytest.importorskip("torch")
@@ -52,6 +54,7 @@ def test_torch(method):
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@thinned(one_in=2)
 def test_torch_with_plain_numbers(method):
     """Order and coefficients as Python numbers, a periodic plane, several derivatives: NumPy's values."""
     torch = pytest.importorskip("torch")
@@ -79,6 +82,7 @@ SPACES = {
 
 @pytest.mark.filterwarnings("ignore::hpfracc.errors.AccuracyWarning")
 @pytest.mark.parametrize("name", SPACES)
+@thinned(one_in=2)
 def test_terms_whose_systems_are_solved_by_iterations(name):
     """Derivatives in the order in space, a coefficient, alpha and the state, through conjugate gradients and GMRES."""
     torch = pytest.importorskip("torch")

@@ -10,6 +10,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.pde import CorrectedQuadrature, Diffusion, DiffusionL1, DiffusionL2Sigma, FractionalDiffusion
+from tests.helpers.thinned import thinned
 
 X = np.linspace(0.0, np.pi, 402)
 Y = np.linspace(0.0, np.pi, 98)
@@ -43,6 +44,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
+@thinned(one_in=2)
 def test_the_peak_is_within_a_factor_of_the_forecast(name: str):
     """1.3, either way."""
     reaction, given = CASES[name]

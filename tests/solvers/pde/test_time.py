@@ -154,6 +154,7 @@ def test_manufactured_reaction():
 
 @pytest.mark.parametrize("method", [DiffusionL1, DiffusionL2Sigma])
 @pytest.mark.parametrize("boundary", ["periodic", (Dirichlet(math.sin), Neumann(0.3))])
+@thinned(one_in=2)
 def test_every_way_to_sum_the_past_agrees(method, boundary):
     """Direct sums and exponentials, compiled and not, with moving boundaries and complex coefficients."""
     x = np.linspace(0.0, 3.0, 24, endpoint=boundary != "periodic")

@@ -42,9 +42,6 @@ HOST = "cpu"
 
 #: Seconds for which a reading is valid. A host reading takes 0.1 to 0.3 ms, i.e. at most 0.3 % of the time.
 TIME_TO_LIVE = 0.1
-#: A call that needs less than this part of what it may take is checked against a reading of up to this many seconds
-#: more: the reading of a GPU takes milliseconds, 4 % of the calls of 0.1 ms in between.
-_SMALL_PART, _SMALL_CALLS_LATER = 1 / 64, 2.0
 #: Seconds after which a request for smaller chunks, or for avoiding a device, expires.
 FADE = 60.0
 #: Smallest chunks that can be requested, relative to what memory would allow.
@@ -157,13 +154,7 @@ class Budget:
     def fits(self, need: float, device: str, share: float, owner: str | None = None) -> bool:
         """Whether ``need`` bytes are within ``share`` of what is free on ``device``."""
         entry = self._readings.get((device, owner))  # as in free(), without the call: this one is asked every time
-        if entry is not None:
-            late, free = self._clock() - entry[0], entry[1]
-            if late < 0.0:
-                return free is None or need <= share * free
-            if late < _SMALL_CALLS_LATER and free is not None and need <= _SMALL_PART * share * free:
-                return True
-        free = self.read(device, owner)
+        free = entry[1] if entry is not None and self._clock() < entry[0] else self.read(device, owner)
         return free is None or need <= share * free
 
     def allowed(self, device: str, share: float, owner: str | None = None) -> int | None:

@@ -74,24 +74,13 @@ class _Sum(NamedTuple):
     """A causal convolution of samples with weights that are kept: its plan, its other operands and what follows it."""
 
     plan: Plan
-    #: The weights and the starting weights; empty where there are references instead.
+    #: The weights and, where the rule has them, the starting weights; empty where there are references instead.
     operands: tuple[Any, ...]
     key: Hashable
     options: dict[str, Any]
     finish: Finish | None
     #: Where operands are not kept alive: references to them.
-    references: tuple[weakref.ref[Any], ...] | None = None
-
-
-def _referents(references: tuple[weakref.ref[Any], ...]) -> list[Any] | None:
-    """What the references point to, or None if something is gone."""
-    found = []
-    for reference in references:
-        referent = reference()
-        if referent is None:
-            return None
-        found.append(referent)
-    return found
+    references: tuple[weakref.ref[Any], ...] = ()
 
 
 class CachedApplication:
@@ -112,9 +101,8 @@ class CachedApplication:
         if backend is None:
             kept = self._sums.get((step, current_context()))
             if kept is not None and kept.plan.version == state.version:
-                operands = kept.operands if kept.references is None else _referents(kept.references)
-                if operands is not None:
-                    weights, *starts = operands
+                weights, *starts = kept.operands or [reference() for reference in kept.references]
+                if weights is not None and (not starts or starts[0] is not None):
                     result = causal_convolution.run(kept.plan, (weights, values, *starts), kept.key, kept.options)
                     return result if kept.finish is None else kept.finish(result, values)
         return self._apply(values, grid or Grid(values.shape[-1], 0.0, step), backend)
@@ -136,7 +124,7 @@ class CachedApplication:
         plan = causal_convolution.plan_for((made.weights, values, *made.starts), None, made.key, made.options)
         if len(self._sums) >= _MOST_SUMS:
             self._sums.clear()
-        references: tuple[weakref.ref[Any], ...] | None = None
+        references: tuple[weakref.ref[Any], ...] = ()
         if values.shape[-1] > _MOST_POINTS:
             operands, references = (), tuple(map(weakref.ref, operands))
         kept = _Sum(plan, operands, made.key, made.options, made.finish, references)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, TypeVar
 
 import numpy as np
 
-from hpfracc._arrays import is_chunked, is_sharded
+from hpfracc._arrays import is_chunked, is_sharded, quick_kind
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.applying import FAST, cache_application, cached_applications, learned_key, sample_kind
+from hpfracc.operators.core.applying import FAST, cache_application, cached_applications, learned_key
 from hpfracc.operators.core.exponentials import LEAST_TOLERANCE
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, cached_grid, likely_grid, read_number
@@ -153,7 +153,8 @@ class FractionalOperator(ABC):
             try:
                 if type(self.alpha) is float:  # type: ignore[attr-defined]  # a field of most subclasses
                     # Sharded arrays are never cached.
-                    cached = cached_applications.get((self, sample_kind(f)))
+                    kind = (f.shape, f.dtype) if type(f) is np.ndarray else quick_kind(f)  # as sample_kind()
+                    cached = cached_applications.get((self, kind))
                 elif type(f) is not np.ndarray and not is_sharded(f):
                     cached = self._cached_learned(f)
             except (AttributeError, IndexError, TypeError):  # not an array, a single number, or an unhashable field

@@ -13,6 +13,7 @@ from hpfracc.engine.execution.batch.time_blocks import choose_blocks, convolve_b
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.primitives.cuts import Cut
+from tests.helpers.thinned import thinned
 
 
 def piece(array: Any, axis: int | None, begin: int, end: int) -> Any:
@@ -34,6 +35,7 @@ def put_together(primitive: Any, case: Any, cut: Cut, size: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", PRIMITIVES)
+@thinned(one_in=2)
 def test_a_cut_changes_nothing(name: str) -> None:
     """Any axis, pieces of any size, operands that broadcast, vectors, axes that are reduced: every case there is."""
     for case in PRIMITIVES[name].cases("int64" if name == "bitwise_xor" else "float64"):

@@ -15,6 +15,7 @@ from hpfracc.engine.execution.batch.items import _RULES
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.primitives import PRIMITIVES
 from tests.helpers.own_operations import own_operation
+from tests.helpers.thinned import thinned
 
 #: Sums by BLAS, and by transforms of several rows at once in vector registers, differ in the last places.
 BY_ROUNDING = {"matmul", "history_sum", "exponential_recurrence"}
@@ -70,6 +71,7 @@ def test_every_operation_is_looked_at() -> None:
     chunk=st.integers(1, 20),
     lists=st.booleans(),
 )
+@thinned(one_in=2)
 def test_any_chunk_gives_what_the_whole_does(
     name: str, seed: int, count: int, size: int, chunk: int, lists: bool
 ) -> None:

@@ -23,6 +23,7 @@ from hpfracc.engine.memory.budget import get_budget
 from hpfracc.errors import DiskFullError, InvalidInputError, OutOfMemoryError, ShapeError
 from tests.helpers.processes import run_python
 from tests.helpers.source import REPOSITORY
+from tests.helpers.thinned import thinned
 
 random = np.random.default_rng(11)
 SHAPES = [
@@ -52,6 +53,7 @@ def numpy_alone() -> Any:
 
 
 @pytest.mark.parametrize(("weights", "signal", "budget"), SHAPES)
+@thinned(one_in=2)
 def test_a_convolution_in_blocks_is_the_convolution(weights: Any, signal: Any, budget: str) -> None:
     """Few weights, many, more than points; rows; rows of weights: in several blocks, and in place."""
     kind = "float64" if len(signal) == 1 else "complex128"

@@ -193,6 +193,7 @@ def test_linear_systems_are_exact(alpha: float):
 
 
 @pytest.mark.parametrize("alpha", [0.2, 0.5, 0.8, 1.0, 1.5, 1.9])
+@thinned(one_in=2)
 def test_the_rest_of_a_semilinear_system_has_the_order_stated(alpha: float):
     """min(2, 1 + alpha) for a smooth solution of a nonlinear equation, whose linear part is given."""
 

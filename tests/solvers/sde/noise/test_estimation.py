@@ -7,10 +7,12 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError, ShapeError
+from tests.helpers.thinned import thinned
 
 
 @pytest.mark.parametrize("index", [0.15, 0.5, 0.85])
 @pytest.mark.parametrize("method", ["whittle", "variations"])
+@thinned(one_in=2)
 def test_estimates_and_their_intervals(index: float, method: str) -> None:
     """Of 120 paths of 400 steps: little bias, the spread that is told, and 95 % of the intervals cover H."""
     count = 120

@@ -16,6 +16,7 @@ from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance
 from hpfracc.solvers.sde.noise.source import make_source
 from hpfracc.solvers.sde.noise.volterra import sample_hybrid_pair
 from tests.helpers.law import covariance_errors
+from tests.helpers.thinned import thinned
 
 INDICES = [0.05, 0.3, 0.5, 0.7, 0.95]
 
@@ -39,6 +40,7 @@ def test_autocovariance_keeps_its_digits(index: float) -> None:
 
 @pytest.mark.parametrize("index", INDICES)
 @pytest.mark.parametrize("method", ["circulant", "cholesky"])
+@thinned(one_in=2)
 def test_covariance_of_paths(index: float, method: str) -> None:
     """20 pairs of points of 5,000 paths on [0, 2], within 4 standard errors."""
     n, count = 50, 5000
@@ -61,6 +63,7 @@ def test_covariance_of_many_paths(index: float) -> None:
 
 @pytest.mark.parametrize("kind", ["fbm", "volterra"])
 @pytest.mark.parametrize("index", [0.1, 0.8])
+@thinned(one_in=2)
 def test_covariance_on_any_grid(kind: str, index: float) -> None:
     """Times of any kind, the first of them not 0."""
     process = noise.FractionalBrownian(index, kind)
@@ -94,6 +97,7 @@ def test_long_volterra_paths_and_their_brownian_motion() -> None:
 
 @pytest.mark.parametrize("index", [0.2, 0.5, 0.8])
 @pytest.mark.parametrize("kind", ["fbm", "volterra"])
+@thinned(one_in=2)
 def test_refined_paths_have_the_law_of_the_fine_process(index: float, kind: str) -> None:
     """Coarse and fine points together: covariances within 4 standard errors, the given points untouched."""
     process = noise.FractionalBrownian(index, kind)

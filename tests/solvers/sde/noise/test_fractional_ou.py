@@ -9,6 +9,7 @@ import pytest
 from hpfracc import noise
 from hpfracc.errors import InvalidInputError
 from tests.helpers.law import covariance_errors
+from tests.helpers.thinned import thinned
 
 
 def test_variance() -> None:
@@ -44,6 +45,7 @@ def test_at_one_half_it_is_the_ordinary_process() -> None:
 
 @pytest.mark.parametrize("index", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("times", [np.linspace(0, 3, 40), np.array([0.0, 0.1, 0.5, 2.0, 7.0])], ids=["even", "uneven"])
+@thinned(one_in=2)
 def test_covariance_of_paths(index: float, times: np.ndarray) -> None:
     """Stationary from the first point on: 20 pairs within 4 standard errors."""
     process = noise.FractionalOU(index, 1.5, 0.7)

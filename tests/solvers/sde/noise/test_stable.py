@@ -10,6 +10,7 @@ from hpfracc import noise
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.inverse_subordinator import increment_moment
 from tests.helpers.law import mean_error
+from tests.helpers.thinned import thinned
 
 COUNT = 20_000
 
@@ -65,6 +66,7 @@ def test_fractional_moment() -> None:
 
 
 @pytest.mark.parametrize(("alpha", "rate"), [(0.4, 0.5), (0.7, 3.0), (1.3, 0.4), (1.7, 0.5)])
+@thinned(one_in=2)
 def test_tempered_laplace_transform(alpha: float, rate: float) -> None:
     """At two times, within 4 standard errors; above alpha = 1 the mean is 0 and the variance that of the formula."""
     process = noise.TemperedStable(alpha, rate, scale=0.8)
@@ -83,6 +85,7 @@ def test_tempered_laplace_transform(alpha: float, rate: float) -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.3, 0.7, 0.95])
+@thinned(one_in=2)
 def test_moments_of_the_inverse_subordinator(alpha: float) -> None:
     """k! t^(k alpha) / Gamma(1 + k alpha), at the last of several times."""
     clock = noise.InverseSubordinator(alpha).sample([0.2, 0.5, 1.0], COUNT, rng=6)

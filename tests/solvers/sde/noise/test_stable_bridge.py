@@ -11,6 +11,7 @@ from scipy import integrate, stats
 from hpfracc import noise
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.stable_bridge import standard_density
+from tests.helpers.thinned import thinned
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,7 @@ def test_density_is_one_in_all_and_continuous(alpha: float) -> None:
 
 
 @pytest.mark.parametrize(("alpha", "parts"), [(0.7, 2), (1.0, 3), (1.5, 2), (1.8, 4)])
+@thinned(one_in=2)
 def test_refined_paths_have_independent_stable_increments(alpha: float, parts: int) -> None:
     """Of both levels together: Kolmogorov-Smirnov, and no dependence of neighbours' sizes and signs."""
     process = noise.StableLevy(alpha, scale=1.4)

@@ -10,6 +10,7 @@ import pytest
 import hpfracc as hf
 from hpfracc import noise, transport
 from hpfracc.errors import InvalidInputError, ShapeError
+from tests.helpers.thinned import thinned
 
 
 def test_straight_motion() -> None:
@@ -28,6 +29,7 @@ def test_straight_motion() -> None:
 
 @pytest.mark.parametrize("count", [20, 100])
 @pytest.mark.parametrize("kind", ["ensemble", "time"])
+@thinned(one_in=2)
 def test_intervals_cover(count: int, kind: str) -> None:
     """In 150 experiments with fractional Brownian motion, near the 90 % that are asked for."""
     t = np.linspace(0.0, 1.0, 33)

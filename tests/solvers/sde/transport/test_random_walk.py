@@ -14,6 +14,7 @@ from hpfracc import noise, transport
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.source import make_source
 from tests.helpers.law import mean_error
+from tests.helpers.thinned import thinned
 
 COUNT = 20_000
 GAUSSIAN = transport.GaussianJumps(math.sqrt(2.0))
@@ -123,6 +124,7 @@ def _walks() -> dict[str, transport.ContinuousTimeRandomWalk]:
 
 
 @pytest.mark.parametrize("name", list(_walks()))
+@thinned(one_in=2)
 def test_paths_do_not_depend_on_the_batch(name: str) -> None:
     """Nor on the times at which they are looked at; with and without Numba."""
     walk = _walks()[name]

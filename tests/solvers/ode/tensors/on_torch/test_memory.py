@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
 from hpfracc.solvers.ode.tensors.on_torch import blocks, history  # noqa: E402
+from tests.helpers.thinned import thinned  # noqa: E402
 
 
 class Peak(TorchDispatchMode):  # type: ignore[misc]
@@ -42,6 +43,7 @@ class Peak(TorchDispatchMode):  # type: ignore[misc]
     ("orders", "longest"), [("shared", 2048), ("shared", 16), ("of members", 2048)],
     ids=["products", "transforms", "an order for each member"],
 )  # fmt: skip
+@thinned(one_in=2)
 def test_the_peak_is_a_few_solutions(orders: str, longest: int, monkeypatch: pytest.MonkeyPatch):
     """States, values, as many sums to come (two kinds for half the steps): not the twenty-two it once was."""
     monkeypatch.setattr(blocks, "BLOCK", 8)
