@@ -11,7 +11,7 @@ from scipy import special
 
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["MOST_EXPONENTIALS", "ExponentialFilter", "flow_filter", "moment_filter", "moment_weights", "read_order"]
+__all__ = ["MOST_EXPONENTIALS", "ExponentialFilter", "flow_filter", "moment_filter", "read_order"]
 
 Array = np.ndarray[Any, Any]
 
@@ -54,14 +54,6 @@ def read_order(order: Any) -> float:
             f"fractional_order={order!r} has to be a number from 0 (no memory) to 1 (the memory of the usual optimiser)"
         )
     return float(order)
-
-
-def moment_weights(order: float, decay: float, count: int) -> Array:
-    r"""The weights :math:`(1-b)^a (a)_k/k!\, b^k` of :math:`((1-b)/(1-b z^{-1}))^a`."""
-    k = np.arange(1, count)
-    ratios = decay * (order + k - 1.0) / k
-    weights: Array = (1.0 - decay) ** order * np.concatenate([[1.0], np.cumprod(ratios)])
-    return weights
 
 
 @functools.lru_cache(maxsize=256)

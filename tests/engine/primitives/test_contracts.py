@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from hpfracc._optional import is_installed
-from hpfracc.engine.primitives import PRIMITIVES, get_primitive
+from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.primitives.causal_convolution import block_length, fills_one_block
-from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError, UnknownOperationError, UnsupportedDtypeError
+from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError, UnsupportedDtypeError
 
 XY: dict[str, Any] = {"expression": "x*y", "names": ("x", "y")}
 VECTOR, MATRIX, WHOLE, KEY = np.ones(4), np.ones((2, 3)), np.arange(4), np.arange(4, dtype=np.uint32)
@@ -211,12 +211,3 @@ def test_a_call_that_fills_one_block_is_not_cut_into_blocks() -> None:
     describe = PRIMITIVES["causal_convolution"].describe
     assert "one block" in str(fills_one_block(describe(ArraySpec((100,)), ArraySpec((step,)))))
     assert fills_one_block(describe(ArraySpec((100,)), ArraySpec((step + 1,)))) is None
-
-
-def test_an_unknown_primitive_is_told_its_neighbours() -> None:
-    """A slip of the pen is answered with the name that was meant, nonsense with the list."""
-    with pytest.raises(UnknownOperationError, match="'causal_convolution'"):
-        get_primitive("causal_convolve")
-    with pytest.raises(UnknownOperationError, match="matmul, fft"):
-        get_primitive("qqq")
-    assert get_primitive("fft") is PRIMITIVES["fft"]

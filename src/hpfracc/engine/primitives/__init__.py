@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.primitives.bitwise_xor import BitwiseXor
 from hpfracc.engine.primitives.causal_convolution import CausalConvolution
@@ -20,9 +18,8 @@ from hpfracc.engine.primitives.spectral_multiply import SpectralMultiply
 from hpfracc.engine.primitives.stencil_relax import StencilRelax
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply
 from hpfracc.engine.primitives.tridiagonal_solve import TridiagonalSolve
-from hpfracc.errors import UnknownOperationError
 
-__all__ = ["OWN_PRIMITIVES", "PRIMITIVES", "get_primitive"]
+__all__ = ["OWN_PRIMITIVES", "PRIMITIVES"]
 
 PRIMITIVES: dict[str, Primitive] = {
     primitive.name: primitive
@@ -48,15 +45,3 @@ PRIMITIVES: dict[str, Primitive] = {
 
 #: The contracts of users' operations, added by the layer that registers them.
 OWN_PRIMITIVES: dict[str, Primitive] = {}
-
-
-def get_primitive(name: str) -> Primitive:
-    """The primitive ``name``; raises :class:`UnknownOperationError` with similar names if there is none."""
-    primitive = PRIMITIVES.get(name)
-    if primitive is None:
-        close = difflib.get_close_matches(str(name), PRIMITIVES, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "look at the list"
-        raise UnknownOperationError(
-            f"no primitive is called {name!r}; {hint} The primitives are {', '.join(PRIMITIVES)}"
-        )
-    return primitive

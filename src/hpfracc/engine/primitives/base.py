@@ -30,7 +30,6 @@ __all__ = [
     "Primitive",
     "Transform",
     "dtype_of",
-    "require_dtype",
     "reversed_view",
     "samples",
     "strided_view",
@@ -216,14 +215,6 @@ def dtype_of(array: Any) -> str:
     if isinstance(array, ArraySpec):
         return array.dtype
     return dtype_name(array)
-
-
-def require_dtype(name: str, dtype: str, allowed: frozenset[str], operation: str) -> None:
-    """Raise :class:`UnsupportedDtypeError` unless ``operation`` supports ``dtype``."""
-    if dtype not in allowed:
-        raise UnsupportedDtypeError(
-            f"{operation}: {name} has dtype {dtype!r}; it takes {', '.join(sorted(allowed))}: convert it first"
-        )
 
 
 # Arrays for test cases: seeded, of any dtype, in all memory layouts that kernels must accept.

@@ -72,8 +72,8 @@ class CausalConvolution(Primitive):
     Non-finite samples stay causal: they affect only the outputs whose sum includes them. Differentiable in
     both operands; the adjoint is the anti-causal convolution with the conjugate.
 
-    Algorithms: ``direct`` is the sum, ``n K`` steps; ``fft`` one padded transform; ``blocked`` uses transforms of
-    blocks a few times as long as the weights, which pays off if ``K`` is much smaller than ``n``.
+    Algorithms: ``direct`` is the sum, ``n K`` steps; ``fft`` transforms the whole signal; ``blocked`` transforms blocks
+    a few times as long as the weights, which pays off if ``K`` is much smaller than ``n``.
     """
 
     name = "causal_convolution"

@@ -13,7 +13,7 @@ from hpfracc.engine.primitives import PRIMITIVES
 
 PRIMITIVE = PRIMITIVES["causal_convolution"]
 #: A row that is not a fast length itself, and one that is.
-LENGTHS = (12_289, 13_122)
+LENGTHS = (14_337, 14_406)
 
 
 def operands(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.primitives import PRIMITIVES
 
 PRIMITIVE = PRIMITIVES["causal_convolution"]
-LENGTHS = (1, 2, 3, 5, 16, 17, 100, 1000, 1001, 5003, 12_287)
+LENGTHS = (1, 2, 3, 5, 16, 17, 100, 1000, 1001, 5003, 14_335)
 APPLY = KERNELS["fft"].apply
 
 

@@ -42,7 +42,7 @@ _LEAST_POOLED = 1 << 16
 _LEAST_POOLED_ROW = 1 << 18
 #: Minimum number of points of a row with as many weights for two transforms of half the padded length instead of a
 #: complex one, whose larger buffers the allocator does not keep (benchmarks/results/house.txt).
-_LEAST_HALVED = 3 << 12
+_LEAST_HALVED = 7 << 11
 #: Minimum number of points for the two halves on two threads.
 _LEAST_IN_THREADS = 1 << 17
 
