@@ -430,3 +430,22 @@ def test_operands_beside_a_transform(operator: Any, n: int) -> None:
     slopes = [torch.autograd.grad(each.sum(), (x, alpha)) for each in (found, expected)]
     for one, other in zip(*slopes, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9 * float(other.abs().max()))
+
+
+@pytest.mark.parametrize(
+    "operator", [hf.caputo, hf.grunwald_letnikov, hf.riemann_liouville, hf.riemann_liouville_integral]
+)
+@pytest.mark.parametrize("bad", [False, True], ids=["finite", "not finite"])
+def test_results_may_be_changed_in_place(operator: Any, bad: bool):
+    """A result that autograd records is an array of its own, not a view of a longer one."""
+    torch = pytest.importorskip("torch")
+    alpha = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
+    x = torch.linspace(0.0, 1.0, 1000, dtype=torch.float64)
+    if bad:
+        x[500] = torch.nan
+    result = operator(x, alpha=alpha, step=0.1)
+    assert result.untyped_storage().nbytes() == 8 * 1000
+    (expected,) = torch.autograd.grad(2.0 * result[1:400].sum(), alpha, retain_graph=True)
+    result *= 2.0
+    (slope,) = torch.autograd.grad(result[1:400].sum(), alpha)
+    torch.testing.assert_close(slope, expected)

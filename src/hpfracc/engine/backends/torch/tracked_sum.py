@@ -180,7 +180,8 @@ def _sum_in_passes(
     n = signal.shape[-1]
     summands = differ[0](signal) if differences else signal
     transform = torch.fft.rfft(summands, n=spectrum.size)
-    result = _back(transform * spectrum.transform, spectrum.size)[..., :n]
+    # Copied: a view would keep the padded product alive, and PyTorch refuses to write to it.
+    result = _back(transform * spectrum.transform, spectrum.size)[..., :n].clone()
     bad = None
     # On the host a non-finite sample shows in the first output of its row; elsewhere reading would synchronise.
     if not signal.is_cpu or not bool(torch.isfinite(result[..., 0]).all()):
@@ -190,11 +191,8 @@ def _sum_in_passes(
     for j in range(0 if starts is None else starts.shape[0]):
         assert starts is not None
         place = first + j
-        if place:
-            result[..., place:].addcmul_(summands[..., place : place + 1], starts[j, place:])
-        else:
-            # The first sample has no difference. Not in place: the padded product is freed.
-            result = torch.addcmul(result, signal[..., :1], starts[j])
+        sample = summands[..., place : place + 1] if place else signal[..., :1]  # the first sample has no difference
+        result[..., place:].addcmul_(sample, starts[j, place:])
     return result, transform, bad
 
 
