@@ -85,7 +85,7 @@ def sample(source: RandomSource, weights: Any, n: int, count: int, *, stream: in
     if source.library == "numpy":
         return _sample_numpy(source, np.asarray(weights), n, count, stream, sums)
     own = weights if library_of(weights) == source.library else source.array(weights)
-    xp = sys.modules["jax"].numpy if source.library == "jax" else sys.modules[source.library]
+    xp = source.module
     if source.library == "torch":
         own = own.to(xp.float64 if source.dtype == "float64" else xp.float32)
     elif source.library == "jax":

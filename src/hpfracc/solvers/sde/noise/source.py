@@ -84,6 +84,11 @@ class RandomSource:
     key: Any
     first: int
 
+    @property
+    def module(self) -> Any:
+        """The module with the functions of the library's arrays: ``numpy``, ``torch``, ``jax.numpy`` or ``cupy``."""
+        return sys.modules["jax.numpy" if self.library == "jax" else self.library]
+
     def numbers(self, start: int, count: int, n: int, *, kind: str = "normal", stream: int = 0) -> Any:
         """``n`` numbers for each of ``count`` paths from ``start`` on, shape ``(count, n)``."""
         low, high = self.first + start, self.first + start + count
@@ -99,7 +104,7 @@ class RandomSource:
                 return torch.from_numpy(np.require(found, requirements="W"))
             paths = torch.arange(low, high, device=self.device)
         elif self.library == "jax":
-            paths = sys.modules["jax"].numpy.arange(low, high)
+            paths = self.module.arange(low, high)
         else:
             cupy = sys.modules["cupy"]
             with cupy.cuda.Device(int(self.device.rpartition(":")[2])):
@@ -122,13 +127,7 @@ class RandomSource:
     def array(self, values: Any) -> Any:
         """NumPy values as an array of the source's library, device and precision."""
         host = np.ascontiguousarray(values, dtype=self.dtype)
-        if self.library == "torch":
-            return sys.modules["torch"].tensor(host, device=self.device)
-        if self.library == "jax":
-            return sys.modules["jax"].numpy.asarray(host)
-        if self.library == "cupy":
-            return sys.modules["cupy"].asarray(host)
-        return host
+        return self.module.tensor(host, device=self.device) if self.library == "torch" else self.module.asarray(host)
 
     def chunks(self, count: int, n: int) -> Iterator[tuple[int, int]]:
         """Ranges of paths that are drawn together, each with ``n`` numbers per path."""
@@ -139,10 +138,7 @@ class RandomSource:
 
     def join(self, parts: list[Any]) -> Any:
         """Concatenate parts of the paths."""
-        if self.library == "torch":
-            return sys.modules["torch"].cat(parts)
-        numpy = sys.modules["jax"].numpy if self.library == "jax" else sys.modules[self.library]
-        return numpy.concatenate(parts)
+        return self.module.concatenate(parts)
 
     def check_room(self, what: str, count: int, n: int, *, more: int = 0) -> None:
         """Raise an error if ``count`` paths of ``n`` numbers and ``more`` numbers do not fit into memory.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -70,7 +69,7 @@ class StableLevy(LevyNoise):
         return (0.0, 2.0 * self.scale**2) if self.alpha == 2.0 else None
 
     def _increments(self, source: RandomSource, steps: np.ndarray, low: int, high: int, stream: int) -> Any:
-        xp, steps = _module(source), source.array(steps)
+        xp, steps = source.module, source.array(steps)
         uniform = source.numbers(low, high - low, 2 * steps.shape[-1], kind="uniform", stream=stream)
         angle, wait = uniform[:, ::2], -xp.log(uniform[:, 1::2])
         standard = standard_stable(xp, self.alpha, self.beta, angle, wait)
@@ -125,12 +124,6 @@ class StableLevy(LevyNoise):
         result[:, 0] = rows[:, 0]
         result[:, 1:] = inside.reshape(rows.shape[0], -1)
         return result
-
-
-def _module(source: RandomSource) -> Any:
-    if source.library == "numpy":
-        return np
-    return sys.modules["jax"].numpy if source.library == "jax" else sys.modules[source.library]
 
 
 def standard_stable(xp: Any, alpha: float, beta: float, uniform: Any, wait: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -295,14 +294,14 @@ class _Scheme:
         normals = source.numbers(start, count, n, stream=_VARIANCE)
         if source.library == "numpy":
             return normals, self._roots_in_place(source, normals, start)
-        library: Any = _functions(source).fft
+        library: Any = source.module.fft
         transform = library.rfft(normals, self.length) * self._transform(source)
         volterra = library.irfft(transform, self.length)[:, :n]
         if self.across:
             volterra = volterra + self.across * source.numbers(start, count, n, stream=_CELLS)
         # Y at the end of a step is Y at the start of the next.
         exponent = 0.5 * self.model.eta * volterra[:, :-1] + source.array(0.5 * self.shift[1:])
-        return normals, _functions(source).exp(exponent)
+        return normals, source.module.exp(exponent)
 
     def _roots_by_matrix(self, source: RandomSource, normals: np.ndarray[Any, Any], start: int) -> np.ndarray[Any, Any]:
         """The same on the host up to rounding, which depends on the batch of paths; for means over them."""
@@ -359,7 +358,7 @@ class _Scheme:
             root = (self._roots_by_matrix if by_matrix else self._roots_in_place)(source, normals, start)
             squares, products = np.vecdot(root, root), np.vecdot(root, normals[:, 1:])
         else:
-            xp = _functions(source)
+            xp = source.module
             normals, root = self.roots(source, start, count)
             squares, products = _host(xp.sum(root * root, -1)), _host(xp.sum(root * normals[:, 1:], -1))
         integral = h * (first + squares)
@@ -393,11 +392,6 @@ class _Scheme:
         spot[:, 0] = model.S0
         spot[:, 1:] = model.S0 * np.exp(np.cumsum(steps, axis=-1))
         return spot, variance
-
-
-def _functions(source: RandomSource) -> Any:
-    """The module with ``exp`` and ``sum`` for arrays of the source."""
-    return sys.modules["jax"].numpy if source.library == "jax" else sys.modules[source.library]
 
 
 def _host(values: Any) -> np.ndarray[Any, Any]:
