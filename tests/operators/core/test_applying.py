@@ -347,3 +347,16 @@ def test_read_only_points_are_known_by_their_identity() -> None:
     hf.caputo(f, view, 0.45)
     t *= 2.0  # through the array that owns the memory
     np.testing.assert_allclose(hf.caputo(f, view, 0.45), first * 4.0**-0.45, rtol=1e-12)
+
+
+@pytest.mark.parametrize("ample_first", [False, True])
+def test_repeated_calls_in_little_memory_are_done_in_chunks(ample_first: bool) -> None:
+    """A call that has no plan for the whole is not refused when it is repeated."""
+    rows = np.tile(np.sin(0.1 * np.arange(5000)), (20, 1))
+    operator = hf.Caputo(0.5)
+    expected = np.stack([operator(row, step=0.1) for row in rows[:1]])
+    if ample_first:
+        operator(rows, step=0.1)
+    with hf.memory.limit("cpu", 1 << 20):
+        for _ in range(3):
+            np.testing.assert_allclose(operator(rows, step=0.1)[:1], expected, rtol=1e-10, atol=1e-12)

@@ -17,7 +17,7 @@ from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.plan import Plan
 from hpfracc.engine.execution.replay import ReplayedFunction
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome, rounding_note, rounding_of
@@ -121,7 +121,10 @@ class CachedApplication:
         operands: tuple[Any, ...] = (made.weights, *made.starts)
         if is_tracer(values) or any(map(is_transformed, operands)):
             return
-        plan = causal_convolution.plan_for((made.weights, values, *made.starts), None, made.key, made.options)
+        try:
+            plan = causal_convolution.plan_for((made.weights, values, *made.starts), None, made.key, made.options)
+        except OutOfMemoryError:  # such calls are done in chunks
+            return
         if len(self._sums) >= _MOST_SUMS:
             self._sums.clear()
         references: tuple[weakref.ref[Any], ...] = ()

@@ -13,7 +13,7 @@ from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.primitives import PRIMITIVES
 
 PRIMITIVE = PRIMITIVES["causal_convolution"]
-LENGTHS = (1, 2, 3, 5, 16, 17, 100, 1000, 1001, 5003, 14_335)
+LENGTHS = (64, 65, 100, 1000, 1001, 5003, 14_335)
 APPLY = KERNELS["fft"].apply
 
 
@@ -100,4 +100,29 @@ def test_the_weights_stay_the_caller_s() -> None:
     prepared = KERNELS["fft"].prepare(weights, PRIMITIVE.describe(weights, signal))
     weights[:] = 0.0
     np.testing.assert_allclose(APPLY(prepared, signal), expected, rtol=0, atol=1e-11)
-    assert prepared.nbytes == 3 * 16 * prepared.turns.size + 8 * 1001
+    assert prepared.nbytes == 16 * prepared.turns.size + 8 * 1001
+
+
+@pytest.mark.parametrize("n", [40, 1000, 20_000])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
+@pytest.mark.filterwarnings("error")
+def test_transforms_that_overflow(n: int, dtype: type) -> None:
+    """Finite samples whose sum is not: the result is that of the direct sum, up to rounding."""
+    weights, signal = np.zeros(n, dtype), np.full(n, np.finfo(dtype).max / 4, dtype)
+    weights[0] = 1
+    kernel = KERNELS["fft"]
+    prepared = kernel.prepare(weights, PRIMITIVE.describe(weights, signal))
+    for found in (kernel.run(weights, signal), kernel.apply(prepared, signal), kernel.plain.apply(prepared, signal)):
+        np.testing.assert_allclose(found, signal, rtol=1e-5 if dtype is np.float32 else 1e-13)
+
+
+def test_differences_that_overflow_with_starts() -> None:
+    """The same with the options of the primitive."""
+    n = 1000
+    signal, starts = np.linspace(0.0, 8e307, n) - 4e307, np.ones((1, n))
+    weights = np.full(n, 0.5)
+    differences = np.diff(signal, prepend=signal[0])
+    expected = 0.5 * np.cumsum(differences)
+    expected[1:] += differences[1]
+    found = APPLY(twist(weights), signal, starts, differences=True, starts_from=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e294)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["all_finite", "repaired"]
+__all__ = ["all_finite", "repaired", "rescaled"]
 
 Array = np.ndarray[Any, Any]
 Convolve = Callable[[Array, Array], Array]
@@ -21,7 +21,27 @@ Convolve = Callable[[Array, Array], Array]
 
 def all_finite(witnesses: Array) -> bool:
     """Whether every element is finite; if the sum overflows, the elements are checked one by one."""
-    return cmath.isfinite(witnesses.sum() if witnesses.ndim else witnesses)
+    if not witnesses.ndim:
+        return cmath.isfinite(witnesses)
+    return cmath.isfinite(witnesses.sum()) or bool(np.isfinite(witnesses).all())
+
+
+@np.errstate(all="ignore")
+def rescaled(convolve: Convolve, weights: Array, signal: Array, result: Array) -> Array:
+    """The convolution of finite operands, which is ``result`` unless their transforms may have overflowed."""
+    limit = np.finfo(result.dtype).maxexp // 2 - 8
+    shifts = [max(0, _largest_exponent(array) + array.shape[-1].bit_length() - limit) for array in (weights, signal)]
+    if not any(shifts):
+        return result
+    found = convolve(*(array * 2.0**-shift for array, shift in zip((weights, signal), shifts, strict=True)))
+    for shift in shifts:
+        found *= 2.0**shift
+    return found
+
+
+def _largest_exponent(array: Array) -> int:
+    parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
+    return max(int(np.frexp(np.abs(part).max(initial=0.0))[1]) for part in parts)
 
 
 @np.errstate(all="ignore")

@@ -35,8 +35,8 @@ class TwistedSpectrum(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the cached object."""
-        return sum(array.nbytes for array in self)
+        """Bytes of the cached object, without the turns."""
+        return self.transform.nbytes + self.weights.nbytes
 
 
 @functools.lru_cache(maxsize=16)

@@ -19,7 +19,7 @@ import numpy as np
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.causal_convolution import on_host, take_differences
 from hpfracc.engine.backends.numpy.halves import HalvedSpectrum, convolve_halves, halve, scipy_fft
-from hpfracc.engine.backends.numpy.nonfinite import all_finite, repaired
+from hpfracc.engine.backends.numpy.nonfinite import all_finite, repaired, rescaled
 from hpfracc.engine.backends.numpy.twisted import TwistedSpectrum, convolve_twisted, twist
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.numerics.lengths import fast_length
@@ -40,6 +40,9 @@ _LEAST_POOLED = 1 << 16
 #: which cannot write to a given buffer, is faster than NumPy's: a row of 100,000 points took 1.05 times the bare pair
 #: of transforms instead of 1.16. One of 250,000 takes 0.84 times with the pool, 1.03 without (benchmarks/overhead.py).
 _LEAST_POOLED_ROW = 1 << 18
+#: Minimum number of points of a row with as many weights for a complex transform instead of a padded one. The turns of
+#: shorter ones are not worth their rounding errors: the direct sum is faster there.
+_LEAST_TWISTED = 64
 #: Minimum number of points of a row with as many weights for two transforms of half the padded length instead of a
 #: complex one, whose larger buffers the allocator does not keep (benchmarks/results/house.txt).
 _LEAST_HALVED = 7 << 11
@@ -122,7 +125,7 @@ def _divided(transform: Array, size: int) -> Array:
 def prepare_fft(weights: Array, call: Call) -> CausalSpectrum | HalvedSpectrum | TwistedSpectrum:
     """The transform of the weights, for signals of ``call.length`` points; unpadded for a row of as many doubles."""
     weights = _own(weights, call)
-    if call.dtype == "float64" and weights.shape == call.shape == (call.length,) and call.length:
+    if call.dtype == "float64" and weights.shape == call.shape == (call.length,) and call.length >= _LEAST_TWISTED:
         return halve(weights) if call.length >= _LEAST_HALVED else twist(weights)
     size = fast_length(max(1, call.length + weights.shape[-1] - 1))
     return _spectrum(weights, size)
@@ -225,8 +228,10 @@ def _own(weights: Array, call: Call) -> Array:
 
 def _checked(result: Array, witnesses: Array, weights: Array, signal: Array, convolve: Any) -> Array:
     """``result``, repaired if a first point is not finite: a non-finite sample affects the first point of its row."""
-    if all_finite(witnesses) or (all_finite(weights) and all_finite(signal)):
+    if all_finite(witnesses):
         return result
+    if all_finite(weights) and all_finite(signal):
+        return rescaled(convolve, weights, signal, result)
     return repaired(convolve, weights, signal)
 
 
@@ -347,7 +352,7 @@ def _short_row(
     result = _cut_row(product, n, begun, starts, starts_from)
     if math.isfinite(result[0]):
         return result
-    return _checked_row(result, weights, signal, starts, differences, starts_from)
+    return _repaired_row(weights, signal, starts, differences, starts_from)
 
 
 def _padded_row(signal: Array, size: int, differences: bool) -> Array:
@@ -389,7 +394,7 @@ def _halved_row(
     convolve_halves(prepared, padded, result, workers if signal.size >= _LEAST_IN_THREADS else 1)
     if math.isfinite(result[0]):
         return result
-    return _checked_row(result, prepared.weights, signal, starts, differences, starts_from)
+    return _repaired_row(prepared.weights, signal, starts, differences, starts_from)
 
 
 def _twisted_row(
@@ -404,7 +409,7 @@ def _twisted_row(
     result = _cut_row(product, signal.shape[0], begun, starts, starts_from)
     if math.isfinite(result[0]):
         return result
-    return _checked_row(result, prepared.weights, signal, starts, differences, starts_from)
+    return _repaired_row(prepared.weights, signal, starts, differences, starts_from)
 
 
 @_QUIET
@@ -425,7 +430,7 @@ def _long_row(
         result = _cut_row(product, signal.shape[0], begun, starts, starts_from)
     if math.isfinite(result[0]):
         return result
-    return _checked_row(result, weights, signal, starts, differences, starts_from)
+    return _repaired_row(weights, signal, starts, differences, starts_from)
 
 
 def _begun(signal: Array, summands: Array, starts: tuple[Array, ...], first: int) -> Array:
@@ -451,14 +456,10 @@ def _cut_row(product: Array, n: int, begun: Array, starts: tuple[Array, ...], fi
     return result
 
 
-def _checked_row(
-    result: Array, weights: Array, signal: Array, starts: tuple[Array, ...], differences: bool, first: int
-) -> Array:
-    """Repair a row whose first point is not finite, because a non-finite sample affects every point."""
+def _repaired_row(weights: Array, signal: Array, starts: tuple[Array, ...], differences: bool, first: int) -> Array:
+    """A row whose first point was not finite, because a non-finite sample or an overflow affects every point."""
     summands = take_differences(signal) if differences else signal
-    if all_finite(weights) and all_finite(summands):
-        return result
-    result = repaired(convolve_fft, weights, summands)
+    result = convolve_fft(weights, summands)
     for j, sample in enumerate(_begun(signal, summands, starts, first)):
         result[first + j :] += sample * starts[0][j, first + j :]
     return result
