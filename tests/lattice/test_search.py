@@ -11,7 +11,9 @@ from scipy.sparse import csgraph
 
 import hpfracc as hf
 from hpfracc import memory
-from hpfracc.errors import InvalidInputError, NoPathError, ShapeError
+from hpfracc.engine.selection import kernels
+from hpfracc.engine.selection.rent_or_buy import compile_account
+from hpfracc.errors import BackendUnavailableError, InvalidInputError, NoPathError, ShapeError
 from hpfracc.lattice import Lattice, search
 from tests.helpers.thinned import thinned
 
@@ -335,3 +337,72 @@ def test_a_map_for_each_source(edges):
     np.testing.assert_array_equal(free.distance_maps([3, 7])[1], free.distance_map(7))
     with pytest.raises(InvalidInputError, match="obstacle"):
         Lattice((3, 3), obstacles=[4]).distance_maps([0, 4])
+
+
+@pytest.fixture
+def compiled_searches(monkeypatch):
+    """The names of the compiled searches so far; the import of Numba costs nothing."""
+    pytest.importorskip("numba")
+    used = []
+    for name, run in list(search._COMPILED.items()):
+        monkeypatch.setitem(
+            search._COMPILED, name, lambda *args, name=name, run=run: (used.append(name), run(*args))[1]
+        )
+    monkeypatch.setattr(kernels, "import_cost", lambda name: 0.0)
+    return used
+
+
+def test_settings_for_paths_are_obeyed(compiled_searches):
+    """As for operations: a block is stronger than a pin, and never rules a backend out."""
+    lattice = Lattice((40, 40), obstacles=[(3, 3)])
+    with hf.config(pin={"shortest_path": "numba"}):
+        assert lattice.distance(0, 1599) == 78 and len(compiled_searches) == 1
+        with hf.use_backend("numpy"):
+            assert lattice.distance(0, 1599) == 78 and len(compiled_searches) == 1
+    assert lattice.distance(0, 1599) == 78 and len(compiled_searches) == 2  # bought by now
+    with hf.config(pin={"shortest_path": "numpy"}):
+        assert lattice.distance(0, 1599) == 78 and len(compiled_searches) == 2
+    with hf.config(never={"shortest_path": ["numba"]}):
+        assert lattice.distance(0, 1599) == 78 and len(compiled_searches) == 2
+        with hf.use_backend("numba"), pytest.raises(BackendUnavailableError, match=r"never=...\) rules it out"):
+            lattice.distance(0, 1599)
+    with hf.config(never={"shortest_path": ["numpy"]}):
+        assert Lattice((5, 5), obstacles=[(3, 3)]).distance(0, 24) == 8 and len(compiled_searches) == 3
+    with hf.config(pin={"shortest_path": "torch"}), pytest.raises(BackendUnavailableError, match="'torch'"):
+        lattice.distance(0, 1599)
+    with hf.use_backend("torch"):  # for all operations: a search in Python, as before
+        assert lattice.distance(0, 1599) == 78 and len(compiled_searches) == 3
+
+
+def test_without_numba_a_request_for_it_is_refused(monkeypatch):
+    """With the reason; without a request the search runs in Python."""
+    monkeypatch.setattr(search.registry, "unavailable", lambda name: "not installed")
+    lattice = Lattice((5, 5), obstacles=[(3, 3)])
+    assert lattice.distance(0, 24) == 8
+    compile_account.credit(("lattice search", "astar"), 1e3)
+    assert Lattice((40, 40), obstacles=[(3, 3)]).distance(0, 1599) == 78
+    with (
+        hf.config(pin={"shortest_path": "numba"}),
+        pytest.raises(BackendUnavailableError, match=r"numba.*\(not installed\)"),
+    ):
+        lattice.distance(0, 24)
+
+
+def test_searches_in_python_pay_for_a_compilation(compiled_searches, monkeypatch):
+    """Their time is credited; small lattices stay in Python, and deterministic runs look at the size alone."""
+    monkeypatch.setattr(kernels.KernelPrice, "find_copy", lambda self: False)
+    lattice, small = (Lattice((side, side), obstacles=[(3, 3)]) for side in (40, 20))
+    item = "lattice search", "astar"
+    assert lattice.distance(0, 1599) == 78 and compiled_searches == []
+    assert 0.0 < compile_account.saved(item) < search._COLD
+    compile_account.credit(item, search._COLD)
+    with hf.config(deterministic=True):
+        assert lattice.distance(0, 1599) == 78 and compiled_searches == []
+    assert small.distance(0, 399) == 38 and compiled_searches == []
+    assert lattice.distance(0, 1599) == 78 and compiled_searches == ["astar"]
+    assert compile_account.is_bought(item)
+    assert compile_account.price(("lattice search", "cold"), "another") != search._COLD  # measured
+    with hf.config(deterministic=True):
+        assert lattice.distance(0, 1599) == 78 and compiled_searches == ["astar"]
+        assert Lattice((150, 150), obstacles=[(3, 3)]).distance(0, 22499) == 298
+    assert compiled_searches == ["astar", "astar"]

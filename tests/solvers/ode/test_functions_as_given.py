@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
+from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.ode import compilation
 from hpfracc.solvers.ode.surroundings import same_surroundings, surroundings
@@ -62,14 +63,14 @@ def test_a_function_may_use_one_buffer_and_change_its_argument(method: str, step
 
 
 @pytest.mark.parametrize(("method", "step"), [("adaptive", None), ("pece", 0.001)])
-def test_deterministic_solves_repeat_to_the_bit(method: str, step: float | None, monkeypatch: pytest.MonkeyPatch):
+def test_deterministic_solves_repeat_to_the_bit(method: str, step: float | None):
     """However cheap compiling has become by then; asked for, compiled steps are used all the same."""
     with hf.config(deterministic=True):
         first = hf.solve_fode(plain, (0.0, 1.0), [1.0, 2.0], 0.6, method=method, step=step)
-        monkeypatch.setattr(compilation, "_is_cached", lambda kind: True)
         for kind in ("adaptive", "corrected"):
-            compilation.note_kernel(kind, np.dtype(float))
-            compilation.credit_kernel(kind, np.dtype(float), 100.0)
+            price = compilation.kernel_price(kind, np.dtype(float))
+            price.buy()
+            compile_account.credit(price.item, 100.0)
         again = hf.solve_fode(plain, (0.0, 1.0), [1.0, 2.0], 0.6, method=method, step=step)
         np.testing.assert_array_equal(again.y, first.y)
         asked = hf.solve_fode(plain, (0.0, 1.0), [1.0, 2.0], 0.6, method=method, step=step, backend="numba")

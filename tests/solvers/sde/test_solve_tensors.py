@@ -276,3 +276,24 @@ def test_who_owns_the_arrays() -> None:
         hf.solve_fsde(lambda t, y: y.numpy(), 1.0, (0, 1), one, step=0.5)
     with pytest.raises(InvalidInputError, match="give a tuple"):
         hf.solve_fsde(drift, 1.0, (0, 1), 1.0, step=0.5, args=one)
+
+
+def test_settings_for_the_solver_are_obeyed() -> None:
+    """A pin is as good as the argument, which is stronger; ``never`` rules a library out."""
+    torch = pytest.importorskip("torch")
+    one = torch.ones(1, dtype=torch.float64)
+    options: dict[str, Any] = {"interpretation": "ito"}
+    with hf.config(pin={"solve_fsde": "torch"}):
+        assert isinstance(solve(1.0, **options).y, torch.Tensor)
+        assert isinstance(solve(1.0, backend="numpy", **options).y, np.ndarray)
+        with hf.use_backend("numpy"):  # for all operations: stronger than the pin, and host arrays stay as they are
+            assert isinstance(solve(1.0, **options).y, np.ndarray)
+    with hf.config(pin={"solve_fsde": "numpy"}), pytest.raises(PinnedBackendError, match=r"requested by config\(pin="):
+        solve(one, **options)
+    with hf.config(pin={"solve_fsde": "numba"}), pytest.raises(BackendUnavailableError, match="asks for 'numba'"):
+        solve(1.0, **options)
+    with hf.config(never={"solve_fsde": ["torch"]}):
+        assert isinstance(solve(1.0, **options).y, np.ndarray)
+        for given, more in ((one, {}), (1.0, {"backend": "torch"})):
+            with pytest.raises(BackendUnavailableError, match=r"never=...\) rules it out for solve_fsde"):
+                solve(given, **more, **options)

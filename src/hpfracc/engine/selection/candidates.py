@@ -14,9 +14,8 @@ from hpfracc.engine.memory.host import thread_bytes
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.breaker import CircuitBreaker
 from hpfracc.engine.selection.decision import Candidate
-from hpfracc.engine.selection.request import Placement, Request
+from hpfracc.engine.selection.request import Placement, Request, refusal_reason
 from hpfracc.engine.workers import started_workers
-from hpfracc.engine.workload import named_for
 
 __all__ = [
     "HOST_SHARE",
@@ -116,10 +115,9 @@ def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, dis
         return f"the rest of this batch runs on {request.kernel}"
     if arm.backend in request.banned:
         return "failed already in the monitored call around this one"
-    if arm.backend in settings.disabled:
-        return f"disabled by HPFRACC_DISABLE_{arm.backend.upper()}"
-    if arm.backend in (named_for(call.operation, settings.never) or ()):
-        return f"config(never=...) rules it out for {call.operation}"
+    ruled_out = refusal_reason(call.operation, arm.backend, settings)
+    if ruled_out is not None:
+        return ruled_out
     stopped = registry.stopped(placement.library)
     if stopped is not None:  # the result could not be converted to that library either
         return stopped

@@ -19,7 +19,7 @@ from hpfracc.engine.selection.decision import Candidate, Decision
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
 from hpfracc.engine.selection.policy import Choice
 from hpfracc.engine.selection.reports import backend_times
-from hpfracc.engine.selection.request import HOST, Preference, Request
+from hpfracc.engine.selection.request import HOST, Preference, Request, preference_error, refusal_reason
 from hpfracc.engine.workload import OPERATION_PRIMITIVES, OTHER, WorkloadCharacteristics
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, OutOfMemoryError, PinnedBackendError
 from hpfracc.profiling.clocks import energy_counters
@@ -186,10 +186,7 @@ def _nothing_left(request: Request, rows: list[tuple[Arm, str | None, int]]) -> 
         if why is None:
             own = [f"{arm.name}: {refused}" for arm, refused, _ in rows if arm.backend == preference.backend]
             why = "; ".join(own) or "kernel not implemented"
-        return BackendUnavailableError(
-            f"{operation}: {preference.source} asks for {preference.backend!r}, which cannot serve this call ({why}); "
-            "use another backend or 'auto'"
-        )
+        return preference_error(operation, preference, why)
     reasons = "; ".join(f"{arm.name}: {refused}" for arm, refused, _ in rows)
     if any(is_memory_refusal(refused) for _, refused, _ in rows):
         return OutOfMemoryError(f"{operation}: no arm fits into memory ({reasons}); use smaller arrays or free memory")
@@ -349,10 +346,8 @@ def _row(name: str, workload: WorkloadCharacteristics, settings: Settings, prefe
     refused = registry.unavailable(name)
     if refused is None and preference is not None and name != preference.backend:
         refused = f"{preference.source} asks for {preference.backend}"
-    if refused is None and name in settings.disabled:
-        refused = f"disabled by HPFRACC_DISABLE_{name.upper()}"
-    if refused is None and name in settings.never.get(workload.operation_type, ()):
-        refused = f"config(never=...) rules it out for {workload.operation_type}"
+    if refused is None:
+        refused = refusal_reason(workload.operation_type, name, settings)
     if refused is None and workload.requires_gradient and name not in _GRADIENT:
         refused = "it carries no gradient"
     seconds = backend_times.estimate(workload.operation_type, name, workload.bucket_of_size)

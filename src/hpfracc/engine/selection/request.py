@@ -9,13 +9,25 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import device_of, is_dense, is_tracer, library_of, tracks_gradient
-from hpfracc._config import Settings, check_backend
+from hpfracc._config import Settings, check_backend, current_context
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.workload import named_for
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import BackendUnavailableError, InvalidInputError
 
-__all__ = ["HOST", "CostKey", "Placement", "Preference", "Request", "find_preference", "place"]
+__all__ = [
+    "HOST",
+    "CostKey",
+    "Placement",
+    "Preference",
+    "Request",
+    "find_preference",
+    "never_reason",
+    "place",
+    "preference_error",
+    "read_preference",
+    "refusal_reason",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +110,14 @@ def _refuse_host_operands(arrays: Sequence[Any], library: str, device: str) -> N
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """A backend that must be used, and the source of that request."""
+    """A backend that must be used, and the source of that request.
+
+    ``general`` requests are for all operations: ``use_backend`` and ``HPFRACC_FORCE_*``.
+    """
 
     backend: str
     source: str
+    general: bool = False
 
 
 def find_preference(
@@ -122,7 +138,7 @@ def find_preference(
         if name != "auto":
             return Preference(name, "the backend= argument")
     if context is not None:
-        return Preference(context, "use_backend")
+        return Preference(context, "use_backend", general=True)
     if preferred is not None:
         name = check_backend(preferred, auto=True)
         if name != "auto":
@@ -131,8 +147,47 @@ def find_preference(
     if pinned is not None:
         return Preference(pinned, f"config(pin={{{operation!r}: {pinned!r}}})")
     if settings.force is not None:
-        return Preference(settings.force, f"HPFRACC_FORCE_{settings.force.upper()}")
+        return Preference(settings.force, f"HPFRACC_FORCE_{settings.force.upper()}", general=True)
     return None
+
+
+def read_preference(operation: str, argument: Any = None) -> Preference | None:
+    """The effective preference of the caller for work that the engine does not run, such as a solve.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If ``config(never=...)`` or ``HPFRACC_DISABLE_*`` rules that backend out.
+    """
+    context = current_context()
+    settings = context.settings()
+    found = find_preference(operation, settings, argument=argument, context=context.backend)
+    why = None if found is None else refusal_reason(operation, found.backend, settings)
+    if found is not None and why is not None:
+        raise preference_error(operation, found, why)
+    return found
+
+
+def refusal_reason(operation: str, backend: str, settings: Settings) -> str | None:
+    """Why the settings rule ``backend`` out for ``operation``; None if they do not."""
+    if backend in settings.disabled:
+        return f"disabled by HPFRACC_DISABLE_{backend.upper()}"
+    return never_reason(operation, backend, settings)
+
+
+def never_reason(operation: str, backend: str, settings: Settings) -> str | None:
+    """Why ``config(never=...)`` rules ``backend`` out for ``operation``; None if it does not."""
+    if backend in (named_for(operation, settings.never) or ()):
+        return f"config(never=...) rules it out for {operation}"
+    return None
+
+
+def preference_error(operation: str, preference: Preference, why: str) -> BackendUnavailableError:
+    """The error for a preference that cannot be met."""
+    return BackendUnavailableError(
+        f"{operation}: {preference.source} asks for {preference.backend!r}, which cannot serve this call ({why}); "
+        "use another backend or 'auto'"
+    )
 
 
 #: (operation, arm, where the operands start, dtype): the key of a time in the cost model.

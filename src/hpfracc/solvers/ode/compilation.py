@@ -7,7 +7,6 @@ When it pays off is a ski rental problem, decided on the engine's account
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,10 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpfracc._config import current_backend, get_settings
+from hpfracc._config import get_settings
+from hpfracc._environment import BACKENDS
 from hpfracc._optional import is_installed
 from hpfracc.engine.backends.registry import import_cost
+from hpfracc.engine.selection import request
+from hpfracc.engine.selection.kernels import KernelPrice
 from hpfracc.engine.selection.rent_or_buy import compile_account
+from hpfracc.engine.selection.request import Preference, never_reason, preference_error, refusal_reason
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compiled import NotCompiledError
@@ -31,15 +34,16 @@ if TYPE_CHECKING:
     from hpfracc.solvers.ode.problem import Problem
 
 __all__ = [
+    "OPERATION",
     "CompiledProblem",
     "FunctionPrice",
+    "KernelLesson",
     "compile_price",
     "compile_problem",
-    "credit_kernel",
     "kernel_pays",
     "kernel_price",
-    "note_kernel",
     "read_backend",
+    "read_preference",
     "refuse_compiled",
 ]
 
@@ -47,6 +51,8 @@ Array = np.ndarray[Any, Any]
 
 _log = logging.getLogger("hpfracc")
 
+#: The name of a solve in ``config(pin=..., never=...)``.
+OPERATION = "solve_fode"
 #: Seconds assumed before the first measurement (two shared cores, Numba 0.68): what Numba's first compilation loads,
 #: one right-hand side, and the kernels of a method with and without Numba's cache.
 _FIRST, _FUNCTION, _CACHED_KERNEL, _COLD_KERNEL = 3.3, 0.7, 0.3, 4.0
@@ -54,25 +60,46 @@ _FIRST, _FUNCTION, _CACHED_KERNEL, _COLD_KERNEL = 3.3, 0.7, 0.3, 4.0
 _COLD_ADAPTIVE = 12.0
 #: Account entries of right-hand sides and of Numba's first compilation.
 _FUNCTIONS, _NUMBA = "ode right-hand side", "numba first compilation"
+#: The folder with the kernels.
+_FOLDER = Path(__file__).parent / "compiled"
+
+
+def read_preference(options: Options) -> Preference | None:
+    """The requested backend of a solve, read as for the operations of the engine; None if there is none."""
+    if options.backend not in (*BACKENDS, "auto"):  # a name of the solvers alone, or of nothing
+        return Preference(options.backend, "the backend= argument")
+    return request.read_preference(OPERATION, options.backend)
 
 
 def read_backend(options: Options) -> str:
-    """``"auto"``, ``"numpy"`` or ``"numba"``: the argument, ``use_backend``, or the environment."""
-    settings = get_settings()
-    wish, source = options.backend, "backend="
-    if wish == "auto":
-        wish, source = current_backend() or settings.force or "auto", "use_backend or HPFRACC_FORCE_*: "
-    if wish not in ("auto", "numpy", "numba"):
-        raise BackendUnavailableError(
-            f"{source}{wish!r} cannot solve a NumPy problem; use 'numpy' or 'numba', 'numba-cuda' for an "
-            f"ensemble, or give y0 as an array of {wish}"
+    """``"auto"``, ``"numpy"`` or ``"numba"``, by the argument, ``use_backend``, ``config`` and the environment."""
+    preference = read_preference(options)
+    wish = "auto" if preference is None else preference.backend
+    if preference is not None and wish not in ("numpy", "numba"):
+        raise preference_error(
+            OPERATION,
+            preference,
+            "it solves no NumPy problem: use 'numpy' or 'numba', 'numba-cuda' for an ensemble, or give y0 as an array "
+            f"of {wish}",
         )
-    if "numba" in settings.disabled:
-        if wish == "numba" or options.compile is True:
-            raise BackendUnavailableError("Numba is requested, and HPFRACC_DISABLE_NUMBA forbids it; unset one of them")
+    settings = get_settings()
+    without_numba = refusal_reason(OPERATION, "numba", settings)
+    without_numpy = never_reason(OPERATION, "numpy", settings)
+    if without_numba is not None:
+        if options.compile is True:
+            raise preference_error(OPERATION, Preference("numba", "compile=True"), without_numba)
+        if without_numpy is not None:
+            raise BackendUnavailableError(
+                f"{OPERATION}: no backend can serve it (numpy: {without_numpy}; numba: {without_numba}); allow one"
+            )
         wish = "numpy"
+    elif without_numpy is not None:
+        wish = "numba"
     if wish == "numpy" and options.compile is True:
-        raise InvalidInputError("compile=True needs Numba, and backend='numpy' forbids it; omit one of them")
+        assert preference is not None
+        raise InvalidInputError(
+            f"compile=True needs Numba, and {preference.source} asks for 'numpy', which forbids it; omit one of them"
+        )
     if wish == "numba" or options.compile is True:
         compiled.require()
     return wish
@@ -110,7 +137,7 @@ class FunctionPrice:
     def pays(self, ahead: float) -> bool:
         """Whether to compile now; ``ahead`` is the time that the rest of this solve would take in Python."""
         # Numba is looked up last, because the lookup takes as long as tens of steps.
-        return (ahead >= self.seconds or self.credited() >= self.seconds) and is_installed("numba")
+        return compile_account.pays(self._code, self.seconds, ahead) and is_installed("numba")
 
     def credited(self) -> float:
         """Seconds that compiling would have saved in this process so far."""
@@ -131,50 +158,43 @@ def compile_price(function: Callable[..., Any]) -> FunctionPrice | None:
     return None if get_settings().deterministic else FunctionPrice(function)
 
 
-def kernel_price(kind: str, dtype: Any) -> float | None:
-    """Seconds until compiled steps of that kind can be used around a function in Python.
-
-    None if Numba is not installed, and in a deterministic run.
-    """
-    if get_settings().deterministic or not is_installed("numba"):
-        return None
-    if compile_account.is_bought(_kernel(kind, dtype)):
-        return 0.0
-    cold = _COLD_ADAPTIVE if kind == "adaptive" else _COLD_KERNEL
-    return import_cost("numba") + (_CACHED_KERNEL if _is_cached(kind) else cold)
-
-
-def kernel_pays(kind: str, dtype: Any, ahead: float) -> bool:
-    """Whether compiled steps that save ``ahead`` seconds pay off. Looks for Numba only if they might."""
-    if ahead <= _CACHED_KERNEL and not compile_account.is_bought(_kernel(kind, dtype)):
-        return False
-    price = kernel_price(kind, dtype)
-    return price is not None and ahead > price
-
-
-def credit_kernel(kind: str, dtype: Any, seconds: float) -> float:
-    """Add time that a kernel would have saved; returns the sum over all solves of this process."""
-    item = _kernel(kind, dtype)
-    compile_account.credit(item, seconds)
-    return compile_account.saved(item)
-
-
-def note_kernel(kind: str, dtype: Any) -> None:
-    """Record that a kernel is loaded."""
-    compile_account.buy("ode kernel", _kernel(kind, dtype))
-
-
-def _kernel(kind: str, dtype: Any) -> tuple[str, str, Any]:
-    return ("ode kernel", kind, dtype)
-
-
-def _is_cached(kind: str) -> bool:
-    """Whether Numba's cache has an up-to-date copy of such a kernel."""
-    folder = Path(__file__).parent / "compiled"
+def kernel_price(kind: str, dtype: Any) -> KernelPrice:
+    """The price of compiled steps of that kind around a function in Python."""
     others = {"adaptive": ("adaptive_kernels", "attempt"), "implicit": ("implicit_kernels", "implicit")}
-    source, name = others.get(kind, ("kernels", kind))
-    written = (folder / f"{source}.py").stat().st_mtime
-    return any(file.stat().st_mtime >= written for file in (folder / "__pycache__").glob(f"{source}.{name}-*.nbi"))
+    source, function = others.get(kind, ("kernels", kind))
+    cold = _COLD_ADAPTIVE if kind == "adaptive" else _COLD_KERNEL
+    family = "ode adaptive kernel" if kind == "adaptive" else "ode kernel"
+    return KernelPrice(family, ("ode kernel", kind, dtype), cold, _CACHED_KERNEL, _FOLDER / f"{source}.py", function)
+
+
+def kernel_pays(price: KernelPrice, ahead: float = 0.0) -> bool:
+    """Whether compiled steps that save ``ahead`` seconds pay off. A deterministic run uses them on request only."""
+    return not get_settings().deterministic and price.pays(ahead)
+
+
+class KernelLesson:
+    """Learns what the kernels of a solve cost: the seconds of their first calls in this process.
+
+    Parameters
+    ----------
+    price : KernelPrice
+        The kernels that are used from now on.
+    """
+
+    def __init__(self, price: KernelPrice) -> None:
+        self._price = price
+        self._is_new = not price.is_bought
+        self._copy = self._is_new and price.find_copy()
+        self._before = self._seen = compiled.first_calls.seconds
+        if self._is_new:
+            price.buy()
+
+    def learn(self) -> None:
+        """Record the seconds so far, if there are more than before."""
+        now = compiled.first_calls.seconds
+        if self._is_new and now > self._seen:
+            self._seen = now
+            self._price.buy(now - self._before, copy=self._copy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +269,7 @@ def _compile(
 
 def _is_compiled(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
     """Whether the user compiled this function with Numba, so that there is no Python version to agree with."""
-    numba = sys.modules.get("numba")
-    is_dispatcher = numba is not None and isinstance(function, numba.core.dispatcher.Dispatcher)
-    return is_dispatcher and all(isinstance(each, float) for each in args)
+    return compiled.is_jitted(function) and all(isinstance(each, float) for each in args)
 
 
 def numpy_raises() -> bool:

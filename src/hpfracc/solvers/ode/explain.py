@@ -137,6 +137,8 @@ def _compiling(problem: Problem, options: Options) -> str:
         return "compiled with Numba at once (compile=True)"
     if options.compile is False or options.backend == "numpy":
         return "called in Python (compile=False)" if options.compile is False else "called in Python (backend='numpy')"
+    if read_backend(options) == "numpy":
+        return "called in Python (the settings ask for NumPy, or rule Numba out)"
     price = compile_price(problem.fun)
     if price is None or not is_installed("numba"):
         return "called in Python (Numba is not installed, or the run is deterministic)"

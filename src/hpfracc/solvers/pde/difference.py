@@ -5,20 +5,23 @@ from __future__ import annotations
 import abc
 import importlib
 import math
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from hpfracc._config import get_settings
 from hpfracc._optional import is_installed
+from hpfracc.engine.selection.kernels import KernelPrice
+from hpfracc.engine.selection.request import Preference, preference_error, read_preference, refusal_reason
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.solvers.pde.forms import FrameBlock, ModalForm, StepForm, choose_form, steps_together
 from hpfracc.solvers.pde.history.direct import DirectHistory
 from hpfracc.solvers.pde.history.exponentials import ExponentialHistory, count_exponentials
 from hpfracc.solvers.pde.history.weights import IntervalWeights
-from hpfracc.solvers.pde.marching import can_march, march
+from hpfracc.solvers.pde.marching import MARCHING, can_march, march
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
@@ -32,11 +35,20 @@ Array = np.ndarray[Any, Any]
 EXPONENTIALS_FROM = 700
 #: Relative tolerance of the kernel.
 KERNEL_RTOL = 1e-11
-#: Estimated seconds for a step and for an unknown in a step without compilation, and for compiling (rough figures of
-#: one machine). Loops that would take longer than a fifth of the compile time are compiled.
+#: Estimated seconds for a step and for an unknown in a step without compilation (rough figures of one machine).
 _SECONDS_A_STEP = 2.5e-5
 _SECONDS_AN_UNKNOWN = 4e-8
-_COMPILING = 2.0
+#: The price of compiled updates of exponentials, as for :data:`~hpfracc.solvers.pde.marching.MARCHING`.
+_UPDATES = KernelPrice(
+    family="pde exponentials",
+    item="pde exponentials",
+    cold=1.5,
+    cached=0.3,
+    source=Path(__file__).parent / "compiled" / "exponentials.py",
+    function="_one_input",
+)
+#: The name of a solve in ``config(pin=..., never=...)``.
+_OPERATION = "solve_fpde"
 MEMORIES = ("auto", "direct", "exponentials")
 REACTIONS = ("newton", "imex")
 
@@ -112,30 +124,54 @@ class DifferenceMethod(EvolutionMethod):
         return _advance(self, problem, mesh)
 
 
-def wants_compiled(problem: EvolutionProblem, steps: int) -> bool:
-    """Whether the loop over this number of steps is compiled."""
-    if problem.xp.library != "numpy" or problem.compile is False or problem.backend == "numpy":
+def wants_compiled(problem: EvolutionProblem, steps: int, price: KernelPrice = MARCHING) -> bool:
+    """Whether the loop over this number of steps is compiled: on request, or if that pays off."""
+    wish = _read_wish(problem)
+    return price.pays(_predict(problem, steps)) if wish is None else wish
+
+
+def _read_wish(problem: EvolutionProblem) -> bool | None:
+    """Whether the arguments and settings ask for compilation or rule it out; None if they leave it open."""
+    if problem.xp.library != "numpy" or problem.compile is False:
         return False
-    asked = problem.compile is True or problem.backend == "numba"
-    if not is_installed("numba"):
-        if asked:
-            raise BackendUnavailableError(
-                "compile=True or backend='numba' needs Numba, which is not installed; pip install hpfracc[numba]"
+    preference = read_preference(_OPERATION, problem.backend)
+    if preference is not None and not preference.general and preference.backend not in ("numpy", "numba"):
+        raise preference_error(_OPERATION, preference, "u0 is of NumPy, and its steps run on 'numpy' and 'numba'")
+    if preference is not None and preference.backend == "numpy":
+        if problem.compile is True:
+            raise InvalidInputError(
+                f"compile=True needs Numba, and {preference.source} asks for 'numpy', which forbids it; omit one of "
+                "them"
             )
         return False
-    if asked or "hpfracc.solvers.pde.compiled.marching" in sys.modules:
-        return True
-    estimate = steps * (_SECONDS_A_STEP + _SECONDS_AN_UNKNOWN * math.prod(problem.state_shape))
-    return estimate > 0.2 * _COMPILING
+    ruled_out = refusal_reason(_OPERATION, "numba", get_settings())
+    if ruled_out is not None:
+        if problem.compile is True:
+            raise preference_error(_OPERATION, Preference("numba", "compile=True"), ruled_out)
+        return False
+    if problem.compile is not True and (preference is None or preference.backend != "numba"):
+        return None
+    if not is_installed("numba"):
+        raise BackendUnavailableError(
+            "compile=True or backend='numba' needs Numba, which is not installed; pip install hpfracc[numba]"
+        )
+    return True
+
+
+def _predict(problem: EvolutionProblem, steps: int) -> float:
+    """Seconds that compiling saves in this number of steps."""
+    return steps * (_SECONDS_A_STEP + _SECONDS_AN_UNKNOWN * math.prod(problem.state_shape))
 
 
 def _compiled_update(problem: EvolutionProblem, steps: int) -> Callable[..., Any] | None:
     """The compiled update of a sum of exponentials; None for the uncompiled one."""
-    if not wants_compiled(problem, steps):
+    if not wants_compiled(problem, steps, _UPDATES):
+        if _read_wish(problem) is None:
+            _UPDATES.credit(_predict(problem, steps))
         return None
     module = importlib.import_module("hpfracc.solvers.pde.compiled.exponentials")
     found: Callable[..., Any] = module.update
-    return found
+    return _UPDATES.time_first(found)
 
 
 def _plain(alpha: Any) -> float:
@@ -160,7 +196,8 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
     steps = len(times) - 1
     weights = IntervalWeights(problem.orders, times, sigma, parabola=parabola, xp=xp)
     memory = method.history(problem, steps)
-    if wants_compiled(problem, steps) and can_march(problem, form):
+    marches = can_march(problem, form)
+    if wants_compiled(problem, steps) and marches:
         assert isinstance(form, ModalForm)
         kept = None
         if memory == "exponentials":
@@ -177,6 +214,8 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
             problem.stats["exponentials"] = len(kept.rates)
         yield from march_tensors(problem, form, weights, mesh, kept)
         return
+    if marches and _read_wish(problem) is None:
+        MARCHING.credit(_predict(problem, steps))
     u = form.encode(problem.u0)
     past: DirectHistory | ExponentialHistory
     if memory == "direct":

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import importlib
 import math
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hpfracc.engine.selection.kernels import KernelPrice
 from hpfracc.solvers.pde.forms import FrameBlock, ModalForm, steps_together
 from hpfracc.solvers.pde.history.exponentials import ExponentialHistory
 from hpfracc.solvers.pde.history.weights import IntervalWeights
 from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.space.modes import BoxModes
 
-__all__ = ["can_march", "march"]
+__all__ = ["MARCHING", "can_march", "march"]
 
 Array = np.ndarray[Any, Any]
+
+#: The price of the compiled loop. Its seconds, without and with a copy in Numba's cache, are used until the first
+#: measurement (two shared cores, Numba 0.68).
+MARCHING = KernelPrice(
+    family="pde marching",
+    item="pde marching",
+    cold=4.0,
+    cached=0.4,
+    source=Path(__file__).parent / "compiled" / "marching.py",
+    function="march_block",
+)
 
 
 def can_march(problem: EvolutionProblem, form: Any) -> bool:
@@ -88,6 +102,8 @@ def march(
     block.
     """
     kernels = importlib.import_module("hpfracc.solvers.pde.compiled.marching")
+    new = not MARCHING.is_bought
+    copy, started = new and MARCHING.find_copy(), time.perf_counter()
     flat = _Flat(problem, form)
     times = mesh[:-1] + float(weights.sigma) * np.diff(mesh)
     steps, modes = len(times), flat.u.size
@@ -110,6 +126,8 @@ def march(
             far, near = read @ states, past[: lead + count]
         known = flat.known(times[first - 1 : stop - 1])
         kernels.march_block(rows, far, near, flat.symbol, known, float(weights.sigma), flat.u, out[:count])
+        if new and first == 1:
+            MARCHING.buy(time.perf_counter() - started, copy=copy)
         if history is not None and stop <= steps:
             states *= decay[:, None]
             states += taken @ near

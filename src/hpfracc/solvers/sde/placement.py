@@ -10,15 +10,18 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import dtype_name, library_of
-from hpfracc._config import current_backend, get_settings
+from hpfracc._config import get_settings
 from hpfracc._optional import import_optional
 from hpfracc._xp import Namespace, namespace
+from hpfracc.engine.selection.request import never_reason, preference_error, read_preference
 from hpfracc.errors import BackendUnavailableError, PinnedBackendError
 from hpfracc.solvers.sde.noise import FractionalBrownian, Noise
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 
 __all__ = ["StatePlacement", "move_noise", "place"]
 
+#: The name of a simulation in ``config(pin=..., never=...)``.
+_OPERATION = "solve_fsde"
 _LIBRARIES = ("numpy", "torch", "jax")
 
 
@@ -85,25 +88,30 @@ def place(
         raise PinnedBackendError(f"arguments are arrays of {' and '.join(sorted(owners))}; give arrays of one library")
     if "cupy" in owners:
         raise BackendUnavailableError("solve_fsde runs on NumPy, PyTorch and JAX; give the arrays as tensors of torch")
-    wish = "auto" if backend is None else backend
-    if wish == "auto":
-        forced = current_backend() or get_settings().force
-        # The functions are the user's: host arrays stay in NumPy, for any backend setting of the operators.
-        wish = forced if forced and owners else "auto"
-    if wish not in ("auto", *_LIBRARIES):
+    if backend not in (None, "auto", *_LIBRARIES):
         raise BackendUnavailableError(f"backend={backend!r}: solve_fsde runs on 'numpy', 'torch' and 'jax', or 'auto'")
+    preference = read_preference(_OPERATION, backend)
+    if preference is not None and preference.general and not owners:
+        preference = None  # the functions are the user's: host arrays stay in NumPy for settings of all operations
+    wish = "auto" if preference is None else preference.backend
+    asked = "" if preference is None else f"backend {wish!r} was requested by {preference.source}"
+    if preference is not None and wish not in _LIBRARIES:
+        raise preference_error(_OPERATION, preference, "it runs on 'numpy', 'torch' and 'jax'")
     if owners and wish not in ("auto", *owners):
         (owner,) = owners
-        raise PinnedBackendError(
-            f"backend {wish!r} was requested, and there are arrays of {owner}; omit it, or convert them"
-        )
+        raise PinnedBackendError(f"{asked}, and there are arrays of {owner}; omit it, or convert them")
     own = [value for value in _leaves(y0) if library_of(value) in ("torch", "jax")]
     like = own or [value for value in arrays if np.ndim(value)] or arrays
     if wish in ("torch", "jax") and not owners:
         like = [_example(wish, y0, rng)]
     source = make_source(rng, key, *like, first_path=first_path, count=count)
     if wish == "numpy" and source.library != "numpy":
-        raise PinnedBackendError(f"backend='numpy' was requested, but the random numbers are of {source.library}")
+        raise PinnedBackendError(f"{asked}, but the random numbers are of {source.library}")
+    never = never_reason(_OPERATION, source.library, get_settings())
+    if never is not None:
+        raise BackendUnavailableError(
+            f"{_OPERATION}: the state is of {source.library}, and {never}; give backend=, or arrays of another library"
+        )
     return StatePlacement(source)
 
 

@@ -67,7 +67,7 @@ def test_a_change_on_the_way_changes_nothing(monkeypatch: pytest.MonkeyPatch):
     wanted = hf.solve_fode(brusselator, (0.0, 3.0), [1.2, 2.8], 0.8, backend="numpy")
     found = hf.solve_fode(brusselator, (0.0, 3.0), [1.2, 2.8], 0.8)
     assert found.decision.compiled and found.stats["compile_seconds"] > 0.0
-    assert compilation.kernel_price("adaptive", np.dtype(float)) == 0.0
+    assert compilation.kernel_price("adaptive", np.dtype(float)).seconds() == 0.0
     np.testing.assert_allclose(found.y[:, -1], wanted.y[:, -1], rtol=1e-7)
 
 
@@ -81,7 +81,7 @@ def test_kernels_in_memory_are_used_at_once(monkeypatch: pytest.MonkeyPatch):
     compile_account.clear()
     hf.solve_fode(oscillator, (0.0, 0.1), [1.0], 0.7, rtol=1e-3)
     assert not made
-    compilation.note_kernel("adaptive", np.dtype(float))
+    compilation.kernel_price("adaptive", np.dtype(float)).buy()
     hf.solve_fode(oscillator, (0.0, 0.1), [1.0], 0.7, rtol=1e-3)
     assert made and made[0][1] is None
 
@@ -140,7 +140,7 @@ def test_what_is_not_compiled_is_refused_where_it_was_asked_for(alpha: Any, opti
     solve = {"fun": lambda t, y, *more: -y, "t_span": (0.0, 0.5), "y0": [1.0, 1.0], "alpha": alpha, **options}
     with pytest.raises(InvalidInputError, match=reason):
         hf.solve_fode(**solve, method="adaptive", backend="numba")
-    compilation.note_kernel("adaptive", np.dtype(float))
+    compilation.kernel_price("adaptive", np.dtype(float)).buy()
     assert hf.solve_fode(**solve, method="adaptive").success
 
 

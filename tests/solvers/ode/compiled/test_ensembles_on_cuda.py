@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
+from hpfracc._config import Settings
 from hpfracc.errors import BackendUnavailableError, HpfraccError, InvalidInputError
 from hpfracc.solvers.ode.compiled.members import MemberFunction, read_member
 from hpfracc.solvers.ode.compiled.on_cuda import device
@@ -235,9 +236,14 @@ def test_a_machine_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.usefixtures("_unknown")
 def test_numba_may_be_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the environment."""
-    monkeypatch.setattr(device, "get_settings", lambda: SimpleNamespace(disabled={"numba"}))
-    with pytest.raises(BackendUnavailableError, match="HPFRACC_DISABLE_NUMBA forbids it"):
+    """By the environment, and by a setting."""
+    with (
+        hf.config(never={"solve_fode": ["numba"]}),
+        pytest.raises(BackendUnavailableError, match=r"asks for 'numba-cuda'.*config\(never=...\) rules it out"),
+    ):
+        ask()
+    monkeypatch.setattr(device, "get_settings", lambda: Settings(disabled=frozenset({"numba"})))
+    with pytest.raises(BackendUnavailableError, match=r"asks for 'numba-cuda'.*HPFRACC_DISABLE_NUMBA"):
         ask()
 
 

@@ -56,7 +56,8 @@ class Speed:
         self.compiled = False
         self.compile_seconds = 0.0
         self._problem, self._options = problem, options
-        self._dtype = np.dtype(problem.dtype)
+        self._kernel = compilation.kernel_price("adaptive", np.dtype(problem.dtype))
+        self._lesson: compilation.KernelLesson | None = None
         self._backend = read_backend(options)
         self._fits = self._backend != "numpy" and _misfit(problem) is None
         self._kernels = False
@@ -69,7 +70,7 @@ class Speed:
         """Called before the steps of a pass."""
         if self._fits and not self._kernels:
             asked = self._backend == "numba" or self._options.compile is True
-            self._kernels = asked or compilation.kernel_price("adaptive", self._dtype) == 0.0
+            self._kernels = asked or (self._kernel.is_bought and compilation.kernel_pays(self._kernel))
         if self._kernels and self._options.compile is True and not self._tried:
             self._compile(stepper, must=True)
         self._use(stepper)
@@ -77,17 +78,16 @@ class Speed:
 
     def look(self, stepper: Stepper) -> None:
         """Called after a step. Every few steps, switches to compiled steps if that pays off."""
+        if self._lesson is not None:
+            self._lesson.learn()
         self._steps += 1
         if self._steps < _EVERY or not self._fits or (self._kernels and self._tried):
             return
         now = time.perf_counter()
         seconds, steps = now - self._since, self._steps
         if not self._kernels:
-            price = compilation.kernel_price("adaptive", self._dtype)
-            if (
-                price is not None
-                and compilation.credit_kernel("adaptive", self._dtype, (1.0 - _LEFT) * seconds) >= price
-            ):
+            self._kernel.credit((1.0 - _LEFT) * seconds)
+            if compilation.kernel_pays(self._kernel):
                 self._kernels = True
                 self._use(stepper)
         elif self._price is not None:
@@ -103,7 +103,8 @@ class Speed:
             from hpfracc.solvers.ode.compiled.adaptive import CompiledArithmetic
 
             stepper.arithmetic = CompiledArithmetic(stepper.system, self._function, self._abandon)
-            compilation.note_kernel("adaptive", self._dtype)
+            if self._lesson is None:
+                self._lesson = compilation.KernelLesson(self._kernel)
 
     def _compile(self, stepper: Stepper, *, must: bool) -> None:
         """Compile the right-hand side, or record why not."""

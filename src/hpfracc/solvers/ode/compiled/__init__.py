@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import importlib
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
 
 from hpfracc._optional import import_optional, is_installed
 from hpfracc._shielded import run_shielded
 
-__all__ = ["NotCompiledError", "call_kernel", "load", "require"]
+__all__ = ["NotCompiledError", "call_kernel", "first_calls", "is_jitted", "load", "require"]
 
 Result = TypeVar("Result")
 
 _loaded: set[str] = set()
 _compiled: set[tuple[Any, str]] = set()
+
+
+@dataclass(slots=True)
+class FirstCalls:
+    """Seconds that first calls of kernels took in this process, which is the time to compile or load them."""
+
+    seconds: float = 0.0
+
+
+first_calls = FirstCalls()
 
 
 class NotCompiledError(Exception):
@@ -28,6 +40,15 @@ def require() -> None:
     if "numba" not in _loaded or not is_installed("numba"):
         run_shielded(lambda: import_optional("numba"))
         _loaded.add("numba")
+
+
+def is_jitted(function: Any) -> bool:
+    """Whether the user compiled this function with Numba, which then is imported already."""
+    if sys.modules.get("numba") is None:
+        return False
+    from numba import extending
+
+    return bool(extending.is_jitted(function))
 
 
 def load(name: str) -> ModuleType:
@@ -43,6 +64,8 @@ def call_kernel(kernel: Callable[..., Result], kind: str, *arguments: Any) -> Re
     """``kernel(*arguments)``; Numba compiles it at the first call with arrays of this dtype kind."""
     if (kernel, kind) in _compiled:
         return kernel(*arguments)
+    started = time.perf_counter()
     found = run_shielded(lambda: kernel(*arguments))
+    first_calls.seconds += time.perf_counter() - started
     _compiled.add((kernel, kind))
     return found

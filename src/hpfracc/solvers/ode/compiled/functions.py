@@ -14,6 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 from numba import types
+from numba.extending import is_jitted
 
 from hpfracc._shielded import run_shielded
 from hpfracc.solvers.ode.compiled import NotCompiledError, call_kernel
@@ -199,7 +200,7 @@ def _build(
     listed: bool,
 ) -> Any:
     numbers, fixed = arguments
-    if isinstance(fun, numba.core.dispatcher.Dispatcher):
+    if is_jitted(fun):
         inner = fun
     elif isinstance(fun, FunctionType):
         # Without the check a wrong index reads arbitrary memory, where Python raises an error.

@@ -82,6 +82,8 @@ class SwitchingStepper:
         self._offer = offer if self._backend == "auto" else None
         #: Seconds of a step in the latest block, and whether that was compiled.
         self._rate, self._was_compiled = 0.0, False
+        self._kernel = compilation.kernel_price(scheme.kind, tableau.y.dtype)
+        self._lesson: compilation.KernelLesson | None = None
         self._tried = False
         self._repairs = 0
         self._counted = 0
@@ -115,6 +117,8 @@ class SwitchingStepper:
             stepper = self._stepper
         started = time.perf_counter()
         reached: int = stepper.run(begin, first, stop)
+        if self._lesson is not None:
+            self._lesson.learn()
         if self.compiled:
             reached = self._repaired(begin, reached, stop, last)
             # The first block includes the compilation of the steps.
@@ -179,10 +183,12 @@ class SwitchingStepper:
 
     def _uncompiled(self, left: int) -> SteppingProtocol:
         """Steps around a function in Python, compiled if requested or if that pays off."""
-        kind, dtype = self.scheme.kind, self.tableau.y.dtype
         few = self.tableau.y.shape[0] <= _MOST_COMPONENTS  # larger states are left to NumPy's loops
         if self._backend == "numba" or (
-            self._backend != "numpy" and few and self._fits and compilation.kernel_pays(kind, dtype, left * _NUMPY_STEP)
+            self._backend != "numpy"
+            and few
+            and self._fits
+            and compilation.kernel_pays(self._kernel, left * _NUMPY_STEP)
         ):
             return self._make_compiled(self.fun, None)
         return NumpyStepper(self.tableau, self.scheme, self.block, self.fun, self.newton)
@@ -191,7 +197,8 @@ class SwitchingStepper:
         compiled.load("stepper")
         from hpfracc.solvers.ode.compiled.stepper import CompiledStepper
 
-        compilation.note_kernel(self.scheme.kind, self.tableau.y.dtype)
+        if self._lesson is None:
+            self._lesson = compilation.KernelLesson(self._kernel)
         return CompiledStepper(self.tableau, self.scheme, self.block, fun, self.newton, jacobian)
 
     def _compile(self, *, must: bool) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of
-from hpfracc._config import current_backend, get_settings
+from hpfracc._config import get_settings
+from hpfracc.engine.selection.request import never_reason
 from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.solvers.ode.compilation import OPERATION, read_preference
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, make_grid
 from hpfracc.solvers.ode.method import refuse_plain
 from hpfracc.solvers.ode.options import Options
@@ -58,11 +60,15 @@ def refuse_tensors(problem: Problem, options: Options, name: str) -> str | None:
         return f"method={name!r} takes no events for {arrays}: search the solution, or convert y0 to NumPy"
     if options.dense_output:
         return f"method={name!r} has no dense_output for {arrays}: give t_eval"
-    wish = options.backend
-    if wish == "auto":
-        wish = current_backend() or get_settings().force or "auto"
-    if wish not in ("auto", problem.library):
-        return f"backend {wish!r} was requested, and y0 is of {problem.library}: omit it, or convert y0"
+    wish = read_preference(options)
+    if wish is not None and wish.backend != problem.library:
+        return (
+            f"backend {wish.backend!r} was requested by {wish.source}, and y0 is of {problem.library}: omit it, or "
+            "convert y0"
+        )
+    never = never_reason(OPERATION, problem.library, get_settings())
+    if never is not None:
+        return f"y0 is of {problem.library}, and {never}: change the setting, or convert y0"
     if options.progress and problem.library == "jax":
         return f"progress is not reported for {arrays}, because the solve is one program; omit it"
     if options.compile is True:

@@ -21,9 +21,9 @@ from hpfracc.engine import hardware
 from hpfracc.engine.backends.registry import import_cost
 from hpfracc.engine.memory.budget import relief
 from hpfracc.engine.selection.rent_or_buy import compile_account
-from hpfracc.engine.workload import named_for
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.solvers.ode import compiled
+from hpfracc.solvers.ode.compilation import read_backend
 from hpfracc.solvers.ode.compiled.members import read_member
 from hpfracc.solvers.ode.compiled.on_cuda import refuse
 from hpfracc.solvers.ode.compiled.on_cuda.device import load_cuda
@@ -109,9 +109,8 @@ def may_move(problem: Problem, options: Options, method: str) -> bool:
         options.compile == "auto"
         and not settings.deterministic
         and settings.objective == "time"
-        and named_for("solve_fode", settings.pin) is None
-        and "numba" not in (named_for("solve_fode", settings.never) or ())
         and refuse(problem, options, method) is None
+        and read_backend(options) == "auto"
     )
 
 

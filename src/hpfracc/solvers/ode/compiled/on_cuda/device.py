@@ -12,8 +12,11 @@ from hpfracc._config import get_settings
 from hpfracc._optional import package_version
 from hpfracc._shielded import run_shielded
 from hpfracc.engine.memory.budget import allowed, get_budget
+from hpfracc.engine.selection.request import Preference, preference_error, refusal_reason
 from hpfracc.errors import BackendUnavailableError, HpfraccError, OutOfMemoryError
 from hpfracc.solvers.ode import compiled
+from hpfracc.solvers.ode.compilation import OPERATION
+from hpfracc.solvers.ode.compiled.on_cuda import NAME
 
 __all__ = ["allowed_bytes", "device_name", "device_number", "is_out_of_memory", "load_cuda", "run_on_device"]
 
@@ -31,10 +34,9 @@ def load_cuda() -> Any:
     BackendUnavailableError
         Where it is forbidden, does not start, or finds no GPU; the message says why.
     """
-    if "numba" in get_settings().disabled:
-        raise BackendUnavailableError(
-            "backend='numba-cuda' is asked for, and HPFRACC_DISABLE_NUMBA forbids it; unset one of them"
-        )
+    ruled_out = refusal_reason(OPERATION, "numba", get_settings())
+    if ruled_out is not None:
+        raise preference_error(OPERATION, Preference(NAME, "the backend= argument"), ruled_out)
     if _kept:
         return _kept[0]
     compiled.require()

@@ -1,0 +1,99 @@
+"""Kernels that solvers and lattices compile for themselves: one rule, and prices that are measured."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import hpfracc as hf
+from hpfracc.engine.selection import kernels
+from hpfracc.engine.selection.kernels import KernelPrice
+from hpfracc.engine.selection.rent_or_buy import compile_account
+
+
+@pytest.fixture
+def price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelPrice:
+    """Kernels without a copy in the cache; Numba is there and imported."""
+    monkeypatch.setattr(kernels, "import_cost", lambda name: 0.0)
+    monkeypatch.setattr(kernels, "is_installed", lambda name: True)
+    source = tmp_path / "loops.py"
+    source.touch()
+    return KernelPrice("loops", "one loop", cold=4.0, cached=0.5, source=source, function="run")
+
+
+def add_copy(price: KernelPrice, age: float = 0.0) -> None:
+    """A copy in Numba's cache, older than the source by ``age`` seconds."""
+    folder = price.source.parent / "__pycache__"
+    folder.mkdir()
+    file = folder / "loops.run-12.py312.nbi"
+    file.touch()
+    written = price.source.stat().st_mtime - age
+    os.utime(file, (written, written))
+
+
+def test_savings_past_or_ahead_cover_the_price(price: KernelPrice) -> None:
+    """Rent or buy; once bought, the kernels are used always."""
+    assert price.seconds() == 4.0
+    assert not price.pays(3.9) and price.pays(4.0)
+    price.credit(3.0)
+    assert not price.pays()
+    price.credit(1.0)
+    assert price.pays()
+    compile_account.clear()
+    assert not price.pays()
+    price.buy()
+    assert price.is_bought and price.seconds() == 0.0 and price.pays()
+
+
+def test_a_copy_in_the_cache_is_cheaper(price: KernelPrice) -> None:
+    """If it is as new as the source."""
+    add_copy(price)
+    assert price.find_copy() and price.seconds() == 0.5
+    assert price.pays(0.5) and not price.pays(0.4)
+
+
+def test_an_old_copy_does_not_count(price: KernelPrice) -> None:
+    """Numba would compile again."""
+    add_copy(price, age=10.0)
+    assert not price.find_copy() and price.seconds() == 4.0 and not price.pays(0.5)
+
+
+def test_the_import_of_numba_is_part_of_the_price(price: KernelPrice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it is imported."""
+    monkeypatch.setattr(kernels, "import_cost", lambda name: 1.0)
+    assert price.seconds() == 5.0 and not price.pays(4.5)
+
+
+def test_without_numba_nothing_pays(price: KernelPrice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a deterministic run neither."""
+    monkeypatch.setattr(kernels, "is_installed", lambda name: False)
+    assert not price.pays(100.0)
+    with hf.config(deterministic=True):
+        assert not price.pays(100.0)
+
+
+def test_a_deterministic_run_ignores_what_was_measured(price: KernelPrice) -> None:
+    """It compares with a constant, and records nothing."""
+    with hf.config(deterministic=True):
+        price.credit(100.0)
+        assert compile_account.saved(price.item) == 0.0
+        assert price.pays(0.5) and not price.pays(0.4)
+        compile_account.credit(price.item, 100.0)
+        price.buy()
+        assert price.pays(0.5) and not price.pays(0.4)
+
+
+def test_the_first_use_is_the_price_of_the_family(price: KernelPrice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later uses are not timed."""
+    clock = iter([10.0, 12.0])
+    monkeypatch.setattr(kernels.time, "perf_counter", lambda: next(clock))
+    double = price.time_first(lambda x: 2 * x)
+    assert not price.is_bought
+    assert double(3) == 6 and price.is_bought
+    assert double(4) == 8 and price.time_first(abs) is abs
+    other = KernelPrice("loops", "another loop", 4.0, 0.5, price.source, "run")
+    assert other.seconds() == 2.0
+    add_copy(price)
+    assert other.seconds() == 0.5

@@ -1,0 +1,110 @@
+"""When the steps of L1 and L2-1sigma are compiled: on request, or when that pays off on the engine's account."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc.engine.selection import kernels
+from hpfracc.engine.selection.rent_or_buy import compile_account
+from hpfracc.errors import BackendUnavailableError, InvalidInputError
+from hpfracc.pde import Diffusion, DiffusionL1
+from hpfracc.solvers.pde import difference
+from hpfracc.solvers.pde.marching import MARCHING
+
+pytest.importorskip("numba")
+
+X = np.linspace(0.0, np.pi, 17)
+
+
+def solve(**options: Any) -> Any:
+    given = {"x": X, "space": Diffusion(1.0), "boundary": "dirichlet", "alpha": 0.5, "method": "l1", "step": 0.02}
+    return hf.solve_fpde(None, (0.0, 1.0), np.sin(X), **{**given, **options})
+
+
+def is_compiled(**options: Any) -> bool:
+    """Whether a solve compiled its steps."""
+    result = solve(**options)
+    assert result.success
+    return bool(result.stats.get("compiled", False))
+
+
+@pytest.fixture(autouse=True)
+def _uncached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No copy in Numba's cache, and an import that costs nothing."""
+    monkeypatch.setattr(kernels.KernelPrice, "find_copy", lambda self: False)
+    monkeypatch.setattr(kernels, "import_cost", lambda name: 0.0)
+
+
+def test_steps_in_numpy_pay_for_a_compilation() -> None:
+    """Their time is credited, and the time of compiling is measured."""
+    assert not is_compiled()
+    first = compile_account.saved(MARCHING.item)
+    assert first > 0.0
+    assert not is_compiled()
+    assert compile_account.saved(MARCHING.item) == pytest.approx(2 * first)
+    MARCHING.credit(MARCHING.cold)
+    assert is_compiled() and MARCHING.is_bought
+    assert compile_account.price(("pde marching", "cold"), "another") != MARCHING.cold
+    assert is_compiled()
+
+
+def test_a_long_solve_is_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the steps would take as long as compiling them."""
+    monkeypatch.setattr(difference, "_SECONDS_A_STEP", MARCHING.cold / 49)
+    assert is_compiled()
+
+
+def test_requests_are_not_credited() -> None:
+    """Where the choice is not open, nothing would have been saved."""
+    for options in ({"compile": False}, {"backend": "numpy"}):
+        assert not is_compiled(**options)
+    assert compile_account.saved(MARCHING.item) == 0.0
+
+
+def test_a_deterministic_run_ignores_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And whether something is compiled already: the size decides."""
+    with hf.config(deterministic=True):
+        assert not is_compiled()
+        compile_account.credit(MARCHING.item, 100.0)
+        MARCHING.buy()
+        assert not is_compiled()
+        monkeypatch.setattr(difference, "_SECONDS_A_STEP", MARCHING.cached / 49)
+        assert is_compiled()
+
+
+def test_settings_are_obeyed() -> None:
+    """In the order of operations: argument, block, pin."""
+    MARCHING.buy()
+    assert is_compiled()
+    with hf.config(pin={"solve_fpde": "numpy"}):
+        assert not is_compiled()
+        assert is_compiled(backend="numba")
+        with hf.use_backend("numba"):
+            assert is_compiled()
+        with pytest.raises(InvalidInputError, match=r"config\(pin=.*which forbids it"):
+            solve(compile=True)
+    with hf.config(pin={"solve_fpde": "torch"}), pytest.raises(BackendUnavailableError, match=r"asks for 'torch'"):
+        solve()
+    with hf.use_backend("numpy"):
+        assert not is_compiled()
+    with hf.config(never={"solve_fpde": ["numba"]}):
+        assert not is_compiled()
+        for options in ({"compile": True}, {"backend": "numba"}):
+            with pytest.raises(BackendUnavailableError, match=r"asks for 'numba'.*never=...\) rules it out"):
+                solve(**options)
+
+
+def test_updates_of_exponentials_are_bought_on_their_own() -> None:
+    """They serve equations that are not solved in eigenfunctions."""
+    options = {"space": Diffusion(lambda x: 1.0 + x), "method": DiffusionL1(memory="exponentials")}
+    price = difference._UPDATES
+    plain = solve(**options)
+    assert 0.0 < compile_account.saved(price.item) < price.cold and not price.is_bought
+    price.credit(price.cold)
+    found = solve(**options)
+    assert price.is_bought and not MARCHING.is_bought
+    np.testing.assert_allclose(found.u, plain.u, rtol=1e-10, atol=1e-12)
