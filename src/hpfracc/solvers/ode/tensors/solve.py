@@ -10,6 +10,7 @@ import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of
 from hpfracc._config import current_backend, get_settings
+from hpfracc._torch_transforms import is_wrapped
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, make_grid
 from hpfracc.solvers.ode.method import refuse_plain
@@ -230,7 +231,7 @@ def first_bad(states: Any) -> int | None:
         import sys
 
         torch = sys.modules["torch"]
-        if torch._C._functorch.is_functorch_wrapped_tensor(states):
+        if is_wrapped(states):
             return None
         last = torch.isfinite(states.detach()[-1]).all()
         if bool(last):
