@@ -5,7 +5,6 @@ The library of an existing array is already imported, so ``sys.modules`` and the
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._torch_transforms import PROBES, find_probes, is_dual, is_inactive, is_wrapped, tensor_pair
 from hpfracc.errors import InvalidInputError
 
 #: Cached library of each type. Subclasses are looked up through their bases once.
@@ -38,7 +38,7 @@ def library_of(value: Any) -> str:
     if known is None:
         known = _find_library(kind, value)
         if known == "torch" and kind is sys.modules["torch"].Tensor:
-            PAIR_KINDS[kind] = _tensor_pair
+            PAIR_KINDS[kind] = tensor_pair
         _LIBRARY_OF_TYPE[kind] = known
     return known
 
@@ -171,27 +171,8 @@ def is_transformed(value: Any) -> bool:
     """Whether ``value`` is wrapped by a transform: ``torch.func``, forward mode, or a JAX tracer."""
     library = library_of(value)
     if library == "torch":
-        return _is_functorch(value) or _is_dual(value)
+        return is_wrapped(value) or is_dual(value)
     return library == "jax" and is_tracer(value)
-
-
-def _is_functorch(value: Any) -> bool:
-    torch = sys.modules["torch"]
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(value))
-
-
-def _is_dual(value: Any) -> bool:
-    torch = sys.modules["torch"]
-    forward_ad = torch.autograd.forward_ad
-    level: int = forward_ad._current_level
-    return level >= 0 and forward_ad.unpack_dual(value).tangent is not None
-
-
-@functools.cache
-def _torch_probe() -> tuple[Any, Any]:
-    """Checks for transforms. Cached, because the attribute lookups take longer than the checks."""
-    torch = sys.modules["torch"]
-    return torch._C._functorch.is_functorch_wrapped_tensor, torch.autograd.forward_ad
 
 
 def quick_kind(value: Any) -> tuple[Any, ...]:
@@ -202,43 +183,15 @@ def quick_kind(value: Any) -> tuple[Any, ...]:
     """
     library = _LIBRARY_OF_TYPE.get(type(value)) or library_of(value)
     if library == "torch":
-        wrapped, forward_ad = _torch_probe()
+        wrapped, _, level = PROBES or find_probes()
         # Part of the key, because what is cached for calls that autograd records is not valid inside a transform.
-        transformed = wrapped(value) or (forward_ad._current_level >= 0 and _is_dual(value))
+        transformed = wrapped(value) or (level() >= 0 and is_dual(value))
         return type(value), value.shape, value.dtype, value.device, value.layout, value.requires_grad, transformed
     if library == "jax":
         tracer = _TRACERS.get(type(value))  # as in is_tracer(), without the call
         if not (is_tracer(value) if tracer is None else tracer):
             return type(value), value.shape, value.dtype, value.sharding
     return type(value), tuple(value.shape), value.dtype, device_of(value)
-
-
-def _tensor_pair(one: Any, two: Any) -> tuple[Any, ...] | None:
-    """The kind of two tensors, or None while ``torch.func`` or forward mode is active: then each must be inspected.
-
-    Reading an attribute of a tensor takes longer than reading one of an array, so nothing is read twice.
-    """
-    transforms, forward_ad = _torch_levels()
-    if transforms() is not None or forward_ad._current_level >= 0:
-        return None
-    return (
-        one.shape,
-        one.dtype,
-        one.device,
-        one.layout,
-        one.requires_grad,
-        two.shape,
-        two.dtype,
-        two.device,
-        two.layout,
-        two.requires_grad,
-    )
-
-
-@functools.cache
-def _torch_levels() -> tuple[Callable[[], Any], Any]:
-    torch = sys.modules["torch"]
-    return torch._C._functorch.peek_interpreter_stack, torch.autograd.forward_ad
 
 
 def all_alike(values: Sequence[Any]) -> bool:
@@ -257,8 +210,7 @@ def all_alike(values: Sequence[Any]) -> bool:
         return _agree(values, "dtype", "shape")
     if library_of(first) != "torch" or kind is not sys.modules["torch"].Tensor:
         return False
-    transforms, forward_ad = _torch_levels()
-    if transforms() is not None or forward_ad._current_level >= 0:
+    if not is_inactive():
         return False
     return _agree(values, "shape", "dtype", "device", "layout", "requires_grad")
 

@@ -16,6 +16,7 @@ FLOORS = {
     "errors": 0,
     "_environment": 0,
     "_config": 0,
+    "_torch_transforms": 0,
     "_arrays": 0,
     "_xp": 0,
     "_frames": 0,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 
@@ -206,6 +208,41 @@ def test_threads_and_tasks_at_once():
     lanes = profiler.document().lanes
     assert {lane["thread"] for lane in lanes} == {"left", "right", "MainThread"}
     assert sum(lane["task"] is not None for lane in lanes) == 3  # the main one and the two it began
+
+
+def test_a_program_without_asyncio_does_not_import_it():
+    """Profiling is on, and spans are recorded; importing asyncio would take longer than they do."""
+    script = (
+        "import sys\n"
+        "from hpfracc.profiling import Profiler\n"
+        "profiler = Profiler()\n"
+        "with profiler.profile('work'):\n"
+        "    pass\n"
+        "assert [span.name for span in profiler.get_entries()] == ['work']\n"
+        "assert 'asyncio' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+def test_asyncio_may_be_imported_after_profiling_was_enabled():
+    """Tasks get lanes of their own, and an import in progress in another thread is no error."""
+    script = (
+        "import sys, types\n"
+        "from hpfracc.profiling import Profiler\n"
+        "profiler = Profiler()\n"
+        "sys.modules['asyncio'] = types.ModuleType('asyncio')\n"
+        "with profiler.profile('early'):\n"
+        "    pass\n"
+        "del sys.modules['asyncio']\n"
+        "import asyncio\n"
+        "async def work():\n"
+        "    with profiler.profile('late'):\n"
+        "        await asyncio.sleep(0)\n"
+        "asyncio.run(work())\n"
+        "early, late = profiler.get_entries()\n"
+        "assert early.lane != late.lane\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
 
 
 def test_tasks_one_after_the_other_share_a_lane():

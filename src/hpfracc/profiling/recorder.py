@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -43,9 +42,6 @@ class Recorder:
         self.capacity = check_capacity(capacity)
         self.current: ContextVar[Span | None] = ContextVar("hpfracc_span", default=None)
         self.session = Session(self.capacity)
-        #: asyncio's lookup of the current task, set when profiling is first enabled, because importing asyncio takes
-        #: long.
-        self.running_loop: Callable[[], Any] | None = None
         self.energy: EnergyTrace | None = None
         _recorders.add(self)
 
@@ -61,10 +57,6 @@ class Recorder:
 
     def enable(self) -> None:
         """Record from now on."""
-        if self.running_loop is None:
-            from asyncio.events import _get_running_loop
-
-            self.running_loop = _get_running_loop
         self.on = True
 
     def disable(self) -> None:

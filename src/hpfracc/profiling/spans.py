@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.clocks import read_host_memory
 from hpfracc.profiling.device_time import DeviceTime
-from hpfracc.profiling.session import Session
+from hpfracc.profiling.session import Session, running_loop
 
 __all__ = ["KINDS", "NULL_SPAN", "Memory", "NullSpan", "Span", "SpanDecision", "SpanRecorder"]
 
@@ -40,7 +40,6 @@ class SpanRecorder(Protocol):
     memory: Memory
     session: Session
     current: ContextVar[Span | None]
-    running_loop: Callable[[], Any] | None
 
     def device_time(self, device: str) -> DeviceTime | None:
         """The device's part of a span."""
@@ -171,7 +170,7 @@ class Span:
             self.lane = session.local.lane
         except AttributeError:
             self.lane = session.new_lane(threading.current_thread().name)
-        if recorder.running_loop is not None and (loop := recorder.running_loop()) is not None:
+        if (loop := running_loop()) is not None:
             self.lane = session.task_lane(self.lane, loop)
         current.set(self)
         if recorder.memory:

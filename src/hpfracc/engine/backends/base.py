@@ -192,7 +192,11 @@ class Adapter(ABC):
 
     @abstractmethod
     def to_host(self, array: Any) -> np.ndarray:
-        """A NumPy array, complete on return; shares memory on the host if possible."""
+        """A writable NumPy array, complete on return; shares memory on the host if possible."""
+
+    def read(self, array: Any) -> np.ndarray:
+        """Like :meth:`to_host`, for an operand: the array may be read-only."""
+        return self.to_host(array)
 
     @abstractmethod
     def cast(self, array: Any, dtype: str) -> Any:

@@ -226,7 +226,7 @@ def _converter(
             # It shares host memory and computes after the call has returned, when the caller may change the array.
             to_host = np.array
     else:
-        to_host = registry.adapter(owner).to_host
+        to_host = registry.adapter(owner).read
     to_dtype = partial(np.asarray, dtype=call.dtype) if cast else None
     there = None if home == "numpy" else partial(_send, worker, arm.device, log)
     steps = [step for step in (to_host, to_dtype, there) if step is not None]

@@ -22,7 +22,7 @@ import numpy as np
 from hpfracc.engine.locks import Guarded
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["BufferPool", "Maker", "PoolStats", "host_buffers", "pinned_buffers", "unlocked"]
+__all__ = ["BufferPool", "Maker", "PoolStats", "host_buffers", "pinned_buffers"]
 
 #: Largest number of idle bytes that are kept.
 CAPACITY = 256 * 2**20
@@ -245,22 +245,3 @@ def _rounded(size: int) -> int:
 host_buffers = BufferPool()
 #: Page-locked buffers, if there is a GPU: for its transfers, and for stacking items.
 pinned_buffers = BufferPool()
-
-
-class _ArrayInterface:
-    """Memory described by NumPy's array interface, and the array that keeps it alive."""
-
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        self.owner = array
-        interface = dict(array.__array_interface__)
-        interface["data"] = (interface["data"][0], False)
-        self.__array_interface__ = interface
-
-
-def unlocked(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The same memory as a writable array.
-
-    For memory that is read-only by convention only: to pass it to a reader that requires writable memory, or to return
-    a result without other references. Writing to memory that *is* read-only ends the process.
-    """
-    return array if array.flags.writeable else np.asarray(_ArrayInterface(array))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import weakref
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc._arrays import is_array, is_tracer, library_of, refuse_masked, tracks_gradient
+from hpfracc._torch_transforms import is_inside, is_wrapped, outside_transforms, without_gradients
 from hpfracc._xp import namespace_of
 from hpfracc.engine.workers import available_cores, even_blocks, run_blocks
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -97,15 +97,13 @@ def to_host(value: Any) -> np.ndarray[Any, Any]:
     """The values of an array of any library as a NumPy array, without its gradient."""
     library = library_of(value)
     if library == "torch":
-        inner = sys.modules["torch"]._C
-        if inner._functorch.maybe_current_level() is None:
+        if not is_inside():
             return np.asarray(value.detach().cpu())
         # Unwrap tensors of torch.func.grad and jvp; those of vmap cannot be read.
-        while inner._functorch.is_gradtrackingtensor(value):
-            value = inner._functorch.get_unwrapped(value)
-        if inner._functorch.is_functorch_wrapped_tensor(value):
+        value = without_gradients(value)
+        if is_wrapped(value):
             return np.asarray(value.detach().cpu())
-        with inner._DisableFuncTorch():
+        with outside_transforms():
             return np.asarray(value.detach().cpu())
     if library == "cupy":
         return np.asarray(value.get())

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpfracc._torch_transforms import is_batched, is_inside
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.prepared import PreparedOperands
 from hpfracc.operators.core.lags import BLOCKS, HEAD, NODES, cardinals
@@ -78,7 +79,7 @@ def _kept_on_device(name: Hashable, xp: Namespace, make: Callable[[], Any]) -> A
         with xp.module.inference_mode(False):
             return make()
 
-    if xp.module._C._functorch.maybe_current_level() is not None:
+    if is_inside():
         return made()
     return kept_tables.get((name, "torch", str(xp.device)), made)
 
@@ -381,7 +382,7 @@ def _recorded(torch: Any) -> Callable[..., tuple[Any, ...]]:
             given = [change for change in changes if change is not None]
             if not given:
                 return None, None, None
-            if torch.is_grad_enabled() or torch._C._functorch.is_legacy_batchedtensor(given[0]):
+            if torch.is_grad_enabled() or is_batched(given[0]):
                 table = _on_device(evaluation.key, evaluation.table, evaluation.xp)
                 slopes = _slopes_composed(value, table, evaluation.scale, evaluation.xp)
                 parts = [

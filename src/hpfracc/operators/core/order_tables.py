@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._torch_transforms import is_inactive, is_wrapped
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.operators.core.lags import HEAD, Lags, few_lags
 from hpfracc.operators.core.order import Order
@@ -87,19 +88,9 @@ def tabulated_weights(
     return tuple(xp.astype(array, dtype) for array in composed_weights(value, host, key, scale, xp))
 
 
-def is_wrapped(tensor: Any) -> bool:
-    """Whether a ``torch.func`` transform is active on a tensor."""
-    return bool(sys.modules["torch"]._C._functorch.is_functorch_wrapped_tensor(tensor))
-
-
 def _is_recorded(value: Any) -> bool:
     """Whether an order is only recorded by autograd, without other transforms."""
-    torch = sys.modules["torch"]
-    return not (
-        torch.compiler.is_compiling()
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or torch.autograd.forward_ad._current_level >= 0
-    )
+    return not sys.modules["torch"].compiler.is_compiling() and is_inactive()
 
 
 def _tabulate(make: Maker, ceiling: int, n: int, few: bool) -> Table | None:

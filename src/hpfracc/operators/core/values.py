@@ -21,6 +21,7 @@ from hpfracc._arrays import (
     tracks_gradient,
 )
 from hpfracc._frames import refuse_tables
+from hpfracc._torch_transforms import is_inside
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
@@ -228,7 +229,7 @@ def _torch_constant(array: np.ndarray[Any, Any], like: Any, name: str, key: Hash
             return torch.as_tensor(np.array(array, dtype=name), device=like.device)
 
     # Arrays created inside a torch.func transform belong to it and must not outlive it.
-    if key is None or torch._C._functorch.maybe_current_level() is not None:
+    if key is None or is_inside():
         return make()
     return _cached(key, like, name, make)
 

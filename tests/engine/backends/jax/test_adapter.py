@@ -59,16 +59,25 @@ def test_round_trip_of_dtypes(dtype: str):
     np.testing.assert_array_equal(back, array)
 
 
-def test_result_is_handed_over_without_a_copy():
-    """The NumPy array of a host result is JAX's own memory, and outlives the JAX array."""
+@pytest.mark.parametrize("n", [3, 100_000])
+def test_writing_to_a_result_leaves_the_jax_array_alone(n: int):
+    """The NumPy array of a result has memory of its own, and outlives the JAX array."""
+    with jax.enable_x64(True):
+        placed = ADAPTER.from_host(np.arange(float(n)), "cpu") + 0
+    back = ADAPTER.to_host(placed)
+    back += 1
+    np.testing.assert_array_equal(np.asarray(placed), np.arange(float(n)))
+    del placed
+    np.testing.assert_array_equal(back, np.arange(1.0, n + 1.0))
+
+
+def test_an_operand_is_read_without_a_copy():
+    """A kernel of another library reads JAX's own memory on the host, and cannot write to it."""
     with jax.enable_x64(True):
         placed = ADAPTER.from_host(np.arange(100_000.0), "cpu") + 0
-    pointer = placed.unsafe_buffer_pointer()
-    back = ADAPTER.to_host(placed)
-    del placed
-    assert back.ctypes.data == pointer
-    back += 1
-    np.testing.assert_array_equal(back, np.arange(1.0, 100_001.0))
+    seen = ADAPTER.read(placed)
+    assert np.shares_memory(seen, np.asarray(placed))
+    assert not seen.flags.writeable
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128", "int64", "uint64"])

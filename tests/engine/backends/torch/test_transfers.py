@@ -145,9 +145,58 @@ def test_download_without_pinned_memory(gpu: FakeGPU, lane: transfers.Lane, why:
     assert lane.ledger.held == 0
 
 
+def locked(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (3, 4)])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128", "int16", "bool"])
+def test_read_only_memory_is_read_without_a_warning(shape: tuple[int, ...], dtype: str):
+    """The same numbers, whatever shape and dtype, and the array stays read-only."""
+    array = locked(np.ones(shape, dtype))
+    tensor = transfers.as_tensor(array, shared=False)
+    np.testing.assert_array_equal(tensor.numpy(), array, strict=True)
+    assert not array.flags.writeable
+
+
+def test_strided_read_only_memory_is_read():
+    """Broadcast, transposed and strided arrays keep their strides."""
+    grid = locked(np.arange(12.0).reshape(3, 4))
+    for array in (np.broadcast_to(grid[0], (5, 4)), grid.T, grid[:, ::2]):
+        tensor = transfers.as_tensor(array, shared=False)
+        np.testing.assert_array_equal(tensor.numpy(), array)
+        assert tensor.stride() == tuple(stride // array.itemsize for stride in array.strides)
+
+
+def test_the_reader_keeps_the_memory_alive():
+    """The tensor outlives the last other reference to the array."""
+    tensor = transfers.as_tensor(locked(np.arange(1000.0)), shared=False)
+    gc.collect()
+    assert float(tensor.sum()) == 499_500
+
+
+@pytest.mark.skipif(
+    tuple(map(int, np.__version__.split(".")[:2])) < (2, 1) or torch.__version__ < (2, 9),
+    reason="NumPy or PyTorch cannot mark shared memory as read-only",
+)
 def test_only_a_reader_gets_read_only_memory():
     """A tensor that is merely read may lie on a read-only array; one that is handed out may not."""
-    array = np.arange(5.0)
-    array.flags.writeable = False
-    assert transfers.as_tensor(array, shared=False).data_ptr() == array.ctypes.data
-    assert transfers.as_tensor(array).data_ptr() != array.ctypes.data
+    array = locked(np.arange(5.0))
+    assert np.shares_memory(transfers.as_tensor(array, shared=False).numpy(), array)
+    assert not np.shares_memory(transfers.as_tensor(array).numpy(), array)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_reader_copies_where_read_only_memory_cannot_be_shared(monkeypatch: pytest.MonkeyPatch):
+    """An older NumPy refuses to export it; the tensor then has memory of its own."""
+
+    def refuse(array: np.ndarray) -> Any:
+        raise BufferError("Cannot export readonly array")
+
+    monkeypatch.setattr(torch, "from_dlpack", refuse)
+    array = locked(np.arange(5.0))
+    tensor = transfers.as_tensor(array, shared=False)
+    np.testing.assert_array_equal(tensor.numpy(), array)
+    assert not np.shares_memory(tensor.numpy(), array)

@@ -102,6 +102,38 @@ def test_files(tmp_path: Path) -> None:
     assert (np.asarray(private) == 2.0).all()  # whose pages are all there is of it
 
 
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not tell which pages are mapped")
+@pytest.mark.parametrize("view", ["whole", "part", "grid"])
+def test_mapped_pages_are_dropped(tmp_path: Path, view: str) -> None:
+    """Of a memmap and of a view of one; the file keeps what was written."""
+    n = 500_000
+    whole = np.memmap(tmp_path / "out", np.float64, "w+", shape=(n,))
+    out = {"whole": whole, "part": whole[n // 2 :][1:], "grid": whole.reshape(5, -1)[:, ::2]}[view]
+    batch.elementwise("x + 1", x=np.ones(out.shape), out=out, budget="500KiB")
+    kept, inside = 0, False
+    for line in Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines():
+        if "-" in line.split(" ", 1)[0]:
+            inside = line.endswith(str(tmp_path / "out"))
+        elif inside and line.startswith("Rss:"):
+            kept += int(line.split()[1])
+    assert kept < 400  # KiB; the pages of the whole file are ten times as much
+    assert (out == 2.0).all()
+
+
+def test_a_result_may_replace_its_operand() -> None:
+    """The operand itself and a view of exactly its elements; the same start with other strides is refused."""
+    x = np.arange(1000.0)
+    batch.elementwise("2*x", x=x, out=x[:], budget="2KiB")
+    np.testing.assert_array_equal(x, 2 * np.arange(1000.0))
+    with pytest.raises(InvalidInputError, match="overlaps"):
+        batch.elementwise("2*x", x=x[:500], out=x[::2], budget="2KiB")
+    back = x[::-1]
+    with pytest.raises(InvalidInputError, match="overlaps"):
+        batch.elementwise("2*x", x=x, out=back, budget="2KiB")
+    batch.elementwise("x/2", x=back, out=x[::-1], budget="2KiB")
+    np.testing.assert_array_equal(x, np.arange(1000.0))
+
+
 @pytest.mark.parametrize(
     ("shapes", "budget"),
     [

@@ -14,7 +14,6 @@ from hpfracc._arrays import is_tracer
 from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, KernelSpec, MemoryModel
 from hpfracc.engine.hardware import driver_free_bytes
-from hpfracc.engine.memory.buffers import unlocked
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
 from hpfracc.errors import BackendUnavailableError
@@ -159,8 +158,16 @@ class JaxAdapter(Adapter):
             return jax.device_put(array.view(), target)
 
     def to_host(self, array: Any) -> np.ndarray:
-        """A writable NumPy array; on the host it shares the memory of ``array``, which must not be used afterwards."""
-        return unlocked(np.asarray(array))
+        """A writable NumPy array with memory of its own.
+
+        JAX exports its memory read-only. So the copy costs one pass over the result, and its memory a second time.
+        """
+        host = np.asarray(array)
+        return host if host.flags.writeable else host.copy()
+
+    def read(self, array: Any) -> np.ndarray:
+        """A read-only NumPy array; on the host it shares the memory of ``array``."""
+        return np.asarray(array)
 
     def cast(self, array: Any, dtype: str) -> Any:
         """``array`` in ``dtype``; under a trace limited by the user's precision setting."""

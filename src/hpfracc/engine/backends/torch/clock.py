@@ -13,32 +13,18 @@ __all__ = ["CLOCK", "TorchClock"]
 _MOST_IDLE = 16_384
 
 
-# The underlying C functions: a Python frame around each takes a tenth of their time.
-_current_stream = getattr(torch._C, "_cuda_getCurrentStream", None)
-_record, _is_done = torch.cuda.Event.record, torch.cuda.Stream.query
-if torch.version.cuda is not None:
-    _record, _is_done = torch._C._CudaEventBase.record, torch._C._CudaStreamBase.query
-
-
 class _Queue:
-    """The streams of one device, and idle events, because creating one takes longer than recording it."""
+    """The current stream of one device, and idle events, because creating one takes longer than recording it."""
 
-    __slots__ = ("_index", "_streams", "idle")
+    __slots__ = ("_index", "idle")
 
     def __init__(self, index: int) -> None:
         self._index = index
         self.idle: deque[Any] = deque(maxlen=_MOST_IDLE)
-        #: PyTorch's streams by number, because creating the object takes longer than recording on it.
-        self._streams: dict[tuple[int, ...], Any] = {}
 
     def current(self) -> Any:
         """The current stream."""
-        assert _current_stream is not None  # there is a GPU
-        number: tuple[int, ...] = _current_stream(self._index)
-        stream = self._streams.get(number)
-        if stream is None:
-            stream = self._streams[number] = torch.cuda.current_stream(self._index)
-        return stream
+        return torch.cuda.current_stream(self._index)
 
     def record(self, stream: Any) -> Any:
         """An event, recorded on ``stream``."""
@@ -46,7 +32,7 @@ class _Queue:
             event = self.idle.pop()
         except IndexError:
             event = torch.cuda.Event(enable_timing=True)
-        _record(event, stream)
+        event.record(stream)
         return event
 
 
@@ -81,7 +67,7 @@ class TorchClock:
         """Whether the current stream is idle, and an event recorded on it."""
         queue = self._queues.get(device) or self._queue(device)
         stream = queue.current()
-        return _is_done(stream), queue.record(stream)
+        return bool(stream.query()), queue.record(stream)
 
     def _queue(self, device: str) -> _Queue:
         # A number, because PyTorch takes longer to parse a name than to find the stream.

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from hpfracc._torch_transforms import is_batched
 from hpfracc.engine.backends.torch import fused
 from hpfracc.engine.backends.torch.replay import replays
 from hpfracc.engine.backends.torch.tracking import is_eager, is_only_recorded
@@ -208,16 +209,12 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
         bad = ctx.bad
-        if not is_only_recorded(slope) or _holds_many(slope):
+        if not is_only_recorded(slope) or is_batched(slope):
             return convolve_back_composed(slope, fused.first_bad(bad, ctx.shape), *ctx.plan), None, None
         if torch.is_grad_enabled():
             return _Slope.apply(slope, bad, *ctx.plan), None, None
         # Usually no second derivative is needed, and recording one would take as long as the work.
         return _convolve_back(slope, bad, *ctx.plan), None, None
-
-
-#: Checks for batched tensors of PyTorch's older vmap, which ``is_grads_batched`` still uses.
-_holds_many = torch._C._functorch.is_legacy_batchedtensor
 
 
 class _Slope(torch.autograd.Function):

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from hpfracc._torch_transforms import is_wrapped
 from hpfracc.engine.backends.torch.tracking import is_eager, may_look
 
 __all__ = ["apply_causally", "clean", "mark_reached"]
@@ -46,7 +47,7 @@ def apply_causally(
     """
     if may_look(signal):
         result = product(signal)
-        if torch._C._functorch.is_functorch_wrapped_tensor(result):
+        if is_wrapped(result):
             # Only the weights are mapped or differentiated, so the samples can be read.
             return result if bool(torch.isfinite(signal).all()) else mark_reached(product(clean(signal)), signal, taps)
         seen = result.select(-1, 0) if witness is None else witness(result)

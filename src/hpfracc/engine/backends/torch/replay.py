@@ -26,6 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hpfracc._torch_transforms import is_batched
 from hpfracc.engine.backends.torch.tracking import is_only_recorded
 
 __all__ = ["CALLS", "Replays", "disabled", "replays"]
@@ -299,7 +300,7 @@ class _Replayed(torch.autograd.Function):
         operands = ctx.saved_tensors
         recording: Recording = ctx.recording
         create = torch.is_grad_enabled()
-        batched = torch._C._functorch.is_legacy_batchedtensor(slope)
+        batched = is_batched(slope)
         if not (create or batched or torch.cuda.is_current_stream_capturing()) and is_only_recorded(slope):
             found = recording.backward(slope, ctx.turn)
             if found is not None:

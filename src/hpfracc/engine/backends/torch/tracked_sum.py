@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from hpfracc._torch_transforms import is_batched
 from hpfracc.engine.backends.torch import fused
 from hpfracc.engine.backends.torch.fused_sum import PaddedSpectrum, make_spectrum
 from hpfracc.engine.backends.torch.nonfinite import clean, mark_reached
@@ -111,7 +112,7 @@ class _TrackedSum(torch.autograd.Function):
     def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:
         weights, signal, starts = ctx.saved_tensors
         differences, first, composed, differ = ctx.options
-        if torch.is_grad_enabled() or torch._C._functorch.is_legacy_batchedtensor(slope):
+        if torch.is_grad_enabled() or is_batched(slope):
             return _back_composed(weights, signal, starts, slope, differences, first, composed)
         wanted = ctx.needs_input_grad
         of_weights, size, n = ctx.of_weights, ctx.size, signal.shape[-1]

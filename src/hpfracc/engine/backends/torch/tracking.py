@@ -13,6 +13,8 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
+from hpfracc._torch_transforms import find_probes, is_dual, outside_transforms
+
 __all__ = ["is_eager", "is_only_recorded", "kept", "may_look", "multiply_over"]
 
 P = ParamSpec("P")
@@ -30,27 +32,18 @@ def is_only_recorded(*tensors: Tensor) -> bool:
     While a transform of ``torch.func`` is active, other tensors count as transformed too: PyTorch then refuses autograd
     functions that have no rules for it.
     """
-    if torch.compiler.is_compiling() or _transforms() is not None:
+    if torch.compiler.is_compiling() or _innermost() is not None:
         return False
-    return _forward_ad._current_level < 0 or not any(map(_is_dual, tensors))
+    return _level() < 0 or not any(map(is_dual, tensors))
 
 
-_transforms = torch._C._functorch.peek_interpreter_stack
-_forward_ad = torch.autograd.forward_ad
+_is_wrapped, _innermost, _level = find_probes()
 _wants_gradient = operator.attrgetter("requires_grad")
-
-
-def _is_dual(tensor: Tensor) -> bool:
-    return _forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def may_look(signal: Tensor) -> bool:
     """Whether a value can be read now, without waiting for a device."""
-    return (
-        signal.is_cpu
-        and not torch._C._functorch.is_functorch_wrapped_tensor(signal)
-        and not torch.compiler.is_compiling()
-    )
+    return signal.is_cpu and not _is_wrapped(signal) and not torch.compiler.is_compiling()
 
 
 def multiply_over(product: Tensor, factor: Tensor) -> Tensor:
@@ -73,7 +66,7 @@ def kept(prepare: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(prepare)
     def outside(*args: P.args, **kwargs: P.kwargs) -> T:
-        with torch.inference_mode(False), torch.no_grad(), torch._C._DisableFuncTorch():
+        with torch.inference_mode(False), torch.no_grad(), outside_transforms():
             return prepare(*args, **kwargs)
 
     return outside

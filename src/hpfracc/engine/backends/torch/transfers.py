@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hpfracc.engine.memory.buffers import unlocked
 from hpfracc.engine.memory.host import HostProbe
 from hpfracc.engine.memory.staging import SMALL_BYTES, PinnedLedger, StagingRing
 from hpfracc.engine.numerics.lengths import power_of_two
@@ -45,8 +44,21 @@ def as_tensor(array: np.ndarray, *, shared: bool = True) -> Tensor:
     elif any(stride < 0 or stride % array.itemsize for stride in array.strides):
         array = array.copy()
     elif not array.flags.writeable:
-        array = array.copy() if shared else unlocked(array)
+        return torch.from_numpy(array.copy()) if shared else _for_reading(array)
     return torch.from_numpy(array)
+
+
+def _for_reading(array: np.ndarray) -> Tensor:
+    """A tensor on the memory of a read-only array.
+
+    ``torch.from_numpy`` warns about it. DLPack has a flag for read-only memory since version 1.0, which PyTorch accepts
+    without a warning. An older NumPy or PyTorch refuses, and then the array is copied: one pass over it, and its memory
+    a second time.
+    """
+    try:
+        return torch.from_dlpack(array)
+    except BufferError:
+        return torch.from_numpy(array.copy())
 
 
 def _bytes_of(tensor: Tensor) -> Tensor:

@@ -397,7 +397,7 @@ def _same_place(operation: str, out: Array, array: Any) -> bool:
         shape_of(array) == out.shape
         and array.dtype == out.dtype
         and array.strides == out.strides
-        and array.__array_interface__["data"][0] == out.__array_interface__["data"][0]
+        and np.lib.array_utils.byte_bounds(array) == np.lib.array_utils.byte_bounds(out)
     )
     if not exactly and np.shares_memory(out, array):
         raise InvalidInputError(f"{operation}: out overlaps an operand; use the operand itself, or other memory")
@@ -407,7 +407,17 @@ def _same_place(operation: str, out: Array, array: Any) -> bool:
 def _forget_pages(*arrays: Any) -> None:
     """Drop mapped pages from this process's memory: the file keeps the data, including what was written."""
     for array in arrays:
-        mapped = getattr(array, "_mmap", None)
         # The pages of a private copy (mode "c") are not in the file.
-        if isinstance(array, np.memmap) and array.mode != "c" and hasattr(mapped, "madvise"):
-            mapped.madvise(mmap.MADV_DONTNEED)  # type: ignore[union-attr]
+        if not isinstance(array, np.memmap) or array.mode == "c":
+            continue
+        mapped = _mapping_of(array)
+        if mapped is not None and hasattr(mapped, "madvise"):
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def _mapping_of(array: Array) -> mmap.mmap | None:
+    """The mapped file that an array or view lies in; None if it lies in other memory."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    return owner if isinstance(owner, mmap.mmap) else None

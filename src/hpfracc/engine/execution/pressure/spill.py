@@ -56,8 +56,8 @@ class Spillable(Guarded):
         with self._lock:
             if self._host is not None:
                 return 0
-            # A separate copy, because the library's may be page-locked memory, which is limited.
-            self._host = np.array(registry.adapter(self.library).to_host(self._array))
+            # A separate copy of foreign memory, because it may be page-locked, which is limited.
+            self._host = np.require(registry.adapter(self.library).to_host(self._array), requirements="O")
             self._array = None
         get_budget().invalidate(self.device)
         return self.nbytes

@@ -284,6 +284,7 @@ def run_implicit(
     point, rows = points[0], len(value)
     known, guess, change, here = np.empty((4, rows), y.dtype)
     scale = np.empty(rows)
+    # Addresses, for the reasons given in `call_by_address`; these arrays live as long as the kernel runs.
     where, into, given = point.ctypes.data, value.ctypes.data, parameters.ctypes.data
     for n in range(first, stop):
         t = t0 + n * h

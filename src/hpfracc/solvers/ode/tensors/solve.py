@@ -10,6 +10,7 @@ import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of
 from hpfracc._config import get_settings
+from hpfracc._torch_transforms import is_wrapped
 from hpfracc.engine.selection.request import never_reason
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode.compilation import OPERATION, read_preference
@@ -236,7 +237,7 @@ def first_bad(states: Any) -> int | None:
         import sys
 
         torch = sys.modules["torch"]
-        if torch._C._functorch.is_functorch_wrapped_tensor(states):
+        if is_wrapped(states):
             return None
         last = torch.isfinite(states.detach()[-1]).all()
         if bool(last):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from hpfracc._torch_transforms import is_wrapped
 from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch.nonfinite import clean
@@ -69,7 +70,7 @@ def _own_steps(
 ) -> tuple[Tensor, Tensor]:
     n = x.shape[-1]
     tensors = (rates, weights, steps, x, state)
-    mapped = any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
+    mapped = any(map(is_wrapped, tensors))
     keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors) and not mapped
     smooth = not is_eager(*tensors)
     part = _PART if keeps else n

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from hpfracc._torch_transforms import is_wrapped
 from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch.nonfinite import clean
@@ -43,7 +44,7 @@ def sum_direct(
         x = torch.cat([torch.zeros_like(x[..., :1]), x[..., 1:]], -1)
     operand = clean(x)
     tensors = (times, operand, *options)
-    mapped = any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
+    mapped = any(map(is_wrapped, tensors))
     keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors) and not mapped
     parts = []
     for low, high in output_blocks(n, _HISTORY_BLOCK[x.is_cpu], _HISTORY_ROWS):

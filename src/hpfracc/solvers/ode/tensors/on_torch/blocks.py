@@ -11,6 +11,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from hpfracc._arrays import is_transformed, tracks_gradient
+from hpfracc._torch_transforms import is_wrapped
 from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 from hpfracc.solvers.ode.tensors.on_torch.history import SegmentSums
@@ -55,7 +56,7 @@ def solve_blocks(
         with buffers.unchanged():
             seen.append(fun(t0 + step, initial[0]))
     buffers.leave_out_constants()
-    wrapped = any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in seen)
+    wrapped = any(map(is_wrapped, seen))
     tracked = torch.is_grad_enabled() and not wrapped and any(each.requires_grad for each in seen)
     apart = any(map(tracks_gradient, seen))
     if tracked and rule.implicit:

@@ -13,6 +13,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from hpfracc._arrays import tracks_gradient
+from hpfracc._torch_transforms import is_wrapped
 from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.differences import DifferenceTables, step_l1, step_l2_sigma
@@ -39,7 +40,7 @@ class _Derivatives(NamedTuple):
 
 
 def _derivatives(seen: list[torch.Tensor]) -> _Derivatives:
-    wrapped = any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in seen)
+    wrapped = any(map(is_wrapped, seen))
     tracked = torch.is_grad_enabled() and not wrapped and any(each.requires_grad for each in seen)
     return _Derivatives(any(map(tracks_gradient, seen)), tracked, wrapped)
 

@@ -1,0 +1,57 @@
+"""Memory by address, and private functions of other libraries: only where there is no other way."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.helpers.source import SOURCE
+
+#: Names of other libraries, and the files that may use them.
+ALLOWED = {
+    "_functorch": {"_torch_transforms.py"},
+    "_DisableFuncTorch": {"_torch_transforms.py"},
+    "_current_level": {"_torch_transforms.py"},
+    "_get_running_loop": set(),
+    "_CudaEventBase": set(),
+    "_CudaStreamBase": set(),
+    "_mmap": set(),
+    "__array_interface__": set(),
+    # Compiled functions are called by address, and CuPy's copies take addresses.
+    "ctypes": {
+        "solvers/ode/compiled/kernels.py",
+        "solvers/ode/compiled/implicit_kernels.py",
+        "engine/backends/cupy/transfers.py",
+    },
+}
+
+
+def names_in(source: str) -> set[str]:
+    """Attributes that are read, names that are imported, and strings, in which a name may be looked up."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.ImportFrom):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+    return found
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_private_names_are_used_in_one_place(name: str):
+    """The files that use a name are those that may; one that no longer does is taken off the list."""
+    using = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if name in names_in(path.read_text(encoding="utf-8"))
+    }
+    assert using == ALLOWED[name]
+
+
+def test_every_kind_of_use_is_found():
+    """An attribute, an import, and a string for ``getattr``."""
+    source = "from asyncio.events import _one\nx._two.data\ngetattr(x, '_three', None)\n"
+    assert {"_one", "_two", "_three"} <= names_in(source)

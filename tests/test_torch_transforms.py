@@ -1,0 +1,122 @@
+"""What torch.func and forward mode do to a tensor is seen, inside and outside of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from torch.autograd import forward_ad  # noqa: E402
+
+from hpfracc import _torch_transforms as transforms  # noqa: E402
+
+
+def facts(x: Any) -> tuple[bool, ...]:
+    """Wrapped, inside, inactive, dual, batched; and as the probes see the first ones."""
+    is_wrapped, innermost, level = transforms.PROBES or transforms.find_probes()
+    assert bool(is_wrapped(x)) == transforms.is_wrapped(x)
+    assert (innermost() is not None) == transforms.is_inside()
+    assert transforms.is_inactive() == (innermost() is None and level() < 0)
+    return (
+        transforms.is_wrapped(x),
+        transforms.is_inside(),
+        transforms.is_inactive(),
+        transforms.is_dual(x),
+        transforms.is_batched(x),
+    )
+
+
+def test_outside_of_transforms():
+    """A plain tensor, and one that autograd records."""
+    for x in (torch.ones(3), torch.ones(3, requires_grad=True)):
+        assert facts(x) == (False, False, True, False, False)
+        assert transforms.without_gradients(x) is x
+    assert len(transforms.PROBES) == 3
+
+
+@pytest.mark.parametrize("transform", ["grad", "vmap", "jvp"])
+def test_inside_of_torch_func(transform: str):
+    """The operand is wrapped, another tensor is not, and the level ends with the transform."""
+    seen: list[tuple[bool, ...]] = []
+    other = torch.ones(3)
+
+    def function(x: Any) -> Any:
+        seen.extend([facts(x)[:3], facts(other)[:3]])
+        return (x * x).sum()
+
+    x = torch.ones(3)
+    if transform == "grad":
+        torch.func.grad(function)(x)
+    elif transform == "vmap":
+        torch.func.vmap(function)(torch.ones(2, 3))
+    else:
+        torch.func.jvp(function, (x,), (x,))
+    assert seen == [(True, True, False), (False, True, False)]
+    assert facts(x)[:3] == (False, False, True)
+
+
+def test_wrappers_of_gradients_are_removed():
+    """All levels of grad; one of vmap remains. While transforms are suspended, results are not wrapped."""
+    seen: list[Any] = []
+
+    def function(x: Any) -> Any:
+        inner = transforms.without_gradients(x)
+        assert not transforms.is_wrapped(inner)
+        assert transforms.is_wrapped(torch.ones(2) * inner)
+        with transforms.outside_transforms():
+            assert not transforms.is_wrapped(torch.ones(2) * inner)
+            seen.append(inner.detach().tolist())
+        return x * x * x
+
+    torch.func.grad(torch.func.grad(function))(torch.tensor(2.0))
+    assert seen == [2.0]
+
+    def mapped(x: Any) -> Any:
+        assert transforms.is_wrapped(transforms.without_gradients(x))
+        return x
+
+    torch.func.vmap(mapped)(torch.ones(2))
+
+
+def test_forward_mode():
+    """A dual tensor, and a plain one beside it."""
+    x = torch.ones(3)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, torch.ones(3))
+        assert facts(dual) == (False, False, False, True, False)
+        assert facts(x) == (False, False, False, False, False)
+        assert transforms.tensor_pair(x, x) is None
+    assert not transforms.is_dual(x)
+
+
+def test_gradients_in_batches():
+    """``is_grads_batched`` wraps the slopes by the older vmap."""
+    seen: list[bool] = []
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx: Any, slope: Any) -> Any:
+            seen.append(transforms.is_batched(slope))
+            return 2 * slope
+
+    x = torch.ones(3, requires_grad=True)
+    y = Double.apply(x)
+    torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True, retain_graph=True)
+    torch.autograd.grad(y, x, torch.ones(3))
+    assert seen == [True, False]
+
+
+def test_the_kind_of_two_tensors():
+    """Equal for alike pairs, different for another shape, dtype or gradient, None inside of a transform."""
+    x, y = torch.ones(3), torch.zeros(3)
+    kind = transforms.tensor_pair(x, y)
+    assert kind is not None and kind == transforms.tensor_pair(y, x)
+    for other in (torch.ones(4), x.double(), torch.ones(3, requires_grad=True)):
+        assert transforms.tensor_pair(x, other) != kind
+    torch.func.vmap(lambda one: one.new_zeros(()) if transforms.tensor_pair(x, y) is None else 1 / 0)(torch.ones(2))
