@@ -8,15 +8,22 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
+from typing import Any, Unpack
 
 import pytest
 
 import hpfracc
 from hpfracc._config import SettingsOptions
+from hpfracc.ml._differencer import DifferencerOptions
 from hpfracc.operators.core.base import CallOptions
+from hpfracc.operators.core.registry import DerivativeOptions, IntegralOptions, definitions
 from hpfracc.solvers.ode.options import SolveOptions
+from hpfracc.solvers.ode_solvers import FixedStepOptions
+from hpfracc.solvers.pde.options import EvolutionOptions
+from tests.helpers.public_api import PUBLIC_MODULES
 from tests.helpers.source import SOURCE, Module, find_modules
 
 #: Public names that are the module of that name itself, and so may share it.
@@ -175,6 +182,145 @@ def test_options_are_named_in_signatures(name: str):
     assert inspect.Parameter.VAR_KEYWORD not in kinds
 
 
+#: Functions and methods with keywords that no list can hold, and what those are.
+FREE_KEYWORDS = {
+    "hpfracc._explain.explain": "keywords of the call that is explained",
+    "hpfracc.distributed.parameters.grid": "names of the user's parameters",
+    "hpfracc.distributed.parameters.points": "names of the user's parameters",
+    "hpfracc.engine.execution.api.elementwise": "names of the variables of the expression",
+    "hpfracc.engine.execution.batch.out_of_core.evaluate_blocks": "names of the variables of the expression",
+    "hpfracc.engine.execution.batch.run.run": "keywords of the user's function",
+    "hpfracc.engine.execution.operation.Operation.__call__": "parameters of the operation, which may be the user's own",
+    "hpfracc.engine.execution.operation.Operation.decide": "parameters of the operation, which may be the user's own",
+    "hpfracc.engine.workload.WorkloadCharacteristics.__init__": "the user's own notes",
+    "hpfracc.ml.adapters.HighPerformanceAdapter.__call__": "keywords of the function that it wraps",
+    "hpfracc.ml.adapters.HighPerformanceAdapter.explain": "keywords of the function that it wraps",
+    "hpfracc.profiling.profiler.Profiler.profile": "the user's own notes",
+    "hpfracc.profiling.profiler.Profiler.profile_function": "the user's own notes",
+    "hpfracc.profiling.spans.Span.annotate": "the user's own notes",
+    "hpfracc.solvers.ode.result.FODEResult.plot": "properties of Matplotlib's artists",
+    "hpfracc.solvers.pde.result.FPDEResult.plot": "properties of Matplotlib's artists",
+    "hpfracc.solvers.sde.rough.smile.VolatilityModel.plot": "properties of Matplotlib's artists",
+    "hpfracc.solvers.sde.transport.displacement.MeanSquaredDisplacement.plot": "properties of Matplotlib's artists",
+    "hpfracc.solvers.sde.transport.passage.FirstPassage.plot": "properties of Matplotlib's artists",
+}
+CALLED = ("__init__", "__new__", "__call__")
+LAYERS = [name for name in find_modules(SOURCE) if name.startswith("hpfracc.ml.")]
+FACES = sorted(
+    {*PUBLIC_MODULES, *(f"hpfracc.{name}" for name in hpfracc._MODULES), *LAYERS, "hpfracc.solvers.pde.problems"}
+)
+
+
+def import_face(face: str) -> ModuleType:
+    """A public module; the test is skipped where the library of its layers is not installed."""
+    if face.startswith("hpfracc.ml"):
+        library = "jax" if face.startswith("hpfracc.ml.jax") else "torch"
+        pytest.importorskip(library, reason=f"{face} has layers of {library}")
+    return importlib.import_module(face)
+
+
+def functions_of(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
+    """The public functions of a module, and the constructors and public methods of its classes."""
+    for name in getattr(module, "__all__", ()):
+        value = getattr(module, name)
+        bases = value.__mro__ if inspect.isclass(value) else ()
+        members = [
+            (f"{name}.{member}", getattr(each, "__func__", each))  # without classmethod and staticmethod
+            for base in bases
+            if base.__module__.startswith("hpfracc")
+            for member, each in vars(base).items()
+            if not member.startswith("_") or member in CALLED
+        ]
+        for path, each in members or [(name, value)]:
+            if inspect.isfunction(each) and each.__module__.startswith("hpfracc"):
+                yield path, each
+
+
+def free_keywords(function: Callable[..., Any]) -> tuple[str, Any] | None:
+    """``**name`` of a function as its source spells it, and the annotation; None where it has none."""
+    written = inspect.unwrap(function)
+    code = written.__code__
+    if not code.co_flags & inspect.CO_VARKEYWORDS:
+        return None
+    named = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+    return code.co_varnames[named], written.__annotations__.get(code.co_varnames[named])
+
+
+def is_listed(annotation: Any) -> bool:
+    """Whether a type checker, and so an editor, reads the names of keywords from the annotation."""
+    return isinstance(annotation, str) and annotation.startswith("Unpack[")
+
+
+def unlisted(module: ModuleType) -> dict[str, str]:
+    """The functions and methods whose keywords no type checker knows, by name."""
+    found = {}
+    for path, function in functions_of(module):
+        free = free_keywords(function)
+        if free is not None and not is_listed(free[1]):
+            name = f"{inspect.unwrap(function).__module__}.{inspect.unwrap(function).__qualname__}"
+            found[name] = f"{module.__name__}.{path} takes **{free[0]}: {free[1]}"
+    return found
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_editors_know_the_options(face: str):
+    """Functions, constructors and methods name their keywords, or take ``Unpack[...]`` of a ``TypedDict``."""
+    found = unlisted(import_face(face))
+    assert [told for name, told in found.items() if name not in FREE_KEYWORDS] == []
+
+
+def test_bare_options_are_noticed():
+    """The check above fails for constructors, methods and functions, and for ``**options`` without a type."""
+
+    class Layer:
+        def __init__(self, alpha: float, *sizes: int, **options: Any) -> None: ...
+
+        @classmethod
+        def like(cls, other: Layer, **options) -> None: ...  # type: ignore[no-untyped-def]
+
+        @staticmethod
+        def named(*, step: float = 1.0, **options: Unpack[CallOptions]) -> None: ...
+
+        def _private(self, **options: Any) -> None: ...
+
+    def function(**params: Any) -> None: ...
+
+    module = ModuleType("hpfracc.made_up")
+    for value in (Layer, function):
+        value.__module__ = module.__name__
+    for name in ("__init__", "like", "named", "_private"):
+        static = inspect.getattr_static(Layer, name)
+        getattr(static, "__func__", static).__module__ = module.__name__
+    module.Layer, module.function, module.__all__ = Layer, function, ["Layer", "function"]  # type: ignore[attr-defined]
+    assert sorted(unlisted(module).values()) == [
+        "hpfracc.made_up.Layer.__init__ takes **options: Any",
+        "hpfracc.made_up.Layer.like takes **options: None",
+        "hpfracc.made_up.function takes **params: Any",
+    ]
+
+
+def test_every_exception_is_needed():
+    """No entry of ``FREE_KEYWORDS`` outlives its function."""
+    pytest.importorskip("torch", reason="hpfracc.ml.adapters is imported with the layers")
+    faces = [face for face in FACES if not face.startswith("hpfracc.ml.jax")]
+    found = {name for face in faces for name in unlisted(importlib.import_module(face))}
+    assert set(FREE_KEYWORDS) - found == set()
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_shown_options_are_those_of_type_checkers(face: str):
+    """Where a signature shows the names behind ``**options``, they are those of its ``TypedDict``."""
+    for path, function in functions_of(import_face(face)):
+        free = free_keywords(function)
+        shown = {each.name: each for each in inspect.signature(function).parameters.values()}
+        if free is None or free[0] in shown:
+            continue
+        options = eval(free[1], inspect.unwrap(function).__globals__).__args__[0]
+        code = inspect.unwrap(function).__code__
+        own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        assert set(shown) - set(own) == options.__optional_keys__ - set(own), path
+
+
 def test_options_for_type_checkers_are_those_that_are_taken():
     """The ``TypedDict`` of each group of options holds the names that the function behind it takes."""
 
@@ -186,3 +332,10 @@ def test_options_for_type_checkers_are_those_that_are_taken():
     assert set(CallOptions.__annotations__) == keywords(hpfracc.FractionalLaplacian.__call__)
     assert set(SolveOptions.__annotations__) | {"method", "step"} == keywords(hpfracc.fdeint)
     assert set(SettingsOptions.__annotations__) == keywords(hpfracc.config)
+    assert set(EvolutionOptions.__annotations__) == set(inspect.signature(hpfracc.solve_fpde).parameters)
+    results = {"dense_output", "derivative"}  # what the result of the old solver has no place for, and its own
+    assert FixedStepOptions.__optional_keys__ == keywords(hpfracc.solve_fode) - results
+    assert DifferencerOptions.__optional_keys__ == set(hpfracc.FractionalDifferencer().get_params())
+    for options, kind in ((DerivativeOptions, "derivative"), (IntegralOptions, "integral")):
+        fields = {name for each in definitions(kind).values() for name in inspect.signature(each).parameters}
+        assert options.__optional_keys__ == fields - {"alpha"}

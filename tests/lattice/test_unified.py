@@ -9,6 +9,7 @@ import hpfracc as hf
 from hpfracc import memory
 from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.lattice import Lattice, UnifiedCatalyticLattice, create_batch
+from hpfracc.lattice.transforms import InverseOptions, TransformOptions
 from tests.helpers.thinned import thinned
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"]
@@ -118,6 +119,27 @@ def test_bad_transformations_are_refused(lattice):
             lattice.apply_transformation(np.ones(3), kind, **parameters)
     with pytest.raises(InvalidInputError, match="needs"):
         lattice.invert_transformation(np.ones(3), "scale")
+    for kind, parameters in (
+        ("xor", {"key": 1}),
+        ("scale", {"factor": 2.0}),
+        ("normalize", {"offset": 0.0, "span": 1.0}),
+    ):
+        with pytest.raises(InvalidInputError, match=f"{kind!r} has no parameter 'method'"):
+            lattice.invert_transformation(np.ones(3, int), kind, **parameters, method="minmax")
+
+
+def test_transformations_take_the_options_that_type_checkers_list(lattice):
+    """Each listed parameter belongs to one kind, and is refused by the others."""
+    kinds = {"key": ("xor", 3), "method": ("normalize", "standard"), "factor": ("scale", 2.0)}
+    assert set(kinds) == TransformOptions.__optional_keys__
+    inverse = set()
+    for name, (kind, value) in kinds.items():
+        lattice.apply_transformation(np.arange(3), kind, **{name: value})
+        inverse |= set(lattice.last_parameters[kind])
+        for other in {"xor", "scale", "normalize"} - {kind}:
+            with pytest.raises(InvalidInputError, match=f"{other!r} has no parameter {name!r}"):
+                lattice.apply_transformation(np.arange(3), other, **{name: value})
+    assert inverse == InverseOptions.__optional_keys__
 
 
 def test_routing_is_obeyed():

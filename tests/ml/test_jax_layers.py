@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+import hpfracc as hf
 from hpfracc import ml
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from tests.helpers.thinned import thinned
@@ -251,6 +253,28 @@ def test_limits_channels_and_losses():
     ours = known["FractionalLoss"](0.4, 2.0)(x, np.zeros_like(x))
     theirs = ml.FractionalLoss(0.4, 2.0)(torch.tensor(x), torch.zeros(x.shape, dtype=F64))
     assert float(ours) == pytest.approx(float(theirs), rel=1e-12)
+
+
+def test_options_of_layers():
+    """Options reach the derivative and the Laplacian as with PyTorch; signatures show them; others raise an error."""
+    known = modules()
+    x = np.random.default_rng(0).standard_normal((2, 3, 6))
+    options = {"definition": "caputo", "method": "l1", "step": 0.25, "channel_axis": -1}
+    orders = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
+    right = ml.FractionalDerivative(orders, axis=1, **options)(torch.tensor(x)).numpy()
+    np.testing.assert_allclose(known["FractionalLayer"](orders, axis=1, **options)(x), right, atol=1e-12)
+    loss = known["FractionalLoss"](orders, reduction="none", axis=1, **options)
+    np.testing.assert_allclose(loss(x, np.zeros_like(x)), x**2 + right**2, atol=1e-12)
+    residual = known["LaplacianResidual"](1.5, step=0.3, method="periodic", axis=(1, 2), backend="jax")
+    right = hf.fractional_laplacian(x, alpha=1.5, step=0.3, method="periodic", axis=(1, 2))
+    np.testing.assert_allclose(residual(x), right, atol=1e-10)
+    np.testing.assert_allclose(jax.jit(lambda layer, u: layer(u))(residual, x), right, atol=1e-10)
+    for name in ("FractionalConv1d", "FractionalConv2d"):
+        shown = inspect.signature(known[name]).parameters.keys()
+        assert {"definition", "method", "step"} <= shown and not {"axis", "channel_axis", "options"} & shown
+    for name in ("FractionalLayer", "FractionalLoss", "LaplacianResidual"):
+        with pytest.raises(TypeError, match="boundary"):
+            known[name](0.5, boundary="periodic")
 
 
 def sparse_graph(nodes: int) -> Any:

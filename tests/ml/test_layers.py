@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
 import math
 import pickle
@@ -20,6 +21,9 @@ from hpfracc.errors import ConfigurationError, InvalidInputError, PinnedBackendE
 from tests.helpers.thinned import thinned
 
 torch = pytest.importorskip("torch")
+
+from hpfracc.ml.torch.convolution import Conv1dOptions, Conv2dOptions  # noqa: E402
+from hpfracc.ml.torch.optimizers import FractionalGradientFlow  # noqa: E402
 
 F64 = torch.float64
 PATH = torch.tensor([[1.0, -1, 0, 0], [-1, 2, -1, 0], [0, -1, 2, -1], [0, 0, -1, 1]], dtype=F64)
@@ -368,6 +372,62 @@ def test_losses_differentiate_the_difference():
     assert loss.forward(prediction, target).shape == () and ml.FractionalLoss(reduction="none")(
         target, target
     ).shape == (20,)
+
+
+def test_options_reach_the_derivative():
+    """Each option of a layer or loss does what it does for the derivative, and a signature shows it."""
+    x, zero = torch.randn(2, 3, 6, dtype=F64), torch.zeros(2, 3, 6, dtype=F64)
+    options = {"definition": "caputo", "method": "l1", "step": 0.25, "channel_axis": -1}
+    orders = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
+    right = ml.FractionalDerivative(orders, axis=1, **options)(x)
+    torch.testing.assert_close(ml.FractionalLayer(orders, axis=1, **options)(x), right)
+    loss = ml.FractionalLoss(orders, reduction="none", axis=1, **options)
+    torch.testing.assert_close(loss(x, zero), x**2 + right**2)
+    pinned = ml.FractionalLoss(0.5, config=ml.LayerConfig(backend="torch"))
+    assert pinned.derivative.config.engine_backend == "torch"
+    assert {*options, "axis", "config"} <= inspect.signature(ml.FractionalLoss).parameters.keys()
+    for make in (ml.FractionalLayer, ml.FractionalLoss, ml.LaplacianResidual):
+        with pytest.raises(TypeError, match="boundary"):
+            make(0.5, boundary="periodic")
+
+
+def test_options_of_convolutions_are_those_of_pytorch():
+    """The options that type checkers list are all that PyTorch's convolutions take."""
+    for options, conv in ((Conv1dOptions, torch.nn.Conv1d), (Conv2dOptions, torch.nn.Conv2d)):
+        taken = inspect.signature(conv).parameters.keys() - {"in_channels", "out_channels", "kernel_size"}
+        assert options.__optional_keys__ == taken
+    layer = ml.FractionalConv2d(2, 4, 3, stride=(2, 1), padding=1, groups=2, bias=False, dtype=F64)
+    assert layer(torch.ones(1, 2, 6, 6, dtype=F64)).shape == (1, 4, 3, 6) and layer.conv.bias is None
+
+
+def test_groups_refuse_what_optimisers_would_ignore():
+    """Options of every optimiser, those of the user included; a misspelt one and ``params`` raise an error."""
+    layer = ml.FractionalLayer(learned(0.5), input_dim=2)
+    for kind in (torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop, FractionalGradientFlow):
+        for name, option in inspect.signature(kind).parameters.items():
+            if name != "params":
+                assert ml.parameter_groups(layer, **{name: option.default})[0][name] == option.default
+    for wrong in ("weight_decy", "params", "self", "warmth"):
+        with pytest.raises(InvalidInputError, match=f"no optimiser has the option '{wrong}'"):
+            ml.parameter_groups(layer, **{wrong: 0.1})
+
+    class Warm(torch.optim.SGD):
+        def __init__(self, params: Any, warmth: float = 0.0) -> None:
+            super().__init__(params)
+
+    assert ml.parameter_groups(layer, warmth=0.1)[0]["warmth"] == 0.1  # type: ignore[call-arg]
+    del Warm
+
+
+@pytest.mark.parametrize("method", ["integral", "periodic", "dirichlet", "neumann"])
+def test_residuals_of_the_laplacian_over_axes(method: str):
+    """``method``, ``axis`` and ``backend`` are those of the operator."""
+    u = torch.randn(2, 5, 4, dtype=F64)
+    residual = ml.LaplacianResidual(1.5, step=0.3, method=method, axis=(1, 2), backend="torch")
+    right = hf.fractional_laplacian(u, alpha=1.5, step=0.3, method=method, axis=(1, 2))
+    torch.testing.assert_close(residual(u, 1.0), right - 1.0)
+    with pytest.raises(PinnedBackendError):
+        ml.LaplacianResidual(1.5, backend="jax")(u.requires_grad_())
 
 
 def test_a_residual_learns_the_order_of_an_equation():

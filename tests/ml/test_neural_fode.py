@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -248,6 +249,17 @@ def test_adaptive_steps_without_a_step():
     y[-1].sum().backward()
     exact = (float(hf.mittag_leffler(-1.0, 0.6001)) - float(hf.mittag_leffler(-1.0, 0.5999))) / 2e-4
     assert abs(float(order.grad) - exact) < 1e-3
+
+
+def test_options_are_those_of_the_solver():
+    """A signature shows them; each reaches the solver, and what it does not know is an error there."""
+    shown = inspect.signature(NeuralFODE).parameters.keys()
+    assert {"rtol", "max_steps", "dy0", "derivative"} <= shown and not {"args", "options"} & shown
+    y0 = torch.ones(1, dtype=torch.float64)
+    with pytest.raises(SolveError, match="max_steps=3"):
+        NeuralFODE(lambda t, y: -y, 0.6, step=0.1, max_steps=3)(y0, [0.0, 1.0])
+    with pytest.raises(TypeError, match="maximum"):
+        NeuralFODE(lambda t, y: -y, 0.6, step=0.1, maximum=3)(y0, [0.0, 1.0])
 
 
 class _Dropping(torch.nn.Module):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
-from hpfracc.operators.core.registry import create_fractional_derivative
+from hpfracc.operators.core.base import CallOptions
+from hpfracc.operators.core.registry import DerivativeParameters, create_fractional_derivative
 
 __all__ = ["FractionalDerivative"]
 
@@ -19,14 +20,29 @@ class FractionalDerivative:
     method : str
         The definition: ``"RL"``, ``"GL"``, ``"caputo"``, ...
     **options
-        Further options of the operator.
+        Further options of the operator, such as ``side`` or ``ceiling``.
     """
 
-    def __init__(self, alpha: Any, method: str = "RL", **options: Any) -> None:
+    def __init__(self, alpha: Any, method: str = "RL", **options: Unpack[DerivativeParameters]) -> None:
         self.alpha = alpha
         self.method = method
         self.operator = create_fractional_derivative(alpha, method, **options)
 
-    def compute(self, f: Any, x: Any, **options: Any) -> Any:
-        """The derivative of ``f``, a function or samples, at the points ``x``."""
+    def compute(self, f: Any, x: Any, **options: Unpack[CallOptions]) -> Any:
+        """The derivative of ``f`` at the points ``x``.
+
+        Parameters
+        ----------
+        f : array_like or callable
+            Samples, or a function of an array of points.
+        x : array_like
+            The points.
+        **options
+            Further options of a call of the operator, such as ``axis`` and ``backend``.
+
+        Returns
+        -------
+        array or OperatorResult
+            As for :meth:`hpfracc.FractionalOperator.__call__`.
+        """
         return self.operator(f, x, **options)

@@ -52,6 +52,21 @@ def stacked(func: F) -> F:
     the items along the first axis. Row i of the result must depend on row i of the parameters alone. With ``seed=`` it
     gets ``rng``, a list of generators.
 
+    Parameters
+    ----------
+    func : callable
+        The function; it is marked, not wrapped.
+
+    Returns
+    -------
+    callable
+        ``func`` itself.
+
+    Raises
+    ------
+    AttributeError
+        If ``func`` is an object that takes no attributes, such as a builtin function.
+
     Examples
     --------
     >>> import numpy as np

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -11,9 +12,26 @@ from hpfracc.engine.execution.api import bitwise_xor, elementwise, reduction
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 from hpfracc.lattice.costs import like, to_host
 
-__all__ = ["KINDS", "invert", "needs_conversion", "transform", "with_key", "xor"]
+__all__ = ["KINDS", "InverseOptions", "TransformOptions", "invert", "needs_conversion", "transform", "with_key", "xor"]
 
 KINDS = ("xor", "normalize", "scale")
+
+
+class TransformOptions(TypedDict, total=False):
+    """The parameters of transformations, for type checkers; each kind accepts one."""
+
+    key: Any
+    method: str
+    factor: float
+
+
+class InverseOptions(TypedDict, total=False):
+    """The parameters that invert transformations, for type checkers; each kind accepts its own."""
+
+    key: Any
+    factor: float
+    offset: float
+    span: float
 
 
 def xor(data: Any, key: Any = None) -> tuple[Any, Any]:
@@ -95,35 +113,40 @@ def _fitting(key: Any, dtype: str) -> Any:
     return converted
 
 
-def transform(data: Any, kind: str, **parameters: Any) -> tuple[Any, dict[str, Any]]:
+def transform(data: Any, kind: str, **parameters: Unpack[TransformOptions]) -> tuple[Any, dict[str, Any]]:
     """Return the transformed data and the parameters that :func:`invert` needs.
 
     ``"xor"`` takes ``key``; ``"scale"`` takes ``factor``; ``"normalize"`` takes ``method``: ``"minmax"`` maps to
     [0, 1], ``"standard"`` to mean 0 and variance 1. Constant data become 0.
     """
     if kind == "xor":
-        result, key = xor(data, **_only(kind, parameters, "key"))
+        _check_names(kind, parameters, "key")
+        result, key = xor(data, parameters.get("key"))
         return result, {"key": key}
     if kind == "scale":
-        factor = _only(kind, parameters, "factor").get("factor")
+        _check_names(kind, parameters, "factor")
+        factor = parameters.get("factor")
         if factor is None or not np.isfinite(float(factor)) or float(factor) == 0.0:
             raise InvalidInputError(f"factor={factor!r} cannot be inverted; use a finite number other than 0")
         return _affine("x * b", data, b=float(factor)), {"factor": float(factor)}
     if kind == "normalize":
-        method = _only(kind, parameters, "method").get("method", "minmax")
-        offset, span = _extent(data, method)
+        _check_names(kind, parameters, "method")
+        offset, span = _extent(data, parameters.get("method", "minmax"))
         return _affine("(x - a) / b", data, a=offset, b=span), {"offset": offset, "span": span}
     raise InvalidInputError(f"unknown transformation {kind!r}; use {', '.join(KINDS)}")
 
 
-def invert(data: Any, kind: str, **parameters: Any) -> Any:
+def invert(data: Any, kind: str, **parameters: Unpack[InverseOptions]) -> Any:
     """Invert :func:`transform`, with the parameters it returned."""
     try:
         if kind == "xor":
+            _check_names(kind, parameters, "key")
             return xor(data, parameters["key"])[0]
         if kind == "scale":
+            _check_names(kind, parameters, "factor")
             return _affine("x / b", data, b=float(parameters["factor"]))
         if kind == "normalize":
+            _check_names(kind, parameters, "offset", "span")
             return _affine("x * b + a", data, a=parameters["offset"], b=parameters["span"])
     except KeyError as error:
         raise InvalidInputError(
@@ -132,11 +155,10 @@ def invert(data: Any, kind: str, **parameters: Any) -> Any:
     raise InvalidInputError(f"unknown transformation {kind!r}; use {', '.join(KINDS)}")
 
 
-def _only(kind: str, parameters: dict[str, Any], name: str) -> dict[str, Any]:
+def _check_names(kind: str, parameters: Mapping[str, Any], *names: str) -> None:
     for other in parameters:
-        if other != name:
-            raise InvalidInputError(f"{kind!r} has no parameter {other!r}; it takes {name!r}")
-    return parameters
+        if other not in names:
+            raise InvalidInputError(f"{kind!r} has no parameter {other!r}; it takes {' and '.join(map(repr, names))}")
 
 
 def _affine(expression: str, data: Any, **numbers: float) -> Any:

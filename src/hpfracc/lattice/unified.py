@@ -6,7 +6,7 @@ import contextlib
 import operator
 import sys
 import time
-from typing import Any, final
+from typing import Any, Unpack, cast, final
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from hpfracc._config import config, use_backend
 from hpfracc.errors import InvalidInputError
 from hpfracc.lattice import transforms
 from hpfracc.lattice.lattice import Lattice
+from hpfracc.lattice.transforms import InverseOptions, TransformOptions
 
 __all__ = ["UnifiedCatalyticLattice"]
 
@@ -99,7 +100,7 @@ class UnifiedCatalyticLattice(Lattice):
         self.last_parameters["xor"] = {"key": self.last_key}
         return (result, self.last_key) if return_key else result
 
-    def apply_transformation(self, data: Any, kind: str = "xor", **parameters: Any) -> Any:
+    def apply_transformation(self, data: Any, kind: str = "xor", **parameters: Unpack[TransformOptions]) -> Any:
         """Transform data: ``"xor"`` (``key``), ``"normalize"`` (``method``) or ``"scale"`` (``factor``).
 
         ``method`` is ``"minmax"`` for the range [0, 1] or ``"standard"`` for mean 0 and variance 1.
@@ -111,10 +112,11 @@ class UnifiedCatalyticLattice(Lattice):
             self.last_key = used["key"]
         return result
 
-    def invert_transformation(self, data: Any, kind: str = "xor", **parameters: Any) -> Any:
+    def invert_transformation(self, data: Any, kind: str = "xor", **parameters: Unpack[InverseOptions]) -> Any:
         """Invert a transformation, by default with the parameters of the last one of its kind."""
+        given = parameters or cast(InverseOptions, self.last_parameters.get(kind, {}))
         with self._scope(data):
-            return transforms.invert(data, kind, **(parameters or self.last_parameters.get(kind, {})))
+            return transforms.invert(data, kind, **given)
 
     def get_adjacency_matrix(self) -> Any:
         """Adjacency matrix as a ``scipy.sparse.csr_array``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, final
+from typing import Any, TypedDict, Unpack, final
 
 import numpy as np
 
@@ -16,6 +16,14 @@ from hpfracc.operators.core.sequences import difference_width
 __all__ = ["FractionalDifferencer"]
 
 _PARAMETERS = ("d", "window", "threshold")
+
+
+class DifferencerOptions(TypedDict, total=False):
+    """The parameters of :class:`FractionalDifferencer`, for type checkers."""
+
+    d: float
+    window: int | None
+    threshold: float | None
 
 
 @final
@@ -68,8 +76,24 @@ class FractionalDifferencer:
         """The parameters by name; ``deep`` is accepted for scikit-learn and has no effect."""
         return {name: getattr(self, name) for name in _PARAMETERS}
 
-    def set_params(self, **params: Any) -> FractionalDifferencer:
-        """Set parameters by name."""
+    def set_params(self, **params: Unpack[DifferencerOptions]) -> FractionalDifferencer:
+        """Set parameters by name.
+
+        Parameters
+        ----------
+        **params
+            ``d``, ``window`` and ``threshold``.
+
+        Returns
+        -------
+        FractionalDifferencer
+            The object itself.
+
+        Raises
+        ------
+        InvalidInputError
+            If a name is none of these.
+        """
         for name, value in params.items():
             if name not in _PARAMETERS:
                 raise InvalidInputError(

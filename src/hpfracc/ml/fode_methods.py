@@ -10,8 +10,16 @@ from hpfracc.solvers.ode.methods.explicit_rectangle import ExplicitRectangle
 from hpfracc.solvers.ode.methods.implicit_rectangle import ImplicitRectangle
 from hpfracc.solvers.ode.methods.implicit_trapezoid import ImplicitTrapezoid
 from hpfracc.solvers.ode.methods.pece import PECE
+from hpfracc.solvers.ode.options import CommonOptions
 
-__all__ = ["read_method"]
+__all__ = ["NeuralOptions", "read_method"]
+
+
+class NeuralOptions(CommonOptions, total=False):
+    """The options of ``fdeint`` that a ``NeuralFODE`` stores, for type checkers; ``args`` belong to each call."""
+
+    derivative: str
+
 
 #: Methods with a choice of adjoints.
 _TRANSPOSED: dict[str, Any] = {

@@ -239,6 +239,16 @@ def read_schema() -> dict[str, Any]:
 def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a document that :meth:`Profiler.export_json` wrote.
 
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    dict
+        The document: ``"spans"``, ``"process"``, ``"begun_unix_ns"`` and the other fields of the schema.
+
     Raises
     ------
     InvalidInputError

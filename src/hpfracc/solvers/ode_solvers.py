@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from hpfracc.errors import InvalidInputError, SolveError
 from hpfracc.solvers.ode.fixed.grid import make_grid
+from hpfracc.solvers.ode.method import Method
+from hpfracc.solvers.ode.options import CommonOptions
 from hpfracc.solvers.ode.solve import solve_fode
 
 __all__ = ["FixedStepODESolver"]
+
+
+class FixedStepOptions(CommonOptions, total=False):
+    """The options of ``solve_fode`` that :meth:`FixedStepODESolver.solve` accepts, for type checkers."""
+
+    args: Any
+    events: Any
+    method: str | Method
+    step: float | None
+    t_eval: Any
 
 
 class FixedStepODESolver:
@@ -35,9 +47,35 @@ class FixedStepODESolver:
         self.adaptive = adaptive
 
     def solve(
-        self, f: Callable[[float, Any], Any], t_span: Sequence[float], y0: Any, alpha: Any, h: float, **options: Any
+        self,
+        f: Callable[..., Any],
+        t_span: Sequence[float],
+        y0: Any,
+        alpha: Any,
+        h: float,
+        **options: Unpack[FixedStepOptions],
     ) -> tuple[Any, Any]:
         """Return the times, and the solution of shape ``(N, *y0.shape)``.
+
+        Parameters
+        ----------
+        f : callable
+            ``f(t, y)``, which returns an array in the shape of y.
+        t_span : pair of float
+            Start and end.
+        y0 : float or array_like
+            Initial value.
+        alpha : float or array_like
+            The order or orders.
+        h : float
+            The step; if the steps adapt, the spacing of the output.
+        **options
+            Further options of :func:`hpfracc.solve_fode`. They replace those of the solver.
+
+        Returns
+        -------
+        t, y : array
+            The times, and the solution at each.
 
         Raises
         ------
@@ -50,10 +88,10 @@ class FixedStepODESolver:
         fun = f if shape else (lambda t, y: np.reshape(f(t, y[0]), (1,)))
         if self.adaptive:
             times = make_grid(float(t_span[0]), float(t_span[1]), float(h)).times()
-            options = {"t_eval": times, **options}
+            given: FixedStepOptions = {"t_eval": times, **options}
         else:
-            options = {"step": h, "method": self.method, **options}
-        result = solve_fode(fun, t_span, y0, alpha, derivative=self.derivative_type, **options)
+            given = {"step": h, "method": self.method, **options}
+        result = solve_fode(fun, t_span, y0, alpha, derivative=self.derivative_type, **given)
         if not result.success:
             raise SolveError(result.message)
         y = np.moveaxis(result.y, -1, 0)

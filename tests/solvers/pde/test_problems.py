@@ -30,6 +30,17 @@ def test_diffusion_wave():
     np.testing.assert_allclose(moved.solve().u[-1], moved.exact(5.0), atol=1e-11)
 
 
+def test_options_replace_those_of_an_equation():
+    """Any argument of ``solve_fpde``, also those that the equation has; an unknown one is an error."""
+    equation = problems.subdiffusion(0.5, modes=(1.0,))
+    result = equation.solve(alpha=0.9, t_span=(0.0, 0.5), u0=2.0 * equation.u0, save="last")
+    right = 2.0 * problems.subdiffusion(0.9, modes=(1.0,)).exact(0.5)
+    np.testing.assert_allclose(result.u[-1], right, atol=1e-12)
+    assert equation.arguments["alpha"] == 0.5
+    with pytest.raises(TypeError, match="tolerance"):
+        equation.solve(tolerance=1e-3)
+
+
 def test_distributed_order():
     """Two values from elsewhere, and a solve."""
     equation = problems.distributed_order()

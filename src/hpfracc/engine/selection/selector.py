@@ -358,7 +358,28 @@ def reset() -> None:
 def select_optimal_backend(
     operation_type: str, data_shape: Iterable[int], requires_gradient: bool = False
 ) -> BackendType:
-    """The best backend for ``operation_type`` on float64 data of ``data_shape``, by the shared selector."""
+    """The best backend for an operation on float64 data, by the shared selector.
+
+    Parameters
+    ----------
+    operation_type : str
+        As for :class:`WorkloadCharacteristics`: an operation such as ``"fft"``, or a kind of work such as
+        ``"derivative"``; anything else is counted as ``"other"``.
+    data_shape : iterable of int
+        Shape of the main operand; leading axes are a batch.
+    requires_gradient : bool
+        Whether the work must be differentiable.
+
+    Returns
+    -------
+    BackendType
+        The backend.
+
+    Raises
+    ------
+    InvalidInputError
+        If ``operation_type`` is not a name, or ``data_shape`` not a shape.
+    """
     shape = as_shape(data_shape)
     workload = WorkloadCharacteristics(operation_type, math.prod(shape), shape, requires_gradient=requires_gradient)
     return get_shared_selector().select_backend(workload)

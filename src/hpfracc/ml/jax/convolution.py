@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Unpack, final
 
 import jax
 
+from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.jax.fractional_layer import FractionalDerivative
 from hpfracc.ml.jax.order import OrderLike
 from hpfracc.ml.jax.pytrees import as_samples, initial, pytree
+from hpfracc.ml.options import RuleOptions
 
 __all__ = ["FractionalConv1d", "FractionalConv2d"]
+
+#: Options of the derivative that a convolution sets itself.
+_SET = ("axis", "channel_axis")
 
 
 def _convolve(x: Any, weight: Any, bias: Any, stride: int, padding: int, dilation: int, groups: int) -> Any:
@@ -73,6 +78,7 @@ class FractionalConv1d:
     bias: Any
     options: tuple[int, int, int, int]
 
+    @names_options_of(FractionalDerivative, leave_out=_SET)
     def __init__(
         self,
         in_channels: int,
@@ -86,7 +92,7 @@ class FractionalConv1d:
         groups: int = 1,
         bias: bool = True,
         key: Any = None,
-        **options: Any,
+        **options: Unpack[RuleOptions],
     ) -> None:
         weight, shift = _parameters(in_channels, out_channels, (kernel_size,), groups, bias, key)
         derivative = FractionalDerivative(alpha, axis=-1, channel_axis=-2, **options)
@@ -131,6 +137,7 @@ class FractionalConv2d:
     axes: tuple[int, ...]
     options: tuple[int, int, int, int]
 
+    @names_options_of(FractionalDerivative, leave_out=_SET)
     def __init__(
         self,
         in_channels: int,
@@ -145,7 +152,7 @@ class FractionalConv2d:
         groups: int = 1,
         bias: bool = True,
         key: Any = None,
-        **options: Any,
+        **options: Unpack[RuleOptions],
     ) -> None:
         if not axes or len(set(axes)) != len(axes) or not set(axes) <= {-2, -1}:
             raise InvalidInputError(f"axes={axes!r} of an image; use (-1,), (-2,) or (-2, -1)")

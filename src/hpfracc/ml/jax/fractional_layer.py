@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Unpack, final
 
 import jax
 import jax.numpy as jnp
 
+from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.jax.order import OrderLike, as_order
 from hpfracc.ml.jax.pytrees import as_samples, initial, pytree
+from hpfracc.ml.options import LayerOptions
 from hpfracc.operators.core.registry import find_definition
 
 __all__ = ["FractionalDerivative", "FractionalLayer"]
@@ -134,6 +136,7 @@ class FractionalLayer:
     weight: Any
     bias: Any
 
+    @names_options_of(FractionalDerivative)
     def __init__(
         self,
         alpha: OrderLike = 0.5,
@@ -143,7 +146,7 @@ class FractionalLayer:
         axis: int = -1,
         bias: bool = True,
         key: Any = None,
-        **options: Any,
+        **options: Unpack[LayerOptions],
     ) -> None:
         if input_dim is None and output_dim is not None:
             raise InvalidInputError(f"output_dim={output_dim} without input_dim; give both, or neither")

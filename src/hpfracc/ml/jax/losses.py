@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Unpack, final
 
 import jax.numpy as jnp
 
+from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.jax.fractional_layer import FractionalDerivative
 from hpfracc.ml.jax.order import OrderLike
 from hpfracc.ml.jax.pytrees import as_samples, pytree
+from hpfracc.ml.options import LossOptions
 
 __all__ = ["FractionalLoss"]
 
@@ -30,14 +32,17 @@ class FractionalLoss:
     reduction : {"mean", "sum", "none"}
         How the elements are combined.
     **options
-        ``definition``, ``method``, ``step`` and ``axis`` of :class:`FractionalDerivative`.
+        ``definition``, ``method``, ``step``, ``axis`` and ``channel_axis`` of :class:`FractionalDerivative`.
     """
 
     derivative: FractionalDerivative
     weight: float
     reduction: str
 
-    def __init__(self, alpha: OrderLike = 0.5, weight: float = 1.0, *, reduction: str = "mean", **options: Any) -> None:
+    @names_options_of(FractionalDerivative)
+    def __init__(
+        self, alpha: OrderLike = 0.5, weight: float = 1.0, *, reduction: str = "mean", **options: Unpack[LossOptions]
+    ) -> None:
         if not float(weight) >= 0.0:
             raise InvalidInputError(f"weight={weight!r} is negative; use a factor of 0 or more")
         if reduction not in ("mean", "sum", "none"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
-from hpfracc.ml.fode_methods import read_method
+from hpfracc.ml.fode_methods import NeuralOptions, read_method
 from hpfracc.solvers.ode._fdeint import fdeint
 
 __all__ = ["NeuralFODE"]
@@ -45,7 +45,7 @@ class NeuralFODE:
     method: Any = "pece"
     step: float | None = None
     adjoint: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    options: NeuralOptions = field(default_factory=NeuralOptions)
 
     def __post_init__(self) -> None:
         if not callable(self.func) and type(self.func) is not object:
@@ -75,7 +75,7 @@ class NeuralFODE:
     def __call__(self, y0: Any, t: Any, args: Sequence[Any] = (), dy0: Any = None) -> Any:
         """The solution at the times ``t``, shape (N, ..., d); for a tuple of states, a tuple."""
         method = read_method(self.method, self.step, self.adjoint)
-        options = dict(self.options)
+        options: NeuralOptions = {**self.options}
         (leaves, _), (plain, tree, *_) = self.tree_flatten()
         count = len(args)
 
@@ -119,7 +119,7 @@ class NeuralFODE:
         return tuple(jnp.split(found, ends[:-1], -1))
 
 
-def _frozen(options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+def _frozen(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted(options.items()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -79,16 +80,29 @@ class LaplacianResidual:
         The order, in (0, 2].
     step : float
         The spacing of the points.
-    **options
-        Passed to :func:`hpfracc.fractional_laplacian`.
+    method : str
+        As for :class:`hpfracc.FractionalLaplacian`: ``"integral"``, ``"periodic"``, ``"dirichlet"`` or ``"neumann"``.
+    axis : int or sequence of int, optional
+        The axes of space; the last one by default.
+    backend : str, optional
+        Backend of the engine.
     """
 
     order: Any
     step: float
     options: tuple[tuple[str, Any], ...]
 
-    def __init__(self, alpha: OrderLike = 1.0, *, step: float = 1.0, **options: Any) -> None:
-        fields = (("order", as_order(alpha)), ("step", float(step)), ("options", tuple(sorted(options.items()))))
+    def __init__(
+        self,
+        alpha: OrderLike = 1.0,
+        *,
+        step: float = 1.0,
+        method: str = "auto",
+        axis: int | Sequence[int] | None = None,
+        backend: Any = None,
+    ) -> None:
+        options = (("axis", axis), ("backend", backend), ("method", method))
+        fields = (("order", as_order(alpha)), ("step", float(step)), ("options", options))
         for name, value in fields:
             object.__setattr__(self, name, value)
 

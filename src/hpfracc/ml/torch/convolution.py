@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, TypedDict, Unpack, final
 
+import torch
 from torch import Tensor, nn
 
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -11,7 +12,31 @@ from hpfracc.ml.config import LayerConfig
 from hpfracc.ml.torch.fractional_layer import FractionalDerivative
 from hpfracc.ml.torch.order import OrderLike
 
-__all__ = ["FractionalConv1d", "FractionalConv2d"]
+__all__ = ["Conv1dOptions", "Conv2dOptions", "FractionalConv1d", "FractionalConv2d"]
+
+
+class _ConvOptions(TypedDict, total=False):
+    groups: int
+    bias: bool
+    padding_mode: str
+    device: Any
+    dtype: torch.dtype | None
+
+
+class Conv1dOptions(_ConvOptions, total=False):
+    """The further options of :class:`torch.nn.Conv1d`, for type checkers."""
+
+    stride: int | tuple[int]
+    padding: str | int | tuple[int]
+    dilation: int | tuple[int]
+
+
+class Conv2dOptions(_ConvOptions, total=False):
+    """The further options of :class:`torch.nn.Conv2d`, for type checkers."""
+
+    stride: int | tuple[int, int]
+    padding: str | int | tuple[int, int]
+    dilation: int | tuple[int, int]
 
 
 def _check_kernel(conv: nn.Conv1d | nn.Conv2d, x: Tensor, axes: int) -> None:
@@ -70,7 +95,7 @@ class FractionalConv1d(nn.Module):
         definition: str = "grunwald_letnikov",
         method: str = "auto",
         config: LayerConfig | None = None,
-        **options: Any,
+        **options: Unpack[Conv1dOptions],
     ) -> None:
         super().__init__()
         self.conv = nn.Conv1d(in_channels, out_channels, kernel_size, **options)
@@ -102,7 +127,8 @@ class FractionalConv2d(nn.Module):
     step, definition, method, config
         As for :class:`FractionalDerivative`.
     **options
-        Passed to :class:`torch.nn.Conv2d`.
+        ``stride``, ``padding``, ``dilation``, ``groups``, ``bias``, ``padding_mode``, ``device`` and ``dtype`` of
+        :class:`torch.nn.Conv2d`.
 
     Examples
     --------
@@ -124,7 +150,7 @@ class FractionalConv2d(nn.Module):
         definition: str = "grunwald_letnikov",
         method: str = "auto",
         config: LayerConfig | None = None,
-        **options: Any,
+        **options: Unpack[Conv2dOptions],
     ) -> None:
         super().__init__()
         if not axes or len(set(axes)) != len(axes) or not set(axes) <= {-2, -1}:

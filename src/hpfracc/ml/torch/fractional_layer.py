@@ -2,14 +2,16 @@ r"""The fractional derivative as a layer, alone and before a linear map."""
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, Unpack, final
 
 import torch
 from torch import Tensor, nn
 
+from hpfracc._signatures import names_options_of
 from hpfracc.engine.backends.torch.tracking import is_only_recorded
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.config import LayerConfig
+from hpfracc.ml.options import LayerOptions
 from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, shown_order, uncompiled
 from hpfracc.operators.core.registry import find_definition
 
@@ -198,6 +200,7 @@ class FractionalLayer(nn.Module):
     torch.Size([8, 32])
     """
 
+    @names_options_of(FractionalDerivative)
     def __init__(
         self,
         alpha: OrderLike = 0.5,
@@ -207,7 +210,7 @@ class FractionalLayer(nn.Module):
         output_dim: int | None = None,
         axis: int = -1,
         bias: bool = True,
-        **options: Any,
+        **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__()
         self.derivative = FractionalDerivative(alpha, axis=axis, config=config, **options)

@@ -2,11 +2,14 @@ r"""Losses that weigh a prediction's error by a fractional derivative."""
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Unpack, final
 
 from torch import Tensor, nn
 
+from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.ml.config import LayerConfig
+from hpfracc.ml.options import LossOptions
 from hpfracc.ml.torch.fractional_layer import FractionalDerivative
 from hpfracc.ml.torch.order import OrderLike, check_tensor
 
@@ -31,8 +34,10 @@ class FractionalLoss(nn.Module):
         The factor lambda, not negative.
     reduction : {"mean", "sum", "none"}
         How the elements are combined.
+    config : LayerConfig, optional
+        The backend and the mode.
     **options
-        ``definition``, ``method``, ``step`` and ``axis`` of :class:`FractionalDerivative`.
+        ``definition``, ``method``, ``step``, ``axis`` and ``channel_axis`` of :class:`FractionalDerivative`.
 
     Examples
     --------
@@ -43,13 +48,22 @@ class FractionalLoss(nn.Module):
     1.0
     """
 
-    def __init__(self, alpha: OrderLike = 0.5, weight: float = 1.0, *, reduction: str = "mean", **options: Any) -> None:
+    @names_options_of(FractionalDerivative)
+    def __init__(
+        self,
+        alpha: OrderLike = 0.5,
+        weight: float = 1.0,
+        *,
+        reduction: str = "mean",
+        config: LayerConfig | None = None,
+        **options: Unpack[LossOptions],
+    ) -> None:
         super().__init__()
         if not float(weight) >= 0.0:
             raise InvalidInputError(f"weight={weight!r} is negative; use a factor of 0 or more")
         if reduction not in ("mean", "sum", "none"):
             raise InvalidInputError(f"reduction={reduction!r} is unknown; use 'mean', 'sum' or 'none'")
-        self.derivative = FractionalDerivative(alpha, **options)
+        self.derivative = FractionalDerivative(alpha, config=config, **options)
         self.weight = float(weight)
         self.reduction = reduction
 

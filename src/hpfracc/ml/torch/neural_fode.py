@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import nn
 
 from hpfracc._arrays import library_of
+from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
-from hpfracc.ml.fode_methods import read_method
+from hpfracc.ml.fode_methods import NeuralOptions, read_method
 from hpfracc.solvers.ode._fdeint import fdeint
 
 __all__ = ["NeuralFODE"]
@@ -40,7 +41,7 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
           for complex states, and if ``func`` draws random numbers or uses tensors that were computed outside it.
         - ``"direct"`` leaves everything to autograd, with all activations in memory: for few steps.
     **options
-        Passed to :func:`hpfracc.fdeint`, such as ``rtol``.
+        Further options of :func:`hpfracc.fdeint`, such as ``rtol``, except ``args``.
 
     Notes
     -----
@@ -66,6 +67,7 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
     True
     """
 
+    @names_options_of(fdeint, leave_out=("args",))
     def __init__(
         self,
         func: Callable[..., Any],
@@ -74,7 +76,7 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
         step: float | None = None,
         *,
         adjoint: str | None = None,
-        **options: Any,
+        **options: Unpack[NeuralOptions],
     ) -> None:
         super().__init__()
         if not callable(func):
@@ -111,7 +113,7 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
         dy0 : list, optional
             y'(t0), ..., each like ``y0``, for orders above 1.
         """
-        options = dict(self.options)
+        options: NeuralOptions = {**self.options}
         if not isinstance(y0, tuple):
             _refuse_foreign("y0", y0)
             if dy0 is not None:

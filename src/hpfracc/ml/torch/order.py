@@ -3,16 +3,26 @@ r"""Learnable orders, and the order argument of all layers."""
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, ParamSpec, TypeVar, final
+from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, final
 
 import torch
 from torch import Tensor, nn
 
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["LearnableOrder", "OrderLike", "as_order", "check_tensor", "parameter_groups", "shown_order", "uncompiled"]
+__all__ = [
+    "GroupOptions",
+    "LearnableOrder",
+    "OrderLike",
+    "as_order",
+    "check_tensor",
+    "parameter_groups",
+    "shown_order",
+    "uncompiled",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -177,7 +187,45 @@ def shown_order(order: Any) -> str:
     return "[" + ", ".join(f"{one:.6g}" for one in value) + "]" if several else f"{value:.6g}"
 
 
-def parameter_groups(module: nn.Module, *, order_lr: float | None = None, **options: Any) -> list[dict[str, Any]]:
+class GroupOptions(TypedDict, total=False):
+    """The options of a group of parameters of PyTorch's optimisers and of this library's, for type checkers."""
+
+    lr: float | Tensor
+    weight_decay: float | Tensor
+    adjust_lr_fn: str | None
+    alpha: float
+    amsgrad: bool
+    beta2_decay: float
+    betas: tuple[float | Tensor, float | Tensor]
+    capturable: bool
+    centered: bool
+    d: float
+    dampening: float
+    decoupled_weight_decay: bool
+    differentiable: bool
+    eps: float | tuple[float | None, float]
+    etas: tuple[float, float]
+    foreach: bool | None
+    fractional_order: float
+    fused: bool | None
+    horizon: int
+    initial_accumulator_value: float
+    lambd: float
+    lr_decay: float
+    maximize: bool
+    momentum: float
+    momentum_decay: float
+    nesterov: bool
+    ns_coefficients: tuple[float, float, float]
+    ns_steps: int
+    rho: float
+    step_sizes: tuple[float, float]
+    t0: float
+
+
+def parameter_groups(
+    module: nn.Module, *, order_lr: float | None = None, **options: Unpack[GroupOptions]
+) -> list[dict[str, Any]]:
     """Parameters for an optimiser in two groups: orders without weight decay, and all others with ``options``.
 
     Parameters
@@ -187,7 +235,17 @@ def parameter_groups(module: nn.Module, *, order_lr: float | None = None, **opti
     order_lr : float, optional
         The learning rate of the orders; the optimiser's own by default.
     **options
-        Options of the other group, such as ``weight_decay=0.01``.
+        Options of the other group, such as ``weight_decay=0.01``: those of any optimiser that is imported.
+
+    Returns
+    -------
+    list of dict
+        The other parameters with ``options``, then the orders.
+
+    Raises
+    ------
+    InvalidInputError
+        If no optimiser has one of the options. PyTorch would ignore it.
 
     Examples
     --------
@@ -198,6 +256,7 @@ def parameter_groups(module: nn.Module, *, order_lr: float | None = None, **opti
     >>> [len(group["params"]) for group in optimiser.param_groups]
     [2, 1]
     """
+    _check_group(options)
     orders: list[nn.Parameter] = []
     for part in module.modules():
         if isinstance(part, LearnableOrder | _GivenOrder):
@@ -208,6 +267,23 @@ def parameter_groups(module: nn.Module, *, order_lr: float | None = None, **opti
     if order_lr is not None:
         group["lr"] = order_lr
     return [{"params": list(others), **options}, group]
+
+
+def _check_group(options: Iterable[str]) -> None:
+    """Refuse what is an option of no optimiser: optimisers ignore unknown entries of a group."""
+    unknown = set(options) - GroupOptions.__optional_keys__
+    if not unknown:
+        return
+    waiting: list[Any] = [torch.optim.Optimizer]
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        unknown -= inspect.signature(kind.__init__).parameters.keys() - {"self", "params", "defaults"}
+    if unknown:
+        raise InvalidInputError(
+            f"no optimiser has the option {', '.join(map(repr, sorted(unknown)))}; use such as weight_decay=0.01, and "
+            "import an optimiser of another library before its options are given"
+        )
 
 
 def check_tensor(x: Any) -> None:

@@ -2,6 +2,7 @@ r"""Residuals of fractional equations for physics-informed training."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, final
 
 import torch
@@ -146,17 +147,29 @@ class LaplacianResidual(nn.Module):
         The order, in (0, 2].
     step : float
         The spacing of the points.
-    **options
-        Passed to :func:`hpfracc.fractional_laplacian`, such as ``boundary`` and ``axes``.
+    method : str
+        As for :class:`hpfracc.FractionalLaplacian`: ``"integral"``, ``"periodic"``, ``"dirichlet"`` or ``"neumann"``.
+    axis : int or sequence of int, optional
+        The axes of space; the last one by default.
+    backend : str, optional
+        Backend of the engine.
     """
 
-    def __init__(self, alpha: OrderLike = 1.0, *, step: float = 1.0, **options: Any) -> None:
+    def __init__(
+        self,
+        alpha: OrderLike = 1.0,
+        *,
+        step: float = 1.0,
+        method: str = "auto",
+        axis: int | Sequence[int] | None = None,
+        backend: Any = None,
+    ) -> None:
         super().__init__()
         self.order = as_order(alpha)
         if self.order.channels is not None:
             raise ShapeError("a residual has one order; give a single number")
         self.step = float(step)
-        self.options = options
+        self.options: dict[str, Any] = {"method": method, "axis": axis, "backend": backend}
 
     def forward(self, u: Tensor, right: Tensor | float = 0.0) -> Tensor:
         """The residual at every point."""

@@ -15,6 +15,7 @@ from hpfracc.operators.core.base import FractionalOperator
 
 __all__ = [
     "DerivativeOptions",
+    "DerivativeParameters",
     "IntegralOptions",
     "all_operators",
     "create_fractional_derivative",
@@ -24,18 +25,15 @@ __all__ = [
 ]
 
 
-class IntegralOptions(TypedDict, total=False):
-    """Further options of integrals, for type checkers; each accepts those that its class has."""
-
-    method: str
+class _IntegralParameters(TypedDict, total=False):
     side: str
     rate: Any
     normalisation: Any
     period: Any
 
 
-class DerivativeOptions(IntegralOptions, total=False):
-    """Further options of derivatives, for type checkers; each accepts those that its class has."""
+class DerivativeParameters(_IntegralParameters, total=False):
+    """The options of derivatives without ``method``, for type checkers; each accepts those that its class has."""
 
     ceiling: int | None
     before: Any
@@ -43,6 +41,18 @@ class DerivativeOptions(IntegralOptions, total=False):
     inverse: Callable[[Any], Any] | None
     centred: bool
     at: str
+
+
+class IntegralOptions(_IntegralParameters, total=False):
+    """Further options of integrals, for type checkers; each accepts those that its class has."""
+
+    method: str
+
+
+class DerivativeOptions(DerivativeParameters, total=False):
+    """Further options of derivatives, for type checkers; each accepts those that its class has."""
+
+    method: str
 
 
 def all_operators() -> list[type[FractionalOperator]]:
@@ -113,6 +123,11 @@ def create_fractional_derivative(
     FractionalOperator
         ``D(f, x)``: ``f`` a function or samples on ``x``; see the operator's own class for the further arguments.
 
+    Raises
+    ------
+    InvalidInputError
+        If no derivative has that name, or if it does not have one of the options.
+
     Examples
     --------
     >>> import numpy as np
@@ -127,7 +142,27 @@ def create_fractional_derivative(
 def create_fractional_integral(
     alpha: Any, definition: str = "riemann_liouville", **options: Unpack[IntegralOptions]
 ) -> FractionalOperator:
-    """A fractional integral by the name of its definition; see :func:`create_fractional_derivative`.
+    """A fractional integral by the name of its definition.
+
+    Parameters
+    ----------
+    alpha : float
+        The order.
+    definition : str
+        A name such as ``"riemann_liouville"`` (``"RL"``), ``"hadamard"`` or ``"weyl"``.
+    **options
+        Further options of that operator: ``method=``, and ``side=``, ``rate=``, ``normalisation=`` or ``period=`` for
+        those whose definition has them; see the operator's own class.
+
+    Returns
+    -------
+    FractionalOperator
+        ``J(f, x)``: ``f`` a function or samples on ``x``; see the operator's own class for the further arguments.
+
+    Raises
+    ------
+    InvalidInputError
+        If no integral has that name, or if it does not have one of the options.
 
     Examples
     --------

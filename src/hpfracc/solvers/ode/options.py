@@ -13,7 +13,7 @@ from hpfracc._arrays import refuse_masked
 from hpfracc._frames import refuse_dates
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["MAX_STEPS", "Options", "SolveOptions", "read_options"]
+__all__ = ["MAX_STEPS", "CommonOptions", "Options", "SolveOptions", "read_options"]
 
 Array = np.ndarray[Any, Any]
 
@@ -24,19 +24,17 @@ _NUMBERS = (int, float, np.number)
 LEAST_RTOL = 1e-13
 
 
-class SolveOptions(TypedDict, total=False):
-    """The options of ``solve_fode`` that ``fdeint`` accepts, for type checkers."""
+class CommonOptions(TypedDict, total=False):
+    """The options of ``solve_fode`` that everything built on it accepts, for type checkers."""
 
     rtol: float
     atol: Any
-    args: Any
     jac: Callable[..., Any] | None
     jac_sparsity: Any
     max_steps: int
     max_step: float | None
     first_step: float | None
     dy0: Any
-    derivative: str
     terms: Sequence[tuple[Any, float]]
     delays: Sequence[float]
     history: Any
@@ -44,6 +42,13 @@ class SolveOptions(TypedDict, total=False):
     compile: bool | str
     progress: bool | Callable[..., Any]
     estimate: bool | str
+
+
+class SolveOptions(CommonOptions, total=False):
+    """The options of ``solve_fode`` that ``fdeint`` accepts, for type checkers."""
+
+    args: Any
+    derivative: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, Unpack, cast
 
 import numpy as np
 
+from hpfracc.solvers.pde.options import EvolutionOptions
 from hpfracc.solvers.pde.result import FPDEResult
 
 __all__ = ["ModelEquation", "model_equation"]
@@ -86,11 +87,24 @@ class ModelEquation:
         }
         return given if self.du0 is None else {**given, "du0": self.du0}
 
-    def solve(self, **options: Any) -> FPDEResult:
-        """Solve it; ``options`` are passed to :func:`hpfracc.solve_fpde` and override the equation's own."""
+    def solve(self, **options: Unpack[EvolutionOptions]) -> FPDEResult:
+        """Solve the equation.
+
+        Parameters
+        ----------
+        **options
+            Arguments of :func:`hpfracc.solve_fpde`, such as ``alpha`` or ``rtol``. They replace the equation's own.
+
+        Returns
+        -------
+        FPDEResult
+            The solution.
+        """
         from hpfracc.solvers.pde.solve import solve_fpde
 
-        return solve_fpde(**{**self.arguments, **options})
+        given = self.arguments
+        given.update(options)
+        return solve_fpde(**given)
 
     def exact(self, t: float) -> Array:
         """The exact solution on the grid, if it is known."""
