@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from hpfracc.engine.backends.torch.tracking import is_eager, may_look
+from hpfracc.engine.backends.torch.tracking import is_eager, is_readable
 
 __all__ = ["apply_causally", "clean", "mark_reached"]
 
@@ -44,7 +44,7 @@ def apply_causally(
     witness : callable, optional
         Returns elements of the output of which one is non-finite if any sample is; by default the first of each row.
     """
-    if may_look(signal):
+    if is_readable(signal):
         result = product(signal)
         if torch._C._functorch.is_functorch_wrapped_tensor(result):
             # Only the weights are mapped or differentiated, so the samples can be read.

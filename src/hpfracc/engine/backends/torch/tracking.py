@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["is_eager", "is_only_recorded", "kept", "may_look", "multiply_over"]
+__all__ = ["is_eager", "is_only_recorded", "is_readable", "kept", "multiply_over"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,7 +44,7 @@ def _is_dual(tensor: Tensor) -> bool:
     return _forward_ad.unpack_dual(tensor).tangent is not None
 
 
-def may_look(signal: Tensor) -> bool:
+def is_readable(signal: Tensor) -> bool:
     """Whether a value can be read now, without waiting for a device."""
     return (
         signal.is_cpu
