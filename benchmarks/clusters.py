@@ -5,7 +5,7 @@ in one run, alternating. Tasks sleep, so their length does not depend on how bus
 time beyond that of the loop, which needs a quiet machine, and the processor time of all processes (client, scheduler,
 worker) beyond that during the loop, when the cluster idles: the cost of a task on an otherwise idle machine.
 
-``--farm 50,200`` starts so many workers in this process over TCP and measures what tasks that do nothing cost the
+``--farm 50,200`` starts 50, then 200 workers in this process over TCP and measures what tasks that do nothing cost the
 scheduler, which has a process of its own; the prediction of the cost model stands beside it. ``--memory 3`` sends 3 GiB
 through two workers of 600 MiB.
 
@@ -92,7 +92,7 @@ async def farm(workers: int, tasks: int, rounds: int = 5) -> None:
     from distributed import Client, Worker
 
     logging.getLogger("distributed").setLevel(logging.ERROR)
-    # Monitors of so many workers in one process would take all of its time.
+    # The monitors of many workers in one process would take all of its time.
     dask.config.set({"distributed.worker.profile.enabled": False, "distributed.admin.system-monitor.interval": "1h"})
     context = get_context("spawn")
     here, there = context.Pipe()

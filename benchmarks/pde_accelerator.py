@@ -52,7 +52,7 @@ class Torch:
         return lambda: fft.irfftn(fft.rfftn(start, dim=axes), s=sizes, dim=axes)
 
     def copy(self, size: int) -> Callable[[], Any]:
-        """Of so many numbers."""
+        """A copy of ``size`` numbers."""
         one = self.module.zeros(size, dtype=self.module.float64, device=self.device)
         two = self.module.empty_like(one)
         return lambda: two.copy_(one)
@@ -83,7 +83,7 @@ class Jax:
         return lambda: made(start)
 
     def copy(self, size: int) -> Callable[[], Any]:
-        """Of so many numbers."""
+        """A copy of ``size`` numbers."""
         one = self.module.numpy.zeros(size)
         made = self.module.jit(lambda x: x + 1.0)
         return lambda: made(one)

@@ -178,5 +178,5 @@ def _distinct(times: Times, where: Collection[int]) -> int:
 
 
 def _error(values: list[float], distinct: int) -> float:
-    """Standard error of their mean, if only so many are independent."""
+    """Standard error of the mean of values of which ``distinct`` are independent."""
     return statistics.stdev(values) / math.sqrt(distinct) if len(values) > 1 else math.inf

@@ -19,12 +19,12 @@ def mixed(group: Group, calls: int, seed: int) -> Workload:
 
 
 def sweep(group: Group, calls: int) -> Workload:
-    """All sizes in ascending order, again and again."""
+    """All sizes in ascending order, repeatedly."""
     return Workload("sweep", [group.sizes[index % len(group.sizes)] for index in range(calls)])
 
 
 def hammered(calls: int, n: int) -> Workload:
-    """One size, over and over."""
+    """One size, repeatedly."""
     return Workload("hammered", [n] * calls)
 
 

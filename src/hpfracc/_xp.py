@@ -1,8 +1,8 @@
 """One array namespace: functions of NumPy, PyTorch, JAX and CuPy under NumPy's names.
 
 Mathematics that runs in several libraries takes a :class:`Namespace` as its argument ``xp``. :func:`namespace` gives
-that of a library, :func:`namespace_of` that of an array. Nothing is imported: the library of an array that exists is in
-``sys.modules``.
+that of a library, :func:`namespace_of` that for weights that depend on a value: PyTorch's or JAX's for their arrays,
+NumPy's for all others, CuPy's included. Nothing is imported: the library of an existing array is in ``sys.modules``.
 """
 
 from __future__ import annotations

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import re
 import tokenize
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import hpfracc
-from tests.helpers.source import PACKAGE, SOURCE, Module, find_imports, find_modules, resolve
+from tests.helpers.source import PACKAGE, REPOSITORY, SOURCE, find_imports, find_modules, resolve
 
 #: Folders that hold the same files for different libraries: classes of the same file and name have the same meaning.
 PARALLEL = re.compile(r"(engine\.backends|solvers\.ode\.tensors|ml)\.(on_)?(numpy|numba|torch|jax|cupy)\.")
@@ -48,8 +50,11 @@ PARTS = {
     "tenure": "incumbent",
     "veil": "mask",
 }
-_IN_TEXT = re.compile(rf"(?<![A-Za-z])(?:{'|'.join(WORDS)})(?![A-Za-z])", re.IGNORECASE)
-_ANYWHERE = re.compile("|".join([*PARTS, *WORDS]).replace(" ", r"[\s#]+"), re.IGNORECASE)
+#: A test or a benchmark may call its second result ``again``.
+PARTS_OUTSIDE = {part: word for part, word in PARTS.items() if part != "again"}
+# The id of an element of a page, such as ``#cards``, is no word.
+_IN_TEXT = re.compile(rf"(?<![A-Za-z#])(?:{'|'.join(WORDS)})(?![A-Za-z])", re.IGNORECASE)
+_IN_PAGE = re.compile(_IN_TEXT.pattern.replace(" ", r"\s+"), re.IGNORECASE)
 
 
 def clashes(source: Path) -> set[str]:
@@ -86,22 +91,44 @@ def intrusions(source: Path) -> list[tuple[str, str]]:
     return found
 
 
-def unusual_words(module: Module) -> list[str]:
-    """Words of WORDS and PARTS in the names, docstrings, messages and comments of a file, as sentences."""
-    text = module.path.read_text(encoding="utf-8")
-    if _ANYWHERE.search(text) is None:
+@functools.cache
+def _anywhere(parts: frozenset[str]) -> re.Pattern[str]:
+    """Matches every text that has an unusual word, and some that have none."""
+    return re.compile("|".join([*sorted(parts), *WORDS]).replace(" ", r"[\s#]+"), re.IGNORECASE)
+
+
+def unusual_words(path: Path, parts: dict[str, str] = PARTS) -> list[str]:
+    """Words of WORDS and ``parts`` in the names, docstrings, messages and comments of a file, as sentences.
+
+    Of a page that is not Python, words of WORDS in its text.
+    """
+    text = path.read_text(encoding="utf-8")
+    if _anywhere(frozenset(parts)).search(text) is None:
         return []  # quick: most files
     found = []
+    if path.suffix != ".py":
+        for match in _IN_PAGE.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(f"{path.name}:{line}: {' '.join(match.group().split())}")
+        return found
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.NAME:
             words = [word.lower() for word in re.findall("[A-Z]+(?![a-z])|[A-Z]?[a-z]+", token.string)]
-            odd = [word for word in words if word.removesuffix("s") in PARTS]
+            odd = [word for word in words if word.removesuffix("s") in parts]
         elif token.type in (tokenize.COMMENT, tokenize.STRING) or tokenize.tok_name[token.type] == "FSTRING_MIDDLE":
             odd = [match.group() for match in _IN_TEXT.finditer(" ".join(token.string.split()))]
         else:
             continue
-        found += [f"{module.path.name}:{token.start[0]}: {word}" for word in odd]
+        found += [f"{path.name}:{token.start[0]}: {word}" for word in odd]
     return found
+
+
+def files_outside(repository: Path) -> Iterator[Path]:
+    """Sources and pages outside the package, except for this file, which contains the words."""
+    for folder in ("tests", "benchmarks", "examples"):
+        yield from (path for path in (repository / folder).rglob("*.py") if path != Path(__file__))
+    yield from (repository / "docs").rglob("*.md")
+    yield from (repository / name for name in ("README.md", "CONTRIBUTING.md"))
 
 
 def test_a_class_name_has_one_meaning():
@@ -116,12 +143,26 @@ def test_underscored_modules_are_their_packages_own():
 
 def test_words_are_the_usual_ones():
     """Names, docstrings, messages and comments use the terms of the field."""
-    found = {
-        str(module.path.relative_to(SOURCE)): problems
-        for module in find_modules(SOURCE).values()
-        if (problems := unusual_words(module))
+    assert _problems(module.path for module in find_modules(SOURCE).values()) == {}
+
+
+def test_words_outside_the_package_are_the_usual_ones():
+    """Tests, benchmarks, examples and pages use them too."""
+    assert _problems(files_outside(REPOSITORY), PARTS_OUTSIDE) == {}
+
+
+def test_files_outside_the_package_are_found():
+    """The check above reads tests, benchmarks, examples and pages."""
+    found = {path.relative_to(REPOSITORY).as_posix() for path in files_outside(REPOSITORY)}
+    expected = {"tests/conftest.py", "benchmarks/replay/judge.py", "docs/explanation/house.md", "CONTRIBUTING.md"}
+    assert expected | {"examples/own_operation.py"} <= found
+    assert "tests/architecture/test_words.py" not in found
+
+
+def _problems(paths: Iterable[Path], parts: dict[str, str] = PARTS) -> dict[str, list[str]]:
+    return {
+        path.relative_to(REPOSITORY).as_posix(): problems for path in paths if (problems := unusual_words(path, parts))
     }
-    assert found == {}
 
 
 def _write(root: Path, files: dict[str, str]) -> None:
@@ -184,4 +225,22 @@ def test_an_unusual_word_is_noticed(tmp_path: Path, text: str, noticed: bool):
     """In names of any style, comments, docstrings and messages, but not inside other words."""
     path = tmp_path / "a.py"
     path.write_text(f"{text}\n", encoding="utf-8")
-    assert bool(unusual_words(Module("hpfracc.a", path))) == noticed
+    assert bool(unusual_words(path)) == noticed
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "noticed"),
+    [
+        ("test_a.py", "again = call()", False),
+        ("test_a.py", "cards = 1", True),
+        ("test_a.py", "# called again and again", True),
+        ("test_a.py", 'found = "#cards"', False),
+        ("page.md", "Called so\nmany times.", True),
+        ("page.md", "Cardinal numbers; measured again.", False),
+    ],
+)
+def test_an_unusual_word_outside_the_package_is_noticed(tmp_path: Path, name: str, text: str, noticed: bool):
+    """Tests may name a result ``again``. Words of a page may be on different lines."""
+    path = tmp_path / name
+    path.write_text(f"{text}\n", encoding="utf-8")
+    assert bool(unusual_words(path, PARTS_OUTSIDE)) == noticed

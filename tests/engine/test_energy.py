@@ -17,7 +17,8 @@ from hpfracc._config import get_settings
 from hpfracc.engine import hardware
 from hpfracc.engine.execution.calibration import calibrate, power
 from hpfracc.engine.execution.calibration.trial import ArmTrial
-from hpfracc.engine.hardware import GPU, _energy, read_energy_counters
+from hpfracc.engine.hardware import GPU, read_energy_counters
+from hpfracc.engine.hardware import energy as hardware_energy
 from hpfracc.engine.selection.costs import CostModel, Option
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.regret import Ledger
@@ -76,11 +77,11 @@ def test_what_cannot_be_read_is_said(tmp_path: Path):
 def test_gpus_are_read_through_nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Millijoules by the GPU's id; a GPU that does not count is said."""
     gpu = GPU("cuda:0", "simulated", "1", "GPU-7", "0000:01", None)
-    monkeypatch.setattr(_energy, "machine", lambda: SimpleNamespace(gpus=(gpu,)))
+    monkeypatch.setattr(hardware_energy, "machine", lambda: SimpleNamespace(gpus=(gpu,)))
     nvml = SimpleNamespace(
         nvmlDeviceGetHandleByUUID=lambda uuid: uuid, nvmlDeviceGetTotalEnergyConsumption=lambda handle: 2500
     )
-    monkeypatch.setattr(_energy, "start_nvml", lambda: nvml)
+    monkeypatch.setattr(hardware_energy, "start_nvml", lambda: nvml)
     assert read_energy_counters(tmp_path)[0]["cuda:0"]() == 2.5
 
     def refuse(handle: Any) -> int:

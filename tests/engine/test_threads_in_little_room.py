@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits the process as Linux does"),
 ]
 
-#: A process that believes in sixteen cores and may have so many bytes more than it begins with.
+#: A process that sees sixteen cores; ``limit(more)`` bounds its memory to ``more`` bytes above the current use.
 PROLOGUE = r"""
 import os, re, resource
 os.sched_getaffinity = lambda process: set(range(16))

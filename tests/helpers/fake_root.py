@@ -18,7 +18,7 @@ def write_tree(root: Path, files: Mapping[str, str]) -> Path:
 
 
 def meminfo(total: int, available: int) -> dict[str, str]:
-    """``/proc/meminfo`` of a machine with so many bytes."""
+    """``/proc/meminfo`` of a machine with these numbers of bytes."""
     text = f"MemTotal:       {total // 1024} kB\nMemFree:        12 kB\nMemAvailable:   {available // 1024} kB\n"
     return {"proc/meminfo": text}
 

@@ -17,7 +17,7 @@ def run_in_child(function: Callable[[], object], *, expect: int = 0, timeout: in
     if pid == 0:
         status = 99
         try:
-            signal.alarm(timeout)  # a child that waits for a lock for ever must not hang the tests
+            signal.alarm(timeout)  # a child that never gets a lock must not hang the tests
             function()
             status = 0
         except BaseException:

@@ -1,4 +1,4 @@
-"""A process that is interrupted again and again: run as a script with the number of interrupts and a job's name.
+"""A process that is interrupted repeatedly: run as a script with the number of interrupts and a job's name.
 
 Each round arms a timer that ends in a SIGINT somewhere within one call, and then makes the same call undisturbed: its
 result is compared. A call that hangs is ended by the watchdog, with the stacks of all threads. Prints the counts as

@@ -25,10 +25,10 @@ def sample(number: int = 0, **changes: Any) -> Record:
 
 
 def samples(count: int, **changes: Any) -> list[Record]:
-    """So many of them."""
+    """``count`` samples."""
     return [sample(number, **changes) for number in range(count)]
 
 
 def ids(records: Any) -> set[str]:
-    """Their identities."""
+    """The ids of records."""
     return {record.id for record in records}

@@ -168,11 +168,11 @@ def drop(browser: Any, path: Path) -> None:
 
 
 def test_every_panel_is_there(browser: Any, files: tuple[Path, Path], tmp_path: Path):
-    """Cards, bars, charts, memory, bottlenecks, table and decisions all show the run, and nothing complains."""
+    """Summary, bars, charts, memory, bottlenecks, table and decisions all show the run, and nothing complains."""
     show(browser, files[0])
-    cards = text(browser, "#cards")
-    assert "spans, none dropped" in cards and "sim:0 busy" in cards and "copies, 12.5 KiB" in cards
-    assert "8\nspans ended with an error" in cards
+    summary = text(browser, "#cards")
+    assert "spans, none dropped" in summary and "sim:0 busy" in summary and "copies, 12.5 KiB" in summary
+    assert "8\nspans ended with an error" in summary
     bars = text(browser, "#bars")
     assert all(words in bars for words in ("host", "copies", "compilation", "sim:0", "busy"))
     assert inked(browser, "flame-canvas") > 8

@@ -1,8 +1,8 @@
 """Write ``data/mittag_leffler.json``: values of E_{a,b}(z) by mpmath, to compare ours with.
 
-Nothing of hpfracc is used. Two ways, each where it is sure of 30 digits:
+hpfracc is not used. Two methods, each where it gives 30 digits:
 
-* the power series, in so many digits that its cancellation does not show, where ``|z|^(1/a) <= 60``;
+* the power series, with enough digits to absorb its cancellation, where ``|z|^(1/a) <= 60``;
 * the expansion for large z (exponential terms of the principal sheet, minus the inverse powers up to the least one),
   whose error is of the size ``exp(-|z|^(1/a)) < 1e-26``, elsewhere. Points where that is not small against the value
   are left out (only ``a = 1`` and its like has such).

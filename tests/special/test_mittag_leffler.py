@@ -70,7 +70,7 @@ def test_the_table_is_hard_enough():
 
 
 def some_pairs(one_in: int) -> list[list[float]]:
-    """The rows of one in so many pairs of parameters."""
+    """The rows of one in ``one_in`` pairs of parameters."""
     pairs = sorted({(row[0], row[1]) for row in TABLE})[::one_in]
     return [row for row in TABLE if (row[0], row[1]) in pairs]
 

@@ -15,7 +15,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._caputo import Caputo
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import Grid, rounding_of, to_host, uniform_step
+from hpfracc.operators.core.grids import Grid, rounding_of_points, to_host, uniform_step
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
 
@@ -96,7 +96,7 @@ class PsiCaputo(FractionalOperator):
         _require_rising(images, grid.times())
         largest = max(abs(float(images[0])), abs(float(images[-1])))
         traced = None if moving is None else self._traced(moving)
-        return image_grid(images - images[0], rounding_of(t) * largest, traced)
+        return image_grid(images - images[0], rounding_of_points(t) * largest, traced)
 
     def _sampled(self, grid: Grid) -> np.ndarray[Any, Any]:
         refuse_masked(self.psi, "psi", "t")
@@ -255,7 +255,7 @@ def logarithmic_grid(grid: Grid, t: Any, who: str) -> Grid:
         with xp.scope():
             traced = xp.log(xp.array(t) / grid.origin)
     # A relative rounding error of t is an absolute one of its logarithm.
-    return image_grid(x, rounding_of(t) * max(1.0, float(x[-1])), traced)
+    return image_grid(x, rounding_of_points(t) * max(1.0, float(x[-1])), traced)
 
 
 def logarithmic_function(function: Function, who: str) -> Function:

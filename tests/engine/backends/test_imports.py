@@ -110,7 +110,7 @@ def test_a_forked_child_does_not_wait_for_an_import_of_its_parent(tmp_path) -> N
 
 
 def test_jax_in_a_forked_child_is_refused_only_if_it_was_running(tmp_path) -> None:
-    """Its threads are not there: it would wait for ever. Merely imported before, it starts in the child."""
+    """The child lacks its threads, and a call would hang. If it was only imported, it starts in the child."""
     pytest.importorskip("jax")
     out = run(
         """

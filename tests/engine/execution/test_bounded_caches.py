@@ -22,7 +22,7 @@ X = np.linspace(0.0, 1.0, 16)
 
 
 def new_orders(count: int, first: float = 0.2) -> None:
-    """Operators of so many orders that were never met before."""
+    """Apply operators of ``count`` new orders."""
     for order in np.linspace(first, first + 0.09, count):
         hf.caputo(X, X, float(order))
         hf.riemann_liouville(X, X, float(order))

@@ -1,4 +1,4 @@
-"""Calibration: within its box of time, compile times apart, and everything it finds put to use."""
+"""Calibration stays within its time limit, separates compile times, and uses everything that it measures."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Clock:
         return self.now
 
     def kernel(self, least: float, per_element: float = 0.0) -> Callable[[Any], Any]:
-        """A kernel that takes so many seconds."""
+        """A kernel that takes ``least`` seconds, and ``per_element`` more for each element."""
 
         def run(x: Any) -> Any:
             self.now += least + per_element * x.size

@@ -149,7 +149,7 @@ def test_out_of_memory_lets_go_of_frames() -> None:
 
 
 def test_breaker_lets_the_arm_try_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A passing fault does not ban an arm for ever: after its time it is probed, and a success closes the breaker."""
+    """A transient fault does not exclude an arm permanently: it is probed later, and a success closes the breaker."""
     failing = Failing(lambda: RuntimeError("passing"), times=1)
     with own_operation(failing) as op:
         op.kernel("torch")(double)

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from hpfracc.engine import hardware
-from hpfracc.engine.hardware import _gpu, driver_free_bytes, read_gpus
+from hpfracc.engine.hardware import driver_free_bytes, read_gpus
+from hpfracc.engine.hardware import gpu as gpu_module
 from tests.helpers.fake_root import write_tree
 
 VERSION = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release Build  (dvs-builder)
@@ -73,7 +74,7 @@ class FakeNvml:
 def no_driver(monkeypatch, tmp_path_factory):
     """Begin on a machine without nvidia-ml-py, nvidia-smi and CUDA_VISIBLE_DEVICES."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    monkeypatch.setattr(_gpu, "_nvml_started_in", None)
+    monkeypatch.setattr(gpu_module, "_nvml_started_in", None)
     monkeypatch.setenv("PATH", str(tmp_path_factory.mktemp("bin")))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     hardware.reset()

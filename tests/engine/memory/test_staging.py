@@ -112,7 +112,7 @@ def test_pinned_memory_is_bounded():
 
 
 def test_threads_share_a_ring():
-    """Eight threads that send and fetch through two slots all get their own bytes, and none waits for ever."""
+    """Eight threads that send and fetch through two slots all get their own bytes, and none hangs."""
     link = FakeLink()
     ring = StagingRing(link, slots=2, chunk=4096)
     wrong: list[int] = []

@@ -76,7 +76,7 @@ def test_a_breakout_below_is_told_at_once():
     assert samples.recent_low is None
 
 
-def test_noise_is_seldom_mistaken_for_a_change():
+def test_noise_is_rarely_mistaken_for_a_change():
     """Times of which one in eight is ten times as long: fewer than one false alarm in 2,000."""
     rng = random.Random(1)
     samples = TimeSamples()

@@ -28,7 +28,7 @@ from tests.helpers.forked import run_in_child
 
 N = 50
 STEP = 0.1
-#: A settled call passes at most so many Python functions, NumPy's among them, in so many files of hpfracc.
+#: Maximum number of Python functions that a settled call enters, including NumPy's, and of files of hpfracc.
 MOST_CALLS, MOST_FILES = 40, 10
 
 
@@ -145,7 +145,7 @@ def test_steps_and_points_give_the_same_values() -> None:
 
 @pytest.mark.usefixtures("with_numba")
 def test_a_forked_child_keeps_no_plan_of_a_library_whose_threads_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such a call would wait for ever; neither the operation nor what kept its plan makes it."""
+    """Such a call would hang; neither the operation nor a cached application makes it."""
     pytest.importorskip("numba")
     monkeypatch.setattr(registry, "_OWN_MEMORY", (*registry._OWN_MEMORY, "numba"))  # which would not hang
     call, signal, expected = made("numpy")

@@ -87,7 +87,7 @@ SOAK_WAYS = (
 
 
 def soak(way: str, count: int) -> dict[str, Any]:
-    """What became of solves that were sent so many interrupts, in a process of their own."""
+    """Outcomes of solves in a process that gets ``count`` interrupts."""
     child = subprocess.run(
         [sys.executable, str(SOAK), way, str(count)], capture_output=True, text=True, check=False, timeout=3600
     )

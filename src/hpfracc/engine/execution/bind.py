@@ -42,12 +42,12 @@ class BoundArm:
     __slots__ = (
         "_call",
         "_converters",
-        "_giver",
         "_index",
         "_kernel",
         "_recent",
         "_scope",
         "_tag",
+        "_to_caller",
         "arm",
         "bare",
         "decision",
@@ -61,7 +61,7 @@ class BoundArm:
         arm: Arm,
         call: Call,
         converters: Sequence[Converter | None],
-        giver: Converter | None,
+        to_caller: Converter | None,
         scope: Callable[[], contextlib.AbstractContextManager[Any] | None] | None,
         index: int | None,
         keyed: bool,
@@ -74,7 +74,7 @@ class BoundArm:
         self.moves = moves
         self._call = call
         self._converters = tuple(converters)
-        self._giver = giver
+        self._to_caller = to_caller
         self._scope = scope
         self._kernel = kernel
         self._index = index if kernel.prepare is not None else None
@@ -84,13 +84,13 @@ class BoundArm:
         self._tag = _tag_number(
             (call.operation, arm.name, call.dtype, call.facts.get("prepared_for", call.length), kind)
         )
-        plain = giver is None and scope is None and not any(self._converters)
+        plain = to_caller is None and scope is None and not any(self._converters)
         # If nothing has to be moved, the caller calls the kernel directly.
         self.bare: Callable[..., Any] | None = kernel.run if plain and (self._index is None or not keyed) else None
         self.run: Callable[..., Any] = self._run
         if self.bare is not None:
             self.run = partial(_without_key, kernel.run) if keyed else kernel.run
-        elif keyed and self._index == 0 and giver is None and not any(self._converters[1:]):
+        elif keyed and self._index == 0 and to_caller is None and not any(self._converters[1:]):
             self.run = self._run_prepared
 
     def compile_shielded(self, done: Callable[[], Any]) -> None:
@@ -144,11 +144,11 @@ class BoundArm:
             assert self._kernel.apply is not None  # a kernel that prepares also applies
             apply = self._spanned(self._kernel.apply) if spans.on else self._kernel.apply
             result = apply(prepared, *operands, **params)
-        if self._giver is None:
+        if self._to_caller is None:
             return result
         if isinstance(result, tuple):  # a user's kernel may have several results
-            return tuple(map(self._giver, result))
-        return self._giver(result)
+            return tuple(map(self._to_caller, result))
+        return self._to_caller(result)
 
     def _spanned(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """The kernel in its own span if operands are copied; otherwise its time is that of the call."""
@@ -183,7 +183,7 @@ def bind(
     if arm.spec.threads:
         kernel = _with_workers(kernel, arm.workers)
     converters = [_converter(array, primitive.casts, call, arm, worker, home, placement, log) for array in arrays]
-    giver = _giver(arm, worker, home, placement, log)
+    to_caller = _to_caller(arm, worker, home, placement, log)
     # Created at every call, because the settings that a scope changes may differ.
     scopes = type(worker).scope is not Adapter.scope and not placement.traced
     scope = partial(worker.scope, call) if scopes else None
@@ -193,7 +193,7 @@ def bind(
         # A cached transform has no derivative, so it is used only if its operand is not differentiated.
         index = None
     kind = None if index is None or not keyed else (np.shape(arrays[index]), dtype_name(arrays[index]))
-    return BoundArm(kernel, arm, call, converters, giver, scope, index, keyed, _moves(arm, placement), kind)
+    return BoundArm(kernel, arm, call, converters, to_caller, scope, index, keyed, _moves(arm, placement), kind)
 
 
 def _moves(arm: Arm, placement: Placement) -> bool:
@@ -235,7 +235,7 @@ def _converter(
     return steps[0] if len(steps) == 1 else partial(_chain, steps)
 
 
-def _giver(arm: Arm, worker: Adapter, home: str, placement: Placement, log: TransferLog | None) -> Converter | None:
+def _to_caller(arm: Arm, worker: Adapter, home: str, placement: Placement, log: TransferLog | None) -> Converter | None:
     if placement.library == home and not _moves(arm, placement):
         return None
     fetch = None if home == "numpy" else partial(_fetch, worker, arm.device, log)

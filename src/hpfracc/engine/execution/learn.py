@@ -107,17 +107,17 @@ def _review(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int = 0) 
     """Choose the plan's arm again; an unchanged one is kept for at least ``at_least`` calls."""
     before = plan.bound.arm
     try:
-        verdict, bound = choose_and_bind(plan.request, plan.knowledge, arrays, bound=plan.bound)
+        selection, bound = choose_and_bind(plan.request, plan.knowledge, arrays, bound=plan.bound)
     except Exception as error:
         # This call is done, and its result must not be lost. The next one decides from scratch and raises the error.
         logger.debug("%s: the review failed: %s", plan.request.operation, registry.describe_failure(error))
         plan.version = -1
         return
-    plan.adopt(bound, verdict.decision, verdict.option, verdict.expected)
+    plan.adopt(bound, selection.decision, selection.option, selection.expected)
     # The first call of another arm is timed, because it may compile.
     if bound.arm == before:
-        plan.keep_for(max(verdict.review_after, min(at_least, MAX_CALLS_BETWEEN_LOOKS)), count)
+        plan.keep_for(max(selection.review_after, min(at_least, MAX_CALLS_BETWEEN_LOOKS)), count)
     else:
-        plan.keep_for(verdict.review_after if bound.arm.name in plan.warm else 0, count)
+        plan.keep_for(selection.review_after if bound.arm.name in plan.warm else 0, count)
     if bound.arm != before:
-        logger.debug("%s: %s instead of %s: %s", plan.request.operation, bound.arm, before, verdict.decision.reason)
+        logger.debug("%s: %s instead of %s: %s", plan.request.operation, bound.arm, before, selection.decision.reason)

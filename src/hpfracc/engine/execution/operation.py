@@ -164,7 +164,7 @@ class Operation:
     def _new_plan(self, key: Any, arrays: Any, backend: Any, weights_key: Any, params: Any) -> Plan:
         with spans.span(f"choose for {self.name}", "decide"):
             plan = make_plan(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
-        plan.cutter = run_in_chunks
+        plan.chunked_run = run_in_chunks
         with self._lock:
             if len(self._plans) >= _MOST_PLANS:
                 self._retire(list(self._plans))

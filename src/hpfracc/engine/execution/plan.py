@@ -103,7 +103,7 @@ class Plan:
     __slots__ = (
         "backend",
         "bound",
-        "cutter",
+        "chunked_run",
         "decision",
         "expected",
         "fresh",
@@ -136,7 +136,7 @@ class Plan:
         #: Why the call should run in chunks, or None.
         self.in_chunks: str | None = None
         #: Runs a call in chunks; None for a plan of one chunk of a larger call.
-        self.cutter: Callable[..., Any] | None = None
+        self.chunked_run: Callable[..., Any] | None = None
         #: Predicted time relative to the fastest arm that only lacks memory; 0 if there is none.
         self.slowdown = 0.0
         self.seen = 0
@@ -177,10 +177,10 @@ class Plan:
 
         ``whole`` is the predicted time of the whole call, inf if that is impossible; computed if not given.
         """
-        if self.cutter is None:
+        if self.chunked_run is None:
             return None
         primitive, backend = self.request.primitive, self.backend
-        return self.cutter(primitive, arrays, params, backend=backend, why=why, fallbacks=fallbacks, whole=whole)
+        return self.chunked_run(primitive, arrays, params, backend=backend, why=why, fallbacks=fallbacks, whole=whole)
 
     def calls(self) -> int:
         """Number of calls so far. Reading takes a tick, which is subtracted."""
@@ -282,18 +282,18 @@ def make_plan(
         primitive, arrays, params, backend=backend, prepared=prepared, limit=limit, kernel=kernel, short=short
     )
     knowledge = knowledge_for(request.settings)
-    verdict, bound = choose_and_bind(request, knowledge, arrays)
-    plan = Plan(request, knowledge, bound, verdict.decision, verdict.option, request.settings.version)
-    plan.fresh = verdict.arm.spec.compiles != "never" and _is_new(request.compile_key(verdict.arm), _compiled)
+    selection, bound = choose_and_bind(request, knowledge, arrays)
+    plan = Plan(request, knowledge, bound, selection.decision, selection.option, request.settings.version)
+    plan.fresh = selection.arm.spec.compiles != "never" and _is_new(request.compile_key(selection.arm), _compiled)
     plan.backend = backend
-    plan.slowdown = verdict.slowdown
-    if verdict.in_chunks is not None:
-        plan.in_chunks = verdict.in_chunks
+    plan.slowdown = selection.slowdown
+    if selection.in_chunks is not None:
+        plan.in_chunks = selection.in_chunks
         plan.review_at = 0  # at every call
     elif learns(request):
         # While there is something to learn, the first call of a kind is timed, because it may be the only one.
-        tells = knowledge.is_first(verdict.option) or verdict.review_after <= MAX_WARMUP_CALLS
-        plan.keep_for(0 if tells else verdict.review_after, 0)
+        tells = knowledge.is_first(selection.option) or selection.review_after <= MAX_WARMUP_CALLS
+        plan.keep_for(0 if tells else selection.review_after, 0)
     return plan
 
 
@@ -327,14 +327,14 @@ def choose_and_bind(
     ``bound`` is the current one, which is returned if its arm is chosen again.
     """
     while True:
-        verdict = decide(request, knowledge)
-        if bound is not None and verdict.arm == bound.arm:
-            return verdict, bound
+        selection = decide(request, knowledge)
+        if bound is not None and selection.arm == bound.arm:
+            return selection, bound
         try:
             bound = bind(
                 request.primitive,
                 request.call,
-                verdict.arm,
+                selection.arm,
                 request.placement,
                 arrays,
                 log_transfer(knowledge) if learns(request) else None,
@@ -342,18 +342,18 @@ def choose_and_bind(
                 plain=request.plain,
             )
         except ImportError as error:
-            registry.mark_broken(verdict.arm.backend, error)
+            registry.mark_broken(selection.arm.backend, error)
             if request.preference is not None:
                 raise
-            knowledge.note_fallback(request.call.operation, verdict.arm.name, "another", "cannot be imported", error)
+            knowledge.note_fallback(request.call.operation, selection.arm.name, "another", "cannot be imported", error)
             continue
-        key = request.compile_key(verdict.arm)
-        if key not in _compiled_here and registry.shields_compilation(request.call.operation, verdict.arm):
+        key = request.compile_key(selection.arm)
+        if key not in _compiled_here and registry.shields_compilation(request.call.operation, selection.arm):
             bound.compile_shielded(partial(_is_new, key, _compiled_here))
-        if verdict.arm not in registry.arms(request.call.operation):
+        if selection.arm not in registry.arms(request.call.operation):
             # The library, imported only now, has no such device.
             continue
-        return verdict, bound
+        return selection, bound
 
 
 def zeros_for(request: Request) -> Any:

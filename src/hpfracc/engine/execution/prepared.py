@@ -28,15 +28,15 @@ MOST_CAPACITY, _SHARE = 2**30, 32
 MOST_ENTRIES = 4096
 
 
-#: Where everything that any cache gives out is noted, by the id of what notes it.
+#: Active :func:`holding` blocks, by id.
 _holders: dict[int, dict[int, Any]] = {}
 
 
 @contextlib.contextmanager
 def holding(found: dict[int, Any]) -> Iterator[None]:
-    """Note in ``found``, by id, what caches give out meanwhile: it stays alive after the caches have dropped it.
+    """Store in ``found``, by id, everything that caches return in this block, so that it outlives its eviction.
 
-    That of other threads too, because PyTorch differentiates in threads of its own.
+    Includes values returned to other threads, because PyTorch differentiates in threads of its own.
     """
     _holders[id(found)] = found
     try:
@@ -46,9 +46,9 @@ def holding(found: dict[int, Any]) -> Iterator[None]:
 
 
 class PreparedOperand:
-    """An entry of the cache. ``value`` is None once it was dropped, so that who holds the entry holds no memory.
+    """An entry of the cache. ``value`` becomes None on eviction, so a held entry keeps no memory alive.
 
-    Who holds it and uses ``value`` sets ``used``, instead of looking it up again.
+    A holder that uses ``value`` without another lookup sets ``used``.
     """
 
     __slots__ = ("size", "used", "value")
@@ -117,7 +117,7 @@ class PreparedOperands:
         return made, entry
 
     def _drop_oldest(self) -> None:
-        """Drop the entry that was not looked up for longest; one that its holder used since then goes to the end."""
+        """Drop the entry that was not looked up for longest; one that was used since then goes to the end."""
         key, entry = self._entries.popitem(last=False)
         if entry.used:
             entry.used = False

@@ -144,15 +144,15 @@ def try_other_arms(
         fallbacks.append(Fallback(arm.name, kind.value, registry.describe_failure(error)))
         request = without(request, arm.name)
         try:
-            verdict, bound = choose_and_bind(request, knowledge, arrays)
+            selection, bound = choose_and_bind(request, knowledge, arrays)
         except (BackendUnavailableError, OutOfMemoryError):
             decision_log.record(replace(plan.decision, fallbacks=tuple(fallbacks)))
             raise _all_failed(request, failures, kinds, need) from ExceptionGroup(
                 f"{request.call.operation}: what each arm raised", list(failures.values())
             )
-        if kind is Failure.MEMORY and plan.cutter is not None and _is_much_slower(plan, request, arm, verdict):
+        if kind is Failure.MEMORY and plan.chunked_run is not None and _is_much_slower(plan, request, arm, selection):
             words = f"{arm.name} ran out of memory, and {bound.arm.name} would take much longer"
-            result = plan.run_in_chunks(arrays, params, why=words, fallbacks=tuple(fallbacks), whole=verdict.expected)
+            result = plan.run_in_chunks(arrays, params, why=words, fallbacks=tuple(fallbacks), whole=selection.expected)
             if result is not None:
                 return result
         knowledge.note_fallback(request.call.operation, arm.name, bound.arm.name, kind.value, error)
@@ -161,8 +161,8 @@ def try_other_arms(
         except Exception as another:
             error = another
             continue
-        decision = replace(verdict.decision, fallbacks=tuple(fallbacks))
-        plan.adopt(bound, decision, verdict.option)
+        decision = replace(selection.decision, fallbacks=tuple(fallbacks))
+        plan.adopt(bound, decision, selection.option)
         # The next call is timed and chosen again. If nothing is learned, a later call checks whether the failed arm
         # works again.
         plan.review_at = plan.seen + 1 if learns(request) else plan.seen + RECHECK
@@ -179,11 +179,11 @@ def make_room(plan: Plan) -> bool:
     return bool(guard())
 
 
-def _is_much_slower(plan: Plan, request: Request, failed: Arm, verdict: Selection) -> bool:
+def _is_much_slower(plan: Plan, request: Request, failed: Arm, selection: Selection) -> bool:
     """Whether the next arm is so much slower than the failed one that chunks on the latter may be faster."""
     option = plan.knowledge.option(request, failed)
     before = plan.knowledge.chooser.score(request.call.bucket, [option])[0].total
-    return verdict.expected > WORTH_CUTTING * before and verdict.expected - before > LEAST_SAVED
+    return selection.expected > WORTH_CUTTING * before and selection.expected - before > LEAST_SAVED
 
 
 def _remember(plan: Plan, request: Request, arm: Arm, need: int, kind: Failure, error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""Work on a GPU that repeats and is replayed as one launch, for callers of several engine operations."""
+"""Repeated work on a GPU that is replayed as one launch, for callers of several engine operations."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hpfracc.engine.execution.wrappers import is_wrapped
 
 __all__ = ["ReplayedFunction"]
 
-#: Maximum number of elements of the first array: above, the GPU takes longer than the host's launches.
+#: Maximum number of elements of the first array. With more, the GPU takes longer than the host's launches.
 _MOST = 2**22
-#: Of that many calls one runs in the ordinary way, because the engine learns from it; and of that many one is recorded
-#: again, with the arm that the engine chooses then.
+#: Every 128th call runs normally, so that the engine can learn from it. Every 8192nd call drops the recording, and the
+#: next one is made with the arm that the engine chooses then.
 _ORDINARY_EVERY, _RECORDED_EVERY = 128, 8192
 
 
@@ -28,7 +28,8 @@ class ReplayedFunction:
     Parameters
     ----------
     function : callable
-        Gives one array. It reads no value of an array on the host, and its engine calls keep their kind.
+        Returns one array. It reads no values of arrays on the host, and its engine calls always have the same shapes
+        and dtypes.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -41,7 +42,7 @@ class ReplayedFunction:
         self._calls = 0
 
     def replay(self, *arrays: Any) -> Any:
-        """The function of ``arrays``; None where it is not replayed, and the caller computes it."""
+        """The function of ``arrays``; None if it is not replayed, and the caller has to compute it."""
         recordings = registry.adapter(library_of(arrays[0])).recordings()
         if recordings is None or not 0 < arrays[0].numel() <= _MOST or is_wrapped() or get_settings().deterministic:
             return None
@@ -56,12 +57,12 @@ class ReplayedFunction:
         return result
 
     def __call__(self, *arrays: Any) -> Any:
-        """Compute it, to be recorded or beside a recording."""
+        """Compute it without replay; also called while it is recorded."""
         return contextvars.copy_context().run(self._compute, arrays)
 
     def _compute(self, arrays: tuple[Any, ...]) -> Any:
         adopt(self._context)
-        # What is recorded is no trial of another arm.
+        # Do not explore while recording.
         with config(exploration_budget=0.0), holding(self._held):
             result = self._function(*arrays)
         self._decision = current()

@@ -10,12 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hpfracc.engine.hardware._cpu import CPU, read_cpu
     from hpfracc.engine.hardware._driver_memory import DriverMemory, driver_free_bytes, driver_memory
-    from hpfracc.engine.hardware._energy import read_energy_counters
     from hpfracc.engine.hardware._fingerprint import fingerprint, source_hash
-    from hpfracc.engine.hardware._gpu import GPU, read_gpus
     from hpfracc.engine.hardware._machine import Machine, library_version, library_versions, machine, reset
+    from hpfracc.engine.hardware.cpu import CPU, read_cpu
+    from hpfracc.engine.hardware.energy import read_energy_counters
+    from hpfracc.engine.hardware.gpu import GPU, read_gpus
 
 __all__ = [
     "CPU",
@@ -36,8 +36,8 @@ __all__ = [
 ]
 
 _HOME = {
-    "CPU": "_cpu",
-    "GPU": "_gpu",
+    "CPU": "cpu",
+    "GPU": "gpu",
     "Machine": "_machine",
     "DriverMemory": "_driver_memory",
     "driver_free_bytes": "_driver_memory",
@@ -46,9 +46,9 @@ _HOME = {
     "library_version": "_machine",
     "library_versions": "_machine",
     "machine": "_machine",
-    "read_cpu": "_cpu",
-    "read_energy_counters": "_energy",
-    "read_gpus": "_gpu",
+    "read_cpu": "cpu",
+    "read_energy_counters": "energy",
+    "read_gpus": "gpu",
     "reset": "_machine",
     "source_hash": "_fingerprint",
 }

@@ -6,8 +6,8 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hpfracc.engine.hardware._gpu import start_nvml
 from hpfracc.engine.hardware._machine import machine
+from hpfracc.engine.hardware.gpu import start_nvml
 
 __all__ = ["DriverMemory", "driver_free_bytes", "driver_memory"]
 

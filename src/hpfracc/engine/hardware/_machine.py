@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpfracc._optional import package_version
-from hpfracc.engine.hardware._cpu import CPU, read_cpu
-from hpfracc.engine.hardware._gpu import GPU, read_gpus
+from hpfracc.engine.hardware.cpu import CPU, read_cpu
+from hpfracc.engine.hardware.gpu import GPU, read_gpus
 
 __all__ = ["Machine", "library_version", "library_versions", "machine", "reset"]
 

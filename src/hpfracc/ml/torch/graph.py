@@ -92,7 +92,7 @@ def _by_lanczos(matrix: Tensor, x: Tensor, f: Callable[[Tensor], Tensor]) -> Ten
 
 
 class _FirstDerivatives(torch.autograd.Function):
-    """The identity; its gradient cannot be differentiated, because the basis has no derivative."""
+    """The identity; differentiating its gradient raises an error, because the basis has no derivative."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, columns: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ class _FirstDerivatives(torch.autograd.Function):
 
 
 class _LinearPart(torch.autograd.Function):
-    """0, with the gradient of ``f(L) x`` in x, which is ``f(L)`` applied to the incoming gradient: L is symmetric."""
+    """0, with the gradient of ``f(L) x`` in x: ``f(L)`` applied to the incoming gradient, because L is symmetric."""
 
     @staticmethod
     def forward(ctx: Any, columns: Tensor, matrix: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:

@@ -45,14 +45,14 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
 
     Notes
     -----
-    An order is identified only where ``func`` is constrained: a free network can imitate another order. With
-    ``"stored"``, ``func`` has to give the same values when it is called again (no Dropout), and tensors that were
-    computed outside it and carry a gradient go through ``args``. Running statistics, such as those of BatchNorm, change
-    in the forward pass only, once with each evaluation of a step, whatever the adjoint. Their modules are found where
-    ``func`` is a module or refers to one by name, not inside other objects. Where ``func`` cannot be mapped over t by
-    ``torch.func.vmap`` (it has a branch, or takes ``float(t)``), its graph is looked at in each evaluation. An adjoint
-    equation with a Caputo derivative that starts at the gradient in y(T) is *not* the gradient: the true one is of
-    Riemann and Liouville's kind.
+    An order can be identified only if ``func`` is constrained: a free network can imitate another order. With
+    ``"stored"``, ``func`` has to return the same values when it is called again (no Dropout), and tensors that were
+    computed outside it and carry a gradient have to be passed through ``args``. Running statistics, such as those of
+    BatchNorm, change only in the forward pass, once per evaluation, with every adjoint. Their modules are found if
+    ``func`` is a module or refers to one by name, but not inside other objects. If ``func`` cannot be mapped over t by
+    ``torch.func.vmap`` (it has a branch, or calls ``float(t)``), its graph is inspected in each evaluation. An adjoint
+    equation with a Caputo derivative that starts at the gradient in y(T) does *not* give the gradient: the correct one
+    has a Riemann-Liouville derivative.
 
     Examples
     --------

@@ -235,7 +235,7 @@ class FractionalSGD(_Filtered):
     fractional_order : float, default 0.5
         From 0 to 1.
     momentum : float, default 0.9
-        The decay b of the filter.
+        The decay of the filter.
     weight_decay, maximize, foreach
         As for :class:`OptimizedFractionalAdam`.
     """
@@ -329,7 +329,7 @@ class FractionalGradientFlow(_Filtered):
 
 
 def _real(values: torch.Tensor) -> torch.Tensor:
-    """A view as real numbers."""
+    """A real view of complex values; other values unchanged."""
     return torch.view_as_real(values) if values.is_complex() else values
 
 

@@ -287,12 +287,12 @@ def _check_group(options: Iterable[str]) -> None:
 
 
 def check_tensor(x: Any) -> None:
-    """Refuse samples that are no tensor.
+    """Refuse samples that are not a PyTorch tensor.
 
     Raises
     ------
     InvalidInputError
-        If ``x`` is an array of another library.
+        If ``x`` is anything else, such as an array of another library.
     """
     if not isinstance(x, Tensor):
         raise InvalidInputError(

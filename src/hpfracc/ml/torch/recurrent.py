@@ -74,7 +74,7 @@ class FractionalFilter(nn.Module):
         self.derivative = FractionalDerivative(order, axis=-2, channel_axis=-1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of sequences of shape (..., time, features)."""
+        """Filter sequences of shape (..., time, features)."""
         check_tensor(x)
         if x.ndim < 2:
             raise ShapeError(f"sequences of shape {tuple(x.shape)}; give (..., time, features)")

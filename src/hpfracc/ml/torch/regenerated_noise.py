@@ -36,9 +36,9 @@ def along_regenerated_noise(draw: Callable[[Any], Tensor], steps: Steps, key: An
     steps : Steps
         The equation and its steps.
     key : array
-        Of the random numbers.
+        Key of the random numbers.
     buffers : Buffers
-        Those of the modules that are called; the backward pass leaves them unchanged.
+        Buffers of the modules that are called; the backward pass leaves them unchanged.
     """
     noise = _Noise(draw, key)
     found: Tensor = step_in_blocks(*steps, noise.rows, BLOCK, partial(_run, buffers))
@@ -76,7 +76,7 @@ class _Noise:
 
 
 def _run(buffers: Buffers, function: Callable[..., Any], *tensors: Tensor) -> Any:
-    # The engine must choose the same arms both times, where the functions use it.
+    # If the functions use the engine, it must choose the same arms both times.
     return checkpoint(
         function, *tensors, use_reentrant=False, context_fn=lambda: (_same_arms(), _same_arms(buffers.replayed()))
     )
@@ -84,6 +84,6 @@ def _run(buffers: Buffers, function: Callable[..., Any], *tensors: Tensor) -> An
 
 @contextlib.contextmanager
 def _same_arms(also: contextlib.AbstractContextManager[None] | None = None) -> Iterator[None]:
-    """Nothing happens before it is entered: a bare ``config(...)`` would be for the whole process."""
+    """Deterministic choices within the block. A plain call of ``config(...)`` would change the whole process."""
     with config(deterministic=True), also or contextlib.nullcontext():
         yield

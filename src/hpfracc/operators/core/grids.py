@@ -26,7 +26,7 @@ __all__ = [
     "read_points",
     "require_increasing",
     "rounded_step",
-    "rounding_of",
+    "rounding_of_points",
     "to_host",
     "uniform_step",
 ]
@@ -151,7 +151,7 @@ def read_grid(t: Any, step: Any, origin: Any, n: int, *, from_end: bool = False)
             f"origin={start:g} but the samples {what}: the memory in between is not known; "
             f"give samples {'up to' if from_end else 'from'} the origin{'' if from_end else ' on'}, or f as a callable"
         )
-    step = uniform_step(points, rounding_of(t) * max(abs(first), abs(last)))
+    step = uniform_step(points, rounding_of_points(t) * max(abs(first), abs(last)))
     tracked = library_of(t) in ("torch", "jax") and tracks_gradient(t)
     note = ""
     if step is None:
@@ -277,7 +277,7 @@ def _with_own_points(grid: Grid) -> Grid:
     return replace(grid, points=points)
 
 
-def rounding_of(t: Any) -> float:
+def rounding_of_points(t: Any) -> float:
     """The relative rounding error of the points as given."""
     single = is_array(t) and str(t.dtype).removeprefix("torch.") in ("float32", "float16", "bfloat16")
     return float(np.finfo("float32" if single else "float64").eps)

@@ -40,11 +40,13 @@ def scaled_weights(
 ) -> tuple[tuple[Any, ...], Hashable, Any]:
     """The weights of a rule times ``step ** (sign (alpha + whole))``, the key of the first of them, and a factor.
 
-    Where step and order are plain numbers the power goes into the weights, which are kept: the samples need not be gone
-    over for it at every call, and the factor that is left to multiply is None. So it does where the order is a tensor,
-    of which there is one for all rows of samples; then the weights have the precision of the samples. Elsewhere the
-    weights come without it. ``few`` as for :func:`weights_of`; with ``strict`` the first array is nan where a traced
-    order lies outside its interval. ``points`` are what ``make`` is asked for, those of the samples by default.
+    For a plain step and order the power is folded into the cached weights, and the returned factor is None. It is also
+    folded in for a PyTorch order, but those weights are not cached; if they come from a table, they have the precision
+    of the samples. Otherwise (a JAX order, or a plain order with a traced step) the factor is the power, and the caller
+    multiplies by it.
+
+    ``few`` as for :func:`weights_of`. With ``strict`` the first array is nan where a traced order is outside its
+    interval. ``points`` is the number passed to ``make``, by default that of the samples.
     """
     n, step = samples.n if points is None else points, samples.grid.step
     plain_step = library_of(step) in ("numpy", "python")

@@ -95,7 +95,7 @@ def check_blocks(length: int, taps: int, block: int, part: int) -> None:
 
 
 def limited(most: int) -> Any:
-    """Transforms of at most so many points fit; for more, the sum itself does, which is slow."""
+    """Predictions if transforms of up to ``most`` points fit; longer ones use the direct sum, which is slow."""
 
     def predict(weights: int, samples: int) -> Prediction:
         fast = weights + samples <= most

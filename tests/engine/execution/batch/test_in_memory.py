@@ -135,7 +135,7 @@ def test_pieces_are_transforms_wherever_those_fit(
 
 
 def kernels_that_run_out(monkeypatch: pytest.MonkeyPatch, points: int) -> list[tuple[str, int]]:
-    """NumPy's kernels, of which transforms of more than so many points raise; gives the calls of each."""
+    """Let NumPy's transforms of more than ``points`` points raise MemoryError; returns the list of calls."""
     calls: list[tuple[str, int]] = []
 
     def watched(algorithm: str, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -239,7 +239,7 @@ def test_gradients_are_not_cut() -> None:
 
 
 class RunsOut:
-    """A kernel that has no room for more than so many rows."""
+    """A kernel that raises an error for more than ``rows`` rows."""
 
     def __init__(self, rows: int, error: Callable[[], BaseException]) -> None:
         self.rows, self.error = rows, error

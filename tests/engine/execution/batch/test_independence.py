@@ -22,7 +22,7 @@ BY_ROUNDING = {"matmul", "history_sum", "exponential_recurrence"}
 
 
 def items_of(name: str, random: np.random.Generator, count: int, size: int) -> tuple[list[Any], dict[str, Any]]:
-    """So many calls of an operation, of one kind or two, and the parameters of all."""
+    """``count`` calls of an operation, of one or two kinds, and their common parameters."""
 
     def rows(*shape: int) -> np.ndarray[Any, Any]:
         return random.standard_normal(shape)

@@ -107,7 +107,7 @@ def test_a_budget_makes_chunks() -> None:
 
 
 class Room:
-    """A batched function that has room for so many rows."""
+    """A batched function that has memory for ``rows`` rows."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows

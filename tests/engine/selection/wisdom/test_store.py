@@ -63,7 +63,7 @@ def test_off_keeps_nothing(tmp_path):
 
 
 def test_many_records_are_written_of_themselves(tmp_path):
-    """What gathers is not left in memory for ever: before it grows large it is written."""
+    """Records in memory are written before they take much space."""
     wisdom = Wisdom(tmp_path)
     for record in samples(store._GATHERED):
         wisdom.append([record])
@@ -150,7 +150,7 @@ def test_export_and_import(tmp_path):
 
 
 def test_importing_old_samples_is_idempotent_too(tmp_path):
-    """What is older than the last 32 is not taken, and not counted as new again and again."""
+    """Samples older than the last 32 are not imported, and are not counted as new each time."""
     wisdom, lab = Wisdom(tmp_path / "a"), Wisdom(tmp_path / "b")
     wisdom.append([sample(bucket=(0, 0), time=1000.0 + number) for number in range(30)])
     lab.append([sample(bucket=(0, 0), time=float(number)) for number in range(10)])

@@ -34,7 +34,7 @@ def test_a_span_beyond_float64_is_refused(method: str):
 
 
 def test_a_short_delay_is_refused():
-    """Adaptive steps stay below the delay, and so many are not begun; the message names the remedy."""
+    """Adaptive steps stay below the delay. A solve that needs too many is refused; the message says what to do."""
     with pytest.raises(InvalidInputError, match="shortest delay, 1e-06"):
         hf.solve_fode(
             lambda t, y, past: -past[0], (0.0, 1.0), [1.0], 0.5, delays=[1e-6], history=lambda t: 1.0, max_steps=300

@@ -86,9 +86,9 @@ def test_a_member_that_ends_leaves_the_others_whole(simulated: dict[str, Any]) -
 
 
 def test_a_wrong_right_hand_side_is_noticed(simulated: dict[str, Any]) -> None:
-    """What the kernel computed at the start is compared with the function as given."""
-    assert "differs by 0.98 from the function as given" in simulated["differs"]
-    assert "differs by 3 from the function as given" in simulated["by_number"]
+    """What the kernel computed at the start is compared with the given function."""
+    assert "differs by 0.98 from the given function" in simulated["differs"]
+    assert "differs by 3 from the given function" in simulated["by_number"]
 
 
 def test_solves_that_move_by_themselves_have_the_numbers_of_the_host(simulated: dict[str, Any]) -> None:
@@ -179,12 +179,12 @@ ONES = np.ones((3, 2))
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"method": "implicit_trapezoid"}, "and not by 'implicit_trapezoid'"),
+        ({"method": "implicit_trapezoid"}, "not 'implicit_trapezoid'"),
         ({"y0": [1.0, 2.0]}, "y0 of shape (members, d), and y0 has shape (2,); reshape it"),
         ({"y0": ONES + 0j}, "takes real states"),
         ({"terms": [(1.0, 0.3)]}, "takes one derivative"),
         ({"alpha": lambda t: 0.5}, "takes constant orders"),
-        ({"alpha": [[0.5], [0.6], [0.7]]}, "orders that all members share"),
+        ({"alpha": [[0.5], [0.6], [0.7]]}, "the same orders for all members"),
         ({"derivative": "riemann_liouville"}, "takes Caputo's derivative"),
         ({"step": None}, "give step="),
         ({"events": lambda t, y: 1.0}, "takes no events"),

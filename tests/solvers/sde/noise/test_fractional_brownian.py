@@ -193,7 +193,7 @@ def test_generators_and_seeds() -> None:
 @pytest.mark.parametrize("draw", [hf.fbm, hf.fgn])
 @pytest.mark.parametrize("bits", [np.random.PCG64, np.random.MT19937, np.random.Philox])
 def test_one_path_of_a_generator(draw: Callable[..., np.ndarray], bits: type) -> None:
-    """The shortest way, for the commonest call, gives the numbers of the general one."""
+    """The fast path for the most common call gives the same numbers as the general one."""
     alone, among = (np.random.Generator(bits(3)) for _ in range(2))
     np.testing.assert_array_equal(draw(33, 0.3, rng=alone), draw(33, 0.3, size=1, rng=among)[0])
     np.testing.assert_array_equal(

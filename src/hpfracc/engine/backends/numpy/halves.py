@@ -1,11 +1,12 @@
-"""Causal convolution of one row of doubles with as many weights, by transforms as long as the row.
+"""Causal convolution of one row of doubles with as many weights, by transforms of the length of the row.
 
-A padded transform has twice the length of the row. Its even frequencies are the transform of the row itself, its odd
-ones that of the row times ``exp(-i pi j / m)``. Without padding, the first gives the cyclic convolution, which wraps
-around, the second the negacyclic one, which wraps around with the opposite sign: their mean is the causal one. For real
-samples the second is a complex transform of half the length, of ``x[j] - i x[j + m/2]``. Each buffer has half the bytes
-of a padded one. The arithmetic takes as long, but the allocator keeps the smaller scratch buffers: without page faults
-a row of 100,000 points takes 0.74 times the bare pair of transforms (benchmarks/results/house.txt).
+A padded transform has twice the length ``m`` of the row. Its even frequencies are the transform of the row itself, its
+odd ones that of the row times ``exp(-i pi j / m)``. The even ones give the cyclic convolution, which wraps around, and
+the odd ones the negacyclic convolution, which wraps around with the opposite sign: their mean is the causal one. For
+real samples the odd frequencies are a complex transform of half the length, of ``x[j] - i x[j + m/2]``. Each buffer has
+half the bytes of a padded one. The arithmetic takes as long, but the allocator keeps the smaller scratch buffers, so
+there are no page faults: a row of 100,000 points takes 0.74 times a plain pair of padded transforms
+(benchmarks/results/house.txt).
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ Array = np.ndarray[Any, Any]
 
 
 class HalvedSpectrum(NamedTuple):
-    """Weights, and the two halves of their transform, which are scaled so that inverse transforms need not be.
+    """The two halves of the transform of weights, which include the scale of the inverse transforms.
 
-    ``size`` is the length of the cyclic convolutions, at least that of the row; ``turns[j]`` is ``exp(-i pi j /
-    size)``, shared by all spectra of that size.
+    ``size`` is the length of the cyclic convolutions, at least that of the row. ``turns[j]`` is ``exp(-i pi j /
+    size)``; all spectra of the same size share them.
     """
 
     cyclic: Array
@@ -51,7 +52,7 @@ def scipy_fft() -> ModuleType:
     return importlib.import_module("scipy.fft")
 
 
-#: The turns of spectra that are alive, by size.
+#: The turns of existing spectra, by size.
 _turns: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()
 
 
@@ -64,10 +65,10 @@ def _turns_for(size: int) -> Array:
 
 
 def halve(weights: Array) -> HalvedSpectrum:
-    """Transform the weights, an array of doubles that nobody changes.
+    """Transform the weights, an array of doubles that is not modified later.
 
-    One padded transform gives both halves. It also lets the allocator know, once, of larger buffers than those of the
-    calls: glibc then keeps the scratch memory of their transforms, and they have no page faults.
+    One padded transform gives both halves. Its buffers are larger than those of later calls, so glibc raises its
+    threshold and then reuses their scratch memory without page faults.
     """
     size = fast_length(weights.shape[0])
     transform = scipy_fft().rfft(weights, 2 * size, norm="forward")
@@ -80,7 +81,7 @@ def halve(weights: Array) -> HalvedSpectrum:
 
 
 def _fold(padded: Array, turns: Array) -> Array:
-    """The two halves of a row as the parts of complex numbers, times the turns."""
+    """Combine the halves of a row into complex numbers, ``(x[j] - i x[j + m/2])``, times the turns."""
     half = turns.shape[0]
     folded = np.empty(half, np.complex128)
     folded.real = padded[:half]
@@ -103,7 +104,7 @@ def convolve_halves(prepared: HalvedSpectrum, padded: Array, result: Array, work
         folded = fft.fft(_fold(padded, turns), overwrite_x=True)
         np.multiply(folded, negacyclic, folded)
         folded = fft.ifft(folded, norm="forward", overwrite_x=True)
-        # Conjugated, so that the same turns undo those of the fold.
+        # Conjugated, so that the same turns undo those of ``_fold``.
         np.conjugate(folded, folded)
         return np.asarray(np.multiply(folded, turns, folded))
 

@@ -1,10 +1,10 @@
-"""Causal convolution of one row of doubles with as many weights, by one complex transform as long as the row.
+"""Causal convolution of one row of doubles with as many weights, by complex transforms of the length of the row.
 
 With ``turn[j] = exp(i pi j / 2m)``, the cyclic convolution of ``turn * weights`` and ``turn * row`` over ``m`` points
-is ``turn[k] * (c[k] + i c[k + m])``, where ``c`` is their whole convolution: what wraps around is the imaginary part
-("right-angle convolution", R. Crandall and B. Fagin, Math. Comp. 62, 1994). The real part is the causal convolution.
-Nothing is padded to twice the length, and a complex transform of ``m`` points takes less time than a real one of
-``2m``: see "Rows of samples" in benchmarks/results/house.txt.
+is ``turn[k] * (c[k] + i c[k + m])``, where ``c`` is the full convolution of weights and row. The real part of the
+factor is the causal convolution, and the part that wraps around is imaginary ("right-angle convolution", R. Crandall
+and B. Fagin, Math. Comp. 62, 1994). So no padding to twice the length is needed, and a complex transform of ``m``
+points takes less time than a real one of ``2m``: see "Rows of samples" in benchmarks/results/house.txt.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Array = np.ndarray[Any, Any]
 
 
 class TwistedSpectrum(NamedTuple):
-    """Weights, the transform of their product with the turns, the turns, and the conjugate turns.
+    """The transform of weights times turns, the turns, their conjugates, and the weights.
 
-    The transform is scaled so that inverse transforms need not be; the turns are shared by all spectra of that size.
+    The transform includes the scale of the inverse transform. All spectra of the same size share their turns.
     """
 
     transform: Array
@@ -46,7 +46,7 @@ def _turns(size: int) -> tuple[Array, Array]:
 
 
 def twist(weights: Array) -> TwistedSpectrum:
-    """Transform the weights, an array of doubles that nobody changes."""
+    """Transform the weights, an array of doubles that is not modified later."""
     size = fast_length(weights.shape[0])
     turns, back = _turns(size)
     turned = np.zeros(size, np.complex128)
@@ -56,9 +56,9 @@ def twist(weights: Array) -> TwistedSpectrum:
 
 
 def convolve_twisted(prepared: TwistedSpectrum, row: Array) -> Array:
-    """The convolution in the real part of a complex array, which is overwritten, as is ``row``.
+    """Returns a complex array whose real part is the convolution; overwrites ``row``.
 
-    The real part of ``row`` is the row and zeros up to the length of the transform, its imaginary part is 0.
+    The real part of ``row`` is the row, padded with zeros to the length of the transform; its imaginary part is 0.
     """
     transform, turns, back, _ = prepared
     fft = scipy_fft()

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from hpfracc._torch_transforms import is_wrapped
-from hpfracc.engine.backends.torch.tracking import is_eager, may_look
+from hpfracc.engine.backends.torch.tracking import is_eager, is_readable
 
 __all__ = ["apply_causally", "clean", "mark_reached"]
 
@@ -45,7 +45,7 @@ def apply_causally(
     witness : callable, optional
         Returns elements of the output of which one is non-finite if any sample is; by default the first of each row.
     """
-    if may_look(signal):
+    if is_readable(signal):
         result = product(signal)
         if is_wrapped(result):
             # Only the weights are mapped or differentiated, so the samples can be read.

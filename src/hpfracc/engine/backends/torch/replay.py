@@ -1,17 +1,17 @@
 """Repeated work on a GPU, recorded once as CUDA graphs and replayed with one launch.
 
-Up to some million samples the GPU waits for the host: a derivative whose order learns takes about 25 launches forward
-and backward, each of which costs the host more than the GPU. Replayed, the same work costs the host a copy of each
-operand, one launch and a copy of the result. On an H200 that makes the forward and backward pass of ``hf.caputo`` with
-a learned order 2 to 6 times faster at 1e5 to 1e6 points (``benchmarks/learning.py``; ``--ordinary`` measures the other
-way). Functions run in the ordinary way until they have been called some times, inside :func:`disabled`, while the
-caller records a graph of its own, and on any stream or device other than the one of the recording.
+Up to a few million samples the GPU waits for the host: a derivative with a learned order takes about 25 launches
+forward and backward, each of which costs the host more time than the GPU. Replayed, the same work costs the host a copy
+of each operand, one launch and a copy of the result. On an H200 that makes the forward and backward pass of
+``hf.caputo`` with a learned order 2 to 6 times faster at 1e5 to 1e6 points (``benchmarks/learning.py``; ``--ordinary``
+measures without replay). Functions are not replayed in their first calls, inside :func:`disabled`, while the caller
+records a graph of its own, or on another stream or device than that of the recording.
 
-While a graph is recorded, PyTorch's random numbers on the GPU raise errors in all other threads. So recordings are made
-in the main thread alone, and only while the process has no other threads that could use them.
+While a graph is recorded, generating random numbers on the GPU with PyTorch raises errors in all other threads. So
+recordings are made only in the main thread, and only if no other thread of the process could generate them.
 
-Nothing that a recording reads may be freed before it: constants are held by the function, operands and results are
-copied, and a recording is not used after PyTorch has dropped plans of transforms, which own memory on the GPU.
+Memory that a recording reads must not be freed before the recording: the function holds its constants, operands and
+results are copied, and a recording is not used after PyTorch has evicted FFT plans, which own memory on the GPU.
 """
 
 from __future__ import annotations
@@ -33,15 +33,14 @@ __all__ = ["CALLS", "Replays", "disabled", "replays"]
 
 logger = logging.getLogger("hpfracc.engine")
 
-#: Calls of a kind that run in the ordinary way. Recording one takes the time of some ten calls.
+#: Number of calls of a kind before it is recorded. Recording takes the time of about ten calls.
 CALLS = 16
-#: Maximum number of kinds that are counted, and maximum fraction of a GPU's memory that recordings take.
+#: Maximum number of kinds that are counted, and maximum fraction of a GPU's memory for recordings.
 _MOST_KINDS, _SHARE = 512, 1.0 / 32.0
-#: Memory of a recording before it is made, in units of its operands: transforms of twice the length, forward and
-#: backward.
+#: Expected memory of a recording in units of its operands: transforms of twice the length, forward and backward.
 _EXPECTED = 20
 
-#: Threads that use no random numbers of PyTorch's: of this library, data loaders, notebooks and progress bars.
+#: Threads that generate no random numbers with PyTorch: of this library, data loaders, notebooks and progress bars.
 _QUIET_NAMES = ("hpfracc", "pin_memory", "watch_pipe_fd", "IOPub", "Heartbeat", "Control")
 _QUIET_PACKAGES = ("ipykernel", "IPython", "tqdm", "zmq")
 
@@ -57,7 +56,7 @@ _switch = _Switch()
 
 @contextlib.contextmanager
 def disabled() -> Iterator[None]:
-    """Run everything in the ordinary way, in all threads, because PyTorch differentiates in threads of its own."""
+    """Replay nothing within the block, in all threads, because PyTorch differentiates in threads of its own."""
     _switch.off += 1
     try:
         yield
@@ -66,7 +65,7 @@ def disabled() -> Iterator[None]:
 
 
 def _is_alone() -> bool:
-    """Whether this is the main thread and no other one could use random numbers meanwhile."""
+    """Whether this is the main thread and no other thread could generate random numbers during a recording."""
     here = threading.current_thread()
     return here is threading.main_thread() and all(each is here or _is_quiet(each) for each in threading.enumerate())
 
@@ -79,8 +78,8 @@ def _is_quiet(thread: Any) -> bool:
 class Recording:
     """A function of tensors for operands of one kind, recorded on one device.
 
-    The recording has operands and results of its own. ``turn`` counts replays of the forward pass: intermediate results
-    for the backward pass are those of the last one.
+    The recording has its own buffers for operands and results. ``turn`` counts replays of the forward pass, because the
+    stored intermediate results are those of the last replay.
     """
 
     def __init__(self, function: Function, operands: Sequence[Tensor], tracked: bool) -> None:
@@ -113,7 +112,7 @@ class Recording:
         return [next(found) if each.requires_grad else None for each in self.operands]
 
     def _warm_up(self, device: torch.device, tracked: bool) -> None:
-        """Run once beside the current stream, because a first run allocates and compiles."""
+        """Run once on another stream, because the first run allocates and compiles."""
         current, beside = torch.cuda.current_stream(device), torch.cuda.Stream(device)
         beside.wait_stream(current)
         with torch.cuda.stream(beside):
@@ -124,7 +123,7 @@ class Recording:
             del results
         current.wait_stream(beside)
         torch.cuda.synchronize(device)
-        torch.cuda.empty_cache()  # as recording does, so that the bytes can be counted
+        torch.cuda.empty_cache()  # as recording does, so that its bytes can be measured
 
     def _record(self, tracked: bool) -> None:
         forward = torch.cuda.CUDAGraph()
@@ -147,7 +146,7 @@ class Recording:
             return tuple([each.detach().clone() for each in self.results]), self.turn
 
     def backward(self, slope: Tensor, turn: int) -> list[Tensor | None] | None:
-        """The gradients of the operands; None if the intermediate results are those of another turn."""
+        """The gradients of the operands; None if another turn has overwritten the intermediate results."""
         assert self.slope is not None
         with self.lock, torch.no_grad():
             if turn != self.turn:
@@ -158,7 +157,7 @@ class Recording:
 
 
 def _plan_count(device: torch.device) -> int:
-    """Plans of transforms that PyTorch keeps for a device; -1 if it has begun to drop them."""
+    """Number of FFT plans that PyTorch caches for a device; -1 if the cache is full and evicts them."""
     cache = torch.backends.cuda.cufft_plan_cache[device.index]
     size = int(cache.size)
     return size if size < int(cache.max_size) else -1
@@ -172,15 +171,16 @@ class Replays:
         self._lock = threading.Lock()
 
     def run(self, key: Hashable, function: Function, operands: Sequence[Tensor]) -> tuple[Tensor, ...] | None:
-        """``function(*operands)``, a tuple of tensors that nothing tracks, or None: then the caller runs it.
+        """``function(*operands)``, a tuple of tensors without gradients; None if the caller has to run it.
 
-        ``key`` names the function, which holds all other tensors that it reads. Operands and results are on one GPU.
+        ``key`` identifies the function, which holds all other tensors that it reads. Operands and results are on one
+        GPU.
         """
         found = self._find(key, function, operands, False)
         return None if found is None else found.forward(operands)[0]
 
     def run_tracked(self, key: Hashable, function: Function, operands: Sequence[Tensor]) -> Tensor | None:
-        """The same for a function that gives one tensor, which autograd records; further derivatives run in full."""
+        """The same for a differentiable function that returns one tensor. Higher derivatives are not replayed."""
         found = self._find(key, function, operands, True)
         if found is None:
             return None
@@ -232,9 +232,9 @@ class Replays:
             return None
         due = known >= CALLS
         if due and not _is_alone():
-            due, known = False, -1  # tried again later
+            due, known = False, -1  # retried later
         with self._lock:
-            # One attempt is made.
+            # Only one attempt is made.
             self._known[kind] = None if due else known + 1
             self._known.move_to_end(kind)
             while len(self._known) > _MOST_KINDS:
@@ -256,14 +256,14 @@ class Replays:
             return None
         try:
             return Recording(function, operands, tracked)
-        except Exception as error:  # an operation that cannot be recorded; the ordinary way raises what is wrong
+        except Exception as error:  # cannot be recorded; if the call is wrong, running it raises the error
             logger.debug("not recorded as a CUDA graph: %s: %s", type(error).__name__, error)
             return None
 
     def _shrink(self, device: torch.device, keep: Hashable) -> None:
-        """Drop the recordings of a device that were used least recently until its share holds the rest.
+        """Drop the least recently used recordings of a device until the rest fits into its share.
 
-        They are not recorded again: kinds of calls that take turns would be dropped and recorded in turn.
+        They are not recorded again, because calls of alternating kinds would keep replacing each other.
         """
         most = _SHARE * torch.cuda.get_device_properties(device).total_memory
         own = [
@@ -285,7 +285,7 @@ def _kind(key: Hashable, operands: Sequence[Tensor], tracked: bool) -> Hashable:
 
 
 class _Replayed(torch.autograd.Function):
-    """A recorded function, as autograd records it."""
+    """A recorded function as a node of autograd."""
 
     @staticmethod
     def forward(ctx: Any, recording: Recording, *operands: Tensor) -> Tensor:
@@ -296,7 +296,7 @@ class _Replayed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:
-        # First, because reading them runs a checkpointed forward pass, which takes a turn.
+        # Read first, because that may rerun a checkpointed forward pass, which increments the turn.
         operands = ctx.saved_tensors
         recording: Recording = ctx.recording
         create = torch.is_grad_enabled()

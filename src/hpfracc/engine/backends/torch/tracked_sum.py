@@ -1,9 +1,10 @@
-"""The causal sum by FFT with differentiable weights, as one step of autograd.
+"""The causal sum by FFT with differentiable weights, as one node of autograd.
 
 Recorded operation by operation, the transforms of signal and weights are differentiated as complex transforms of full
-length, and each pass over the points stores a buffer. As one step it needs six real transforms, three forward and three
-backward: the reversed slopes are transformed once, and their products with the two stored transforms are the gradients
-of the signal and of the weights. Second derivatives and mapped slopes use the composition.
+length, and each pass over the points stores a buffer. As one node it needs six real transforms, three forward and three
+backward: the reversed incoming gradient is transformed once, and its products with the two stored transforms give the
+gradients of the signal and of the weights. Second derivatives and gradients mapped by ``vmap`` use the composition of
+PyTorch operations.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from hpfracc.engine.numerics.lengths import fast_length
 __all__ = ["convolve_tracked", "fits_tracked"]
 
 Composition = Callable[..., Tensor]
-#: As :func:`causal_convolution.differences` and its transpose, of tensors that nothing tracks.
+#: :func:`causal_convolution.differences` and its transpose, for tensors that autograd does not record.
 Differences = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]
 
 
 def fits_tracked(weights: Tensor, signal: Tensor, *starts: Tensor) -> bool:
-    """Whether the sum can be one step: one row of real weights that autograd records, without other transforms."""
+    """Whether the sum can be one node: one row of real weights that autograd records, outside of ``torch.func``."""
     return (
         weights.requires_grad
         and torch.is_grad_enabled()
@@ -54,7 +55,7 @@ def convolve_tracked(
     composed: Composition,
     differ: Differences,
 ) -> Tensor:
-    """The sum with the options of the primitive; ``composed`` does the same by PyTorch operations."""
+    """The sum with the options of the primitive; ``composed`` computes the same by PyTorch operations."""
     if weights.shape[-1] > signal.shape[-1]:
         weights = weights[: signal.shape[-1]]
     weights = weights.to(signal.dtype)
@@ -161,7 +162,7 @@ class _TrackedSum(torch.autograd.Function):
             if worse is None:
                 by_weights = _back(product, size, "backward")[:n].flip(-1)
             else:
-                # Non-finite slopes were set to 0 for the transform.
+                # Non-finite gradients were set to 0 for the transform.
                 by_weights = fused.cut_and_taint(
                     _back(product, size), worse, n, backwards=True, scaled=True, whole=True
                 )
@@ -198,7 +199,7 @@ def _sum_in_passes(
 
 
 def _slope_of_starts(backwards: Tensor, signal: Tensor, starts: Tensor, differences: bool, first: int) -> Tensor:
-    """The gradient of the starting weights, from reversed slopes that are 0 after non-finite samples."""
+    """The gradient of the starting weights, from reversed gradients that are 0 after non-finite samples."""
     n = signal.shape[-1]
     rows = []
     for j in range(starts.shape[0]):

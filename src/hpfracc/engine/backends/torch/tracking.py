@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hpfracc._torch_transforms import find_probes, is_dual, outside_transforms
 
-__all__ = ["is_eager", "is_only_recorded", "kept", "may_look", "multiply_over"]
+__all__ = ["is_eager", "is_only_recorded", "is_readable", "kept", "multiply_over"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,7 +41,7 @@ _is_wrapped, _innermost, _level = find_probes()
 _wants_gradient = operator.attrgetter("requires_grad")
 
 
-def may_look(signal: Tensor) -> bool:
+def is_readable(signal: Tensor) -> bool:
     """Whether a value can be read now, without waiting for a device."""
     return signal.is_cpu and not _is_wrapped(signal) and not torch.compiler.is_compiling()
 

@@ -112,7 +112,7 @@ class Job:
             ladder.climb(plan.bound.arm.device, highest="own caches")
             plan = self._plan(operands, key)
             if plan.slowdown > WORTH_CUTTING:
-                raise ChunkTooLargeError(plan.in_chunks or f"{plan.bound.arm.name} has room alone", slow=True)
+                raise ChunkTooLargeError(plan.in_chunks or f"only {plan.bound.arm.name} has enough memory", slow=True)
         bound = plan.bound
         begin = time.perf_counter()
         try:

@@ -135,10 +135,10 @@ class StackedOperation:
         if known is not None:
             return known
         try:
-            verdict = decide(request, knowledge_for(request.settings), frozen=True)
+            selection = decide(request, knowledge_for(request.settings), frozen=True)
         except (OutOfMemoryError, BackendUnavailableError):
             return None
-        kernel = f"{verdict.arm.backend}:{verdict.arm.algorithm}"
+        kernel = f"{selection.arm.backend}:{selection.arm.algorithm}"
         remembered_kernels.put(key, kernel)
         return kernel
 

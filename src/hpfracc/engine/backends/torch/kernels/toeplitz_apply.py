@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch.nonfinite import clean
-from hpfracc.engine.backends.torch.tracking import is_eager, kept, may_look
+from hpfracc.engine.backends.torch.tracking import is_eager, is_readable, kept
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply, padded_sizes, read_axes
 
@@ -48,7 +48,7 @@ def _kept_apart(product: Callable[[Tensor], Tensor], signal: Tensor, axes: tuple
     """``product(signal)``, with nan at exactly the outputs that depend on a non-finite sample."""
     if all(taps >= signal.shape[axis] for axis, taps in zip(axes, used, strict=True)):
         return product(signal)  # all outputs of its transform, as in the product
-    if may_look(signal):
+    if is_readable(signal):
         result = product(signal)
         seen = result
         for axis in axes:

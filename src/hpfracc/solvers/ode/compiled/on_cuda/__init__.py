@@ -1,8 +1,8 @@
 """Ensembles on a GPU with Numba: a thread for each trajectory, its right-hand side inside one kernel.
 
-Asked for with ``backend="numba-cuda"``, or chosen where that ends sooner
-(:mod:`~hpfracc.solvers.ode.compiled.on_cuda.choice`). This module imports no Numba, so that a question which cannot be
-answered is refused without it.
+Used with ``backend="numba-cuda"``, or automatically if that is expected to be faster
+(:mod:`~hpfracc.solvers.ode.compiled.on_cuda.choice`). This module does not import Numba, so unsupported problems are
+refused without it.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 __all__ = ["NAME", "check", "is_asked", "refuse"]
 
-#: What a user writes as ``backend=``.
+#: The value of ``backend=``.
 NAME = "numba-cuda"
 
 _METHODS = ("explicit_rectangle", "pece")
 
 
 def is_asked(options: Options) -> bool:
-    """Whether the user asked for these threads."""
+    """Whether the user requested this backend."""
     return options.backend == NAME
 
 
 def check(problem: Problem, options: Options, method: Method) -> None:
-    """Raise the reason why an ensemble cannot be solved by threads, with what to do instead."""
+    """Raise an error if an ensemble cannot be solved by this backend; the message says why and what to do instead."""
     asked = f"backend={NAME!r}"
     if problem.library != "numpy":
         raise BackendUnavailableError(
-            f"{asked} takes arrays of NumPy, and y0 is of {problem.library}, which stays there; convert y0"
+            f"{asked} takes NumPy arrays, and y0 is an array of {problem.library}; convert y0"
         )
     refusal = refuse(problem, options, method.name)
     if refusal is not None:
@@ -42,10 +42,10 @@ def check(problem: Problem, options: Options, method: Method) -> None:
 
 
 def refuse(problem: Problem, options: Options, method: str) -> str | None:
-    """Why an ensemble of NumPy arrays cannot be solved by threads, with what to do instead; None if it can."""
+    """Why an ensemble of NumPy arrays cannot be solved by this backend, and what to do instead; None if it can."""
     orders = problem.orders.known
     if method not in _METHODS:
-        return f"steps by method={' or '.join(map(repr, _METHODS))}, and not by {method!r}; use one of these"
+        return f"supports method={' or '.join(map(repr, _METHODS))}, not {method!r}; use one of these"
     if len(problem.shape) != 2:
         return f"takes an ensemble, y0 of shape (members, d), and y0 has shape {problem.shape}; reshape it"
     if problem.dtype.kind == "c":
@@ -55,13 +55,13 @@ def refuse(problem: Problem, options: Options, method: str) -> str | None:
     if orders is None:
         return "takes constant orders; leave the backend out"
     if orders.ndim == 2 and not bool((orders == orders[:1]).all()):
-        return "takes orders that all members share, one or one for each component; leave the backend out"
+        return "takes the same orders for all members, one or one for each component; leave the backend out"
     if problem.derivative != "caputo":
-        return f"takes Caputo's derivative, and not derivative={problem.derivative!r}; leave the backend out"
+        return f"takes Caputo's derivative, not derivative={problem.derivative!r}; leave the backend out"
     if options.step is None:
-        return "takes steps of one size; give step="
+        return "takes steps of equal size; give step="
     if options.events:
-        return "takes no events; look at the solution, or leave the backend out"
+        return "takes no events; search the solution for them, or leave the backend out"
     if options.dense_output:
         return "has no dense_output; give t_eval"
     if options.progress:

@@ -1,9 +1,9 @@
-"""Whether an ensemble moves to the GPU by itself: if that ends sooner than the remaining steps on the host.
+"""Automatic moves of an ensemble to the GPU: if that is expected to be faster than the remaining steps on the host.
 
-The first steps are taken on the host. From their time and the predicted time on the GPU it follows what moving would
-save, and the engine's account (:data:`~hpfracc.engine.selection.rent_or_buy.compile_account`) decides whether that
-covers the start of CUDA and the compilation. The solution of the GPU is used only if at the newest step of the host all
-members agree with it; whatever fails, the host continues where it was.
+The first steps are taken on the host. Their time and the predicted time on the GPU give the time that moving saves, and
+the engine's account (:data:`~hpfracc.engine.selection.rent_or_buy.compile_account`) decides whether that covers the
+start of CUDA and the compilation. The GPU's solution is used only if all members agree with the host's at its newest
+step. If anything fails, the host continues where it was.
 """
 
 from __future__ import annotations
@@ -42,34 +42,34 @@ Array = np.ndarray[Any, Any]
 
 _log = logging.getLogger("hpfracc")
 
-#: Account entries: the start of CUDA in this process, and the kernel of a right-hand side; and their prices before the
-#: first measurement (H200, numba-cuda 0.30: 1.3 s for both together).
+#: Account entries: the start of CUDA in this process, and the kernel of a right-hand side. Below, their prices in
+#: seconds before the first measurement (H200, numba-cuda 0.30: 1.3 s for both together).
 _START, _KERNELS = "numba cuda start", "ode ensemble kernel on cuda"
 _FIRST_START, _FIRST_KERNEL = 2.0, 1.0
-#: Seconds that one number of the memory of one member takes at one step, where the GPU is full and where it is not, on
-#: an H200 (benchmarks/ensemble_kernel.py for the first; the second is a bound: one thread that waits for every number).
+#: Seconds per number of a member's memory and step, on an H200: with a full GPU (benchmarks/ensemble_kernel.py), and a
+#: bound for a single thread, which waits for each number.
 _FULL, _ALONE = 3e-12, 1e-7
-#: Bytes a second from the GPU to new memory of the host; seconds of a launch with its small transfers.
+#: Bytes per second from the GPU to new host memory; seconds of a launch with its small transfers.
 _BYTES_PER_SECOND, _LAUNCH = 4e9, 2e-3
-#: Other GPUs are assumed to be slower by this factor, until a solve was measured.
+#: Assumed slowdown of a GPU relative to an H200, until a solve has been measured.
 _UNKNOWN_SLOWDOWN = 10.0
 _LEAST_SLOWDOWN, _MOST_SLOWDOWN = 0.5, 1e3
-#: Exponentials of a memory, about, and the steps from which they are used.
+#: Approximate number of exponentials in the memory, and the number of steps from which they are used.
 _TERMS, _MANY_STEPS = 36, 64
-#: Nothing is asked about GPUs below these seconds, unless the kernel is there already.
+#: Minimum expected seconds before GPUs are queried, unless CUDA has already been started.
 _WORTH_A_LOOK = 0.5
-#: A kernel cannot be interrupted: longer ones run on request only.
+#: Maximum predicted seconds of a kernel; longer ones run on request only, because kernels cannot be interrupted.
 _LONGEST_KERNEL = 10.0
-#: Both solutions may differ by this much at the newest step of the host, relative to a member's largest value so far.
+#: Maximum difference of both solutions at the host's newest step, relative to a member's largest value so far.
 _AGREES = 1e-9
-#: Right-hand sides that are remembered to stay on the host.
+#: Maximum number of right-hand sides that are remembered to stay on the host.
 _MOST_DECLINED = 256
-#: Points at which a guard looks at a solution.
+#: Number of points at which a guard checks a solution.
 _GUARDED = 32
 
 
 class MovedError(Exception):
-    """Ends the steps on the host, because ``result`` was found on the GPU."""
+    """Ends the steps on the host, because the GPU has computed ``result``."""
 
     def __init__(self, result: FODEResult) -> None:
         super().__init__("solved on the GPU")
@@ -77,7 +77,7 @@ class MovedError(Exception):
 
 
 class _DeclinedError(Exception):
-    """A solution of the GPU is not used; the message says why."""
+    """The GPU's solution is not used; the message says why."""
 
 
 @dataclass(slots=True)
@@ -87,9 +87,9 @@ class _Known:
     Attributes
     ----------
     slowdown : float
-        Its time over the predicted time.
+        Measured time divided by the predicted time.
     refusal : str
-        Why it is not used any more; empty if it is.
+        Why it is no longer used; empty if it is used.
     declined : dict
         Right-hand sides that stay on the host, and why.
     """
@@ -103,7 +103,7 @@ _known = _Known()
 
 
 def may_move(problem: Problem, options: Options, method: str) -> bool:
-    """Whether this problem can be solved on a GPU, and settings leave that choice open."""
+    """Whether this problem can be solved on a GPU, and the settings allow an automatic choice."""
     settings = get_settings()
     return (
         options.compile == "auto"
@@ -121,7 +121,7 @@ def make_offer(
     decision: tuple[str, str],
     guard: Callable[[float, Array], None] | None,
 ) -> GPUOffer | None:
-    """The offer to solve this problem on a GPU; None where that is not possible or not allowed."""
+    """The offer to solve this problem on a GPU; None if that is impossible or not allowed."""
     if table.grid.steps > options.max_steps or not may_move(table.problem, options, decision[0]):
         return None
     return GPUOffer(table, options, scheme, decision, guard)
@@ -191,13 +191,13 @@ class GPUOffer:
         saved = ahead - predicted
         if saved <= 0.0 or not compile_account.pays(self._item, price, saved):
             return False
-        # Looked up last: reading the machine takes as long as many steps.
+        # Checked last: querying the hardware takes as long as many steps.
         return has_gpu() and relief.avoids("cuda:0") is None
 
     def solve(self, ahead: float, notes: list[str]) -> FODEResult | None:
-        """The solution of the GPU; None, with a note, where the host has to continue.
+        """The GPU's solution; None, with a note, if the host has to continue.
 
-        An error of the guard is raised as on the host.
+        Errors of the guard are raised as on the host.
         """
         self._open = False
         started = time.perf_counter()
@@ -206,7 +206,7 @@ class GPUOffer:
             self._compare(found, states[0])
         except _DeclinedError as error:
             reason = str(error)
-        except Exception as error:  # the host continues whatever happened there
+        except Exception as error:  # whatever it is, the host continues
             _known.refusal = reason = f"{type(error).__name__}: {error}"
         else:
             self._learn(float(found.stats["kernel_seconds"]))
@@ -219,13 +219,13 @@ class GPUOffer:
         return None
 
     def _watched(self) -> list[int]:
-        """The newest step of the host, and those that the guard will look at."""
+        """The newest step of the host, and those that the guard will check."""
         newest, steps = self._table.known - 1, self._table.grid.steps
         stride = max(1, steps // _GUARDED)
         return [newest, *(() if self._guard is None else range(newest + stride, steps + 1, stride))]
 
     def _run(self) -> tuple[FODEResult, Array]:
-        """The solution, and the states at the steps that are watched."""
+        """The solution, and the states at the watched steps."""
         problem = self._table.problem
         if not {"raise", "call"}.isdisjoint(np.geterr().values()):
             raise _DeclinedError("np.errstate requests errors, which a kernel does not raise")
@@ -263,7 +263,7 @@ class GPUOffer:
             )
 
     def _remember(self, reason: str) -> _DeclinedError:
-        """An error that later solves of this function will raise at once."""
+        """An error that later solves of this function raise immediately."""
         if self._item[1] is not None:
             _known.declined[self._item] = reason
             while len(_known.declined) > _MOST_DECLINED:
@@ -274,8 +274,9 @@ class GPUOffer:
         assert found.decision is not None
         exact = " and 1e-13 in the weights of the past" if found.stats["memory_terms"] else ""
         note = (
-            f"moved to the GPU after {self._table.known - 1} steps: the others would have taken {ahead:.2g} s on the "
-            f"host, and all of them took {seconds:.2g} s there; the numbers are the host's up to rounding{exact}; "
+            f"moved to the GPU after {self._table.known - 1} steps: the remaining steps would have taken {ahead:.2g} s "
+            f"on the host, and all steps took {seconds:.2g} s on the GPU; the results are the host's up to "
+            f"rounding{exact}; "
             "backend='numpy' keeps a solve on the host"
         )
         found.decision = replace(found.decision, notes=(*notes, *found.decision.notes, note))
@@ -283,7 +284,7 @@ class GPUOffer:
         return found
 
     def _learn(self, kernel: float) -> None:
-        """Record what was paid, and how fast this GPU is; the first launch of a kernel compiles it."""
+        """Record the cost of compilation, and the speed of this GPU. The first launch of a kernel compiles it."""
         if compile_account.is_bought(self._item):
             _known.slowdown = min(max(kernel / self._kernel, _LEAST_SLOWDOWN), _MOST_SLOWDOWN)
             return

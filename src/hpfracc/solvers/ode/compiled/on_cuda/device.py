@@ -1,4 +1,4 @@
-"""Numba's CUDA target: whether it is there, and how much memory its GPU has free."""
+"""Numba's CUDA target: whether it is available, and the free memory of its GPU."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _kept: list[Any] = []
 
 
 def load_cuda() -> Any:
-    """``numba.cuda``, where it has a GPU.
+    """``numba.cuda``, if it finds a GPU.
 
     Raises
     ------
     MissingDependencyError
-        Without Numba.
+        If Numba is not installed.
     BackendUnavailableError
-        Where it is forbidden, does not start, or finds no GPU; the message says why.
+        If it is forbidden, does not start, or finds no GPU; the message says why.
     """
     ruled_out = refusal_reason(OPERATION, "numba", get_settings())
     if ruled_out is not None:
@@ -43,7 +43,7 @@ def load_cuda() -> Any:
     try:
         cuda: Any = run_shielded(lambda: importlib.import_module("numba.cuda"))
         there, why = bool(cuda.is_available()), cuda.cuda_error()
-    except Exception as error:  # other versions of NumPy, CUDA or the driver than it knows: it may raise anything
+    except Exception as error:  # incompatible versions of NumPy, CUDA or the driver may raise anything
         raise BackendUnavailableError(
             f"backend='numba-cuda': Numba's CUDA target does not start ({_versions()}: {_first_line(error)}); "
             f"{_INSTALL}, which brings versions that fit each other"
@@ -70,7 +70,7 @@ def device_number(cuda: Any) -> int:
 
 
 def allowed_bytes(cuda: Any, held: int = 0) -> int:
-    """Bytes that a solve may take on the current GPU, of which it holds ``held`` already."""
+    """Bytes that a solve may use on the current GPU, including the ``held`` bytes that it has already."""
     free = float(cuda.current_context().get_memory_info().free) + held
     cap = get_budget().caps().get(f"cuda:{device_number(cuda)}", math.inf)
     return allowed(int(min(free, cap, 2.0**48)), get_settings().gpu_memory_limit)
@@ -82,7 +82,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def run_on_device(work: Any) -> Any:
-    """``work()``; what Numba or the driver raises becomes a typed error."""
+    """``work()``; errors of Numba or the driver are raised as errors of this library."""
     try:
         return work()
     except (HpfraccError, KeyboardInterrupt):
@@ -90,7 +90,7 @@ def run_on_device(work: Any) -> Any:
     except Exception as error:
         if is_out_of_memory(error):
             raise OutOfMemoryError(
-                f"solve_fode: the memory of the GPU ran out ({_first_line(error)}); free memory there, or lower "
+                f"solve_fode: the GPU is out of memory ({_first_line(error)}); free memory there, or lower "
                 "gpu_memory_limit in hf.config"
             ) from error
         raise BackendUnavailableError(
@@ -100,7 +100,7 @@ def run_on_device(work: Any) -> Any:
 
 
 def _versions() -> str:
-    """Of what has to fit together."""
+    """The versions that have to be compatible."""
     target = package_version("numba-cuda")
     return f"NumPy {np.__version__}, Numba {package_version('numba')}, " + (
         f"numba-cuda {target}" if target else "without numba-cuda"

@@ -4,8 +4,8 @@ The functions below are templates. :func:`build_kernel` compiles them with their
 ``evaluate`` bound, so that sizes and precision are constants. Most arrays have the member, or the thread, as their
 last axis: neighbouring threads then read neighbouring numbers.
 
-The right-hand side is the source that the host compiles too. The steps are not: the host takes all rows through a block
-and then transforms it, a thread has its own trajectory alone.
+The source of the right-hand side is the one that the host compiles too. The steps differ: the host advances all rows by
+a block of steps, whose past it adds by FFT, and a thread advances only its own trajectory.
 
 The memory of a trajectory is one of two kinds:
 
@@ -31,7 +31,7 @@ __all__ = ["THREADS", "build_kernel"]
 
 #: Threads of a block; not tuned.
 THREADS = 64
-#: Kernels that are kept by their source.
+#: Maximum number of cached kernels.
 _MOST_KEPT = 64
 
 # Bound when a kernel is built.
@@ -45,9 +45,9 @@ REAL, INDEX, NAN, SHIFT = np.float64, np.uint64, math.nan, 2.0**52
 def _recall(
     memory: Any, weights: Any, decays: Any, gains: Any, value: Any, older: Any, row: int, n: int, slot: int
 ) -> Any:
-    """What the past gives to step n: by the weights of the predictor, and by those of the corrector.
+    """The contribution of the past to step n, with the weights of the predictor and with those of the corrector.
 
-    Indices without a sign and plain loops: others may be negative for Numba, and that costs more than the sum itself.
+    Indices are unsigned: for signed ones Numba checks the sign at each access, which costs more than the sum itself.
     """
     one, two = REAL(0.0), REAL(0.0)
     r, s = INDEX(row), INDEX(slot)
@@ -98,9 +98,9 @@ def _solve(
 ) -> None:
     """All trajectories, in a grid-stride loop.
 
-    ``initial[k, i, row]`` times ``powers[k, n]`` are the terms of the initial data. ``places[n]`` says where step n is
-    kept, if at all. ``head`` takes the first values of the right-hand side of as many members as it has room for,
-    ``bad[i]`` the first step that is not finite, or -1.
+    ``initial[k, i, row]`` times ``powers[k, n]`` are the terms of the initial data. ``places[n]`` is the index in
+    ``kept`` for step n, or -1. ``head`` receives the first values of the right-hand side, for as many members as it has
+    room for, and ``bad[i]`` the first step that is not finite, or -1.
     """
     slot = cuda.grid(1)
     point, partial = cuda.local.array(SIZE, REAL), cuda.local.array(SIZE, REAL)
@@ -160,7 +160,7 @@ def _solve(
 
 
 def _rint(x: Any) -> Any:
-    """To the nearest integer, halves to the even one: beyond ``SHIFT`` there are no others."""
+    """Round to the nearest integer, halves to even. From ``SHIFT`` on all numbers are integers."""
     size = abs(x)
     return math.copysign((size + SHIFT) - SHIFT, x) if size < SHIFT else x
 
@@ -169,7 +169,7 @@ _built: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
 
 
 def build_kernel(module: Any, source: str, size: int, corrections: int, exponentials: bool, dtype: Any) -> Any:
-    """The kernel for the right-hand side ``source`` of a member, kept by its source."""
+    """The kernel for the right-hand side ``source`` of a member, cached by source and sizes."""
     real = np.dtype(dtype).type
     key = (source, size, corrections, exponentials, real)
     found = _built.get(key)
@@ -182,7 +182,7 @@ def build_kernel(module: Any, source: str, size: int, corrections: int, exponent
 
 
 def _build(module: Any, source: str, size: int, corrections: int, exponentials: bool, real: Any) -> Any:
-    """Compiled at the first launch."""
+    """Build the kernel; Numba compiles it at the first launch."""
     nan, shift = real(math.nan), real(2.0 ** (52 if real is np.float64 else 23))
     scope: dict[str, Any] = {
         **MATHEMATICS,
@@ -221,7 +221,7 @@ def _bind(template: Any, scope: dict[str, Any]) -> FunctionType:
 
 
 def _rounded(text: str) -> str:
-    """Floats in the source as numbers of the kernel's precision: one of double precision would spread."""
+    """Convert float literals to the kernel's precision: a double would promote all that follows."""
     tokens = []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         is_float = token.type == tokenize.NUMBER and not token.string.isdigit()

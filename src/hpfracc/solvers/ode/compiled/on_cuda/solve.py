@@ -31,22 +31,22 @@ __all__ = ["solve_members", "solve_watched"]
 
 Array = np.ndarray[Any, Any]
 
-#: Threads at once: about as many as the largest GPUs run (132 multiprocessors of 2048 threads on an H200). More of them
-#: would take memory for their past and wait.
+#: Maximum number of threads: about as many as the largest GPUs run at once (132 multiprocessors of 2048 threads on an
+#: H200). More would take memory for their past and wait.
 _MOST_SLOTS = 1 << 18
-#: Blocks of a launch at least: Numba warns of fewer. Threads without a member end at once.
+#: Minimum number of blocks of a launch, because Numba warns of fewer. Threads without a member end immediately.
 _LEAST_BLOCKS = 128
-#: First values of the right-hand side that come back where solutions are interpolated near t0, which reads them.
+#: Number of first values of the right-hand side that are returned, for interpolation near t0.
 _HEAD = 4
-#: Members whose first value is compared with that of the function as given; all of them have the same source.
+#: Number of members whose first value is compared with that of the user's function; all have the same source.
 _COMPARED = 64
-#: Functions and shapes of ensembles that are remembered to agree.
+#: Maximum number of functions and shapes that are remembered to agree.
 _MOST_COMPARED = 64
-#: The kernel may differ from the function as given by this much, relative to the largest value.
+#: Maximum difference of the kernel from the user's function, relative to the largest value.
 _AGREES = {"float64": 1e-9, "float32": 1e-4}
-#: Steps of a chunk that is interpolated on the host take at most these bytes there.
+#: Maximum bytes on the host for the steps of a chunk that is interpolated there.
 _BETWEEN_BYTES = 256 << 20
-#: How often a solve is tried again with half the memory.
+#: Maximum number of retries, each with half the memory.
 _MOST_HALVINGS = 6
 #: More bytes than any GPU has.
 _PLENTY = 1 << 62
@@ -58,20 +58,20 @@ REACHED = "The end of the interval was reached."
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Which points come back.
+    """Which points are returned.
 
     Attributes
     ----------
     times : array
-        Of the result.
+        Times of the result.
     places : array of int, shape (N + 1,)
-        Where the kernel keeps each step, or -1.
+        Row in which the kernel stores each step, or -1.
     between : bool
-        Whether the times lie between the steps: all steps are kept, and interpolated on the host.
+        Whether some times are between steps; then all steps are stored, and interpolated on the host.
     rows : int
-        Steps of the result; those that are kept besides follow them.
+        Number of stored steps that belong to the result; watched steps follow them.
     watched : array of int
-        Where the steps are kept that were asked for besides.
+        Rows of the watched steps.
     """
 
     times: Array
@@ -82,19 +82,19 @@ class _Kept:
 
     @property
     def count(self) -> int:
-        """Steps that the kernel keeps."""
+        """Number of steps that the kernel stores."""
         return int(self.places.max()) + 1
 
 
 def solve_members(cuda: Any, problem: Problem, options: Options, scheme: Scheme, name: str, reason: str) -> FODEResult:
-    """Solve a problem that :func:`~hpfracc.solvers.ode.compiled.on_cuda.check` took, with ``numba.cuda``."""
+    """Solve a problem that :func:`~hpfracc.solvers.ode.compiled.on_cuda.check` accepted, with ``numba.cuda``."""
     return solve_watched(cuda, problem, options, scheme, name, reason, np.empty(0, np.int64))[0]
 
 
 def solve_watched(
     cuda: Any, problem: Problem, options: Options, scheme: Scheme, name: str, reason: str, watched: Array
 ) -> tuple[FODEResult, Array]:
-    """The same; also returns the states at the steps ``watched``, of shape (steps, d, members)."""
+    """As :func:`solve_members`; also returns the states at the steps ``watched``, of shape (steps, d, members)."""
     started = time.perf_counter()
     assert options.step is not None and problem.orders.known is not None
     members, d = problem.shape
@@ -146,7 +146,7 @@ def solve_watched(
 
 
 def _read_times(t_eval: Array | None, grid: UniformGrid, watched: Array) -> _Kept:
-    """Where the times asked for lie on the grid."""
+    """Which steps to store for the requested times."""
     steps = grid.times()
     if t_eval is None:
         return _Kept(steps, np.arange(len(steps)), False, len(steps), watched)
@@ -162,7 +162,7 @@ def _read_times(t_eval: Array | None, grid: UniformGrid, watched: Array) -> _Kep
 
 
 def _judge(bad: Array, grid: UniformGrid) -> tuple[bool, str]:
-    """Whether all trajectories are finite, and what to say."""
+    """Whether all trajectories are finite, and the message."""
     failed = np.flatnonzero(bad >= 0)
     if not failed.size:
         return True, f"{REACHED} No error estimate was made; compare with a smaller step."
@@ -170,14 +170,14 @@ def _judge(bad: Array, grid: UniformGrid) -> tuple[bool, str]:
     return False, (
         f"{failed.size:,} of {bad.size:,} trajectories are not finite, the first of them member {earliest} at "
         f"t = {grid.time(int(bad[earliest])):g}: they or their right-hand sides overflowed, left their domain, or "
-        "raise an error in Python there. They are NaN from then on, and the others are whole. A smaller step helps if "
-        "that is numerical."
+        "raise an error in Python there. They are NaN from then on; the others are complete. A smaller step helps if "
+        "the cause is numerical."
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Layouts:
-    """Where the arrays of a chunk lie: what is sent, what comes back, the memory of the threads, and integers."""
+    """Layouts of the arrays of a chunk: inputs, outputs, the memory of the threads, and integers."""
 
     inputs: MemoryLayout
     outputs: MemoryLayout
@@ -186,7 +186,7 @@ class _Layouts:
 
 
 class _Work:
-    """The solve under way, chunk by chunk."""
+    """The state of a solve, which runs chunk by chunk."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class _Work:
         self.kernel = build_kernel(cuda, function.source, d, corrections, tables.terms > 0, precision)
         #: Initial data, (C, M, d).
         self.initial = np.stack([problem.y0, *problem.dy0]) if problem.dy0 else problem.y0[None]
-        #: What all members share, in the order of the kernel's arguments. None without elements can be sent.
+        #: What all members share, in the order of the kernel's arguments. Empty arrays cannot be sent.
         self.shared = (
             tables.times,
             tables.powers,
@@ -231,7 +231,7 @@ class _Work:
         self.kernel_seconds = 0.0
 
     def run(self) -> None:
-        """All chunks, with less memory where that ran out."""
+        """Run all chunks; after running out of memory, with smaller ones."""
         with borrow_workspace(self.cuda, self.precision) as workspace:
             done, budget, halvings = 0, self._budget(workspace), 0
             while done < self.bad.size:
@@ -247,14 +247,14 @@ class _Work:
                 done += count
 
     def _budget(self, workspace: Workspace) -> int:
-        """Bytes to take. The driver is not asked where all fits into the workspace."""
+        """Maximum bytes to use. The driver is not queried if everything fits into the workspace."""
         layouts = self._layouts(*self._sizes(self.bad.size, _PLENTY))
         if workspace.fits(layouts.states.end, layouts.integers.end):
             return _PLENTY
         return device.allowed_bytes(self.cuda, workspace.nbytes)
 
     def _sizes(self, left: int, budget: int) -> tuple[int, int]:
-        """Members of the next chunk, and threads."""
+        """Number of members of the next chunk, and of threads."""
         item = np.dtype(self.precision).itemsize
         d = self.problem.shape[1]
         a_slot = item * d * self.tables.depth
@@ -269,13 +269,13 @@ class _Work:
         if slots < 1 or count < 1:
             raise OutOfMemoryError(
                 f"solve_fode: {THREADS} trajectories of {len(self.tables.times):,} points need "
-                f"{2 * THREADS * a_slot + a_member:,} bytes on the GPU, and {budget:,} may be taken; free memory "
+                f"{2 * THREADS * a_slot + a_member:,} bytes on the GPU, and {budget:,} may be used; free memory "
                 "there, or take a larger step"
             )
         return count, min(slots, THREADS * math.ceil(count / THREADS))
 
     def _layouts(self, count: int, slots: int) -> _Layouts:
-        """For a chunk of ``count`` members."""
+        """Layouts for a chunk of ``count`` members."""
         d = self.problem.shape[1]
         seen = count if self.kept.between else min(count, _COMPARED)
         inputs = MemoryLayout(
@@ -314,7 +314,7 @@ class _Work:
         if self.kept.between:
             states = self._between(states, values, begin, end)
         elif self.kept.rows < len(states):
-            states = states[: self.kept.rows].copy()  # without what was watched
+            states = states[: self.kept.rows].copy()  # without the watched steps
         if count == self.bad.size:
             self.y = states
             return
@@ -323,7 +323,7 @@ class _Work:
         self.y[:, :, begin:end] = states
 
     def _write(self, layout: MemoryLayout, staged: Array, begin: int, end: int) -> None:
-        """What the kernel reads, in its precision."""
+        """Write the inputs of the kernel, in its precision."""
         *shared, initial, own = layout.cut(staged)
         for place, array in zip(shared, self.shared, strict=True):
             place[...] = array
@@ -335,7 +335,7 @@ class _Work:
             row += len(part)
 
     def _between(self, states: Array, values: Array, begin: int, end: int) -> Array:
-        """At times between the steps, as after a solve on the host."""
+        """Interpolate between the steps, as after a solve on the host."""
         problem, known = self.problem, self.problem.orders.known
         assert known is not None
         orders = dataclasses.replace(problem.orders, known=np.broadcast_to(known, problem.shape)[0])
@@ -348,26 +348,26 @@ class _Work:
         return np.asarray(found.transpose(2, 1, 0))
 
     def compare(self) -> None:
-        """Refuse a result whose right-hand side at the start is not that of the function as given."""
+        """Raise an error if the kernel's right-hand side at the start differs from that of the user's function."""
         problem, found = self.problem, self.first[:_COMPARED]
         key = self.function.source, problem.shape
         if key in _compared:
             some = some_members(problem.args, problem.shape[0], len(found))
             part = dataclasses.replace(problem, y0=problem.y0[: len(found)], args=some)
             expected = part.evaluate(problem.t0, np.array(part.y0))
-        else:  # the whole ensemble once: a function may look at the number of its members
+        else:  # the whole ensemble once: a function may depend on the number of members
             expected = problem.evaluate(problem.t0, np.array(problem.y0))[: len(found)]
         finite = np.isfinite(expected)
         worst = float(np.max(np.abs(found[finite] - expected[finite]), initial=0.0))
         size = float(np.max(np.abs(expected[finite]), initial=0.0))
-        # What it would move a state by over the interval: rounding is all there is where the terms cancel.
+        # The change of a state over the interval that the difference causes: where terms cancel, only rounding is left.
         orders = np.broadcast_to(np.asarray(problem.orders.known), problem.shape)[0]
         moved = worst * float(np.max((problem.t1 - problem.t0) ** orders * rgamma(orders + 1.0)))
         bound = _AGREES[self.precision]
         if not (worst <= bound * size or moved <= bound * float(np.max(np.abs(problem.y0)))):
             raise InvalidInputError(
-                f"backend='numba-cuda': compiled, the right-hand side differs by {worst:.3g} from the function as "
-                f"given at t={problem.t0:g}; leave the backend out"
+                f"backend='numba-cuda': the compiled right-hand side differs by {worst:.3g} from the given function at "
+                f"t={problem.t0:g}; leave the backend out"
             )
         _compared[key] = None
         while len(_compared) > _MOST_COMPARED:

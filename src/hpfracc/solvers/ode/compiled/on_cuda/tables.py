@@ -26,27 +26,27 @@ Array = np.ndarray[Any, Any]
 
 #: Relative error of weights as sums of exponentials: in double precision that of the library's most accurate sums.
 _TOLERANCES = {"float64": LEAST_TOLERANCE, "float32": 1e-8}
-#: Sums of exponentials are used from this many steps for each of their terms. On an H200 both took the same time at
+#: Minimum number of steps per term for which sums of exponentials are used. On an H200 both took the same time at
 #: about 60 steps with 28 terms (benchmarks/ensemble_kernel.py prints them over the number of steps).
 _STEPS_PER_TERM = 2.25
 
 
 @dataclass(frozen=True, slots=True)
 class StepTables:
-    """What the kernel reads, for each component of the state.
+    """Tables that the kernel reads, for each component of the state.
 
     Attributes
     ----------
     times : array, shape (N + 1,)
-        Of the steps.
+        Times of the steps.
     powers : array, shape (C, N + 1)
         ``(t - t0)^k / k!``, for the initial data.
     weights : array, shape (K, d, N + 1), or (K, d, 2) for exponentials
-        Of the scheme, that of the newest value last.
+        Weights of the scheme, that of the newest value last.
     first : array, shape (d, N + 1)
-        What the value at t0 weighs besides, in the corrector; of shape (1, 1) where there is none.
+        Additional weight of the value at t0 in the corrector; of shape (1, 1) without one.
     decays, gains : array, shapes (d, Q) and (K, d, Q)
-        Factors over a step, and weights of the states; Q is 0 for direct sums.
+        Factors per step, and weights of the states; Q is 0 for direct sums.
     """
 
     times: Array
@@ -58,17 +58,17 @@ class StepTables:
 
     @property
     def terms(self) -> int:
-        """Exponentials; 0 for direct sums."""
+        """Number of exponentials; 0 for direct sums."""
         return int(self.decays.shape[1])
 
     @property
     def depth(self) -> int:
-        """Numbers of memory for each component."""
+        """Stored numbers per component."""
         return self.terms or len(self.times)
 
 
 def make_tables(orders: Array, grid: UniformGrid, scheme: Scheme, ceiling: int, dtype: str) -> StepTables:
-    """For components of these orders; all is computed in double precision."""
+    """The tables for components of these orders, computed in double precision."""
     corrected = scheme.kind == "corrected"
     scale = grid.step ** orders[:, None]
     weights = np.array([scheme.weights(float(alpha), grid.count) for alpha in orders]).transpose(1, 0, 2) * scale
@@ -87,7 +87,7 @@ def make_tables(orders: Array, grid: UniformGrid, scheme: Scheme, ceiling: int, 
 
 
 def _exponentials(orders: Array, grid: UniformGrid, kinds: int, rtol: float) -> tuple[Array, Array]:
-    """Decays and gains of all components; those with fewer terms are filled up with zeros."""
+    """Decays and gains of all components; those with fewer terms are padded with zeros."""
     columns = [_terms(float(alpha), grid, rtol) for alpha in orders]
     most = max(len(rates) for rates, _ in columns)
     decays, gains = np.zeros((len(orders), most)), np.zeros((kinds, len(orders), most))

@@ -1,7 +1,7 @@
-"""Memory on the GPU that is kept from one solve to the next.
+"""GPU memory that is reused from one solve to the next.
 
-Numba asks the driver for every array and gives it back soon after, and the driver is asked how much is free. That takes
-longer than the kernel of a short solve. So all arrays of a solve lie in two pieces of memory, one of floats and one of
+Numba allocates and frees each array through the driver, and the solver asks the driver for the free memory. That takes
+longer than the kernel of a short solve. So all arrays of a solve are views of two buffers, one of floats and one of
 integers, which are kept for the next solve unless they are large.
 """
 
@@ -19,21 +19,21 @@ from hpfracc.solvers.ode.compiled.on_cuda.device import device_number
 
 __all__ = ["MemoryLayout", "Workspace", "borrow_workspace", "release_workspaces"]
 
-#: Elements at whose multiples arrays begin: 128 bytes, or two such lines, so that threads read whole lines.
+#: Alignment of arrays in elements: one or two cache lines of 128 bytes, so that threads read whole lines.
 _ALIGNMENT = 32
-#: A workspace of more bytes is not kept.
+#: Maximum bytes of a workspace that is kept.
 _MOST_KEPT = 256 << 20
-#: Layouts whose views are kept.
+#: Maximum number of layouts whose views are cached.
 _MOST_LAYOUTS = 8
 
 
 class MemoryLayout:
-    """Where arrays of these shapes lie in one piece of memory, from the element ``begin`` on.
+    """Positions of arrays of these shapes in one buffer, starting at the element ``begin``.
 
     Attributes
     ----------
     begin, end : int
-        Of all of them.
+        First element, and one after the last.
     """
 
     def __init__(self, shapes: Iterable[tuple[int, ...]], begin: int = 0) -> None:
@@ -51,7 +51,7 @@ class MemoryLayout:
 
 
 class Workspace:
-    """Two pieces of memory on one GPU.
+    """Two buffers on one GPU.
 
     Parameters
     ----------
@@ -69,18 +69,18 @@ class Workspace:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both pieces."""
+        """Bytes of both buffers."""
         return sum(int(each.nbytes) for each in self._memory if each is not None)
 
     def fits(self, *sizes: int) -> bool:
-        """Whether there is room for this number of floats and of integers."""
+        """Whether the buffers have room for this number of floats and of integers."""
         return all(each is not None and each.size >= size for each, size in zip(self._memory, sizes, strict=True))
 
     def reserve(self, *sizes: int) -> None:
-        """Make room for this number of floats and of integers; what was there is lost."""
+        """Make room for this number of floats and of integers; the previous contents are lost."""
         for n, size in enumerate(sizes):
             if self._memory[n] is None or self._memory[n].size < size:
-                self._memory[n] = None  # before there is another one
+                self._memory[n] = None  # freed before the new one is allocated
                 self._views.clear()
                 self._memory[n] = self._cuda.device_array(size, self._kinds[n])
 
@@ -95,18 +95,18 @@ class Workspace:
         return found
 
     def whole(self, piece: int, layout: MemoryLayout) -> Any:
-        """The part of a piece in which all arrays of a layout lie."""
+        """The part of a buffer that holds all arrays of a layout."""
         (found,) = self.cut(piece, MemoryLayout([(layout.end - layout.begin,)], layout.begin))
         return found
 
 
-#: Workspaces that nobody uses, by precision, with the context and the limit of memory that they were made under.
+#: Idle workspaces by precision, with the CUDA context and the memory limit under which they were made.
 _idle: dict[str, tuple[Any, float, Workspace]] = {}
 
 
 @contextmanager
 def borrow_workspace(cuda: Any, precision: str) -> Iterator[Workspace]:
-    """A workspace of this thread alone, for the length of a block. Dropped if that raises an error."""
+    """A workspace that only this thread uses within the block. It is dropped if the block raises an error."""
     context, limit = cuda.current_context(), get_settings().gpu_memory_limit
     kept = _idle.pop(precision, None)
     capped = f"cuda:{device_number(cuda)}" in get_budget().caps()
@@ -121,7 +121,7 @@ def borrow_workspace(cuda: Any, precision: str) -> Iterator[Workspace]:
 
 
 def release_workspaces() -> int:
-    """Drop all that is kept; returns its bytes. Numba gives memory back to the driver when it needs some."""
+    """Drop all idle workspaces; returns their bytes. Numba returns memory to the driver when it needs some."""
     freed = 0
     for precision in tuple(_idle):
         found = _idle.pop(precision, None)

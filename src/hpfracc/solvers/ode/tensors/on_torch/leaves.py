@@ -89,7 +89,7 @@ class Leaves:
             )
 
     def _watched(self, t: Any, y: torch.Tensor) -> torch.Tensor:
-        """The function, whose graph is looked at in each evaluation: at another time it may depend on other tensors."""
+        """The function, whose graph is inspected in each evaluation: at another time it may depend on other tensors."""
         recorded = torch.is_grad_enabled()
         with torch.enable_grad():
             value = self.own(t, y)

@@ -1,7 +1,7 @@
-"""Gradients that cannot be differentiated again, and say so.
+"""Gradients that raise an error if they are differentiated again.
 
-``torch.autograd.function.once_differentiable`` says so only where the incoming gradient carries one itself. Of a plain
-sum it does not, and a second derivative would lack a term without a word.
+``torch.autograd.function.once_differentiable`` raises one only if the incoming gradient requires a gradient. That of a
+plain sum does not, and a second derivative would silently lack a term.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ Gradients = Sequence[torch.Tensor | None]
 def differentiable_once(
     gradients: Callable[[], Gradients], depends_on: Sequence[torch.Tensor | None], remedy: str
 ) -> list[torch.Tensor | None]:
-    """What ``gradients()`` gives in a backward pass; to differentiate it again is an error.
+    """The result of ``gradients()`` in a backward pass; differentiating it again raises an error.
 
     Parameters
     ----------
     gradients : callable
+        Computes the gradients; called once, without recording.
     depends_on : sequence of tensors or None
-        What the gradients are functions of.
+        The tensors that the gradients depend on.
     remedy : str
         What to do for a second derivative.
     """

@@ -1,7 +1,7 @@
-"""Parts of a computation that keep what they were given and run again in the backward pass.
+"""Parts of a computation that store only their inputs and are recomputed in the backward pass.
 
-``torch.utils.checkpoint`` keeps the nodes of the graph of each part, without the tensors. Of steps with a small state
-the nodes take far more memory than the states: 18 kB a step for a state of one number. Here a part is one node.
+``torch.utils.checkpoint`` keeps the graph nodes of each part, without the tensors. For small states the nodes take far
+more memory than the states: 18 kB per step for a state of one number. Here a part is one node.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hpfracc.solvers.ode.tensors.on_torch.once import differentiable_once
 __all__ = ["Surroundings", "recomputed", "surroundings_of"]
 
 Part = Callable[..., tuple[torch.Tensor, ...]]
-#: Gives a context in which a part is run again.
+#: Returns a context in which a part is recomputed.
 Surroundings = Callable[[], AbstractContextManager[Any]]
 
 
@@ -36,16 +36,17 @@ def recomputed(
     Parameters
     ----------
     function : callable
-        Gives a tuple of tensors; it depends on nothing else that carries a gradient, but for ``leaves``.
+        Returns a tuple of tensors. It depends on no other tensors that carry a gradient, except for ``leaves``.
     values : tuple of tensors
-        What it gave, without derivatives.
+        Its result, without derivatives.
     given : sequence of tensors
+        Its arguments.
     leaves : two sequences of tensors
-        Further tensors that the function depends on: as the caller has them, and as the function sees them.
+        Further tensors that the function depends on: the caller's, and the copies that the function uses.
     surroundings : callable
-        Gives a context in which the function gives these values again, from :func:`surroundings_of`.
+        Returns a context in which the function reproduces these values, from :func:`surroundings_of`.
     once : bool
-        The function solves implicit steps, which have first derivatives only; further ones are refused.
+        Whether the function solves implicit steps, which have first derivatives only; higher ones raise an error.
     """
     kind = _RecomputedOnce if once else _RecomputedPart
     found: tuple[torch.Tensor, ...] = kind.apply(
@@ -96,7 +97,7 @@ class _RecomputedOnce(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _Attached(torch.autograd.Function):  # type: ignore[misc]
-    """Results of a graph that begins at ``sources``, as results of the tensors that these are copies of."""
+    """Results of a graph that begins at ``sources``, attached to the originals of these copies."""
 
     @staticmethod
     def forward(
@@ -118,7 +119,7 @@ def _gradients(
     bars: Sequence[torch.Tensor],
     retain: bool = False,
 ) -> list[torch.Tensor | None]:
-    """Gradients in ``sources``; where they will be differentiated, as functions of ``originals`` and ``bars``."""
+    """Gradients in ``sources``; if they are differentiated later, as functions of ``originals`` and ``bars``."""
     graphed = torch.is_grad_enabled()
     pairs = [(each, bar) for each, bar in zip(results, bars, strict=True) if each.requires_grad]
     if not pairs or not sources:
@@ -140,7 +141,7 @@ def _gradients(
 
 
 def surroundings_of(buffers: Buffers, random: bool, device: torch.device) -> Surroundings:
-    """Surroundings with the buffers of now and, if ``random``, the random numbers that are drawn next."""
+    """Surroundings with the current buffers and, if ``random``, the current state of the random generators."""
     states: tuple[torch.Tensor, ...] = ()
     if random:
         states = (torch.get_rng_state(), *((torch.cuda.get_rng_state(device),) if device.type == "cuda" else ()))
@@ -159,7 +160,7 @@ def surroundings_of(buffers: Buffers, random: bool, device: torch.device) -> Sur
 
 @contextmanager
 def _with_generators(states: Sequence[torch.Tensor], device: torch.device) -> Iterator[None]:
-    """Random numbers as they were drawn before."""
+    """Restore the states of the random generators for a block."""
     with torch.random.fork_rng(devices=[device] if len(states) > 1 else []):
         torch.set_rng_state(states[0])
         if len(states) > 1:
