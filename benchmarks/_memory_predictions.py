@@ -19,7 +19,7 @@ from _memory_cases import MemoryCase, cases, fresh, held_out, more_cases
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.buffers import host_buffers
-from hpfracc.engine.memory.forecast import LEAST_BYTES, Forecasts
+from hpfracc.engine.memory.forecast import MIN_BYTES, Forecasts
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.selection.candidates import modelled_bytes
 from hpfracc.engine.workers import available_cores
@@ -27,7 +27,7 @@ from hpfracc.engine.workload import Bucket
 
 MIB = 2**20
 #: Steps beyond which an algorithm whose work grows quadratically is left out: it would never be chosen there.
-MOST_WORK = {"direct": 2e10, "relax": 6e9}
+MAX_WORK = {"direct": 2e10, "relax": 6e9}
 #: Of the sample of calls.
 SEED = 20261117
 HEAD = ("kernel", "call", "operands", "predicted MiB", "peak MiB", "model", "corrected")
@@ -52,7 +52,7 @@ def arms(case: MemoryCase, backend: str, device: str, threads: bool) -> Iterator
     for spec in registry.specs(case.name, backend):
         if call.dtype not in spec.dtypes or (spec.refuses is not None and spec.refuses(call)):
             continue
-        if primitive.work(call, spec.algorithm) <= MOST_WORK.get(spec.algorithm, float("inf")):
+        if primitive.work(call, spec.algorithm) <= MAX_WORK.get(spec.algorithm, float("inf")):
             yield Arm(backend, spec, device)
             if threads and spec.threads and device == "cpu":
                 yield Arm(backend, spec, device, max(2, available_cores()))
@@ -143,7 +143,7 @@ def compare(case: MemoryCase, smaller: MemoryCase, arm: Arm) -> dict[str, Any] |
         return None
     predicted, actual, bucket = found
     seen = Forecasts()
-    seen.observe(("", "", "", ""), first[2], max(first[0], LEAST_BYTES), int(first[1] * max(1, LEAST_BYTES / first[0])))
+    seen.observe(("", "", "", ""), first[2], max(first[0], MIN_BYTES), int(first[1] * max(1, MIN_BYTES / first[0])))
     corrected = predicted * seen.correction(("", "", "", ""), bucket)
     return {
         "kernel": f"{arm.backend}:{arm.algorithm}" + (f" x{arm.workers}" if arm.workers > 1 else ""),

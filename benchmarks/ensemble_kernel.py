@@ -238,7 +238,7 @@ def main() -> int:
     if SIMULATED:  # every thread is one of Python
         from hpfracc.solvers.ode.compiled.on_cuda import solve as of_ensembles
 
-        of_ensembles._LEAST_BLOCKS = 1
+        of_ensembles._MIN_BLOCKS = 1
     usual = tables._STEPS_PER_TERM
     if given.verify and not verify(given.trajectories, given.steps):
         return 1

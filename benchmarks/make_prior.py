@@ -31,11 +31,11 @@ from hpfracc.engine.selection.knowledge import general_name
 
 PACKAGED = Path(knowledge.__file__).with_name("prior.json")
 #: Knots per arm: those whose interpolation is closest to all measurements.
-MOST_KNOTS = 10
+MAX_KNOTS = 10
 #: Knots that change the curve by less than this ratio are dropped.
 NEGLIGIBLE = 1.03
 #: First calls shorter than this are not recorded.
-LEAST_COMPILE = 0.01
+MIN_COMPILE = 0.01
 #: Backends with kernels that compile. Long first calls of other backends have other causes.
 COMPILERS = ("numba", "jax", "cupy")
 DIGITS = 3
@@ -161,7 +161,7 @@ def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
             share = (here[0] - before[0]) / (after[0] - before[0]) if after[0] > before[0] else 0.0
             errors.append(abs(before[1] + share * (after[1] - before[1]) - here[1]))
         least = min(errors)
-        if len(kept) <= MOST_KNOTS and least > math.log(NEGLIGIBLE):
+        if len(kept) <= MAX_KNOTS and least > math.log(NEGLIGIBLE):
             break
         del kept[errors.index(least) + 1]
     return [(x, seconds) for _, _, x, seconds in kept]
@@ -172,7 +172,7 @@ def collect_compiles(report: CalibrationReport, only: str | None) -> dict[str, f
     exact: dict[str, list[float]] = {}
     general: dict[str, list[float]] = {}
     for series, _, timing in report.compiles():
-        if series.variant == "prepared" or timing.first is None or timing.first < LEAST_COMPILE:
+        if series.variant == "prepared" or timing.first is None or timing.first < MIN_COMPILE:
             continue
         kernel, _, device = timing.arm.partition("@")
         on_gpu = not device.startswith("cpu")

@@ -29,7 +29,7 @@ BARS = {1_000: 1.5, 10_000: 1.15, 100_000: 1.05}
 #: and Python calls and files at 1,000 points.
 BEFORE = {1_000: 4.74, 10_000: 2.05, 100_000: 0.90}
 BEFORE_CALLS, BEFORE_FILES = 163, 22
-MOST_CALLS, MOST_FILES = 40, 10
+MAX_CALLS, MAX_FILES = 40, 10
 
 
 def settled_derivative() -> list[dict[str, Any]]:
@@ -80,7 +80,7 @@ def settled_derivative() -> list[dict[str, Any]]:
             for row in rows
         ],
     )
-    print(f"calls: bar {MOST_CALLS}, before {BEFORE_CALLS}; files: bar {MOST_FILES}, before {BEFORE_FILES}")
+    print(f"calls: bar {MAX_CALLS}, before {BEFORE_CALLS}; files: bar {MAX_FILES}, before {BEFORE_FILES}")
     return rows
 
 

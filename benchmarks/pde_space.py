@@ -32,7 +32,7 @@ TERMS = {
     "riesz": FractionalDiffusion(1.5, "riesz"),
 }
 SIZES = (63, 127, 255, 511, 1023, 8191, 65_535)
-_MOST_DENSE = 1100
+_MAX_DENSE = 1100
 
 
 def krylov(seconds: float) -> list[dict[str, Any]]:
@@ -61,7 +61,7 @@ def _system(name: str, n: int, seconds: float) -> dict[str, Any]:
                 fft.irfft(c, n)
 
     contestants: dict[str, Any] = {"krylov": lambda: space.solve(shift, rhs), "transforms": transforms}
-    if n <= _MOST_DENSE:
+    if n <= _MAX_DENSE:
         matrix = shift * np.eye(n) - space.matrix()
         factors = linalg.lu_factor(matrix)
         contestants["lu"] = lambda: linalg.lu_solve(linalg.lu_factor(matrix, check_finite=False), rhs)

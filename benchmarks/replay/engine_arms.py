@@ -20,7 +20,7 @@ from .live import Contestant
 OPERATIONS = ("causal_convolution", "matmul", "fft", "elementwise", "reduction", "bitwise_xor")
 SIZES = (16, 64, 256, 1024, 4096, 16384, 65536, 262144)
 #: Work beyond which an arm is not timed: a direct sum of 65,536 points takes seconds and cannot win.
-MOST_WORK = 2e8
+MAX_WORK = 2e8
 
 
 def contestants() -> Iterator[Contestant]:
@@ -48,7 +48,7 @@ def preparer(name: str, arm: Arm) -> Callable[[int], Callable[[], Any]]:
         request = make_request(operation.primitive, arrays, params)
         refused = {known.name: why for known, why, _ in masked(request, knowledge_for(request.settings).breaker)}
         work = operation.primitive.work(request.call, arm.algorithm)
-        if refused.get(arm.name, "gone") is not None or work > MOST_WORK:
+        if refused.get(arm.name, "gone") is not None or work > MAX_WORK:
             raise NotImplementedError(arm.name)
         bound = bind(operation.primitive, request.call, arm, request.placement, arrays)
         return lambda: bound.run(*arrays, **params)

@@ -24,7 +24,7 @@ import torch
 
 EXACT = -0.285170472307
 #: Maximum number of steps for methods whose work or graph grows with its square.
-MOST = {"direct": 256, "torchfde": 1024, "FDEint": 4096}
+MAX = {"direct": 256, "torchfde": 1024, "FDEint": 4096}
 
 
 class Decay(torch.nn.Module):
@@ -104,7 +104,7 @@ def ways_for(steps: int) -> list[str]:
         package = way.split(",")[0]
         if package in ("torchfde", "FDEint") and importlib.util.find_spec(package) is None:
             continue
-        if steps <= MOST.get(package, steps):
+        if steps <= MAX.get(package, steps):
             found.append(way)
     return found
 

@@ -28,7 +28,7 @@ from tests.helpers.source import SOURCE, Module, find_modules
 
 #: Public names that are the module of that name itself, and so may share it.
 MODULES_THAT_ARE_NAMES = {("hpfracc", "errors")}
-MOST_LINES = 500
+MAX_LINES = 500
 PUBLIC = [name for name in hpfracc.__all__ if not name.startswith("__")]
 
 
@@ -57,7 +57,7 @@ def hidden_names(source: Path) -> list[str]:
 
 def overlong(source: Path) -> list[str]:
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in source.rglob("*.py")}
-    return [f"{path.relative_to(source)} has {lines} lines" for path, lines in lengths.items() if lines >= MOST_LINES]
+    return [f"{path.relative_to(source)} has {lines} lines" for path, lines in lengths.items() if lines >= MAX_LINES]
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -156,7 +156,7 @@ def test_a_hiding_module_and_a_long_file_are_noticed(tmp_path: Path):
     (tmp_path / "__init__.py").write_text('__all__ = ["config", "errors"]\n', encoding="utf-8")
     (tmp_path / "errors.py").write_text("", encoding="utf-8")
     assert hidden_names(tmp_path) == []
-    (tmp_path / "config.py").write_text("\n" * MOST_LINES, encoding="utf-8")
+    (tmp_path / "config.py").write_text("\n" * MAX_LINES, encoding="utf-8")
     assert [text.partition(" ")[0] for text in hidden_names(tmp_path)] == ["hpfracc.config"]
     assert overlong(tmp_path) == ["config.py has 500 lines"]
 

@@ -25,7 +25,7 @@ def test_thinning_keeps_the_ends_and_the_bends():
     assert make_prior.thinned(straight) == [straight[0], straight[-1]]
     bent = [(2.0**k, 1e-6 + 1e-9 * 2.0**k) for k in range(4, 22)]
     kept = make_prior.thinned(bent)
-    assert 3 <= len(kept) <= make_prior.MOST_KNOTS
+    assert 3 <= len(kept) <= make_prior.MAX_KNOTS
     assert (kept[0], kept[-1]) == (bent[0], bent[-1])
     for x, seconds in bent:
         assert interpolate(kept, x) == pytest.approx(seconds, rel=0.05)

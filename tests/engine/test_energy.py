@@ -36,7 +36,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
     """A processor whose counter rises by a joule with each reading; a second counts as long enough at once."""
     numbers = itertools.count()
     use_counters(monkeypatch, {"cpu": lambda: float(next(numbers))})
-    monkeypatch.setattr(energy, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(energy, "MIN_SECONDS", 0.0)
     monkeypatch.setattr(power, "POWER_SECONDS", 0.0)
 
 

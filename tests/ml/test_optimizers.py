@@ -15,7 +15,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError
-from hpfracc.ml.moment_filters import MOST_EXPONENTIALS, flow_filter, moment_filter
+from hpfracc.ml.moment_filters import MAX_EXPONENTIALS, flow_filter, moment_filter
 
 torch = pytest.importorskip("torch")
 optimizers = pytest.importorskip("hpfracc.ml.optimized_optimizers")
@@ -38,7 +38,7 @@ def test_six_exponentials_follow_the_weights(order: float, decay: float):
     """To 1e-5 over 200 steps, and their sums to 1e-4."""
     found = moment_filter(order, decay)
     weights = binomial_weights(order, decay, 200)
-    assert len(found.rates) <= MOST_EXPONENTIALS
+    assert len(found.rates) <= MAX_EXPONENTIALS
     assert all(0.0 <= each < 1.0 for each in found.rates)
     np.testing.assert_allclose(found.response(200), weights, atol=1e-5)
     np.testing.assert_allclose(found.total(200), np.sum(weights), rtol=1e-4)

@@ -10,7 +10,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._optional import is_installed
-from hpfracc.operators.core.hermite_gauss import MOST_POINTS, hermite_gauss, kept_vectors
+from hpfracc.operators.core.hermite_gauss import MAX_POINTS, hermite_gauss, kept_vectors
 from tests.helpers.thinned import thinned
 
 NEEDS_TORCH = pytest.mark.skipif(not is_installed("torch"), reason="PyTorch is not installed")
@@ -193,7 +193,7 @@ def test_vectors_are_kept_within_bounds():
     hf.frft(noise(40), 0.3, method="eigen")
     assert kept_vectors.misses == before
     assert kept_vectors.bytes <= kept_vectors.capacity
-    assert kept_vectors.capacity > 4 * (MOST_POINTS + 2) ** 2
+    assert kept_vectors.capacity > 4 * (MAX_POINTS + 2) ** 2
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_vectors_are_kept_within_bounds():
         (np.ones(4), None, {}, "order is missing"),
         (np.ones(4), 0.5, {"axis": 1}, "axis=1"),
         (1.0, 0.5, {}, "single number"),
-        (np.ones(MOST_POINTS + 1), 0.5, {"method": "eigen"}, "use method='chirp'"),
+        (np.ones(MAX_POINTS + 1), 0.5, {"method": "eigen"}, "use method='chirp'"),
         (np.ones(4, dtype=object), 0.5, {}, "dtype object"),
     ],
 )

@@ -30,7 +30,7 @@ _VARIABLE = "CUDA_VISIBLE_DEVICES"
 #: The only GPU that a worker with a claim sees.
 _DEVICE = "cuda:0"
 #: Largest number of workers that share one GPU.
-_MOST_SHARERS = 16
+_MAX_SHARERS = 16
 _claim: GPUClaim | None = None
 
 
@@ -58,7 +58,7 @@ class GPUClaim:
     def sharers(self) -> int:
         """Number of processes that have claimed this GPU, including this one."""
         return 1 + sum(
-            _is_held(_path(self.folder, self.gpu, slot)) for slot in range(_MOST_SHARERS) if slot != self.slot
+            _is_held(_path(self.folder, self.gpu, slot)) for slot in range(_MAX_SHARERS) if slot != self.slot
         )
 
     def release(self) -> None:
@@ -71,7 +71,7 @@ def claim_gpu(gpus: Sequence[GPU], folder: Path | None = None) -> GPUClaim | Non
     place = Path(tempfile.gettempdir()) / f"hpfracc-gpus-{os.getuid()}" if folder is None else folder
     try:
         place.mkdir(mode=0o700, exist_ok=True)
-        for slot in range(_MOST_SHARERS):
+        for slot in range(_MAX_SHARERS):
             for gpu in gpus:
                 file = _lock(_path(place, gpu, slot))
                 if file is not None:

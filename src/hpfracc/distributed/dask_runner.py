@@ -39,9 +39,9 @@ _LARGE_PAYLOAD = 1 << 16
 #: target changed from check to check, and jobs of a batch system were cancelled while they started.
 _SECONDS_AHEAD = 60.0
 #: Largest number of tasks in flight, unless the workers need more, and of bytes of their payloads.
-_MOST_AHEAD, _MOST_BYTES_AHEAD = 4096, 1 << 26
+_MAX_AHEAD, _MAX_BYTES_AHEAD = 4096, 1 << 26
 #: How often a task that the scheduler lost is resubmitted.
-_MOST_LOSSES = 5
+_MAX_LOSSES = 5
 
 
 #: Seconds of scheduler CPU time per task, and in addition per worker: 1.05 ms with 50 workers and 1.34 ms with 200,
@@ -134,7 +134,7 @@ class DaskRunner(Runner):
         usual = super().window(seconds)
         if self._resources is not None or not seconds > 0.0:
             return usual
-        most = min(_MOST_AHEAD, _MOST_BYTES_AHEAD // max(1, len(self._payload or b"")))
+        most = min(_MAX_AHEAD, _MAX_BYTES_AHEAD // max(1, len(self._payload or b"")))
         return max(usual, min(most, math.ceil(self.workers * _SECONDS_AHEAD / seconds)))
 
     def submit(self, key: int, indices: Sequence[int], bad: Sequence[int] = (), *, alone: bool = False) -> None:
@@ -190,10 +190,8 @@ class DaskRunner(Runner):
         if self._client.status != "running":
             return TaskOutcome(key, error=self._lost_scheduler())
         self._losses[key] = self._losses.get(key, 0) + 1
-        if self._losses[key] > _MOST_LOSSES:
-            told = (
-                f"the cluster lost a task {_MOST_LOSSES} times ({error}); call sweep with the same store= to continue"
-            )
+        if self._losses[key] > _MAX_LOSSES:
+            told = f"the cluster lost a task {_MAX_LOSSES} times ({error}); call sweep with the same store= to continue"
             return TaskOutcome(key, error=ClusterError(told))
         self.submit(key, indices, bad, alone=alone)
         return None

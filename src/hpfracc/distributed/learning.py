@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["decode_records", "encode_known", "merge_records", "process_id", "start_sharing", "take_records"]
 
 #: Largest number of records that a worker is prepared with, newest first: some 60 KB when compressed.
-_MOST_SENT = 2000
+_MAX_SENT = 2000
 #: Largest size of a message of records that is read, in bytes.
-_MOST_BYTES = 1 << 22
+_MAX_BYTES = 1 << 22
 #: The last message for each knowledge object and its number of records: encoding a large one takes 0.2 s.
 _encoded: WeakKeyDictionary[Any, tuple[int, bytes]] = WeakKeyDictionary()
 
@@ -64,7 +64,7 @@ def encode_known() -> bytes:
     if known != knowledge.taken:
         # Samples are dropped first: calibrations are few, and most valuable.
         found = sorted(knowledge.records(), key=lambda record: (record.kind in ("knot", "power"), record.time))
-        message = _encode(found[-_MOST_SENT:])
+        message = _encode(found[-_MAX_SENT:])
         _encoded[knowledge] = knowledge.taken, message
     return message
 
@@ -91,7 +91,7 @@ def decode_records(message: bytes) -> list[Record]:
     """The records of a message; invalid lines and those of later versions are skipped."""
     from hpfracc.engine.selection.wisdom.records import Record, parse_entry
 
-    unpacked = zlib.decompressobj().decompress(message, _MOST_BYTES)
+    unpacked = zlib.decompressobj().decompress(message, _MAX_BYTES)
     found: list[Any] = []
     for line in unpacked.splitlines():
         try:

@@ -24,7 +24,7 @@ __all__ = ["Mapper", "mapper", "run_pieces"]
 #: Pieces per worker: enough to balance the load.
 _PIECES_A_WORKER = 4
 #: How often a piece whose worker died, or that was lost, is resubmitted.
-_MOST_LOSSES = 3
+_MAX_LOSSES = 3
 
 
 def mapper(executor: Any) -> Mapper:
@@ -143,7 +143,7 @@ def run_pieces(
 
 
 def _result(futures: dict[int, Any], first: int, submit: Callable[[int], Any]) -> tuple[list[Any], bytes]:
-    for attempt in range(_MOST_LOSSES + 1):
+    for attempt in range(_MAX_LOSSES + 1):
         try:
             found: tuple[list[Any], bytes] = futures[first].result()
             return found
@@ -153,7 +153,7 @@ def _result(futures: dict[int, Any], first: int, submit: Callable[[int], Any]) -
             name = type(error).__name__
             if name == "KilledWorker":
                 raise ClusterError(f"items from {first} on ended their worker ({error}); try them alone") from error
-            if name not in ("FutureCancelledError", "CancelledError") or attempt == _MOST_LOSSES:
+            if name not in ("FutureCancelledError", "CancelledError") or attempt == _MAX_LOSSES:
                 raise
             futures[first] = submit(first)
     raise AssertionError("unreachable")

@@ -22,7 +22,7 @@ __all__ = ["apply_shards", "per_shard"]
 
 #: Compiled functions of sharded calls, newest last.
 _compiled: OrderedDict[Hashable, Any] = OrderedDict()
-_MOST_COMPILED = 64
+_MAX_COMPILED = 64
 
 
 def per_shard(function: Callable[[Any], Any], mesh: Any, spec: Any, *, axis: int = -1) -> Callable[[Any], Any]:
@@ -103,7 +103,7 @@ def apply_shards(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
         run = jax.jit(jax.shard_map(call, mesh=sharding.mesh, in_specs=spec, out_specs=spec))
         if key is not None:
             _compiled[key] = run
-            while len(_compiled) > _MOST_COMPILED:
+            while len(_compiled) > _MAX_COMPILED:
                 _compiled.popitem(last=False)
     return run(f)
 

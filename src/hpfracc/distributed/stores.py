@@ -37,8 +37,8 @@ __all__ = ["PROBLEM_FILE", "SweepStore", "plain"]
 PROBLEM_FILE = "problem.toml"
 #: Version of the layout.
 FORMAT = 1
-_MOST_MANIFEST = 1 << 24
-_MOST_JOURNAL = 1 << 32
+_MAX_MANIFEST = 1 << 24
+_MAX_JOURNAL = 1 << 32
 #: Entries that must agree when a sweep is continued, and their names in errors.
 _COMPARED = {
     "function": "function",
@@ -97,7 +97,7 @@ class SweepStore:
         """The store in a folder."""
         folder = Path(path)
         try:
-            manifest = parse_json(read_plain(folder / "manifest.json", _MOST_MANIFEST).data, 20)
+            manifest = parse_json(read_plain(folder / "manifest.json", _MAX_MANIFEST).data, 20)
         except FileNotFoundError:
             raise StoreError(
                 f"{str(folder)!r} is not the store of a sweep: it has no manifest.json; check the path"
@@ -187,7 +187,7 @@ class SweepStore:
         path = self.path / "schema.json"
         if not path.exists():
             return None
-        found = parse_json(read_plain(path, _MOST_MANIFEST).data, 10)
+        found = parse_json(read_plain(path, _MAX_MANIFEST).data, 10)
         return {name: np.zeros(shape, dtype) for name, (shape, dtype) in found.items()}
 
     def _opened(self, whole: Mapping[str, np.ndarray[Any, Any]] | None = None) -> _Arrays:
@@ -229,7 +229,7 @@ class SweepStore:
         """The newest line of each task. A line truncated by a crash is skipped."""
         found: dict[int, dict[str, Any]] = {}
         for path in sorted((self.path / "journal").glob("*.jsonl"), key=lambda each: each.stat().st_mtime):
-            for line in read_plain(path, _MOST_JOURNAL).data.split(b"\n"):
+            for line in read_plain(path, _MAX_JOURNAL).data.split(b"\n"):
                 with contextlib.suppress(ValueError, KeyError, TypeError):
                     row = parse_json(line, 20)
                     found[int(row["task"])] = row

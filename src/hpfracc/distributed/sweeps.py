@@ -38,7 +38,7 @@ _TASK_SECONDS = 0.25
 #: Fewest tasks per worker, so that all of them end at about the same time.
 _TASKS_A_WORKER = 4
 #: Most items in a task.
-_MOST_ITEMS = 4096
+_MAX_ITEMS = 4096
 #: Number of items with which a stacked call is timed, and the size of stacks if timings must not decide.
 _TRIAL_STACK, _FIXED_STACK = 32, 256
 #: Seconds above which a first call is not repeated to time it without compilation.
@@ -430,8 +430,8 @@ def choose_batch(job: SweepJob, runner: Runner, driver: SweepDriver) -> int:
         return 1
     taken = driver.measure(trial)[0] / len(trial)
     if not 0.0 < taken < math.inf:
-        return 1 if taken else min(even, _MOST_ITEMS)
-    fitting = max(1, min(even, _MOST_ITEMS, int(seconds / taken)))
+        return 1 if taken else min(even, _MAX_ITEMS)
+    fitting = max(1, min(even, _MAX_ITEMS, int(seconds / taken)))
     return 1 << (fitting.bit_length() - 1) if job.stacked else fitting
 
 

@@ -27,7 +27,7 @@ __all__ = ["Caller", "ItemFailure", "SweepJob", "TaskReport", "refuse_nesting", 
 _inside: ContextVar[bool] = ContextVar("hpfracc_inside_task", default=False)
 #: Jobs recently unpickled by this process.
 _jobs: OrderedDict[str, Any] = OrderedDict()
-_MOST_JOBS = 4
+_MAX_JOBS = 4
 #: Errors after which another attempt may succeed.
 _TRANSIENT = (OSError, MemoryError)
 
@@ -237,6 +237,6 @@ def job_of(name: str, payload: bytes | None) -> Any:
         if payload is None:
             raise KeyError(name)
         known = _jobs[name] = load(payload, worker_name())
-        while len(_jobs) > _MOST_JOBS:
+        while len(_jobs) > _MAX_JOBS:
             _jobs.popitem(last=False)
     return known

@@ -20,7 +20,7 @@ __all__ = ["adopt_limits", "compare_versions", "dask_worker", "versions", "worke
 #: Libraries whose numerical results and pickles depend on their version.
 _COMPARED = ("hpfracc", "numpy", "scipy", "numba", "cloudpickle", "dask", "distributed")
 #: A call may always take one part in this many of a worker's limit, even if its process holds most of it.
-_LEAST_SHARE = 8
+_MIN_SHARE = 8
 #: The memory of a process is rounded up to a multiple of this, so that limits do not change from task to task.
 _ROUNDING = 16 << 20
 #: The limits adopted from the Dask worker that this process belongs to.
@@ -61,7 +61,7 @@ def adopt_limits(worker: Any = None) -> None:
     cap = None
     if limit is not None:
         usable = int(limit * (worker.memory_manager.memory_pause_fraction or 1.0))
-        cap = max(int(limit) // _LEAST_SHARE, usable - _held(worker)) // threads
+        cap = max(int(limit) // _MIN_SHARE, usable - _held(worker)) // threads
     if _adopted == (worker.address, threads, cap):
         return
     limit_cores(threads)

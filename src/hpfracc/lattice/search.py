@@ -41,7 +41,7 @@ _OPERATION = "shortest_path"
 _SECONDS_A_POINT, _COLD, _CACHED = 2.5e-5, 5.0, 0.5
 #: Smaller lattices are searched in Python unless Numba is requested. Both searches find a cheapest path, but not always
 #: the same one of several.
-_LEAST_POINTS = 1_000
+_MIN_POINTS = 1_000
 #: Ratio of the minimum to the mean cost from which A* is faster than bidirectional search. With costs between 1 and 2
 #: both take the same time (``benchmarks/lattice.py``).
 MIN_ASTAR_RATIO = 2 / 3
@@ -123,7 +123,7 @@ def search_path(geometry: Geometry, costs: Costs, a: int, b: int, method: str | 
         method = "astar" if costs.minimum >= MIN_ASTAR_RATIO * costs.mean else "bidirectional"
     price = KernelPrice("lattice search", ("lattice search", method), _COLD, _CACHED, _FOLDER / f"{method}.py", method)
     wish = _read_wish()
-    large = wish is None and geometry.size >= _LEAST_POINTS
+    large = wish is None and geometry.size >= _MIN_POINTS
     if wish == "numba" or (large and price.pays(_SECONDS_A_POINT * geometry.size) and _absence(price) is None):
         absent = _absence(price)
         if absent is not None:

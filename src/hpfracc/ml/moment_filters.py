@@ -11,12 +11,12 @@ from scipy import special
 
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["MOST_EXPONENTIALS", "ExponentialFilter", "flow_filter", "moment_filter", "read_order"]
+__all__ = ["MAX_EXPONENTIALS", "ExponentialFilter", "flow_filter", "moment_filter", "read_order"]
 
 Array = np.ndarray[Any, Any]
 
 #: Most exponentials of a first moment: together with the second moment at most 3.5 times the state of Adam.
-MOST_EXPONENTIALS = 6
+MAX_EXPONENTIALS = 6
 #: Number of quadrature nodes before the exponentials are reduced.
 _NODES = 160
 
@@ -82,7 +82,7 @@ def moment_filter(order: float, decay: float) -> ExponentialFilter:
     # On [-1, 1] with (1-x)^-a (1+x)^(a-1); the substitution x -> (1+x)/2 leaves no factor, because the powers add to
     # -1.
     scale = (1.0 - decay) ** order / (special.gamma(order) * special.gamma(1.0 - order))
-    return _reduced(decay * 0.5 * (1.0 + nodes), scale * weights, MOST_EXPONENTIALS)
+    return _reduced(decay * 0.5 * (1.0 + nodes), scale * weights, MAX_EXPONENTIALS)
 
 
 @functools.lru_cache(maxsize=64)

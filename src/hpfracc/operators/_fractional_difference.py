@@ -28,7 +28,7 @@ __all__ = ["fractional_difference"]
 _WHOLE_MEMORY = Grunwald()
 #: Largest coefficient of an inverse. Above d = 1 the weights within a window sum to less than zero, and the inverse
 #: grows exponentially.
-_MOST_GROWTH = 1e4
+_MAX_GROWTH = 1e4
 
 
 @watched
@@ -182,8 +182,8 @@ def _reciprocal(weights: Any, order: Order, n: int) -> Any:
             known = 2.0 * padded - causal_convolution(padded, product)
         growth = abs(known).max()
         if not order.plain:
-            return xp.where(growth < _MOST_GROWTH, known, math.nan)
-    if not growth < _MOST_GROWTH:
+            return xp.where(growth < _MAX_GROWTH, known, math.nan)
+    if not growth < _MAX_GROWTH:
         raise InvalidInputError(
             f"a difference with d={order.value} and a window of {weights.shape[-1]} cannot be undone over {n:,} "
             f"points: rounding would grow {growth:.0e}-fold; use d below 1 with a window, or no window"

@@ -13,7 +13,7 @@ from hpfracc._arrays import device_of, dtype_name, library_of
 from hpfracc._frames import has_labels, open_samples
 from hpfracc.engine.execution.api import causal_convolution, exponential_recurrence
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.operators.core.exponentials import LEAST_TOLERANCE
+from hpfracc.operators.core.exponentials import MIN_TOLERANCE
 from hpfracc.operators.core.grids import Grid, read_number
 from hpfracc.operators.core.stream_plans import WINDOW, StreamPlan, plan_stream
 from hpfracc.operators.core.values import Samples, as_values, check_axis, constant, join, move_axis, zeros
@@ -62,9 +62,9 @@ class OperatorStream:
         if self.step <= 0.0:
             raise InvalidInputError(f"step={self.step:g} is not positive; give the spacing of the samples")
         self.rtol = read_number("rtol", rtol)
-        if not LEAST_TOLERANCE / _MARGIN <= self.rtol < 1.0:
+        if not MIN_TOLERANCE / _MARGIN <= self.rtol < 1.0:
             raise InvalidInputError(
-                f"rtol={self.rtol:g} is out of range for a stream; use {LEAST_TOLERANCE / _MARGIN:g} to 1, such as 1e-6"
+                f"rtol={self.rtol:g} is out of range for a stream; use {MIN_TOLERANCE / _MARGIN:g} to 1, such as 1e-6"
             )
         self.axis = axis
         self.dim = dim

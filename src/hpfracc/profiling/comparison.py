@@ -280,7 +280,7 @@ def blocks(first: Sequence[Sample], second: Sequence[Sample]) -> tuple[list[floa
 
 
 #: Maximum product of sample sizes for exact p values.
-_MOST_EXACT = 2500
+_MAX_EXACT = 2500
 
 
 def rank_test(first: Sequence[float], second: Sequence[float]) -> float:
@@ -291,7 +291,7 @@ def rank_test(first: Sequence[float], second: Sequence[float]) -> float:
     above = sum((a > b) + 0.5 * (a == b) for a in first for b in second)
     statistic = min(above, m * n - above)
     counts = Counter([*first, *second])
-    if m * n <= _MOST_EXACT and max(counts.values()) == 1:
+    if m * n <= _MAX_EXACT and max(counts.values()) == 1:
         ways = _ways(m, n)
         return min(1.0, 2.0 * sum(ways[: int(statistic) + 1]) / math.comb(m + n, n))
     size = m + n

@@ -76,8 +76,8 @@ VERSION = 1
 _TOP = 10
 
 #: Maximum size and nesting depth of a profile file.
-_MOST_BYTES = 1 << 30
-_MOST_DEPTH = 32
+_MAX_BYTES = 1 << 30
+_MAX_DEPTH = 32
 #: Required fields of a span. Integers have at most 63 bits.
 _INTEGERS = ("id", "lane", "start_ns", "duration_ns", "self_ns")
 _TEXTS = ("name", "kind")
@@ -255,7 +255,7 @@ def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
         If the file is missing, is not a profile, is incomplete, or is of a later version.
     """
     try:
-        found = parse_json(read_plain(path, _MOST_BYTES).data, _MOST_DEPTH)
+        found = parse_json(read_plain(path, _MAX_BYTES).data, _MAX_DEPTH)
     except OSError as error:
         raise InvalidInputError(f"profile {str(path)!r} cannot be read ({error.strerror or error})") from None
     except (ValueError, RecursionError) as error:

@@ -15,14 +15,14 @@ from queue import Empty, SimpleQueue
 from hpfracc._shielded import start_thread
 from hpfracc.profiling.clocks import Counters, energy_counters
 
-__all__ = ["LEAST_SECONDS", "EnergyMeter", "EnergyTrace"]
+__all__ = ["MIN_SECONDS", "EnergyMeter", "EnergyTrace"]
 
 #: Minimum time for which energy is reported.
-LEAST_SECONDS = 1.0
+MIN_SECONDS = 1.0
 #: Seconds between two readings of a trace.
 _INTERVAL = 0.1
 #: Maximum number of readings in a trace: at least two hours.
-_MOST_READINGS = 160_000
+_MAX_READINGS = 160_000
 
 
 class EnergyMeter:
@@ -51,7 +51,7 @@ class EnergyMeter:
     @property
     def total(self) -> float:
         """All devices together."""
-        return sum(self.joules.values()) if self.joules and self.seconds >= LEAST_SECONDS else math.nan
+        return sum(self.joules.values()) if self.joules and self.seconds >= MIN_SECONDS else math.nan
 
 
 class EnergyTrace:
@@ -73,8 +73,8 @@ class EnergyTrace:
         with self._lock:
             self._times.append(time.perf_counter_ns())
             self._joules.append(joules)
-            if len(self._times) > _MOST_READINGS:
-                del self._times[: _MOST_READINGS // 2], self._joules[: _MOST_READINGS // 2]
+            if len(self._times) > _MAX_READINGS:
+                del self._times[: _MAX_READINGS // 2], self._joules[: _MAX_READINGS // 2]
 
     def _watch(self) -> None:
         while True:
@@ -90,7 +90,7 @@ class EnergyTrace:
 
     def between(self, start: int, end: int) -> float | None:
         """Joules between two times of ``perf_counter_ns``; None below a second, or outside the readings."""
-        if end - start < LEAST_SECONDS * 1e9:
+        if end - start < MIN_SECONDS * 1e9:
             return None
         with self._lock:
             times, joules = self._times, self._joules

@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["plain"]
 
-_MOST_TEXT, _MOST_ITEMS, _DEEPEST = 2000, 200, 6
+_MAX_TEXT, _MAX_ITEMS, _DEEPEST = 2000, 200, 6
 
 
 def plain(value: Any, depth: int = 0) -> Any:
@@ -22,7 +22,7 @@ def plain(value: Any, depth: int = 0) -> Any:
     if isinstance(value, str):
         return _cut(str(value))
     if isinstance(value, int):  # Python does not convert integers with thousands of digits
-        return int(value) if value.bit_length() <= _MOST_TEXT else f"an integer of {value.bit_length():,} bits"
+        return int(value) if value.bit_length() <= _MAX_TEXT else f"an integer of {value.bit_length():,} bits"
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
@@ -34,12 +34,12 @@ def plain(value: Any, depth: int = 0) -> Any:
         return _cut(_said(value))
     if isinstance(value, Mapping):
         items = list(value.items())
-        kept = {_key(key): plain(item, depth + 1) for key, item in items[:_MOST_ITEMS]}
-        return kept | ({"...": f"{len(items) - _MOST_ITEMS} more"} if len(items) > _MOST_ITEMS else {})
+        kept = {_key(key): plain(item, depth + 1) for key, item in items[:_MAX_ITEMS]}
+        return kept | ({"...": f"{len(items) - _MAX_ITEMS} more"} if len(items) > _MAX_ITEMS else {})
     if isinstance(value, list | tuple | set | frozenset):
         many = list(value) if isinstance(value, list | tuple) else sorted(value, key=repr)
-        rest = [f"... {len(many) - _MOST_ITEMS} more"] if len(many) > _MOST_ITEMS else []
-        return [plain(item, depth + 1) for item in many[:_MOST_ITEMS]] + rest
+        rest = [f"... {len(many) - _MAX_ITEMS} more"] if len(many) > _MAX_ITEMS else []
+        return [plain(item, depth + 1) for item in many[:_MAX_ITEMS]] + rest
     return _cut(_said(value))
 
 
@@ -63,4 +63,4 @@ def _said(value: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}... ({len(text):,} characters)"
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}... ({len(text):,} characters)"

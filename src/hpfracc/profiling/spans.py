@@ -22,7 +22,7 @@ __all__ = ["KINDS", "NULL_SPAN", "Memory", "NullSpan", "Span", "SpanDecision", "
 KINDS = ("span", "call", "kernel", "decide", "import", "transfer", "compile", "fallback", "batch", "usage")
 
 #: Maximum length of a stored error message.
-_MOST_TEXT = 500
+_MAX_TEXT = 500
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -324,4 +324,4 @@ def _describe(kind: type[BaseException], error: BaseException | None) -> str:
         text = str(error)
     except Exception:  # str() of the error failed
         text = ""
-    return f"{kind.__name__}: {text}"[:_MOST_TEXT] if text else kind.__name__
+    return f"{kind.__name__}: {text}"[:_MAX_TEXT] if text else kind.__name__

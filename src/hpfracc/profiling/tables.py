@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["bottleneck_table", "show", "summary_table"]
 
 #: Rows shown by default, and the width of output to a file or a pipe.
-_MOST_ROWS = 30
+_MAX_ROWS = 30
 _WIDTH_ELSEWHERE = 120
 
 
@@ -29,7 +29,7 @@ def show(renderable: RenderableType) -> None:
     console.print(renderable, markup=False)
 
 
-def summary_table(document: Document, rows: int = _MOST_ROWS) -> RenderableType:
+def summary_table(document: Document, rows: int = _MAX_ROWS) -> RenderableType:
     """The names with the largest self time, and a breakdown of the whole run."""
     from rich import box
     from rich.console import Group

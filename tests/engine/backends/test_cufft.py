@@ -144,7 +144,7 @@ def test_a_thread_without_context_has_that_of_device_0(connect: Any) -> None:
 
 def test_answers_are_bounded(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest goes first, and one that was asked for again is not the oldest."""
-    monkeypatch.setattr(cufft, "_MOST_KEPT", 3)
+    monkeypatch.setattr(cufft, "_MAX_KEPT", 3)
     library = Library()
     fresh = connect(library, Driver())
     for batch in (1, 2, 3, 1, 4):

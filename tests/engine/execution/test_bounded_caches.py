@@ -12,7 +12,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.engine.execution import bind
 from hpfracc.engine.execution.batch import probing
-from hpfracc.engine.execution.prepared import MOST_ENTRIES, PreparedOperands, prepared_operands
+from hpfracc.engine.execution.prepared import MAX_ENTRIES, PreparedOperands, prepared_operands
 from hpfracc.engine.memory.host import HostMemory, HostProbe, MemoryLimit
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection import rent_or_buy
@@ -31,10 +31,10 @@ def new_orders(count: int, first: float = 0.2) -> None:
 def test_entries_are_counted_as_well_as_bytes() -> None:
     """Thousands of entries of a few bytes each are dropped in the order in which they were used last."""
     cache = PreparedOperands()
-    for number in range(MOST_ENTRIES + 500):
+    for number in range(MAX_ENTRIES + 500):
         cache.get(number, lambda: np.zeros(2))
         cache.get(0, lambda: np.zeros(2))
-    assert len(cache) == MOST_ENTRIES and cache.bytes == 16 * MOST_ENTRIES
+    assert len(cache) == MAX_ENTRIES and cache.bytes == 16 * MAX_ENTRIES
     misses = cache.misses
     cache.get(0, lambda: np.zeros(2))
     assert cache.misses == misses
@@ -63,16 +63,14 @@ def test_new_shapes_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20_000):
         account.buy("family", number, 1.0)
         account.credit(number, 1.0)
-    assert (
-        len(account._quotes["family"]) == rent_or_buy._MOST_QUOTES and len(account._bought) == rent_or_buy._MOST_BOUGHT
-    )
+    assert len(account._quotes["family"]) == rent_or_buy._MAX_QUOTES and len(account._bought) == rent_or_buy._MAX_BOUGHT
     assert account.is_bought(19_999) and not account.is_bought(0)
-    assert len(account._savings) == rent_or_buy._MOST_SAVINGS
+    assert len(account._savings) == rent_or_buy._MAX_SAVINGS
     assert (account.saved(19_999), account.saved(0)) == (1.0, 0.0)
 
     monkeypatch.setattr(bind, "_tags", {})
     numbers = [bind._tag_number(("tag", number)) for number in range(10_000)]
-    assert len(set(numbers)) == 10_000 and len(bind._tags) <= bind._MOST_TAGS
+    assert len(set(numbers)) == 10_000 and len(bind._tags) <= bind._MAX_TAGS
     assert bind._tag_number(("tag", 9_999)) == numbers[-1]
     assert bind._tag_number(("tag", 0)) not in numbers
 
@@ -80,7 +78,7 @@ def test_new_shapes_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     probe = probing.Probe(np.sin)
     for number in range(1000):
         probe.bytes_for((ArraySpec((4,)),), {"order": number})
-    assert len(probe._lines) <= probing._MOST_LINES
+    assert len(probe._lines) <= probing._MAX_LINES
 
 
 @pytest.mark.slow

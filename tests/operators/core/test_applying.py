@@ -29,7 +29,7 @@ from tests.helpers.forked import run_in_child
 N = 50
 STEP = 0.1
 #: Maximum number of Python functions that a settled call enters, including NumPy's, and of files of hpfracc.
-MOST_CALLS, MOST_FILES = 40, 10
+MAX_CALLS, MAX_FILES = 40, 10
 
 
 def made(library: str) -> tuple[Callable[[Any], Any], Any, Any]:
@@ -190,7 +190,7 @@ def test_one_point_changed_in_place_is_another_grid(
 ) -> None:
     """Whichever point it is, for samples on the host and for those whose points are compared after the launch."""
     if threads:
-        monkeypatch.setattr(grids, "_LEAST_IN_THREAD", 5)
+        monkeypatch.setattr(grids, "_MIN_IN_THREAD", 5)
         monkeypatch.setattr(grids, "available_cores", lambda: 3)
     t, f = np.linspace(0.0, 1.0, N), np.random.default_rng(2).standard_normal(N)
     samples = torch.from_numpy(f) if library == "torch" else f
@@ -260,9 +260,9 @@ def test_points_of_other_libraries_are_read_once(library: str, monkeypatch: pyte
 
 def test_what_is_cached_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """In applications, in the sums of each, and in the operands that they keep alive."""
-    monkeypatch.setattr(applying, "_MOST_APPLICATIONS", 5)
-    monkeypatch.setattr(applying, "_MOST_SUMS", 3)
-    monkeypatch.setattr(applying, "_MOST_POINTS", 10)
+    monkeypatch.setattr(applying, "_MAX_APPLICATIONS", 5)
+    monkeypatch.setattr(applying, "_MAX_SUMS", 3)
+    monkeypatch.setattr(applying, "_MAX_POINTS", 10)
     for n in range(20, 40):
         f = np.random.default_rng(n).standard_normal(n)
         for step in (0.1, 0.2, 0.3, 0.4, 0.5):
@@ -321,9 +321,9 @@ def test_a_settled_call_is_short(spelling: str) -> None:
             hf.caputo(f, alpha=0.5, **options)
         finally:
             sys.setprofile(None)
-    assert len(seen) <= MOST_CALLS, seen
+    assert len(seen) <= MAX_CALLS, seen
     package = str(Path(hf.__file__).parent)
-    assert len({name for name in seen if name.startswith(package)}) <= MOST_FILES
+    assert len({name for name in seen if name.startswith(package)}) <= MAX_FILES
 
 
 def test_an_application_is_not_kept_for_what_cannot_be_hashed() -> None:

@@ -20,13 +20,13 @@ from hpfracc.engine.locks import Guarded
 from hpfracc.engine.numerics.lengths import largest_factor, power_of_two
 from hpfracc.engine.primitives.base import Transform
 
-__all__ = ["LEAST_ASKED", "work_area", "work_bytes"]
+__all__ = ["MIN_ASKED", "work_area", "work_bytes"]
 
 _LOG = logging.getLogger("hpfracc")
 #: Minimum bytes of a transform for which cuFFT is queried; work areas of smaller ones do not matter on a GPU.
-LEAST_ASKED = 2**23
+MIN_ASKED = 2**23
 #: Maximum number of cached answers.
-_MOST_KEPT = 1024
+_MAX_KEPT = 1024
 #: Points of the longest row that cuFFT mostly transforms in one pass, and of the largest block of several axes.
 _ONE_PASS, _ONE_BLOCK = 4096, 2**20
 #: The largest prime with special passes.
@@ -69,7 +69,7 @@ def work_bytes(transform: Transform) -> int:
     lengths, rows = transform.lengths[-3:], transform.rows * math.prod(transform.lengths[:-3])
     if not math.prod(lengths) * rows:
         return 0
-    asked = work_area(kind, lengths, rows) if transform.nbytes >= LEAST_ASKED else None
+    asked = work_area(kind, lengths, rows) if transform.nbytes >= MIN_ASKED else None
     return _by_rule(kind, lengths, rows) if asked is None else asked
 
 
@@ -116,7 +116,7 @@ class Cufft(Guarded):
                 return None
             if found is not None:
                 self._kept[key] = found
-                if len(self._kept) > _MOST_KEPT:
+                if len(self._kept) > _MAX_KEPT:
                     self._kept.popitem(last=False)
             return found
 

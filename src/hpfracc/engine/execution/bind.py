@@ -250,7 +250,7 @@ def _without_key(run: Callable[..., Any], *arrays: Any, weights_key: Any = None,
 
 
 _tags: dict[Hashable, int] = {}
-_MOST_TAGS = 4096
+_MAX_TAGS = 4096
 _numbers = itertools.count()
 
 
@@ -261,7 +261,7 @@ def _tag_number(tag: Hashable) -> int:
     """
     known = _tags.get(tag)
     if known is None:
-        if len(_tags) >= _MOST_TAGS:
+        if len(_tags) >= _MAX_TAGS:
             _tags.clear()
         known = _tags.setdefault(tag, next(_numbers))
     return known

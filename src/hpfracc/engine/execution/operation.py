@@ -39,7 +39,7 @@ from hpfracc.profiling.recorder import shared as spans
 __all__ = ["Operation", "all_operations", "get_operation", "register", "unregister"]
 
 #: Maximum number of plans per operation. Above it the table is cleared; creating a plan takes about 50 us.
-_MOST_PLANS = 4096
+_MAX_PLANS = 4096
 
 #: Number of replaced plans that still contribute to counts.
 _RETIRED = 64
@@ -166,7 +166,7 @@ class Operation:
             plan = make_plan(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
         plan.chunked_run = run_in_chunks
         with self._lock:
-            if len(self._plans) >= _MOST_PLANS:
+            if len(self._plans) >= _MAX_PLANS:
                 self._retire(list(self._plans))
             elif key in self._plans:
                 self._retire([key])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.buffers import host_buffers
-from hpfracc.engine.memory.forecast import LEAST_BYTES, forecasts
+from hpfracc.engine.memory.forecast import MIN_BYTES, forecasts
 from hpfracc.engine.memory.host import free_heap_bytes, resident_bytes
 from hpfracc.engine.selection.candidates import forecast_kind, modelled_bytes, stays_put
 from hpfracc.engine.selection.request import Request
@@ -19,10 +19,10 @@ from hpfracc.engine.selection.request import Request
 __all__ = ["Marks", "read_marks", "record_peak"]
 
 #: Minimum size of measured calls on the host, where all other activity of the process is included.
-_LEAST_ON_HOST = 4 * LEAST_BYTES
+_MIN_ON_HOST = 4 * MIN_BYTES
 #: Maximum free heap before a call, as a fraction of the call, because memory from the heap is not measured. Arrays
 #: above the second size are never allocated from glibc's heap (DEFAULT_MMAP_THRESHOLD_MAX).
-_MOST_FREE, _HEAP_ARRAY = 0.1, 2**25
+_MAX_FREE, _HEAP_ARRAY = 0.1, 2**25
 
 
 class Marks(NamedTuple):
@@ -36,7 +36,7 @@ class Marks(NamedTuple):
 def read_marks(request: Request, arm: Arm) -> Marks | None:
     """The marks before a call, or None if it cannot be measured."""
     need = modelled_bytes(request.primitive, request.call, arm)
-    if need < (_LEAST_ON_HOST if arm.on_host else LEAST_BYTES):
+    if need < (_MIN_ON_HOST if arm.on_host else MIN_BYTES):
         return None
     # JAX frees memory some time after a call, in its own threads.
     if arm.on_host and (arm.backend == "jax" or _takes_from_heap(request.call.output_bytes, need)):
@@ -45,7 +45,7 @@ def read_marks(request: Request, arm: Arm) -> Marks | None:
 
 
 def _takes_from_heap(array: int, need: int) -> bool:
-    return array <= _HEAP_ARRAY and free_heap_bytes() > _MOST_FREE * need
+    return array <= _HEAP_ARRAY and free_heap_bytes() > _MAX_FREE * need
 
 
 def _read(arm: Arm) -> Marks | None:

@@ -301,14 +301,14 @@ def make_plan(
 _compiled: set[Hashable] = set()
 #: Compilations of this process that ran shielded from interrupts.
 _compiled_here: set[Hashable] = set()
-_MOST_COMPILED = 8192
+_MAX_COMPILED = 8192
 
 
 def _is_new(key: Hashable, known: set[Hashable]) -> bool:
     """Whether a key is new in ``known``; adds it."""
     if key in known:
         return False
-    if len(known) >= _MOST_COMPILED:
+    if len(known) >= _MAX_COMPILED:
         known.clear()
     known.add(key)
     return True

@@ -23,9 +23,9 @@ CAPACITY = 256 * 2**20
 #: Maximum capacity, and the fraction of memory up to which it is used. A Riemann-Liouville derivative of 1e7 points in
 #: float64 needs 320 MB (a transform, starting weights, initial terms), its integral 400 MB; with less, each call would
 #: compute them again.
-MOST_CAPACITY, _SHARE = 2**30, 32
+MAX_CAPACITY, _SHARE = 2**30, 32
 #: Maximum number of entries: a small entry takes 0.7 KB for its key and slot, which the bytes do not include.
-MOST_ENTRIES = 4096
+MAX_ENTRIES = 4096
 
 
 #: Active :func:`holding` blocks, by id.
@@ -65,7 +65,7 @@ class PreparedOperands:
     The default ``capacity`` is 256 MiB, or up to 1 GiB if that is at most 1/32 of this process's memory.
     """
 
-    def __init__(self, capacity: int | None = None, most: int = MOST_ENTRIES) -> None:
+    def __init__(self, capacity: int | None = None, most: int = MAX_ENTRIES) -> None:
         self._capacity = capacity
         self.most = most
         self.hits = 0
@@ -78,7 +78,7 @@ class PreparedOperands:
     def capacity(self) -> int:
         """Maximum bytes."""
         if self._capacity is None:
-            self._capacity = max(CAPACITY, min(MOST_CAPACITY, HostProbe().read().limit // _SHARE))
+            self._capacity = max(CAPACITY, min(MAX_CAPACITY, HostProbe().read().limit // _SHARE))
         return self._capacity
 
     @capacity.setter

@@ -17,7 +17,7 @@ from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.selection.candidates import memory_place, predicted_bytes
-from hpfracc.engine.selection.decide import LEAST_SAVED, WORTH_CUTTING, Selection
+from hpfracc.engine.selection.decide import MIN_SAVED, WORTH_CUTTING, Selection
 from hpfracc.engine.selection.decision import Decision, Fallback
 from hpfracc.engine.selection.request import Request
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, HpfraccError, OutOfMemoryError
@@ -183,7 +183,7 @@ def _is_much_slower(plan: Plan, request: Request, failed: Arm, selection: Select
     """Whether the next arm is so much slower than the failed one that chunks on the latter may be faster."""
     option = plan.knowledge.option(request, failed)
     before = plan.knowledge.chooser.score(request.call.bucket, [option])[0].total
-    return selection.expected > WORTH_CUTTING * before and selection.expected - before > LEAST_SAVED
+    return selection.expected > WORTH_CUTTING * before and selection.expected - before > MIN_SAVED
 
 
 def _remember(plan: Plan, request: Request, arm: Arm, need: int, kind: Failure, error: Exception) -> None:

@@ -16,7 +16,7 @@ from hpfracc.engine.execution.wrappers import is_wrapped
 __all__ = ["ReplayedFunction"]
 
 #: Maximum number of elements of the first array. With more, the GPU takes longer than the host's launches.
-_MOST = 2**22
+_MAX = 2**22
 #: Every 128th call runs normally, so that the engine can learn from it. Every 8192nd call drops the recording, and the
 #: next one is made with the arm that the engine chooses then.
 _ORDINARY_EVERY, _RECORDED_EVERY = 128, 8192
@@ -44,7 +44,7 @@ class ReplayedFunction:
     def replay(self, *arrays: Any) -> Any:
         """The function of ``arrays``; None if it is not replayed, and the caller has to compute it."""
         recordings = registry.adapter(library_of(arrays[0])).recordings()
-        if recordings is None or not 0 < arrays[0].numel() <= _MOST or is_wrapped() or get_settings().deterministic:
+        if recordings is None or not 0 < arrays[0].numel() <= _MAX or is_wrapped() or get_settings().deterministic:
             return None
         self._calls += 1
         if not self._calls % _RECORDED_EVERY:

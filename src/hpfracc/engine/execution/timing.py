@@ -24,14 +24,14 @@ __all__ = ["PendingTimes", "log_transfer", "pending_times"]
 logger = logging.getLogger("hpfracc.engine")
 
 #: Maximum number of pending marks. Older ones are dropped unread, which loses one sample each.
-_MOST_PENDING = 256
+_MAX_PENDING = 256
 
 
 class PendingTimes:
     """Pending timers, and the callback for each time."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[DeviceTimer, Callable[[float], None]]] = deque(maxlen=_MOST_PENDING)
+        self._waiting: deque[tuple[DeviceTimer, Callable[[float], None]]] = deque(maxlen=_MAX_PENDING)
         self._lock = threading.Lock()
 
     def add(self, timer: DeviceTimer, then: Callable[[float], None]) -> None:

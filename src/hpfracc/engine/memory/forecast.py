@@ -15,10 +15,10 @@ from typing import Any
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.workload import Bucket
 
-__all__ = ["LEAST_BYTES", "ForecastRow", "Forecasts", "Kind", "forecasts"]
+__all__ = ["MIN_BYTES", "ForecastRow", "Forecasts", "Kind", "forecasts"]
 
 #: Calls below this are not measured: other allocations of the process are as large.
-LEAST_BYTES = 16 * 2**20
+MIN_BYTES = 16 * 2**20
 #: Number of ratios kept for each kind and size of call.
 _KEPT = 16
 #: Corrections outside this range are disturbances, not model errors.
@@ -114,7 +114,7 @@ class Forecasts(Guarded):
 
     def observe(self, kind: Kind, bucket: Bucket, predicted: int, actual: int) -> None:
         """Record the measured peak of a call; ``predicted`` is the model's uncorrected prediction."""
-        if predicted < LEAST_BYTES or actual <= 0:
+        if predicted < MIN_BYTES or actual <= 0:
             return
         with self._lock:
             before = self.correction(kind, bucket)

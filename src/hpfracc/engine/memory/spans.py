@@ -16,7 +16,7 @@ from hpfracc.engine.memory.host import resident_bytes
 __all__ = ["SpanLedger", "span", "spans"]
 
 #: Number of span ends that are kept.
-_MOST = 8192
+_MAX = 8192
 
 
 class _Open:
@@ -38,7 +38,7 @@ class SpanLedger(Guarded):
         #: Whether a watcher is active; read without the lock before each span.
         self.active = False
         self._watchers = 0
-        self._ended: deque[tuple[float, str, int]] = deque(maxlen=_MOST)
+        self._ended: deque[tuple[float, str, int]] = deque(maxlen=_MAX)
         #: The innermost open span of this thread or task.
         self._open: ContextVar[_Open | None] = ContextVar("hpfracc_memory_span", default=None)
 

@@ -17,7 +17,7 @@ from scipy import special
 from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["MOST_DERIVATIVES", "gamma_value", "reciprocal_gammas"]
+__all__ = ["MAX_DERIVATIVES", "gamma_value", "reciprocal_gammas"]
 
 #: Gamma(5/2 + t) for -1/2 <= t < 1/2, by interpolation at Chebyshev points in 60 digits; the error is 2e-17.
 _NEAR = (
@@ -48,7 +48,7 @@ _FAR = 16
 #: Beyond this argument Gamma and its reciprocal leave the range of float64.
 _END = 190.0
 #: Number of derivatives of 1/Gamma that are implemented below.
-MOST_DERIVATIVES = 2
+MAX_DERIVATIVES = 2
 
 
 def gamma_value(xp: Namespace, z: Any) -> Any:
@@ -96,10 +96,10 @@ def reciprocal_gammas(alpha: float, beta: float, count: int, derivative: int = 0
 
     With exact arguments, because near a zero half an ulp of the argument would lose all digits.
     """
-    if not 0 <= derivative <= MOST_DERIVATIVES:
+    if not 0 <= derivative <= MAX_DERIVATIVES:
         raise InvalidInputError(
             f"derivative {derivative} of the Mittag-Leffler function in its parameters; there are those up to "
-            f"{MOST_DERIVATIVES}: differentiate it less often in alpha and beta"
+            f"{MAX_DERIVATIVES}: differentiate it less often in alpha and beta"
         )
     values = np.empty(count)
     argument, increment = Fraction(beta), Fraction(alpha)

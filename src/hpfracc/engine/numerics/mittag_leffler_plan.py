@@ -44,9 +44,9 @@ __all__ = [
 #: Shifts of the nodes of the trapezoid rule, in steps. Real z needs only the first two.
 OFFSETS = (0.0, 0.5, 0.25, 0.75)
 _EPS = 2.0**-53
-_MOST_TERMS = 100
+_MAX_TERMS = 100
 _LARGEST_GAMMA = 100.0
-_MOST_TAYLOR = 72
+_MAX_TAYLOR = 72
 #: Maximum u of the nodes, where e^s is negligible with any power of s.
 _FARTHEST = 24.0
 #: Relative width of the second parabola: poles on one have Im u = 0.37 on the other, and e^s is not so large that small
@@ -136,7 +136,7 @@ def make_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) -> Conto
         inverse = reciprocal_gammas(-alpha, beta, terms + 1)
         bands: tuple[Band, ...] = (Band(radius, terms, 1.0, 1.0, 0.0, True, (), ()),)
     else:
-        most = int(min(_MOST_TERMS, max(1.0, (_LARGEST_GAMMA + beta) / alpha)))
+        most = int(min(_MAX_TERMS, max(1.0, (_LARGEST_GAMMA + beta) / alpha)))
         inverse = reciprocal_gammas(-alpha, beta, most + 1, logs)
         bands = _make_bands(alpha, beta, logs, radius, inverse)
     edges = np.array([band.lower for band in bands])
@@ -162,7 +162,7 @@ def make_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) -> Conto
 
 def _power_series(alpha: float, beta: float, order: int, logs: int, least: float) -> tuple[np.ndarray, float]:
     """Coefficients of the derivative, and the radius (at least ``least``) within which they are accurate."""
-    count = min(_MOST_TAYLOR + 16 * order, max(3, int((_LIMIT + 20.0 - beta) // alpha) + 1 - order))
+    count = min(_MAX_TAYLOR + 16 * order, max(3, int((_LIMIT + 20.0 - beta) // alpha) + 1 - order))
     coefficients = reciprocal_gammas(alpha, beta, count + order, logs)[order:]
     coefficients *= np.array([float(math.perm(k + order, order)) for k in range(count)])
     with np.errstate(divide="ignore"):

@@ -24,12 +24,12 @@ __all__ = ["band_value", "leibniz", "mirrored", "taylor_value", "values_together
 
 #: Values of z that a GPU processes at once: enough to fill it, and at most some hundred megabytes of fractions; between
 #: these a sixth of all, which is rarely less than the largest band.
-_LEAST_TOGETHER, _MOST_TOGETHER, _SHARE_TOGETHER = 1 << 14, 1 << 18, 6
+_MIN_TOGETHER, _MAX_TOGETHER, _SHARE_TOGETHER = 1 << 14, 1 << 18, 6
 
 
 def values_together(count: int) -> int:
     """Number of values of one band that a GPU processes at once, so that memory does not depend on the data."""
-    return max(_LEAST_TOGETHER, min(_MOST_TOGETHER, count // _SHARE_TOGETHER))
+    return max(_MIN_TOGETHER, min(_MAX_TOGETHER, count // _SHARE_TOGETHER))
 
 
 def taylor_value(plan: ContourPlan, z: Any) -> Any:

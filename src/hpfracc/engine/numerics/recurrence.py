@@ -17,7 +17,7 @@ from hpfracc._xp import Namespace
 
 __all__ = [
     "FEW_STRETCHES",
-    "MOST_DEGREE",
+    "MAX_DEGREE",
     "arrival",
     "lag_table",
     "own_steps",
@@ -31,7 +31,7 @@ _STRETCH = 128
 #: Maximum number of segments whose states are propagated one by one.
 FEW_STRETCHES = 16
 #: The highest degree of an input within a step: the recursion of :func:`arrival` loses one more digit with each.
-MOST_DEGREE = 4
+MAX_DEGREE = 4
 #: Terms of its series, for ``|z| < 1``: the first omitted one is below 1e-17.
 _TERMS = 18
 

@@ -15,7 +15,7 @@ NEIGHBOURHOODS = ("von_neumann", "moore")
 #: Width of a bucket as a fraction of the mean cost: narrow enough that few steps are shorter, wide enough that few
 #: buckets are empty (benchmarks/lattice.py, mazes of 2048 x 2048); and the maximum number of buckets.
 _SHARE = 1 / 8
-_MOST_BUCKETS = 1 << 16
+_MAX_BUCKETS = 1 << 16
 
 
 def bucket_ring(mean: float, greatest: float) -> tuple[float, int]:
@@ -24,7 +24,7 @@ def bucket_ring(mean: float, greatest: float) -> tuple[float, int]:
     No step is longer than the ring minus two buckets.
     """
     # Above the smallest numbers, whose reciprocal is infinite.
-    width = max(mean * _SHARE, greatest / (_MOST_BUCKETS - 4), 1e-300)
+    width = max(mean * _SHARE, greatest / (_MAX_BUCKETS - 4), 1e-300)
     return width, 1 << math.ceil(math.log2(max(4.0, greatest / width + 4)))
 
 

@@ -33,16 +33,16 @@ from hpfracc.engine.primitives.operands import (
 )
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["LEAST_BLOCK", "CausalConvolution", "block_length", "fills_one_block"]
+__all__ = ["MIN_BLOCK", "CausalConvolution", "block_length", "fills_one_block"]
 
 _TAKES = INEXACT | INTEGERS
 #: Shortest transform of a block: 2,048 doubles stay in a first-level cache.
-LEAST_BLOCK = 2048
+MIN_BLOCK = 2048
 
 
 def block_length(taps: int) -> int:
     """Length of one block's transform: a power of two, of which the weights fill at most a quarter."""
-    return power_of_two(max(LEAST_BLOCK, 4 * taps))
+    return power_of_two(max(MIN_BLOCK, 4 * taps))
 
 
 def fills_one_block(call: Call) -> str | None:

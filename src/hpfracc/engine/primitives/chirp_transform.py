@@ -39,7 +39,7 @@ __all__ = ["ChirpTransform", "transform_length"]
 
 _TAKES = INEXACT | INTEGERS
 #: Maximum number of points: the square of twice an index needs 62 bits.
-_MOST_POINTS = 1 << 29
+_MAX_POINTS = 1 << 29
 
 
 def transform_length(given: int, points: int) -> int:
@@ -88,8 +88,8 @@ class ChirpTransform(Primitive):
             )
         given = shape[-1]
         wanted = given if points is None else whole_number(self.name, "points", points)
-        if wanted < 0 or max(given, wanted) > _MOST_POINTS:
-            raise InvalidInputError(f"{self.name}: points={wanted} for {given} samples; use 0 to {_MOST_POINTS:,}")
+        if wanted < 0 or max(given, wanted) > _MAX_POINTS:
+            raise InvalidInputError(f"{self.name}: points={wanted} for {given} samples; use 0 to {_MAX_POINTS:,}")
         self._check_offsets(offsets)
         batch = shape[:-1] if len(rows) == 1 else broadcast(self.name, shape[:-1], rows[:-1])
         result = complex_of(dtype)
@@ -112,7 +112,7 @@ class ChirpTransform(Primitive):
     def _check_offsets(self, offsets: Any) -> None:
         try:
             first, second = offsets
-            fits = all(2 * offset == round(2 * offset) and abs(offset) <= _MOST_POINTS for offset in (first, second))
+            fits = all(2 * offset == round(2 * offset) and abs(offset) <= _MAX_POINTS for offset in (first, second))
         except (TypeError, ValueError, OverflowError):
             fits = False
         if not fits:

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc._xp import NUMPY
-from hpfracc.engine.numerics.recurrence import MOST_DEGREE, arrival
+from hpfracc.engine.numerics.recurrence import MAX_DEGREE, arrival
 from hpfracc.engine.primitives.base import (
     FLOATS,
     INEXACT,
@@ -85,9 +85,9 @@ class ExponentialRecurrence(Primitive):
             dtype = "float64"
         if start.startswith("complex") and not dtype.startswith("complex"):
             dtype = "complex64" if dtype == "float32" else "complex128"
-        if degree is not None and not 0 <= whole_number(self.name, "degree", degree) <= MOST_DEGREE:
+        if degree is not None and not 0 <= whole_number(self.name, "degree", degree) <= MAX_DEGREE:
             raise InvalidInputError(
-                f"{self.name}: degree={degree!r}; use None for inputs at the end of their step, or 0 to {MOST_DEGREE}"
+                f"{self.name}: degree={degree!r}; use None for inputs at the end of their step, or 0 to {MAX_DEGREE}"
             )
         for name, flag in (("lagged", lagged), ("final", final)):
             if not isinstance(flag, bool):

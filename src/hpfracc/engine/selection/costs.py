@@ -304,7 +304,7 @@ _SMALL, _LARGE = 2**16, 2**20
 #: Defaults for an unknown route: a PCIe 3 link.
 _DEFAULT = (20e-6, 6e9)
 #: Minimum fraction of a copy's time that is attributed to its bytes, for any latency.
-_LEAST_SHARE = 1e-3
+_MIN_SHARE = 1e-3
 
 
 class _Route:
@@ -375,7 +375,7 @@ class TransferModel(Guarded):
             latency = _quarter(known.small)
         copies = known.large or known.medium
         if copies:
-            per_byte = _quarter(max(seconds - latency, _LEAST_SHARE * seconds) / nbytes for nbytes, seconds in copies)
+            per_byte = _quarter(max(seconds - latency, _MIN_SHARE * seconds) / nbytes for nbytes, seconds in copies)
             # Times of 0 give no bandwidth.
             rate = 1.0 / per_byte if per_byte > 0.0 else rate
         return latency, rate

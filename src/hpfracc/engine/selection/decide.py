@@ -24,7 +24,7 @@ from hpfracc.engine.workload import OPERATION_PRIMITIVES, OTHER, WorkloadCharact
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, OutOfMemoryError, PinnedBackendError
 from hpfracc.profiling.clocks import energy_counters
 
-__all__ = ["LEAST_SAVED", "WORTH_CUTTING", "Selection", "decide", "operation_name", "route"]
+__all__ = ["MIN_SAVED", "WORTH_CUTTING", "Selection", "decide", "operation_name", "route"]
 
 logger = logging.getLogger("hpfracc.engine")
 
@@ -54,7 +54,7 @@ class Selection:
 
 #: An arm without enough memory is used in chunks if it is faster than the best other one by this factor, and by these
 #: seconds.
-WORTH_CUTTING, LEAST_SAVED = 4.0, 0.05
+WORTH_CUTTING, MIN_SAVED = 4.0, 0.05
 
 
 def decide(request: Request, knowledge: Knowledge, *, frozen: bool = False) -> Selection:
@@ -159,7 +159,7 @@ def _quicker_in_pieces(
     if not known:
         return math.inf, None
     best = min(known, key=lambda row: row.total)
-    if not (best.total * WORTH_CUTTING < taken and taken - best.total > LEAST_SAVED):
+    if not (best.total * WORTH_CUTTING < taken and taken - best.total > MIN_SAVED):
         return best.total, None
     name = best.option.arm
     ratio = taken / max(best.total, 1e-9)

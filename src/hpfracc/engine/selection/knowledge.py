@@ -92,7 +92,7 @@ logger = logging.getLogger("hpfracc.engine")
 #: Runnable threads per core above which a machine is busy, and threads that wait for each other are slow.
 _BUSY = 1.2
 #: A first call that exceeds the prediction by this factor, and by these seconds, is not explained by warming up.
-_FAR_OFF, _MOST_WARMING = 4.0, 1.0
+_FAR_OFF, _MAX_WARMING = 4.0, 1.0
 
 
 class Knowledge(Guarded):
@@ -398,7 +398,7 @@ def _waiting(arm: Arm) -> float:
 
 def _is_far_off(seconds: float, predicted: CostEstimate) -> bool:
     far = _FAR_OFF * predicted.seconds
-    return predicted.source != "none" and seconds > far and seconds > predicted.seconds + _MOST_WARMING
+    return predicted.source != "none" and seconds > far and seconds > predicted.seconds + _MAX_WARMING
 
 
 def _first(found: Iterable[list[tuple[float, float]]]) -> list[tuple[float, float]]:

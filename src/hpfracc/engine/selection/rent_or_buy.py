@@ -25,7 +25,7 @@ __all__ = ["RentOrBuy", "compile_account"]
 _NEAREST = 3
 #: Maximum numbers of stored prices per family, purchases, and savings. A dropped item counts as not bought, or as
 #: without savings.
-_MOST_QUOTES, _MOST_BOUGHT, _MOST_SAVINGS = 1024, 16_384, 4096
+_MAX_QUOTES, _MAX_BOUGHT, _MAX_SAVINGS = 1024, 16_384, 4096
 
 
 class RentOrBuy(Guarded):
@@ -73,7 +73,7 @@ class RentOrBuy(Guarded):
         with self._lock:
             quotes = self._quotes.setdefault(family, {})
             quotes[item] = (x, seconds)
-            if len(quotes) > _MOST_QUOTES:
+            if len(quotes) > _MAX_QUOTES:
                 del quotes[next(iter(quotes))]
 
     def buy(self, family: Hashable, item: Hashable, seconds: float | None = None, x: float | None = None) -> None:
@@ -85,7 +85,7 @@ class RentOrBuy(Guarded):
             self.quote(family, item, seconds, x)
         with self._lock:
             self._bought[item] = None
-            if len(self._bought) > _MOST_BOUGHT:
+            if len(self._bought) > _MAX_BOUGHT:
                 del self._bought[next(iter(self._bought))]
 
     def is_bought(self, item: Hashable) -> bool:
@@ -124,7 +124,7 @@ class RentOrBuy(Guarded):
             savings = self._savings
             for item, gain in gains.items():
                 savings[item] = savings.get(item, 0.0) + gain * calls
-                if len(savings) > _MOST_SAVINGS:
+                if len(savings) > _MAX_SAVINGS:
                     del savings[next(iter(savings))]
 
     def saved(self, item: Hashable) -> float:

@@ -50,7 +50,7 @@ __all__ = [
 _CALLS_KEPT = 256
 #: ... and the fraction of the time since the answer that recomputing it may take, because new knowledge may change it.
 _REVIEW_SHARE = 0.01
-_MOST_ANSWERS = 4096
+_MAX_ANSWERS = 4096
 _ids = itertools.count(1)
 
 
@@ -166,7 +166,7 @@ class IntelligentBackendSelector:
         begin = time.perf_counter()
         backend = BackendType(self._decide(workload, preferred_backend).backend)
         end = time.perf_counter()
-        if len(self._answers) >= _MOST_ANSWERS:
+        if len(self._answers) >= _MAX_ANSWERS:
             self._answers.clear()
         self._answers[key] = _Answer(backend, *versions, end + (end - begin) / _REVIEW_SHARE)
         return backend

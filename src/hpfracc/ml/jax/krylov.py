@@ -24,7 +24,7 @@ Matrix = tuple[Any, ...]
 #: ``f(values, alpha)``, elementwise; hashable, and equal to other functions with the same results.
 Function = Callable[[Any, Any], Any]
 
-_MOST, _GROUP = 600, 24
+_MAX, _GROUP = 600, 24
 #: Largest total size of the bases in bytes; further columns are processed in later groups.
 _WORKSPACE = 1 << 30
 
@@ -138,7 +138,7 @@ def _times(matrix: Matrix, q: Any) -> Any:
 def _lanczos(f: Function, degree: int, count: int, matrix: Matrix, x: Any, alpha: Any) -> tuple[Any, ...]:
     """``count`` functions of L times x, each of the shape of x."""
     nodes, columns = x.shape
-    most = min(nodes, _MOST)
+    most = min(nodes, _MAX)
     together = max(1, min(columns, _WORKSPACE // (nodes * most * x.dtype.itemsize)))
     groups = -(-columns // together)
     starts = jnp.pad(x.T, ((0, groups * together - columns), (0, 0))).reshape(groups, together, nodes)
@@ -151,7 +151,7 @@ def _lanczos(f: Function, degree: int, count: int, matrix: Matrix, x: Any, alpha
 def _group(f: Function, degree: int, count: int, matrix: Matrix, alpha: Any, x: Any) -> Any:
     """The same for a group of rows x processed together: shape (count, columns, nodes)."""
     columns, nodes = x.shape
-    most = min(nodes, _MOST)
+    most = min(nodes, _MAX)
     sizes = [_GROUP << stage for stage in range(most.bit_length()) if _GROUP << stage < most] + [most]
     room = -(-(most + 1) // _GROUP) * _GROUP
     wide = x.dtype == jnp.float64

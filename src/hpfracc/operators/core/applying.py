@@ -47,9 +47,9 @@ UNIFORM = Grid(2, 0.0, 1.0)
 #: How to apply an operator to samples of a kind seen before, by operator and kind (:func:`sample_kind`): reading and
 #: checking a call again takes longer than the work on some thousand points.
 cached_applications: dict[Any, CachedApplication | LearnedApplication] = {}
-_MOST_APPLICATIONS = 256
+_MAX_APPLICATIONS = 256
 #: Sums kept by one application, and the samples up to which their operands are kept alive.
-_MOST_SUMS, _MOST_POINTS = 16, 65_536
+_MAX_SUMS, _MAX_POINTS = 16, 65_536
 _DOUBLE = "torch.float64"
 
 
@@ -125,10 +125,10 @@ class CachedApplication:
             plan = causal_convolution.plan_for((made.weights, values, *made.starts), None, made.key, made.options)
         except OutOfMemoryError:  # such calls are done in chunks
             return
-        if len(self._sums) >= _MOST_SUMS:
+        if len(self._sums) >= _MAX_SUMS:
             self._sums.clear()
         references: tuple[weakref.ref[Any], ...] = ()
-        if values.shape[-1] > _MOST_POINTS:
+        if values.shape[-1] > _MAX_POINTS:
             operands, references = (), tuple(map(weakref.ref, operands))
         kept = _Sum(plan, operands, made.key, made.options, made.finish, references)
         self._sums[grid.step, current_context()] = kept
@@ -179,7 +179,7 @@ class LearnedApplication:
                 samples = Samples(values, Grid(values.shape[-1], 0.0, step), None)
                 return self._rule.apply(samples, Order(alpha, None, self._ceiling, namespace_of(alpha)))
 
-            if len(self._functions) >= _MOST_SUMS:
+            if len(self._functions) >= _MAX_SUMS:
                 self._functions.clear()
             function = self._functions[key] = ReplayedFunction(apply)
         return function.replay(values, alpha)
@@ -209,7 +209,7 @@ def cache_application(operator: Any, values: Any, application: Any) -> None:
         key = learned_key(operator, values)
     if key is None:
         return
-    if len(cached_applications) >= _MOST_APPLICATIONS:
+    if len(cached_applications) >= _MAX_APPLICATIONS:
         cached_applications.clear()
     try:
         cached_applications[key] = application

@@ -17,7 +17,7 @@ from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import FAST, cache_application, cached_applications, learned_key
-from hpfracc.operators.core.exponentials import LEAST_TOLERANCE
+from hpfracc.operators.core.exponentials import MIN_TOLERANCE
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, cached_grid, likely_grid, read_number
 from hpfracc.operators.core.order import Order
@@ -267,8 +267,8 @@ class FractionalOperator(ABC):
                 f"rtol={rtol!r} is for callables and for method='fast'; other methods for samples do not use it"
             )
         number = read_number("rtol", rtol)
-        if not LEAST_TOLERANCE <= number < 1.0:
-            raise InvalidInputError(f"rtol={number:g} is out of reach; use {LEAST_TOLERANCE:g} up to 1, such as 1e-10")
+        if not MIN_TOLERANCE <= number < 1.0:
+            raise InvalidInputError(f"rtol={number:g} is out of reach; use {MIN_TOLERANCE:g} up to 1, such as 1e-10")
         return number
 
     def stream(self, step: float, *, rtol: float = 1e-6, axis: int | None = None, dim: Any = None) -> OperatorStream:

@@ -28,7 +28,7 @@ from hpfracc.errors import InvalidInputError
 
 __all__ = [
     "FULL_PRECISION",
-    "LEAST_TOLERANCE",
+    "MIN_TOLERANCE",
     "Exponentials",
     "Nodes",
     "compress",
@@ -40,12 +40,12 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 #: The smallest tolerance that a user can request.
-LEAST_TOLERANCE = 1e-13
+MIN_TOLERANCE = 1e-13
 #: The smallest error that double precision allows, with three times as many terms.
 FULL_PRECISION = 1e-15
 #: Largest rate of the slow terms, in units of 1/T, and the largest number of Gauss nodes that replace them.
 _SLOW = math.exp(1.5)
-_MOST_GAUSS = 24
+_MAX_GAUSS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def _gauss(rates: Array, weights: Array, longest: float, tolerance: float) -> tu
     """The shortest Gauss rule for a sum of point masses that preserves its Laplace transform on ``[0, longest]``."""
     t = np.linspace(0.0, longest, 65)
     exact = np.exp(-np.multiply.outer(t, rates)) @ weights
-    diagonal, off, total = _lanczos(rates * longest, weights, min(_MOST_GAUSS, len(rates)))
+    diagonal, off, total = _lanczos(rates * longest, weights, min(_MAX_GAUSS, len(rates)))
     for count in range(1, len(diagonal) + 1):
         matrix = np.diag(diagonal[:count]) + np.diag(off[: count - 1], 1) + np.diag(off[: count - 1], -1)
         values, vectors = np.linalg.eigh(matrix)

@@ -25,7 +25,7 @@ __all__ = ["differentiate_graded"]
 #: Points of one panel: its polynomial has degree 15.
 _POINTS = 16
 #: Largest number of panels: a power t^0.1 at the origin takes some 500 halvings; noise takes them all.
-_MOST_PANELS = 2000
+_MAX_PANELS = 2000
 #: Points of the result that are processed together.
 _CHUNK = 256
 #: Largest deviation of f from a panel's polynomial between its nodes, in units of the truncation level.
@@ -133,7 +133,7 @@ def _fit(function: Function) -> tuple[_Mesh, Any]:
         rough[calm] = _hidden(function, left[calm], right[calm], host[:, calm], floor)
         split = rough & ~thin
         count += len(left) + int(split.sum())
-        if count > _MOST_PANELS:
+        if count > _MAX_PANELS:
             split = np.zeros_like(split)
         done.append((left[~split], right[~split], size[~split], rough[~split], thin[~split]))
         whole = np.flatnonzero(~split)

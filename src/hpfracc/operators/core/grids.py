@@ -178,11 +178,11 @@ class KnownGrid(NamedTuple):
 
         Long arrays are compared on the engine's threads: one core reads 24 GB/s, several read more.
         """
-        if t.size < 2 * _LEAST_IN_THREAD:
+        if t.size < 2 * _MIN_IN_THREAD:
             return self.content.startswith(t.data if t.flags.c_contiguous else t.tobytes())
         points = np.frombuffer(self.content, t.dtype)
         workers = available_cores()
-        blocks = even_blocks(t.size, workers, _LEAST_IN_THREAD)
+        blocks = even_blocks(t.size, workers, _MIN_IN_THREAD)
         return all(run_blocks(lambda block: bool((t[slice(*block)] == points[slice(*block)]).all()), blocks, workers))
 
 
@@ -190,14 +190,14 @@ class KnownGrid(NamedTuple):
 _grids: dict[Any, KnownGrid] = {}
 #: The same by identity of the points, for immutable arrays.
 _constant_grids: dict[int, tuple[weakref.ref[Any], Grid]] = {}
-_MOST_GRIDS, _MOST_CACHED_POINTS, _MOST_CACHED_BYTES = 64, 2**20, 64 * 2**20
+_MAX_GRIDS, _MAX_CACHED_POINTS, _MAX_CACHED_BYTES = 64, 2**20, 64 * 2**20
 #: Fewest points that a thread compares: they take 50 us, waking a thread some 20.
-_LEAST_IN_THREAD = 2**16
+_MIN_IN_THREAD = 2**16
 
 
 #: Grids given as points of other libraries, by identity: the points, a copy of them if they are mutable, the grid.
 _array_grids: dict[int, tuple[weakref.ref[Any], Any, Grid]] = {}
-_MOST_ARRAY_GRIDS = 8
+_MAX_ARRAY_GRIDS = 8
 
 
 def cached_grid(t: Any) -> Grid | None:
@@ -242,13 +242,13 @@ def _cached_by_identity(t: Any) -> Grid | None:
 def _cache_grid(t: Any, grid: Grid) -> None:
     """Cache a uniform grid of at least two points, with an immutable copy of them."""
     n = grid.n
-    if not isinstance(grid.step, float) or not 2 <= n <= _MOST_CACHED_POINTS:
+    if not isinstance(grid.step, float) or not 2 <= n <= _MAX_CACHED_POINTS:
         return
     if type(t) is not np.ndarray:
         _cache_by_identity(t, grid)
         return
     cached_points = sum(known.grid.n for known in list(_grids.values()))
-    if len(_grids) >= _MOST_GRIDS or 8 * (n + cached_points) > _MOST_CACHED_BYTES:
+    if len(_grids) >= _MAX_GRIDS or 8 * (n + cached_points) > _MAX_CACHED_BYTES:
         _grids.clear()
     content = t.tobytes()
     # In double precision one copy serves both purposes: an array over bytes is read-only.
@@ -256,7 +256,7 @@ def _cache_grid(t: Any, grid: Grid) -> None:
     kept = replace(grid, points=own) if own.dtype == np.float64 else _with_own_points(grid)
     _grids[t.dtype, n, t.item(0), t.item(n // 2), t.item(-1)] = KnownGrid(kept, content)
     if not t.flags.writeable and t.base is None:
-        if len(_constant_grids) >= _MOST_GRIDS:
+        if len(_constant_grids) >= _MAX_GRIDS:
             _constant_grids.clear()
         _constant_grids[id(t)] = weakref.ref(t), kept
 
@@ -265,7 +265,7 @@ def _cache_by_identity(t: Any, grid: Grid) -> None:
     library = library_of(t)
     if library not in ("torch", "jax", "cupy") or tracks_gradient(t):
         return
-    if len(_array_grids) >= _MOST_ARRAY_GRIDS:
+    if len(_array_grids) >= _MAX_ARRAY_GRIDS:
         _array_grids.clear()
     copy = None if library == "jax" else namespace_of(t).copy(t)
     _array_grids[id(t)] = weakref.ref(t), copy, _with_own_points(grid)
@@ -362,7 +362,7 @@ def uniform_step(points: np.ndarray[Any, Any], rounding: float) -> float | None:
 
 #: Points that are uniform except for rounding: the fewest that are accepted as such, and the largest rounding relative
 #: to the step (milliseconds at 60 Hz: 0.06).
-_LEAST_ROUNDED, _MOST_ROUNDED = 32, 0.1
+_MIN_ROUNDED, _MAX_ROUNDED = 32, 0.1
 #: Dates may be rounded to a fraction of a second and counted in minutes, hours or days.
 _SECONDS = (1.0, 60.0, 3600.0, 86400.0)
 
@@ -374,12 +374,12 @@ def rounded_step(points: np.ndarray[Any, Any]) -> tuple[float, str] | None:
     the uniform grid. Whether the samples were taken at the rounded times or at the uniform ones is unknown.
     """
     n = len(points)
-    if n < _LEAST_ROUNDED:
+    if n < _MIN_ROUNDED:
         return None
     first = float(points[0])
     step = (float(points[-1]) - first) / (n - 1)
-    most = _MOST_ROUNDED * step
-    for stop in (_LEAST_ROUNDED, n):  # most non-uniform grids are detected immediately
+    most = _MAX_ROUNDED * step
+    for stop in (_MIN_ROUNDED, n):  # most non-uniform grids are detected immediately
         off = float(np.abs(points[:stop] - (first + np.arange(stop) * step)).max())
         if not 0.0 < off <= most:
             return None

@@ -16,10 +16,10 @@ from scipy import linalg
 from hpfracc.engine.execution.prepared import PreparedOperands
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["MOST_POINTS", "HermiteGauss", "hermite_gauss", "kept_vectors"]
+__all__ = ["MAX_POINTS", "HermiteGauss", "hermite_gauss", "kept_vectors"]
 
 #: Longest signal: its two matrices take a quarter of a gigabyte, so that the cache has room for them.
-MOST_POINTS = 1 << 13
+MAX_POINTS = 1 << 13
 #: Cache of vectors, limited in bytes: those for 8,192 points and some shorter ones fit.
 kept_vectors = PreparedOperands(384 * 2**20)
 if hasattr(os, "register_at_fork"):
@@ -40,10 +40,10 @@ class HermiteGauss(NamedTuple):
 
 def hermite_gauss(n: int) -> HermiteGauss:
     """The vectors for ``n`` points; cached and read-only."""
-    if n > MOST_POINTS:
+    if n > MAX_POINTS:
         raise InvalidInputError(
             f"method='eigen' with {n:,} points needs matrices of {4 * n * n / 2**30:.1f} GiB; use method='chirp', or "
-            f"at most {MOST_POINTS:,} points"
+            f"at most {MAX_POINTS:,} points"
         )
     found: HermiteGauss = kept_vectors.get(n, lambda: _make(n))
     return found

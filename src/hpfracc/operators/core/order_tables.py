@@ -32,7 +32,7 @@ _ROUNDING = 4e-15
 #: Longest sequence that is tabulated at every lag: a table for 16,384 points takes 2.6 MB.
 WHOLE_TABLE = 16_384
 #: Largest number of weights in a table: 2 MB of them, 21 MB with their polynomials.
-_MOST = 2**17
+_MAX = 2**17
 Maker = Callable[[Namespace, Any, Any], tuple[Any, ...]]
 
 
@@ -101,7 +101,7 @@ def _tabulate(make: Maker, ceiling: int, n: int, few: bool) -> Table | None:
     orders = ceiling - 0.5 + 0.5 * np.cos(angle)
     with np.errstate(all="ignore"):
         made = [make(NUMPY, float(orders[0]), lags)]
-        if any(np.iscomplexobj(array) for array in made[0]) or sum(array.size for array in made[0]) > _MOST:
+        if any(np.iscomplexobj(array) for array in made[0]) or sum(array.size for array in made[0]) > _MAX:
             return None
         made += [make(NUMPY, float(alpha), lags) for alpha in orders[1:]]
     shapes = tuple(tuple(array.shape) for array in made[0])

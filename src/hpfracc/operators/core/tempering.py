@@ -25,7 +25,7 @@ _TOGETHER = 4.0
 #: Contributions from this number of time constants ago have decayed to 3e-20.
 _FADED = 45.0
 #: Largest number of groups of points; each needs its own polynomial.
-_MOST_GROUPS = 1000
+_MAX_GROUPS = 1000
 
 
 def read_rate(rate: Any) -> Any:
@@ -58,10 +58,10 @@ def tempered_function(function: Function, order: Order, rate: Any, method: str, 
     """``exp(-rate t) D^alpha [exp(rate t) f]`` of a callable, in groups of points, which avoids overflow."""
     known = _known(rate)
     groups = [slice(0, len(function.points))] if not known else _groups(function.points, known)
-    if len(groups) > _MOST_GROUPS:
+    if len(groups) > _MAX_GROUPS:
         raise InvalidInputError(
             f"rate={known:g} on points up to {function.end - function.origin:g} beyond the origin needs {len(groups)} "
-            f"polynomials, more than {_MOST_GROUPS}; ask for fewer points, or give samples"
+            f"polynomials, more than {_MAX_GROUPS}; ask for fewer points, or give samples"
         )
     found = [_of_group(function, order, rate, known, method, group, initial_terms) for group in groups]
     if len(found) == 1:

@@ -15,7 +15,7 @@ from hpfracc.operators.core.values import Samples, constant, cumulate, join, sca
 __all__ = ["AnyGridTrapezoid", "FastTrapezoid"]
 
 #: Maximum number of ordinary integrals that the fast rule takes first. More would need polynomials of higher degree.
-_MOST_WHOLE = 3
+_MAX_WHOLE = 3
 
 
 @final
@@ -78,9 +78,9 @@ class FastTrapezoid(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """Integrals of integer order, then one recurrence for each power of the piecewise polynomial."""
         whole = 0 if order.known is None else math.floor(order.known)
-        if whole > _MOST_WHOLE:
+        if whole > _MAX_WHOLE:
             raise InvalidInputError(
-                f"alpha={order.known:g}: the fast integral supports orders below {_MOST_WHOLE + 1}; "
+                f"alpha={order.known:g}: the fast integral supports orders below {_MAX_WHOLE + 1}; "
                 "use method='trapezoid', or integrate twice"
             )
         x = samples.values

@@ -34,15 +34,15 @@ __all__ = ["MittagLefflerMemory", "kernel_at_points"]
 _GAUSS = 6
 #: The interval of the double exponential rule, outside which the integrand is negligible, and its number of points.
 #: With 2048 points the measured error is below 1e-13 for alpha >= 0.05; below, their number must grow like 1/alpha.
-_WIDTH, _LEAST_POINTS, _POINTS = 3.6, 512, 110.0
+_WIDTH, _MIN_POINTS, _POINTS = 3.6, 512, 110.0
 #: Terms of the expansion at order 1: enough for derivatives up to the third there.
 _ORDERS_AT_ONE = 4
 #: Maximum number of points. For orders that would need more, a series is used up to this argument, with this number of
 #: terms.
-_MOST_POINTS = 2**16
+_MAX_POINTS = 2**16
 _SMALL, _TERMS = 0.5, 56
 #: Smallest traced order. Its value is unknown when the number of points is chosen.
-LEAST_TRACED = 0.05
+MIN_TRACED = 0.05
 
 
 @final
@@ -130,15 +130,15 @@ def _guarded(order: Order, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
     if order.known is None:
         # The case is not known at trace time: both are computed, each where it is defined.
         one = alpha == 1.0
-        inside = xp.where((alpha >= LEAST_TRACED) & (alpha < 1.0), alpha, 0.5)
-    known = LEAST_TRACED if order.known is None else order.known
-    if known < LEAST_TRACED and known / (1.0 - known) * _reach(step, n) ** known < _SMALL:
+        inside = xp.where((alpha >= MIN_TRACED) & (alpha < 1.0), alpha, 0.5)
+    known = MIN_TRACED if order.known is None else order.known
+    if known < MIN_TRACED and known / (1.0 - known) * _reach(step, n) ** known < _SMALL:
         return _by_series(xp, alpha, step, n)
-    points = max(_LEAST_POINTS, math.ceil(_POINTS / known))
-    if points > _MOST_POINTS:
+    points = max(_MIN_POINTS, math.ceil(_POINTS / known))
+    if points > _MAX_POINTS:
         raise InvalidInputError(
             f"alpha={known:g} is too small to be differentiable for times up to {_reach(step, n):g}; "
-            f"use an order of at least {_POINTS / _MOST_POINTS:.2g}, or a number"
+            f"use an order of at least {_POINTS / _MAX_POINTS:.2g}, or a number"
         )
     found = spread(xp, lambda at: _by_integral(xp, inside, step, at, points), n)
     found = tuple(array / (1.0 - inside) for array in found)

@@ -23,7 +23,7 @@ from hpfracc.solvers.ode.problem import Jacobian, NotFiniteError, Problem, Right
 __all__ = [
     "DIGITS",
     "KEPT_ITERATIONS",
-    "LEAST_RATE",
+    "MIN_RATE",
     "REMEASURE",
     "SMALL_CHANGE",
     "Newton",
@@ -45,7 +45,7 @@ DIGITS = 1e-10
 #: Maximum iterations with a reused matrix. More would cost more than a new one.
 KEPT_ITERATIONS = 7
 #: Lower bound of the estimated rate of convergence.
-LEAST_RATE = 1e-3
+MIN_RATE = 1e-3
 #: Steps after which the rate of convergence is measured again.
 REMEASURE = 16
 #: A guess is extrapolated if that changes a component by less than this fraction.
@@ -53,10 +53,10 @@ SMALL_CHANGE = 0.05
 #: Rate of convergence below which a matrix is reused.
 _GOOD_RATE = 0.3
 #: Maximum iterates with a new Jacobian each, and minimum damping factor, before a step fails.
-_MOST_NEW = 60
-_LEAST_DAMPING = 1e-7
+_MAX_NEW = 60
+_MIN_DAMPING = 1e-7
 #: Maximum steps in pseudo-time towards a solution on another branch.
-_MOST_FOLLOWED = 150
+_MAX_FOLLOWED = 150
 #: Corrections that no longer decrease are rounding errors. They are accepted up to this multiple of the target.
 _ROUNDING = 1e3
 
@@ -211,7 +211,7 @@ class Newton:
             rate = min(2.0 * self._rate, 0.5) if self._unmeasured <= REMEASURE else 0.5
             try:
                 begin = before if guess is None else guess
-                found = self.keep(t, known, weight, begin, norm, 1.0, least_rate=LEAST_RATE, first_rate=rate)
+                found = self.keep(t, known, weight, begin, norm, 1.0, least_rate=MIN_RATE, first_rate=rate)
             except NotFiniteError:  # at a trial point
                 found = None
             if found is not None:
@@ -315,7 +315,7 @@ class Newton:
             return None
         units = np.abs(start) + np.abs(left)
         units = units + (1e-9 * units.max() + 1e-300)
-        for _ in range(_MOST_FOLLOWED):
+        for _ in range(_MAX_FOLLOWED):
             if matrix(y) is None:
                 return None
             while True:
@@ -377,7 +377,7 @@ def solve_damped(
         return None, math.nan
     damping = np.ones(len(norm.members(y)))
     width = norm.components
-    for _ in range(_MOST_NEW):
+    for _ in range(_MAX_NEW):
         if float(np.abs(left).max()) <= rounding:
             return y, float(np.abs(left).max())
         factors = matrix(y)
@@ -406,7 +406,7 @@ def solve_damped(
                 with np.errstate(divide="ignore", invalid="ignore"):
                     model = 0.5 * sizes * damping**2 / bent
                 damping = np.where(good, damping, np.fmin(np.fmax(model, 0.02 * damping), 0.5 * damping))
-            if float(damping.min()) < _LEAST_DAMPING:
+            if float(damping.min()) < _MIN_DAMPING:
                 return None, float(np.abs(left).max())
         y, left = trial, after
         if float(damping.min()) == 1.0:
@@ -431,7 +431,7 @@ def _polish(
     for _ in range(KEPT_ITERATIONS):
         y = y - change
         rate = size / last if last > 0.0 else 0.0
-        if size * max(rate, LEAST_RATE) <= target:
+        if size * max(rate, MIN_RATE) <= target:
             return y
         if not rate <= _GOOD_RATE:
             return None

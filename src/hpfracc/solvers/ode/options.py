@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 MAX_STEPS = 10_000_000
 _NUMBERS = (int, float, np.number)
 #: Smallest relative tolerance of any method.
-LEAST_RTOL = 1e-13
+MIN_RTOL = 1e-13
 
 
 class CommonOptions(TypedDict, total=False):
@@ -128,8 +128,8 @@ def read_options(
     """Read and check the options of a solve over ``[t0, t1]`` with a state of ``shape``."""
     if not (isinstance(rtol, _NUMBERS) and math.isfinite(rtol) and rtol > 0.0):
         raise InvalidInputError(f"rtol={rtol!r} has to be a number above 0, such as 1e-6")
-    if rtol < LEAST_RTOL:
-        raise InvalidInputError(f"rtol={rtol:g} is below what float64 can hold; use {LEAST_RTOL:g} or more")
+    if rtol < MIN_RTOL:
+        raise InvalidInputError(f"rtol={rtol:g} is below what float64 can hold; use {MIN_RTOL:g} or more")
     bound = np.asarray(atol, dtype=np.float64)
     if not ((bound >= 0.0) & (bound < math.inf)).all():
         raise InvalidInputError(f"atol={atol!r} has to be finite and 0 or more")

@@ -14,7 +14,7 @@ from hpfracc.errors import InvalidInputError
 __all__ = ["plot_fit", "plot_solution"]
 
 #: Maximum number of lines with a legend.
-_MOST_NAMED = 12
+_MAX_NAMED = 12
 
 
 def plot_solution(t: Any, y: Any, *, phase: Sequence[int] | None, ax: Any, style: dict[str, Any]) -> Any:
@@ -41,7 +41,7 @@ def plot_solution(t: Any, y: Any, *, phase: Sequence[int] | None, ax: Any, style
     ax.set_xlabel("t")
     if lines == 1:
         ax.set_ylabel("y")
-    elif lines <= _MOST_NAMED:
+    elif lines <= _MAX_NAMED:
         ax.legend()
     return ax
 
@@ -68,7 +68,7 @@ def plot_fit(sets: Sequence[Any], axes: Any) -> Any:
     below.axhline(0.0, color="0.5", linewidth=0.8)
     below.set_xlabel("t")
     below.set_ylabel("residual")
-    if rows <= _MOST_NAMED:
+    if rows <= _MAX_NAMED:
         above.legend()
     return above, below
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.pde.driver import FIRST_STEPS, LEAST_ORDER, Run, check_memory, largest, run_mesh
+from hpfracc.solvers.pde.driver import FIRST_STEPS, MIN_ORDER, Run, check_memory, largest, run_mesh
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.recording import FrameRecorder, Save, frames_kept
@@ -20,7 +20,7 @@ __all__ = ["run_adaptive"]
 Array = np.ndarray[Any, Any]
 
 #: Largest number of doublings from one mesh to the next.
-_MOST_AT_ONCE = 3
+_MAX_AT_ONCE = 3
 #: Doublings after a failed run, and the relative change of the failure time below which more steps do not help.
 _AFTER_FAILURE = 2
 _SAME_TIME = 0.1
@@ -152,7 +152,7 @@ def _refine(
         sizes = _sizes(problem, run.samples, first)
         biggest = max(gap)
         if last_jump and biggest > 0.0 and last_gap > 0.0:
-            seen = min(order, max(LEAST_ORDER, math.log2(last_gap / biggest) / last_jump))
+            seen = min(order, max(MIN_ORDER, math.log2(last_gap / biggest) / last_jump))
         share = 1.0 / (2.0 ** (seen * jump) - 1.0)
         error = biggest * share
         ratio = max(
@@ -163,7 +163,7 @@ def _refine(
             return run, error, ratio
         previous, steps = run, finer
         last_gap, last_jump = biggest, jump
-        jump = min(_MOST_AT_ONCE, max(1, math.ceil(math.log2(ratio) / seen)))
+        jump = min(_MAX_AT_ONCE, max(1, math.ceil(math.log2(ratio) / seen)))
 
 
 def _attempt(

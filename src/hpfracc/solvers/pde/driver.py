@@ -22,7 +22,7 @@ from hpfracc.solvers.pde.recording import FrameRecorder, Save, frames_kept
 
 __all__ = [
     "FIRST_STEPS",
-    "LEAST_ORDER",
+    "MIN_ORDER",
     "Run",
     "check_memory",
     "forecast_memory",
@@ -40,7 +40,7 @@ _RATIOS = (8, 6, 5, 7, 4)
 _COARSEST = (6, 4)
 #: Number of comparison times, the lowest order that is assumed, and the fewest steps estimated by ``estimate="auto"``.
 _SAMPLES = 8
-LEAST_ORDER = 0.25
+MIN_ORDER = 0.25
 _UNASKED = 32
 #: Forecasts below this are not checked against free memory.
 _NEGLIGIBLE = 16 * 2**20
@@ -255,7 +255,7 @@ def _seen_order(gaps: list[float], factors: tuple[float, float], most: float) ->
     """The p between 1/4 and ``most`` with ``gaps[1] / gaps[0] = (f1^p - 1) / (1 - f0^-p)``, by bisection."""
     if not gaps[0] > 0.0:
         return most
-    low, high = LEAST_ORDER, most
+    low, high = MIN_ORDER, most
     for _ in range(40):
         p = 0.5 * (low + high)
         if gaps[1] / gaps[0] > (factors[1] ** p - 1.0) / (1.0 - factors[0] ** -p):

@@ -14,9 +14,9 @@ __all__ = ["ReactionSolver"]
 #: Fraction of the tolerance to which the equation of a step is solved.
 _SHARE = 1e-2
 #: Largest numbers of fixed-point iterations, of Newton iterations, and of GMRES vectors.
-_MOST_SIMPLE = 12
-_MOST_NEWTON = 15
-_MOST_KRYLOV = 30
+_MAX_SIMPLE = 12
+_MAX_NEWTON = 15
+_MAX_KRYLOV = 30
 #: Contraction rate above which the fixed-point iteration is abandoned for Newton's method.
 _SLOW = 0.35
 
@@ -49,7 +49,7 @@ class ReactionSolver:
             self._trusted = 20
         self._trusted -= 1
         m, v, last = self._slope, guess, math.inf
-        for number in range(_MOST_SIMPLE):
+        for number in range(_MAX_SIMPLE):
             new = problem.space.solve(shift - m, rhs + reaction(t, v) - m * v, v)
             problem.count("solves")
             change, size = self._largest(new - v), self._largest(new)
@@ -72,7 +72,7 @@ class ReactionSolver:
         problem, reaction = self.problem, self.problem.reaction
         assert reaction is not None
         m = self._slope
-        for _ in range(_MOST_NEWTON):
+        for _ in range(_MAX_NEWTON):
             problem.count("newton_iterations")
             value = reaction(t, v)
             defect = problem.space.solve(shift - m, rhs + value - m * v, v) - v
@@ -102,9 +102,9 @@ class ReactionSolver:
         if beta == 0.0:
             return defect
         basis = [defect / beta]
-        hessenberg = np.zeros((_MOST_KRYLOV + 1, _MOST_KRYLOV), dtype=complex if xp.is_complex(defect) else float)
+        hessenberg = np.zeros((_MAX_KRYLOV + 1, _MAX_KRYLOV), dtype=complex if xp.is_complex(defect) else float)
         count = 0
-        for k in range(_MOST_KRYLOV):
+        for k in range(_MAX_KRYLOV):
             w = product(basis[k])
             for _ in range(2):
                 for i, q in enumerate(basis):

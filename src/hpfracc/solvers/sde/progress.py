@@ -8,10 +8,10 @@ from typing import Any
 
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["LEAST_REPORTS", "progress_bar", "read_progress"]
+__all__ = ["MIN_REPORTS", "progress_bar", "read_progress"]
 
 #: Minimum number of chunks if progress is shown.
-LEAST_REPORTS = 20
+MIN_REPORTS = 20
 
 
 def read_progress(progress: Any) -> None:

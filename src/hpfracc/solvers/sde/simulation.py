@@ -18,7 +18,7 @@ from hpfracc.solvers.sde.methods import PathMethod
 from hpfracc.solvers.sde.methods.exponentials import count_rates
 from hpfracc.solvers.sde.placement import StatePlacement
 from hpfracc.solvers.sde.problem import NoisyProblem
-from hpfracc.solvers.sde.progress import LEAST_REPORTS, progress_bar
+from hpfracc.solvers.sde.progress import MIN_REPORTS, progress_bar
 from hpfracc.solvers.sde.result import FSDEResult, Moments
 from hpfracc.solvers.sde.stepping import integrate
 from hpfracc.solvers.sde.stiffness import Divergence, find_divergence, refuse_infinite, warn_of_stiffness
@@ -119,7 +119,7 @@ class Simulation:
                 size = size if free is None else min(size, int(_CHUNK_SHARE * free))
             rows = min(self.count, max(least, size // row))
             if self.progress:
-                rows = min(rows, -(-self.count // LEAST_REPORTS))
+                rows = min(rows, -(-self.count // MIN_REPORTS))
         rows = max(least, rows // least * least)
         return Forecast(rows, -(-self.count // rows), kept, rows * row)
 

@@ -22,7 +22,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few points each, so that small lattices have many."""
     monkeypatch.setattr(stencil_relax, "_SIDES", {1: 16, 2: 8, 3: 4})
     monkeypatch.setattr(stencil_relax, "_SMALLEST_SIDE", 2)
-    monkeypatch.setattr(stencil_relax, "_LEAST_TILES", 5)
+    monkeypatch.setattr(stencil_relax, "_MIN_TILES", 5)
 
 
 @pytest.mark.usefixtures("small_tiles")

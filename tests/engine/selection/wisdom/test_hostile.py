@@ -128,7 +128,7 @@ def test_only_plain_files_are_opened(place, kind, thing, monkeypatch):
         path.symlink_to(place / "pipe")
     else:
         path.touch()
-        os.truncate(path, document.MOST_BYTES + 1)
+        os.truncate(path, document.MAX_BYTES + 1)
     with pytest.warns(WisdomWarning, match="set aside") as caught:
         call()
     assert len(caught) == 1
@@ -185,7 +185,7 @@ def test_records_of_a_later_version_are_kept_as_they_are(tmp_path):
 
 def test_as_much_is_written_as_is_read(tmp_path, monkeypatch):
     """A merged file stays within what the next reader takes: the oldest records go."""
-    monkeypatch.setattr(document, "_MOST_WRITTEN", 2000)
+    monkeypatch.setattr(document, "_MAX_WRITTEN", 2000)
     data = encode_merged(samples(100))
     assert len(data) < 2200
     content = document.read_merged(data)
@@ -196,7 +196,7 @@ def test_as_much_is_written_as_is_read(tmp_path, monkeypatch):
 @pytest.mark.parametrize("count", [0, 1, 1000])
 def test_a_file_with_too_many_entries_is_damaged(count, monkeypatch):
     """The number of entries is bounded too, in any layout."""
-    monkeypatch.setattr(document, "_MOST_ENTRIES", 100)
+    monkeypatch.setattr(document, "_MAX_ENTRIES", 100)
     records = samples(count)
     forms = (
         document.read_merged(encode_merged(records)),

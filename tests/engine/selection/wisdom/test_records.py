@@ -39,7 +39,7 @@ collections = st.lists(small, max_size=40, unique_by=lambda record: record.id)
 @given(collections, collections, collections)
 def test_order_of_merging_does_not_matter(first, second, third):
     """Trimming between merges, or not, in any order, leaves the same records."""
-    bounds = {"PER_GROUP": dict.fromkeys(records_module.PER_GROUP, 2), "MOST_SAMPLES": 5, "MOST_OTHERS": 4}
+    bounds = {"PER_GROUP": dict.fromkeys(records_module.PER_GROUP, 2), "MAX_SAMPLES": 5, "MAX_OTHERS": 4}
     # The same identity always names the same record; only tampering makes two of it.
     known = unite(first, second, third)
     first, second, third = ([known[record.id] for record in part] for part in (first, second, third))
@@ -68,7 +68,7 @@ def test_the_last_32_of_each_group():
 def test_a_calibration_is_not_pushed_out_by_runs():
     """However many runs there are, knots have room of their own; and each place of a curve keeps its newest."""
     knots = [sample(kind="knot", x=float(x), time=float(when)) for when in range(6) for x in (10, 20)]
-    with mock.patch.multiple(records_module, MOST_SAMPLES=50, MOST_OTHERS=50):
+    with mock.patch.multiple(records_module, MAX_SAMPLES=50, MAX_OTHERS=50):
         kept = retain([*knots, *samples(500)])
     assert sum(record.kind == "sample" for record in kept) == 50
     assert sorted((record.x, record.time) for record in kept if record.kind == "knot") == [

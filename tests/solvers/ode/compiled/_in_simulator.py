@@ -144,7 +144,7 @@ def kept() -> dict[str, Any]:
     try:
         # With more threads than members, too: those without one must leave the memory alone.
         for blocks, question, wanted in zip((1, 1, 1, 7), (first, first, second, first), (0, 0, 1, 2), strict=True):
-            on_cuda_solve._LEAST_BLOCKS = blocks
+            on_cuda_solve._MIN_BLOCKS = blocks
             equal &= bool(np.array_equal(solve(question, backend="numba-cuda").y, expected[wanted]))
             counts.append([len(allocated), len(read)])
         freed = [release_workspaces() > 0, release_workspaces()]
@@ -154,7 +154,7 @@ def kept() -> dict[str, Any]:
             solve(first, backend="numba-cuda")
         counts.append([len(allocated), len(read)])
     finally:
-        on_cuda_solve._LEAST_BLOCKS = 1
+        on_cuda_solve._MIN_BLOCKS = 1
         cuda.device_array, cuda.current_context, device.allowed_bytes = make, here, asked
         release_workspaces()
     return {"counts": counts, "equal": equal, "freed": freed}
@@ -222,7 +222,7 @@ if __name__ == "__main__":
 
     # Every thread of the simulator is one of Python.
     kernels.THREADS = of_ensembles.THREADS = 1
-    of_ensembles._LEAST_BLOCKS = 1
+    of_ensembles._MIN_BLOCKS = 1
     print(
         json.dumps(
             {

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpfracc._optional import import_optional, is_loaded
 from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec, MemoryModel
-from hpfracc.engine.backends.cupy.tiles import MOST_AXES
+from hpfracc.engine.backends.cupy.tiles import MAX_AXES
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
 from hpfracc.profiling.clocks import DeviceClock
@@ -40,8 +40,8 @@ def _too_long(call: Call) -> str | None:
 
 def _many_axes(call: Call) -> str | None:
     axes = len(call.facts["lattice"])
-    if axes > MOST_AXES:
-        return f"a lattice of {axes} axes: its tiles have at most {MOST_AXES}"
+    if axes > MAX_AXES:
+        return f"a lattice of {axes} axes: its tiles have at most {MAX_AXES}"
     return None
 
 

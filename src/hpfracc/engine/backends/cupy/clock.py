@@ -10,7 +10,7 @@ import cupy
 __all__ = ["CLOCK", "CupyClock"]
 
 #: Maximum number of idle events per device.
-_MOST_IDLE = 1024
+_MAX_IDLE = 1024
 
 
 class CupyClock:
@@ -41,7 +41,7 @@ class CupyClock:
 
     def mark(self, device: str) -> Any:
         """An event, recorded on the current stream."""
-        idle = self._idle.setdefault(device, deque(maxlen=_MOST_IDLE))
+        idle = self._idle.setdefault(device, deque(maxlen=_MAX_IDLE))
         with cupy.cuda.Device(_index(device)):
             try:
                 event = idle.pop()
@@ -66,7 +66,7 @@ class CupyClock:
 
     def release(self, device: str, mark: Any) -> None:
         """Return the event to the pool."""
-        self._idle.setdefault(device, deque(maxlen=_MOST_IDLE)).append(mark)
+        self._idle.setdefault(device, deque(maxlen=_MAX_IDLE)).append(mark)
 
     def synchronize(self, device: str) -> None:
         """Wait for the device."""

@@ -20,13 +20,13 @@ from hpfracc.engine.workers import available_cores, even_blocks, run_blocks
 __all__ = ["download", "upload"]
 
 #: Maximum pinned memory that callers may hold as results, absolute and as a fraction of the process's memory.
-_MOST_PINNED = 2**30
+_MAX_PINNED = 2**30
 _PINNED_SHARE = 16
 #: Chunks are larger than PyTorch's, because waking the engine's threads takes longer than an OpenMP team; few threads
 #: saturate the link.
 _CHUNK_BYTES = 16 * 2**20
 _COPY_THREADS = 8
-_LEAST_BLOCK = 2**20
+_MIN_BLOCK = 2**20
 
 
 class _CudaLink:
@@ -63,7 +63,7 @@ class _CudaLink:
         def copy(block: tuple[int, int]) -> None:
             np.copyto(target[slice(*block)], source[slice(*block)])
 
-        run_blocks(copy, even_blocks(target.nbytes, workers, _LEAST_BLOCK), workers)
+        run_blocks(copy, even_blocks(target.nbytes, workers, _MIN_BLOCK), workers)
 
 
 _lock = threading.Lock()
@@ -84,7 +84,7 @@ def _get_ledger() -> PinnedLedger:
     if _ledger is None:
         with _lock:
             if _ledger is None:
-                _ledger = PinnedLedger(min(_MOST_PINNED, HostProbe().read().limit // _PINNED_SHARE))
+                _ledger = PinnedLedger(min(_MAX_PINNED, HostProbe().read().limit // _PINNED_SHARE))
     return _ledger
 
 

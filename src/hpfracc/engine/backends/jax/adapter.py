@@ -22,7 +22,7 @@ from hpfracc.profiling.clocks import DeviceClock
 __all__ = ["ADAPTER", "JaxAdapter"]
 
 #: Elements of the matrices of the direct sum, n x n for each row of weights: 8 MiB in float64.
-_MOST_ELEMENTS = 1024 * 1024
+_MAX_ELEMENTS = 1024 * 1024
 
 #: Below this size the overhead of a copy dominates.
 _SMALL_BYTES = 2**16
@@ -37,7 +37,7 @@ _IN_PLACE = MemoryModel(0.0)
 
 def _too_long(call: Call) -> str | None:
     rows = max(1, call.facts.get("weight_rows", 1))
-    if rows * call.length**2 > _MOST_ELEMENTS:
+    if rows * call.length**2 > _MAX_ELEMENTS:
         return f"{call.length:,} points: its direct sum is a product with a matrix, for short signals"
     return None
 
@@ -69,7 +69,7 @@ class JaxAdapter(Adapter):
     own_threads: ClassVar[bool] = True
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
-            _spec("causal_convolution", "direct", INEXACT, MemoryModel(1.0, _MOST_ELEMENTS, 16), refuses=_too_long),
+            _spec("causal_convolution", "direct", INEXACT, MemoryModel(1.0, _MAX_ELEMENTS, 16), refuses=_too_long),
             _spec("causal_convolution", "fft", INEXACT, MemoryModel(2.0)),
             _spec("causal_convolution", "blocked", INEXACT, MemoryModel(2.0), refuses=_too_many_taps),
         ),
@@ -81,7 +81,7 @@ class JaxAdapter(Adapter):
         "mittag_leffler": (_spec("mittag_leffler", "contour", INEXACT, MemoryModel(12.0)),),
         "spectral_multiply": (_spec("spectral_multiply", "fft", INEXACT, MemoryModel(1.2)),),
         "toeplitz_apply": (
-            _spec("toeplitz_apply", "direct", INEXACT, MemoryModel(0.0, _MOST_ELEMENTS, 8), refuses=_too_long_or_wide),
+            _spec("toeplitz_apply", "direct", INEXACT, MemoryModel(0.0, _MAX_ELEMENTS, 8), refuses=_too_long_or_wide),
             _spec("toeplitz_apply", "fft", INEXACT, MemoryModel(2.3)),
         ),
         "stencil_relax": (_spec("stencil_relax", "relax", FLOATS, MemoryModel(2.5), differentiable=False),),

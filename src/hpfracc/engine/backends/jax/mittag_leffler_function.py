@@ -16,7 +16,7 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
 from hpfracc._arrays import is_tracer
-from hpfracc.engine.numerics.gamma import MOST_DERIVATIVES
+from hpfracc.engine.numerics.gamma import MAX_DERIVATIVES
 from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters, make_plan
 from hpfracc.engine.numerics.mittag_leffler_values import evaluate, pairs_of
 from hpfracc.errors import InvalidInputError
@@ -44,10 +44,10 @@ def of_parameters(z: Any, alpha: Any, beta: Any) -> jax.Array:
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _function(order: int, logs: int, z: jax.Array, alpha: jax.Array, beta: jax.Array) -> jax.Array:
-    if logs > MOST_DERIVATIVES:
+    if logs > MAX_DERIVATIVES:
         raise InvalidInputError(
             f"derivative {logs} of the Mittag-Leffler function in its parameters; there are those up to "
-            f"{MOST_DERIVATIVES}: differentiate it less often in alpha and beta"
+            f"{MAX_DERIVATIVES}: differentiate it less often in alpha and beta"
         )
     shape = jax.ShapeDtypeStruct(z.shape, z.dtype)
     # One pair per element of z is batched with it.

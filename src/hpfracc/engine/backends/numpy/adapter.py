@@ -13,7 +13,7 @@ from hpfracc.engine.primitives.toeplitz_apply import several_axes
 __all__ = ["ADAPTER", "NumpyAdapter"]
 
 #: Maximum of points times the sum of the sides for rounds over a whole lattice: a square of 300.
-_MOST_STEPS = 1 << 26
+_MAX_STEPS = 1 << 26
 
 
 def _is_single(call: Call) -> str | None:
@@ -21,7 +21,7 @@ def _is_single(call: Call) -> str | None:
 
 
 def _many_rounds(call: Call) -> str | None:
-    if call.length * call.facts["reach"] > _MOST_STEPS:
+    if call.length * call.facts["reach"] > _MAX_STEPS:
         return f"{call.length:,} points: each round advances one step, and paths are long"
     return None
 

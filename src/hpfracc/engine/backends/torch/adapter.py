@@ -22,7 +22,7 @@ __all__ = ["ADAPTER", "TorchAdapter"]
 logger = logging.getLogger("hpfracc.engine")
 
 #: Elements of the matrices of the direct sum, n x n for each row of weights: 8 MiB in float64.
-_MOST_ELEMENTS = 1024 * 1024
+_MAX_ELEMENTS = 1024 * 1024
 
 #: The integers that PyTorch can reduce; wider unsigned ones are only stored.
 _NARROW = INTEGERS - {"uint16", "uint32", "uint64"}
@@ -33,8 +33,8 @@ _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory",
 
 def _too_long(call: Call) -> str | None:
     rows = max(1, call.facts.get("weight_rows", 1))
-    if rows * call.length**2 > _MOST_ELEMENTS:
-        most = math.isqrt(_MOST_ELEMENTS // rows)
+    if rows * call.length**2 > _MAX_ELEMENTS:
+        most = math.isqrt(_MAX_ELEMENTS // rows)
         return f"{call.length:,} points: its direct sum is a product with a matrix, for at most {most:,}"
     return None
 
@@ -78,8 +78,8 @@ class TorchAdapter(Adapter):
             _kernel(
                 "causal_convolution",
                 "direct",
-                MemoryModel(1.1, _MOST_ELEMENTS, 8),
-                MemoryModel(3.0, _MOST_ELEMENTS, 8),
+                MemoryModel(1.1, _MAX_ELEMENTS, 8),
+                MemoryModel(3.0, _MAX_ELEMENTS, 8),
                 refuses=_too_long,
             ),
             _kernel("causal_convolution", "fft", MemoryModel(2.0), MemoryModel(2.5)),
@@ -102,8 +102,8 @@ class TorchAdapter(Adapter):
             _kernel(
                 "toeplitz_apply",
                 "direct",
-                MemoryModel(0.3, _MOST_ELEMENTS, 16),
-                MemoryModel(1.7, _MOST_ELEMENTS, 16),
+                MemoryModel(0.3, _MAX_ELEMENTS, 16),
+                MemoryModel(1.7, _MAX_ELEMENTS, 16),
                 refuses=_too_long_or_wide,
             ),
             _kernel("toeplitz_apply", "fft", MemoryModel(2.3), MemoryModel(2.2)),

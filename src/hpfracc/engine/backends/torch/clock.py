@@ -10,7 +10,7 @@ import torch
 __all__ = ["CLOCK", "TorchClock"]
 
 #: Maximum number of idle events per device.
-_MOST_IDLE = 16_384
+_MAX_IDLE = 16_384
 
 
 class _Queue:
@@ -20,7 +20,7 @@ class _Queue:
 
     def __init__(self, index: int) -> None:
         self._index = index
-        self.idle: deque[Any] = deque(maxlen=_MOST_IDLE)
+        self.idle: deque[Any] = deque(maxlen=_MAX_IDLE)
 
     def current(self) -> Any:
         """The current stream."""

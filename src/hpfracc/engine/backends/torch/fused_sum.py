@@ -30,7 +30,7 @@ __all__ = [
 
 
 #: Maximum number of samples for which a sum is replayed: above, the GPU takes longer than the host's launches.
-_MOST_REPLAYED = 2**20
+_MAX_REPLAYED = 2**20
 
 
 class PaddedSpectrum(NamedTuple):
@@ -115,7 +115,7 @@ def convolve_fused(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions
 
 def _convolve(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> tuple[Tensor, Tensor]:
     """The sum, and records of non-finite samples."""
-    if signal.numel() <= _MOST_REPLAYED:
+    if signal.numel() <= _MAX_REPLAYED:
         signal = signal.detach()
         found = replays.run(_name("sum", prepared, options), partial(_sum, prepared, options), (signal,))
         if found is not None:
@@ -145,7 +145,7 @@ def _sum(prepared: PaddedSpectrum, options: SumOptions, signal: Tensor) -> tuple
 
 def _convolve_back(slope: Tensor, bad: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> Tensor:
     """The derivative of the sum: the reversed sum, over the points that do not depend on a non-finite sample."""
-    if slope.numel() <= _MOST_REPLAYED:
+    if slope.numel() <= _MAX_REPLAYED:
         slope = slope.detach()
         name = _name("slope", prepared, options)
         found = replays.run(name, partial(_reversed_sum, prepared, options), (slope, bad))

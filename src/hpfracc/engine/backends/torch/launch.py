@@ -16,7 +16,7 @@ from torch import Tensor
 __all__ = ["Launcher"]
 
 #: Maximum number of entries of the cache; a full cache is cleared.
-_MOST_KINDS = 512
+_MAX_KINDS = 512
 #: From this version on a compiled kernel takes its constants along with the other arguments.
 _TAKES_CONSTANTS = (3, 3)
 
@@ -91,7 +91,7 @@ class Launcher:
             return
         compiled = self._kernel[grid](*tensors, *numbers, *constants)
         if self._reuses and hasattr(compiled, "__getitem__"):  # Triton's interpreter returns nothing
-            if len(self._ready) >= _MOST_KINDS:
+            if len(self._ready) >= _MAX_KINDS:
                 self._ready.clear()
             self._ready[key] = _launch_of(compiled, grid)
 

@@ -36,7 +36,7 @@ logger = logging.getLogger("hpfracc.engine")
 #: Number of calls of a kind before it is recorded. Recording takes the time of about ten calls.
 CALLS = 16
 #: Maximum number of kinds that are counted, and maximum fraction of a GPU's memory for recordings.
-_MOST_KINDS, _SHARE = 512, 1.0 / 32.0
+_MAX_KINDS, _SHARE = 512, 1.0 / 32.0
 #: Expected memory of a recording in units of its operands: transforms of twice the length, forward and backward.
 _EXPECTED = 20
 
@@ -237,7 +237,7 @@ class Replays:
             # Only one attempt is made.
             self._known[kind] = None if due else known + 1
             self._known.move_to_end(kind)
-            while len(self._known) > _MOST_KINDS:
+            while len(self._known) > _MAX_KINDS:
                 self._known.popitem(last=False)
         if not due:
             return None

@@ -24,7 +24,7 @@ __all__ = ["CudaLink", "Lane", "as_tensor", "download", "lane", "upload"]
 
 #: Maximum pinned memory that callers may hold as results: eight arrays of 1e7 doubles, as PyTorch rounds them, and at
 #: most a sixteenth of the process's memory.
-_MOST_PINNED = 2**30
+_MAX_PINNED = 2**30
 _PINNED_SHARE = 16
 
 
@@ -173,7 +173,7 @@ def lane(device: torch.device) -> Lane:
     if known is None:
         with _lock:
             if _ledger is None:
-                _ledger = PinnedLedger(min(_MOST_PINNED, HostProbe().read().limit // _PINNED_SHARE))
+                _ledger = PinnedLedger(min(_MAX_PINNED, HostProbe().read().limit // _PINNED_SHARE))
             known = _lanes.get(index)
             if known is None:
                 with torch.cuda.device(index):

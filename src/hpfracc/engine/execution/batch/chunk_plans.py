@@ -20,7 +20,7 @@ from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
 from hpfracc.engine.primitives.cuts import Cut
 from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.engine.selection.candidates import HOST_SHARE, predicted_bytes
-from hpfracc.engine.selection.decide import LEAST_SAVED, WORTH_CUTTING, Selection
+from hpfracc.engine.selection.decide import MIN_SAVED, WORTH_CUTTING, Selection
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.formats import format_bytes, format_seconds
 
@@ -105,7 +105,7 @@ def choose_plan(
     alone = _quickest(job, specs, 0, enough, whole)
     if within is None or alone is None:
         return within or alone
-    worth = within.seconds > WORTH_CUTTING * alone.seconds and within.seconds - alone.seconds > LEAST_SAVED
+    worth = within.seconds > WORTH_CUTTING * alone.seconds and within.seconds - alone.seconds > MIN_SAVED
     return alone if worth else within
 
 

@@ -33,7 +33,7 @@ T = TypeVar("T")
 #: The search ends within this factor of a size that fails; then this fraction of the size that fits is used.
 CLOSE_ENOUGH, SPARE = 1.1, 0.95
 #: Number of kinds of work whose size is remembered.
-_MOST_REMEMBERED = 1024
+_MAX_REMEMBERED = 1024
 
 #: False for none, True for a progress bar, or ``callback(done, total)``.
 Progress = bool | Callable[[int, int], None]
@@ -151,7 +151,7 @@ class Remembered(Guarded, Generic[T]):
         with self._lock:
             self._found[key] = value
             self._found.move_to_end(key)
-            while len(self._found) > _MOST_REMEMBERED:
+            while len(self._found) > _MAX_REMEMBERED:
                 self._found.popitem(last=False)
 
     def clear(self) -> None:

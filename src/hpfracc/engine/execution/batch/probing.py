@@ -24,7 +24,7 @@ _SMALL, _LARGE = 2**14, 2**15
 #: Number of calls of each size.
 _TRIALS = 3
 #: Number of kinds of call whose memory is remembered.
-_MOST_LINES = 256
+_MAX_LINES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Probe:
         kinds = tuple((len(operand.shape), operand.dtype) for operand in operands)
         key = (kinds, tuple(sorted(map(repr, params.items()))))
         if key not in self._lines:
-            if len(self._lines) >= _MOST_LINES:
+            if len(self._lines) >= _MAX_LINES:
                 self._lines.clear()
             self._lines[key] = self._try(operands, params)
         line = self._lines[key]

@@ -25,11 +25,11 @@ Convolve = Callable[[Any, Any, int], Any]
 #: Overhead of a chunk beside its kernel: it is described, decided and bound as a separate call.
 CHUNK_SECONDS = 1e-3
 #: Parts are at least one in this many of a block, or all weights.
-_LEAST_PART = 4
+_MIN_PART = 4
 #: Plans that transform this many times the points of one that fits are not faster, regardless of cache effects.
 _MORE_WORK = 4.0
 #: How often blocks that ran out of memory are made smaller.
-_MOST_FAILURES = 40
+_MAX_FAILURES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _possible(length: int, taps: int) -> Iterator[tuple[float, float, int, int]]
     """The work (points transformed, times the logarithm), the number of pieces, and the sizes of block and part."""
     for block in _halves(length):
         for part in _halves(taps):
-            if _LEAST_PART * part < block and part < taps:
+            if _MIN_PART * part < block and part < taps:
                 break  # parts much shorter than a block only add pieces
             blocks, parts = -(-length // block), -(-taps // part)
             # The first blocks start before the end of the weights: they need only some of the parts, or some samples.
@@ -195,7 +195,7 @@ class TimeSizer:
         """Continue with a smaller plan; returns False if there is none."""
         self._failures += 1
         smaller = _smaller(self.plan, self._replan(), short)
-        if smaller is None or self._failures > _MOST_FAILURES:
+        if smaller is None or self._failures > _MAX_FAILURES:
             return False
         self.plan = smaller
         return True

@@ -27,7 +27,7 @@ POWER_SECONDS = 2.0
 #: Exponents of the number of elements: large enough to keep a GPU busy, down to a size with short calls.
 _EXPONENTS = (18, 16, 14, 12, 10)
 #: Maximum predicted seconds of a call: a direct sum of 2^18 points takes a minute.
-_MOST_SECONDS = 0.2
+_MAX_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _is_short(trial: ArmTrial, arm: Arm) -> bool:
     """Whether a call is predicted to be short; true if nothing is known."""
     request, costs = trial.request, trial.knowledge.costs
     option = trial.knowledge.option(request, arm)
-    return not costs.estimate(option.key, request.call.bucket, option.x, option.extra).seconds > _MOST_SECONDS
+    return not costs.estimate(option.key, request.call.bucket, option.x, option.extra).seconds > _MAX_SECONDS
 
 
 def _measure(trial: ArmTrial, arm: Arm, counters: Counters) -> ArmPower:

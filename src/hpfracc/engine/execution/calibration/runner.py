@@ -45,7 +45,7 @@ _CLOSE = 1.5
 _ODD = 0.8
 #: Fraction of the limit for repeating the quick calls of the first round; the rest is for slow calls and later rounds.
 _FIRST_ROUND = 0.4
-_LEAST_EFFORT, _MOST_EFFORT = 0.5e-3, 50e-3
+_MIN_EFFORT, _MAX_EFFORT = 0.5e-3, 50e-3
 #: Bytes of the copies that are timed.
 _COPIES = (2**10, 2**16, 2**20, 2**24)
 #: Kinds of skipped measurements, as counted in the summary.
@@ -200,7 +200,7 @@ class _Runner:
         planned = sum(
             len(registry.arms(each.operation)) * sum(exponent <= each.most for exponent in first) for each in series
         )
-        self.effort = min(max(_FIRST_ROUND * report.budget / max(1, planned), _LEAST_EFFORT), _MOST_EFFORT)
+        self.effort = min(max(_FIRST_ROUND * report.budget / max(1, planned), _MIN_EFFORT), _MAX_EFFORT)
         self.box = TimeBox(report.budget)
 
     def run(self) -> None:

@@ -20,8 +20,8 @@ DEFAULT_OPERATIONS = ("causal_convolution", "matmul", "fft", "elementwise", "red
 
 #: Exponents (powers of two) of the number of elements: the smallest, and the step of the first round; later rounds
 #: fill in.
-_LEAST, _STEP = 4, 4
-_MOST_ON_HOST, _MOST_THOROUGH, _MOST_ON_GPU = 20, 22, 24
+_MIN, _STEP = 4, 4
+_MAX_ON_HOST, _MAX_THOROUGH, _MAX_ON_GPU = 20, 22, 24
 #: Operations whose typical operand is a square; the others' is a row.
 _SQUARE = ("matmul", "stencil_relax")
 #: Points per weight in the variant with few weights, and matrices of a stack.
@@ -46,7 +46,7 @@ class Series:
     dtype: str
     placement: Placement = HOST
     variant: str = ""
-    most: int = _MOST_ON_HOST
+    most: int = _MAX_ON_HOST
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ class Series:
 
 def rounds(thorough: bool) -> list[tuple[int, ...]]:
     """Exponents by round: first a coarse grid, then the sizes in between."""
-    everything = range(_LEAST, _MOST_ON_GPU + 1)
+    everything = range(_MIN, _MAX_ON_GPU + 1)
     found = [
         tuple(k for k in everything if k % _STEP == 0),
         tuple(k for k in everything if k % _STEP == _STEP // 2),
@@ -99,7 +99,7 @@ def make_series(operations: Iterable[str] | None, backends: Iterable[str], thoro
     """Every series to calibrate with these backends; their libraries must be imported."""
     names = list(DEFAULT_OPERATIONS if operations is None else dict.fromkeys(operations))
     gpus = list(_gpu_placements(backends))
-    most = _MOST_ON_GPU if gpus else _MOST_THOROUGH if thorough else _MOST_ON_HOST
+    most = _MAX_ON_GPU if gpus else _MAX_THOROUGH if thorough else _MAX_ON_HOST
     found: list[Series] = []
     for name in names:
         found += (

@@ -13,7 +13,7 @@ __all__ = ["TimeBox", "TimeGrowth", "clock", "lower_quartile", "repeat"]
 #: Minimum length of a sample, so that the cost of the clock, about 50 ns, is below half a percent.
 _SHORTEST_SAMPLE = 20e-6
 #: Maximum and minimum number of samples of a quick call.
-_MOST_SAMPLES, _LEAST_SAMPLES = 32, 5
+_MAX_SAMPLES, _MIN_SAMPLES = 32, 5
 #: For slow calls, runs after the warm-up: (seconds a call takes, runs).
 _SLOW = ((0.1, 1), (0.03, 2), (0.01, 3))
 
@@ -62,7 +62,7 @@ def repeat(
     once = clock(call, wait, calls)
     calls = max(1, round(_SHORTEST_SAMPLE / max(once, 1e-9)))
     count = round(effort / max(calls * once, 1e-9))
-    count = min(max(count, _LEAST_SAMPLES), _MOST_SAMPLES)
+    count = min(max(count, _MIN_SAMPLES), _MAX_SAMPLES)
     # Longer samples instead of more of them: disturbances come in bursts, and a few samples must be free of them.
     calls = max(calls, round(effort / count / max(once, 1e-9)))
     samples = []

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpfracc._files import parse_json
-from hpfracc.engine.selection.wisdom.records import MOST_DEPTH, Entry, parse_entry
+from hpfracc.engine.selection.wisdom.records import MAX_DEPTH, Entry, parse_entry
 from hpfracc.errors import InvalidInputError
 
 __all__ = [
-    "MOST_BYTES",
+    "MAX_BYTES",
     "SCHEMA",
     "Content",
     "encode_journal_head",
@@ -29,11 +29,11 @@ SCHEMA = 1
 
 #: Limits for reading. All stored records take about 9 MB, and a journal is merged at 4 MiB. Within these limits no file
 #: takes more than two seconds, or about 300 MB, to read or reject.
-MOST_BYTES = 32 << 20
-_MOST_ENTRIES = 100_000
-_MOST_VALUES = 32 * _MOST_ENTRIES
+MAX_BYTES = 32 << 20
+_MAX_ENTRIES = 100_000
+_MAX_VALUES = 32 * _MAX_ENTRIES
 #: Limits for writing are lower than those for reading.
-_MOST_WRITTEN = MOST_BYTES * 3 // 4
+_MAX_WRITTEN = MAX_BYTES * 3 // 4
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ def encode_merged(records: Iterable[Entry]) -> bytes:
     lines = [record.to_line() for record in records]
     size = sum(map(len, lines)) + 2 * len(lines)
     first = 0
-    while size > _MOST_WRITTEN:  # drop the oldest
+    while size > _MAX_WRITTEN:  # drop the oldest
         size -= len(lines[first]) + 2
         first += 1
     body = ",\n".join(lines[first:])
@@ -91,10 +91,10 @@ def encode_lines(records: Iterable[Entry]) -> bytes:
 
 def read_merged(data: bytes) -> Content:
     """Read a merged file; never raises, see :attr:`Content.damage`."""
-    if data.count(b",") + data.count(b"[") + data.count(b"{") > _MOST_VALUES:
+    if data.count(b",") + data.count(b"[") + data.count(b"{") > _MAX_VALUES:
         return Content(damage="it holds too many values")
     try:
-        value = parse_json(data, MOST_DEPTH)
+        value = parse_json(data, MAX_DEPTH)
     except (ValueError, RecursionError) as error:
         return _left_of(data, str(error))
     if not isinstance(value, dict) or value.get("hpfracc") != "wisdom":
@@ -109,25 +109,25 @@ def read_merged(data: bytes) -> Content:
 
 def read_journal(data: bytes) -> Content:
     """Read a journal. An incomplete last line, of a process that was killed, is ignored."""
-    head, *lines = data.split(b"\n", _MOST_ENTRIES + 1)
+    head, *lines = data.split(b"\n", _MAX_ENTRIES + 1)
     if _schema_of(head) > SCHEMA:
         return Content(newer=True)
-    return _read_entries(lines[:-1] if len(lines) <= _MOST_ENTRIES else lines)
+    return _read_entries(lines[:-1] if len(lines) <= _MAX_ENTRIES else lines)
 
 
 def _read_entries(entries: list[Any]) -> Content:
     content = Content()
-    for entry in entries[:_MOST_ENTRIES]:
+    for entry in entries[:_MAX_ENTRIES]:
         _take(content, entry)
-    if len(entries) > _MOST_ENTRIES:
-        content.damage = f"it has more than {_MOST_ENTRIES:,} entries"
+    if len(entries) > _MAX_ENTRIES:
+        content.damage = f"it has more than {_MAX_ENTRIES:,} entries"
     return content
 
 
 def _left_of(data: bytes, damage: str) -> Content:
     """The records of a damaged file that can be recovered: those on complete lines."""
     content = Content()
-    for line in data.split(b"\n", _MOST_ENTRIES)[:_MOST_ENTRIES]:
+    for line in data.split(b"\n", _MAX_ENTRIES)[:_MAX_ENTRIES]:
         _take(content, line.strip().rstrip(b","))
     return Content(content.records, damage=damage)
 
@@ -142,7 +142,7 @@ def _take(content: Content, entry: Any) -> None:
 
 def _schema_of(head: bytes) -> int:
     try:
-        value = parse_json(head, MOST_DEPTH)
+        value = parse_json(head, MAX_DEPTH)
     except (ValueError, RecursionError):
         return SCHEMA
     schema = value.get("schema") if isinstance(value, dict) else None

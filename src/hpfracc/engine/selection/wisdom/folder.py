@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpfracc._files import UnfitFileError, read_plain, write_whole
-from hpfracc.engine.selection.wisdom.document import MOST_BYTES, Content, encode_merged, read_journal, read_merged
+from hpfracc.engine.selection.wisdom.document import MAX_BYTES, Content, encode_merged, read_journal, read_merged
 from hpfracc.engine.selection.wisdom.journal import remove_if_abandoned
 from hpfracc.engine.selection.wisdom.location import FileKind, WisdomLayout
 from hpfracc.engine.selection.wisdom.records import Entry, unite
@@ -95,7 +95,7 @@ def _read_once(layout: WisdomLayout, merged_only: bool) -> tuple[FolderSnapshot,
 
 def _read_file(path: Path, kind: FileKind, contents: dict[tuple[FileKind, bytes], Content]) -> Source:
     try:
-        data, status = read_plain(path, MOST_BYTES)
+        data, status = read_plain(path, MAX_BYTES)
     except UnfitFileError as error:
         return Source(path, kind, b"", Content(damage=error.strerror), os.stat(path))
     form: FileKind = "journal" if kind == "journal" else "merged"

@@ -21,7 +21,7 @@ from hpfracc.errors import InvalidInputError
 
 __all__ = [
     "KINDS",
-    "MOST_DEPTH",
+    "MAX_DEPTH",
     "Entry",
     "Kind",
     "Record",
@@ -40,12 +40,12 @@ KINDS: frozenset[str] = frozenset(get_args(Kind))
 
 #: Limits of a valid measurement. They allow any real one, and prevent overflow of sums, logarithms, dates and tables:
 #: three years, far more work than a machine does in that time, the year 5138, and the length of a name.
-MOST_SECONDS, MOST_WORK, MOST_TIME = 1e8, 1e36, 1e11
-MOST_CHARACTERS = 256
+MAX_SECONDS, MAX_WORK, MAX_TIME = 1e8, 1e36, 1e11
+MAX_CHARACTERS = 256
 #: Limits of a line: its bytes, and its nesting depth. A record of this version has at most half of the bytes and a
 #: depth of 2; those of later versions may have more.
-MOST_LINE_BYTES = 1 << 16
-MOST_DEPTH = 32
+MAX_LINE_BYTES = 1 << 16
+MAX_DEPTH = 32
 
 _TEXTS = ("id", "kind", "operation", "arm", "fingerprint", "start", "dtype")
 
@@ -124,10 +124,10 @@ class Record:
         for name in ("id", "fingerprint"):
             if not getattr(self, name):
                 _refuse(name, "", "a text that is not empty")
-        _set(self, "seconds", _number("seconds", self.seconds, MOST_SECONDS))
-        _set(self, "time", _number("time", self.time, MOST_TIME))
+        _set(self, "seconds", _number("seconds", self.seconds, MAX_SECONDS))
+        _set(self, "time", _number("time", self.time, MAX_TIME))
         if self.x is not None or self.kind in ("knot", "sample", "power"):
-            _set(self, "x", _number("x", self.x, MOST_WORK))
+            _set(self, "x", _number("x", self.x, MAX_WORK))
         if self.bucket is not None or self.kind == "sample":
             _set(self, "bucket", _bucket(self.bucket))
         if self.nbytes is not None or self.kind in ("transfer", "memory"):
@@ -229,7 +229,7 @@ def parse_entry(entry: Any) -> Entry:
         raise InvalidInputError(f"a record cannot be stored as JSON ({error}); omit it") from None
     _check_line(line.encode())
     own, when = value.get("id"), value.get("time")
-    moment = float(when) if isinstance(when, int | float) and 0.0 <= when <= MOST_TIME else 0.0
+    moment = float(when) if isinstance(when, int | float) and 0.0 <= when <= MAX_TIME else 0.0
     return UnknownRecord(own if isinstance(own, str) and own else line, moment, line)
 
 
@@ -237,19 +237,19 @@ def _decode(line: str | bytes) -> Any:
     data = line.encode(errors="surrogatepass") if isinstance(line, str) else line
     _check_line(data)
     try:
-        return parse_json(data, MOST_DEPTH)
+        return parse_json(data, MAX_DEPTH)
     except ValueError as error:  # UnicodeDecodeError is one
         raise InvalidInputError(f"not a line of JSON ({error}); omit the line") from None
 
 
 def _check_line(data: bytes) -> None:
-    if len(data) > MOST_LINE_BYTES:
-        raise InvalidInputError(f"a line of {len(data):,} bytes is not a record; use at most {MOST_LINE_BYTES:,} bytes")
+    if len(data) > MAX_LINE_BYTES:
+        raise InvalidInputError(f"a line of {len(data):,} bytes is not a record; use at most {MAX_LINE_BYTES:,} bytes")
 
 
 def _check_text(name: str, value: Any) -> None:
-    if not isinstance(value, str) or len(value) > MOST_CHARACTERS or not value.isprintable():
-        _refuse(name, value, f"a printable text of at most {MOST_CHARACTERS} characters")
+    if not isinstance(value, str) or len(value) > MAX_CHARACTERS or not value.isprintable():
+        _refuse(name, value, f"a printable text of at most {MAX_CHARACTERS} characters")
 
 
 def _number(name: str, value: Any, most: float) -> float:
@@ -292,10 +292,10 @@ PER_GROUP: dict[Kind, int] = {"sample": 32, "knot": 4, "compile": 8, "transfer":
 
 #: Number of newest records kept in total; samples are counted separately, so that they cannot displace a calibration.
 #: Reading them takes about 0.3 s.
-MOST_SAMPLES = 20_000
-MOST_OTHERS = 10_000
+MAX_SAMPLES = 20_000
+MAX_OTHERS = 10_000
 #: The same for records of later versions, whose groups are unknown.
-MOST_UNKNOWN = 10_000
+MAX_UNKNOWN = 10_000
 
 
 def unite(*collections: Iterable[Entry]) -> dict[str, Entry]:
@@ -324,7 +324,7 @@ def retain(records: Iterable[Entry]) -> list[Entry]:
         kind = group[0].kind
         group.sort(key=lambda record: record.age_order)
         (samples if kind == "sample" else others).extend(group[-PER_GROUP[kind] :])
-    for kept, most in ((samples, MOST_SAMPLES), (others, MOST_OTHERS), (unknown, MOST_UNKNOWN)):
+    for kept, most in ((samples, MAX_SAMPLES), (others, MAX_OTHERS), (unknown, MAX_UNKNOWN)):
         kept.sort(key=lambda record: record.age_order)
         del kept[: max(0, len(kept) - most)]
     return sorted(samples + others + unknown, key=lambda record: record.age_order)

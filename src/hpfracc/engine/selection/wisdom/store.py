@@ -15,7 +15,7 @@ from typing import Any
 
 from hpfracc._files import read_plain, write_whole
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.selection.wisdom.document import MOST_BYTES, Content, encode_lines, encode_merged, read_merged
+from hpfracc.engine.selection.wisdom.document import MAX_BYTES, Content, encode_lines, encode_merged, read_merged
 from hpfracc.engine.selection.wisdom.folder import FolderSnapshot, list_files, merge_into_one, read_folder
 from hpfracc.engine.selection.wisdom.journal import Journal
 from hpfracc.engine.selection.wisdom.location import FileKind, WisdomLayout, continuing, warn_once
@@ -96,7 +96,7 @@ def read_import(path: Path) -> list[Entry]:
             if not files:
                 raise WisdomError(f"{path} has no wisdom to import; {_REMEDY}")
         else:
-            files = [(path, read_merged(read_plain(path, MOST_BYTES).data))]
+            files = [(path, read_merged(read_plain(path, MAX_BYTES).data))]
     except OSError as error:
         raise WisdomError(f"{path} cannot be imported ({error.strerror or error}); {_REMEDY}") from error
     for name, content in files:
@@ -122,7 +122,7 @@ _SCATTERED = 12
 _RETRY = 60.0
 
 #: Maximum number of records kept for another process between two :meth:`Wisdom.take_shared`.
-_MOST_SHARED = 256
+_MAX_SHARED = 256
 
 _every: weakref.WeakSet[Wisdom] = weakref.WeakSet()
 _sharing = False
@@ -175,7 +175,7 @@ class Wisdom(Guarded):
         with self._lock:
             given = list(records)
             self._pending.extend(given)
-            if _sharing and own and len(self._shared) < _MOST_SHARED:
+            if _sharing and own and len(self._shared) < _MAX_SHARED:
                 self._shared.extend(given)
             full = len(self._pending) >= _GATHERED
         if full:
@@ -267,7 +267,7 @@ class Wisdom(Guarded):
         """Add the records of an exported file or a wisdom folder; returns the number of new ones."""
         imported = read_import(Path(path))
         size = sum(len(record.to_line()) for record in imported)
-        if size > MOST_BYTES // 2:
+        if size > MAX_BYTES // 2:
             raise WisdomError(f"{path} cannot be imported: its records have {size:,} bytes; export fewer at a time")
         with self._lock:
             if self.read_only:

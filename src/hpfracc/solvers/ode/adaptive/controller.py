@@ -10,8 +10,8 @@ __all__ = ["Controller"]
 #: Step sizes form a geometric sequence with this number per factor of 2, so that their tables can be cached.
 LEVELS_PER_OCTAVE = 4
 _SAFETY = 0.85
-_MOST_GROWTH = 2.0
-_LEAST = 0.1
+_MAX_GROWTH = 2.0
+_MIN = 0.1
 
 
 @dataclass(slots=True)
@@ -58,14 +58,14 @@ class Controller:
         power = 1.0 / (degree + self.alpha)
         error = max(error, 1e-10)
         factor = _SAFETY * error ** (-0.7 * power) * self._previous ** (0.4 * power)
-        factor = min(max(min(factor, most), _LEAST), _MOST_GROWTH)
+        factor = min(max(min(factor, most), _MIN), _MAX_GROWTH)
         self._previous = max(error, 1e-4)
         self.level += math.floor(LEVELS_PER_OCTAVE * math.log2(factor) + 0.25)
         self.limit(self.longest)
 
     def reject(self, error: float, degree: float) -> None:
         """Choose a shorter step after a rejected one."""
-        factor = min(max(self.growth(error, degree), _LEAST), 0.8)
+        factor = min(max(self.growth(error, degree), _MIN), 0.8)
         self.level += min(math.floor(LEVELS_PER_OCTAVE * math.log2(factor)), -1)
 
     def shrink(self, factor: float = 0.25) -> None:

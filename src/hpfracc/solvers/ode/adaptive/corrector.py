@@ -11,16 +11,16 @@ import numpy as np
 from hpfracc.solvers.ode.adaptive.system import FlatSystem
 from hpfracc.solvers.ode.newton import KEPT_ITERATIONS, Newton, Norm
 
-__all__ = ["LEAST_RATE", "MOST_ITERATIONS", "MOST_NEWTON", "PART", "Corrector", "Solved"]
+__all__ = ["MAX_ITERATIONS", "MAX_NEWTON", "MIN_RATE", "PART", "Corrector", "Solved"]
 
 Array = np.ndarray[Any, Any]
 
 #: The equation of a step is solved to this fraction of the tolerance.
 PART = 0.02
-MOST_ITERATIONS = 5
-MOST_NEWTON = KEPT_ITERATIONS
+MAX_ITERATIONS = 5
+MAX_NEWTON = KEPT_ITERATIONS
 #: Lower bound of the estimated rate of convergence.
-LEAST_RATE = 0.1
+MIN_RATE = 0.1
 #: Steps after which a Jacobian is recomputed.
 _OLD = 20
 #: Failed iterations within a window of steps that mark the equation as stiff, and steps with a contraction below the
@@ -138,7 +138,7 @@ class Corrector:
 
     def _iterate(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm) -> Solved | None:
         y, last = guess, np.inf
-        for count in range(MOST_ITERATIONS):
+        for count in range(MAX_ITERATIONS):
             f = self.system(tau, y)
             moved = known + weight * f
             change = norm(moved - y)
@@ -168,5 +168,5 @@ class Corrector:
         inverse = self.newton.inverse
         if self.loops is not None and inverse is not None:
             return self.loops.newton(tau, known, weight, guess, norm, inverse)
-        found = self.newton.keep(tau, known, weight, guess, norm, PART, least_rate=LEAST_RATE)
+        found = self.newton.keep(tau, known, weight, guess, norm, PART, least_rate=MIN_RATE)
         return None if found is None else Solved(*found)

@@ -26,16 +26,16 @@ __all__ = ["beginning", "solve_adaptive"]
 Array = np.ndarray[Any, Any]
 
 #: Maximum number of passes to bring the global error below the tolerance.
-_MOST_PASSES = 6
+_MAX_PASSES = 6
 #: A pass is abandoned when its global error exceeds this multiple of the tolerance.
 _HOPELESS = 4.0
 #: Multiple of the tolerance that counts as reached, because the estimate is rough.
 _TOLERATED = 10.0
 #: Number of breaking points of a delay at which a step ends. The solution gains alpha in smoothness at each.
-_MOST_BREAKS = 64
+_MAX_BREAKS = 64
 #: Attempted steps between two checks of progress, and the most steps that the rest may take if max_steps is default.
 _CRAWL_WINDOW = 2048
-_MOST_AHEAD = 1_000_000
+_MAX_AHEAD = 1_000_000
 
 REACHED = "The end of the interval was reached."
 
@@ -46,7 +46,7 @@ class _CrawlWatch:
     def __init__(self, problem: Problem, options: Options, length: float) -> None:
         self._problem, self._options, self._length = problem, options, length
         # A limit above the default is deliberate.
-        self._most = _MOST_AHEAD if options.max_steps == MAX_STEPS else options.max_steps
+        self._most = _MAX_AHEAD if options.max_steps == MAX_STEPS else options.max_steps
         self._steps, self._tau, self._pace, self._jumps = 0, 0.0, 0.0, False
 
     def look(self, stepper: Stepper) -> str | None:
@@ -165,11 +165,11 @@ class _Pass:
         """Times at which steps must end: sums of delays, where the solution is not smooth, and the end."""
         breaks: list[float] = []
         layer = [0.0]  # sums of the same number of delays
-        for _ in range(1, _MOST_BREAKS):
+        for _ in range(1, _MAX_BREAKS):
             sums = sorted(before + lag for before in layer for lag in self.problem.delays)
             layer = _distinct([total for total in sums if total < length * (1.0 - 1e-12)], [])
             breaks += _distinct(layer, breaks)
-            if not layer or len(breaks) >= _MOST_BREAKS * len(self.problem.delays):
+            if not layer or len(breaks) >= _MAX_BREAKS * len(self.problem.delays):
                 break
         return [*((stop, True) for stop in sorted(breaks)), (length, False)]
 
@@ -271,8 +271,8 @@ def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str
     share, nfev, njev, notes = 1.0, 0, 0, []
     speed = Speed(problem, options)
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
-        for number in range(1, _MOST_PASSES + 1):
-            last = number == _MOST_PASSES or control == "local"
+        for number in range(1, _MAX_PASSES + 1):
+            last = number == _MAX_PASSES or control == "local"
             current = _Pass(problem, options, share)
             current.run(report, math.inf if last else _HOPELESS, speed)
             note_steps()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Speed", "refuse_numba"]
 
 #: Largest state for compiled arithmetic; larger ones are left to NumPy's loops.
-_MOST_COMPONENTS = 64
+_MAX_COMPONENTS = 64
 #: Steps between two readings of the clock.
 _EVERY = 16
 #: Remaining fraction of a step's time with compiled arithmetic, and its seconds without the right-hand side
@@ -35,8 +35,8 @@ def _misfit(problem: Problem) -> str | None:
     if np.unique(problem.orders.known).size > 1:
         return "components have different orders"
     size = int(np.prod(problem.shape))
-    if size > _MOST_COMPONENTS:
-        return f"a state of {size} numbers is left to NumPy (from {_MOST_COMPONENTS + 1} numbers on)"
+    if size > _MAX_COMPONENTS:
+        return f"a state of {size} numbers is left to NumPy (from {_MAX_COMPONENTS + 1} numbers on)"
     return None
 
 

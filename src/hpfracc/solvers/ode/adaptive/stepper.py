@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 #: Highest degree of the polynomials.
 HIGHEST = 5
-_MOST_TRIES = 60
+_MAX_TRIES = 60
 _SHORTEST = 1e-290
 
 
@@ -90,7 +90,7 @@ class Stepper:
         """Take one step, not beyond ``until``; returns None, or the reason why it failed."""
         stop = self.length if until is None else until
         spoiled: NotFiniteError | None = None
-        for tries in range(1, _MOST_TRIES + 1):
+        for tries in range(1, _MAX_TRIES + 1):
             step, level, end = self._propose(stop)
             if step < 8.0 * np.finfo(float).eps * self.tau or step < _SHORTEST:
                 break

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode.adaptive.arithmetic import StepState, Taken, Trial
-from hpfracc.solvers.ode.adaptive.corrector import LEAST_RATE, MOST_ITERATIONS, MOST_NEWTON, PART, Solved
+from hpfracc.solvers.ode.adaptive.corrector import MAX_ITERATIONS, MAX_NEWTON, MIN_RATE, PART, Solved
 from hpfracc.solvers.ode.adaptive.stencil import Stencil
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 from hpfracc.solvers.ode.compiled import adaptive_kernels as kernels
@@ -111,7 +111,7 @@ class CompiledArithmetic:
     ) -> tuple[Solved | None, float]:
         """Like :func:`kernels.iterate`, with the right-hand side in Python."""
         y, last, contraction = guess.copy(), math.inf, -1.0
-        for turn in range(MOST_ITERATIONS):
+        for turn in range(MAX_ITERATIONS):
             f = self.system(tau, y)
             size = call_kernel(kernels.correct, self._kind, known, weight, f, y, scale, self.system.components)
             if size <= PART:
@@ -141,13 +141,13 @@ class CompiledArithmetic:
     ) -> Solved | None:
         """Like :func:`kernels.newton`, with the right-hand side in Python."""
         y, last = guess.copy(), math.inf
-        for _ in range(MOST_NEWTON):
+        for _ in range(MAX_NEWTON):
             f = self.system(tau, y)
             size = call_kernel(
                 *(kernels.correct_newton, self._kind, known, weight, f, y, norm.scale, norm.components, inverse)
             )
             rate = size / last if math.isfinite(last) else 0.5
-            if size * max(rate, LEAST_RATE) <= PART:
+            if size * max(rate, MIN_RATE) <= PART:
                 return Solved(y, (y - known) / weight)
             if not rate <= 0.9:
                 break

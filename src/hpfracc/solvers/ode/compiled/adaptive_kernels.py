@@ -28,7 +28,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from hpfracc.solvers.ode.adaptive.corrector import MOST_ITERATIONS, MOST_NEWTON, PART
+from hpfracc.solvers.ode.adaptive.corrector import MAX_ITERATIONS, MAX_NEWTON, PART
 from hpfracc.solvers.ode.compiled.kernels import call
 
 __all__ = [
@@ -181,7 +181,7 @@ def iterate(fun: Any, t: float, weight: float, d: int, vectors: Any, scale: Any,
     known, guess, y, f = vectors[0], vectors[2], vectors[3], vectors[4]
     y[:] = guess
     last, contraction = np.inf, -1.0
-    for turn in range(MOST_ITERATIONS):
+    for turn in range(MAX_ITERATIONS):
         status = _evaluate(fun, t, y, f, scratch, parameters)
         if status:
             return status, contraction, turn + 1
@@ -191,7 +191,7 @@ def iterate(fun: Any, t: float, weight: float, d: int, vectors: Any, scale: Any,
         if turn and size > 0.6 * last:
             return 1, contraction, turn + 1
         contraction, last = size / last, size
-    return 1, contraction, MOST_ITERATIONS
+    return 1, contraction, MAX_ITERATIONS
 
 
 @_compile
@@ -212,7 +212,7 @@ def newton(
     y, f = out[0], out[1]
     y[:] = guess
     last = np.inf
-    for turn in range(MOST_NEWTON):
+    for turn in range(MAX_NEWTON):
         status = _evaluate(fun, t, y, f, scratch, parameters)
         if status:
             return status, turn + 1
@@ -225,7 +225,7 @@ def newton(
         if not rate <= 0.9:
             return 1, turn + 1
         last = size
-    return 1, MOST_NEWTON
+    return 1, MAX_NEWTON
 
 
 @_compile

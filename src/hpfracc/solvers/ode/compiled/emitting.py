@@ -17,7 +17,7 @@ from hpfracc.solvers.ode.compiled.values import Array, BailError, RefusedError, 
 __all__ = ["Emitter", "ForkError"]
 
 #: Limits of reading: lines of one path, forks on it, and bits of a known integer.
-_MOST_LINES, _MOST_FORKS, _MOST_BITS = 3000, 16, 512
+_MAX_LINES, _MAX_FORKS, _MAX_BITS = 3000, 16, 512
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -58,8 +58,8 @@ class Emitter:
 
     def line(self, text: str) -> None:
         """Append a line."""
-        if len(self.lines) >= _MOST_LINES:
-            raise RefusedError(f"it takes more than {_MOST_LINES} operations")
+        if len(self.lines) >= _MAX_LINES:
+            raise RefusedError(f"it takes more than {_MAX_LINES} operations")
         self.lines.append(text)
 
     def _name(self, letter: str, code: str) -> str:
@@ -90,8 +90,8 @@ class Emitter:
     def decide(self, condition: str) -> bool:
         """Choose the branch; both are read, one after the other."""
         if self._forks == len(self._decisions):
-            if self._forks >= _MOST_FORKS:
-                raise RefusedError(f"more than {_MOST_FORKS} conditions follow each other")
+            if self._forks >= _MAX_FORKS:
+                raise RefusedError(f"more than {_MAX_FORKS} conditions follow each other")
             raise ForkError(condition)
         self.lines.clear()  # the lines before a fork were emitted when it was found
         decision = self._decisions[self._forks]
@@ -319,7 +319,7 @@ def _known(symbol: str, left: float, right: float) -> Value:
         isinstance(left, int)
         and isinstance(right, int)
         and symbol == "**"
-        and abs(right) * left.bit_length() > _MOST_BITS
+        and abs(right) * left.bit_length() > _MAX_BITS
     ):
         raise RefusedError("an unbounded power of integers")
     try:
@@ -328,7 +328,7 @@ def _known(symbol: str, left: float, right: float) -> Value:
         raise BailError from None
     except KeyError:
         raise RefusedError(f"the operation {symbol}") from None
-    if isinstance(found, complex) or (isinstance(found, int) and found.bit_length() > _MOST_BITS):
+    if isinstance(found, complex) or (isinstance(found, int) and found.bit_length() > _MAX_BITS):
         raise RefusedError("a number that is not a float")
     return found
 

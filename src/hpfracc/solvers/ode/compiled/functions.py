@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 #: Largest deviation of a compiled function, relative to its largest component, due to another order of operations.
 _AGREES = 1e-9
 #: Number of compiled functions cached by their source.
-_MOST_KEPT = 256
+_MAX_KEPT = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +137,7 @@ def compile_bound(bound: BoundSource, shape: tuple[int, ...], out_shape: tuple[i
     if found is None:
         found = _compile_source(*key)
         _read[key] = found
-        while len(_read) > _MOST_KEPT:
+        while len(_read) > _MAX_KEPT:
             _read.popitem(last=False)
     return CompiledFunction(found, parameters, bound, fresh)
 

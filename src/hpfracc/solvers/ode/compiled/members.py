@@ -30,7 +30,7 @@ __all__ = ["MemberFunction", "read_member", "some_members"]
 Array = np.ndarray[Any, Any]
 
 #: Largest number of argument values per member, each of which is written out.
-_MOST_NUMBERS = 4096
+_MAX_NUMBERS = 4096
 #: Names that a line may use: results of other lines, elements of the state, and parameters of members.
 _NAMES = re.compile(r"\b[vc]\d+\b|\by\[\d+\]|\bown\d+of\d+\b")
 
@@ -85,8 +85,8 @@ def read_member(fun: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int
         if value.dtype.kind != "f":
             return f"args[{n}] is an array of dtype {value.dtype}; convert it to float64"
         belongs = _belongs(value, members)
-        if (value.size // members if belongs else value.size) > _MOST_NUMBERS:
-            return f"args[{n}] has the shape {value.shape}, more than {_MOST_NUMBERS} numbers for a member"
+        if (value.size // members if belongs else value.size) > _MAX_NUMBERS:
+            return f"args[{n}] has the shape {value.shape}, more than {_MAX_NUMBERS} numbers for a member"
         kinds.append("own" if belongs else "shared")
         (own if belongs else shared).append(value)
     one = _read(fun, args, kinds, 1, d)

@@ -43,9 +43,9 @@ from hpfracc.solvers.ode.compiled.vocabulary import FUNCTIONS, attribute, method
 __all__ = ["BoundSource", "read_function"]
 
 #: Limits: components of a state, each of which is written out, lines of all paths together, and nested calls.
-_MOST_COMPONENTS, _MOST_LINES, _MOST_DEPTH = 128, 6000, 8
+_MAX_COMPONENTS, _MAX_LINES, _MAX_DEPTH = 128, 6000, 8
 #: Number of cached readings of one function, for several shapes and kinds of arguments.
-_MOST_KEPT = 16
+_MAX_KEPT = 16
 
 _BINARY = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Pow: "**", ast.FloorDiv: "//",
@@ -88,8 +88,8 @@ def read_function(
         return f"it is not a plain function, but a {type(function).__name__}"
     if np.dtype(dtype) != np.float64:
         return f"the state is {np.dtype(dtype)}, not float64"
-    if math.prod(out_shape) > _MOST_COMPONENTS:
-        return f"its result has {math.prod(out_shape)} components, more than {_MOST_COMPONENTS}"
+    if math.prod(out_shape) > _MAX_COMPONENTS:
+        return f"its result has {math.prod(out_shape)} components, more than {_MAX_COMPONENTS}"
     floats: list[float] = []
     try:
         signature = tuple(signature_of(value, floats, f"args[{n}]") for n, value in enumerate(args))
@@ -102,7 +102,7 @@ def read_function(
             return bound
     reading = _read(function, args, shape, out_shape)
     kept.append((key, reading))
-    del kept[:-_MOST_KEPT]
+    del kept[:-_MAX_KEPT]
     return reading.bind(function, floats) or "a captured value changed while it was read"
 
 
@@ -132,7 +132,7 @@ def _explore(
         for head, decision in ((f"if {fork.condition}:", True), ("else:", False)):
             inner = _explore(captures, shape, out_shape, (*decisions, decision))
             lines += [head, *(f"    {line}" for line in inner)]
-            if len(lines) > _MOST_LINES:
+            if len(lines) > _MAX_LINES:
                 raise RefusedError("it has too many paths") from None
         return lines
     return [*e.lines, *ending]
@@ -185,7 +185,7 @@ class _Reader:
     def call(self, function: types.FunctionType, arguments: list[Value]) -> Value:
         """The return value of a function for these arguments."""
         code = function.__code__
-        if self._depth >= _MOST_DEPTH:
+        if self._depth >= _MAX_DEPTH:
             raise RefusedError("functions call each other too deeply")
         if code.co_flags & 0x2AC or code.co_kwonlyargcount:  # *args, **kwargs, generators, coroutines
             raise RefusedError(f"{function.__name__} takes *args, keywords, or is a generator")

@@ -10,7 +10,7 @@ from hpfracc.solvers.ode.compiled import call_kernel, implicit_kernels, kernels
 from hpfracc.solvers.ode.compiled.functions import CompiledFunction
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
 from hpfracc.solvers.ode.fixed.stepping import NumpyStepper
-from hpfracc.solvers.ode.newton import DIGITS, KEPT_ITERATIONS, LEAST_RATE, REMEASURE, SMALL_CHANGE, Newton
+from hpfracc.solvers.ode.newton import DIGITS, KEPT_ITERATIONS, MIN_RATE, REMEASURE, SMALL_CHANGE, Newton
 from hpfracc.solvers.ode.problem import RightHandSide, check_value
 
 __all__ = ["CompiledStepper"]
@@ -115,7 +115,7 @@ class CompiledStepper:
         assert self.newton is not None
         atol = np.array(np.broadcast_to(self.newton.atol, len(self._value)), dtype=float)
         tolerance = (float(self.newton.rtol), atol, self.newton.part, DIGITS)
-        limits = (KEPT_ITERATIONS, LEAST_RATE, int(self.newton.price), REMEASURE, SMALL_CHANGE)
+        limits = (KEPT_ITERATIONS, MIN_RATE, int(self.newton.price), REMEASURE, SMALL_CHANGE)
         return self._matrices, tolerance, limits
 
     def _run_compiled(self, fun: CompiledFunction, span: tuple[int, int, int]) -> None:

@@ -32,7 +32,7 @@ __all__ = ["Estimate", "estimate_errors"]
 Array = np.ndarray[Any, Any]
 
 #: Steps per node, and the minimum and maximum number of nodes.
-_EVERY, _FEWEST, _MOST = 32, 8, 24
+_EVERY, _FEWEST, _MAX = 32, 8, 24
 #: Relative change of the state by which the response of f to an error is linearised.
 _SMALL = 1e-3
 
@@ -72,7 +72,7 @@ def estimate_errors(table: Tableau, fun: RightHandSide) -> Estimate | None:
 
 def _nodes(last: int) -> Array:
     """A subset of the steps 1 .. last: all of the first ones, then fewer and fewer, then equally spaced."""
-    count = min(max(last // _EVERY, _FEWEST), _MOST)
+    count = min(max(last // _EVERY, _FEWEST), _MAX)
     even = np.linspace(0, last, count // 2 + 1)[1:]
     dense = np.geomspace(1.0, max(even[0], 2.0), count - count // 2)
     return np.unique(np.round(np.concatenate([dense, even])).astype(np.int64))

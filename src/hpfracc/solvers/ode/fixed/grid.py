@@ -21,7 +21,7 @@ _FITS = 1e-6
 #: Maximum number of steps that any method solves together.
 _FIRST = 16
 #: Integers up to this one are exact in float64.
-_MOST_STEPS = 2.0**53
+_MAX_STEPS = 2.0**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,10 @@ class UniformGrid:
 def make_grid(t0: float, t1: float, step: float, most: int | None = None) -> UniformGrid:
     """The grid of the largest step not above ``step`` that divides ``[t0, t1]``; limited to ``most`` steps."""
     ratio = (t1 - t0) / step
-    if not ratio <= _MOST_STEPS:
+    if not ratio <= _MAX_STEPS:
         raise InvalidInputError(
             f"step={step:g} divides an interval of length {t1 - t0:g} into {ratio:.3g} steps, more than the "
-            f"maximum of {_MOST_STEPS:g}; take a larger step"
+            f"maximum of {_MAX_STEPS:g}; take a larger step"
         )
     steps = round(ratio) if abs(ratio - round(ratio)) <= _FITS else math.ceil(ratio)
     steps = max(1, steps)

@@ -12,7 +12,7 @@ import numpy as np
 from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups
 from hpfracc.solvers.ode.fixed.scheme import Scheme, StartError, Tableau, evaluate_first, kept
 from hpfracc.solvers.ode.fixed.solve import solve_fixed
-from hpfracc.solvers.ode.fixed.starting import MOST_POWERS, Multistep, Powers, starting_powers, starting_weights
+from hpfracc.solvers.ode.fixed.starting import MAX_POWERS, Multistep, Powers, starting_powers, starting_weights
 from hpfracc.solvers.ode.jacobian import Factors, JacobianSource, factorise, is_sparse
 from hpfracc.solvers.ode.method import refuse_plain
 from hpfracc.solvers.ode.newton import Norm, solve_damped, step_scale
@@ -29,7 +29,7 @@ _ROUNDING = 4e-16
 Array = np.ndarray[Any, Any]
 
 #: The lowest order for which the starting weights can be computed in double precision.
-LEAST_ORDER = 0.2
+MIN_ORDER = 0.2
 
 
 def refuse_multistep(method: Multistep, problem: Problem, options: Options) -> str | None:
@@ -38,9 +38,9 @@ def refuse_multistep(method: Multistep, problem: Problem, options: Options) -> s
     if plain is not None or problem.orders.known is None:
         return plain
     lowest = float(problem.orders.known.min())
-    if lowest < LEAST_ORDER:
+    if lowest < MIN_ORDER:
         return (
-            f"method={method.name!r} needs orders of {LEAST_ORDER} or more, and the lowest is {lowest:g}: its starting "
+            f"method={method.name!r} needs orders of {MIN_ORDER} or more, and the lowest is {lowest:g}: its starting "
             "weights would have no digits; use method='implicit_trapezoid'"
         )
     return refuse_start(method.name, problem, options)
@@ -53,10 +53,10 @@ def refuse_start(name: str, problem: Problem, options: Options, bound: float = 1
         powers = starting_powers(problem, bound)
     except GrowthError as error:
         return f"method={name!r}: {error}"
-    if len(powers.exponents) > MOST_POWERS:
+    if len(powers.exponents) > MAX_POWERS:
         return (
             f"method={name!r} would need starting weights for {len(powers.exponents)} powers of t, and more "
-            f"than {MOST_POWERS} have no digits; use method={advice}"
+            f"than {MAX_POWERS} have no digits; use method={advice}"
         )
     if options.step is None:
         return None
@@ -89,7 +89,7 @@ def solve_multistep(method: Multistep, problem: Problem, options: Options, bound
         return found
 
     scheme = Scheme(
-        "implicit", weights, partial(_start, options=options, starts=starts, powers=powers), powers=MOST_POWERS
+        "implicit", weights, partial(_start, options=options, starts=starts, powers=powers), powers=MAX_POWERS
     )
     return solve_fixed(problem, options, scheme, method.name, "asked for")
 

@@ -13,12 +13,12 @@ from scipy.special import gamma, rgamma, zeta
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.singular import read_growth, singular_powers
 
-__all__ = ["MOST_POWERS", "Multistep", "Powers", "starting_powers", "starting_weights"]
+__all__ = ["MAX_POWERS", "Multistep", "Powers", "starting_powers", "starting_weights"]
 
 Array = np.ndarray[Any, Any]
 
 #: Maximum number of powers; with more the condition number of the system for the weights exceeds about 1e6.
-MOST_POWERS = 7
+MAX_POWERS = 7
 #: From this point on the error of the sums comes from its expansion in 1/n.
 _FAR = 128
 _TERMS = 14

@@ -29,10 +29,10 @@ __all__ = ["SwitchingStepper"]
 #: Seconds of a NumPy step without its right-hand side (benchmarks/ode.py).
 _NUMPY_STEP = 6e-6
 #: Maximum number of components of compiled implicit steps; larger systems use LAPACK.
-_MOST_COMPONENTS = 64
+_MAX_COMPONENTS = 64
 #: Maximum number of steps that failed compiled and succeeded in Python. Each costs as much as hundreds of compiled
 #: ones, so the rest then stays in Python.
-_MOST_REPAIRS = 3
+_MAX_REPAIRS = 3
 
 
 class SteppingProtocol(Protocol):
@@ -70,11 +70,11 @@ class SwitchingStepper:
             self.newton = make_newton(problem, options, fun, part)
         self._backend = read_backend(options)
         # A batch is solved as a whole, and its Jacobian is block-diagonal.
-        self._fits = not implicit or (len(problem.shape) == 1 and problem.shape[0] <= _MOST_COMPONENTS)
+        self._fits = not implicit or (len(problem.shape) == 1 and problem.shape[0] <= _MAX_COMPONENTS)
         if not self._fits and (self._backend == "numba" or options.compile is True):
             asked = "compile=True" if options.compile is True else "backend='numba'"
             raise InvalidInputError(
-                f"{asked}: an implicit method compiles for y of shape (d,) with d up to {_MOST_COMPONENTS}, and y has "
+                f"{asked}: an implicit method compiles for y of shape (d,) with d up to {_MAX_COMPONENTS}, and y has "
                 f"shape {problem.shape}; omit it"
             )
         may = options.compile == "auto" and self._backend != "numpy" and self._fits
@@ -154,9 +154,9 @@ class SwitchingStepper:
                 return found
             self._repairs += 1
             reached = found
-            if self._repairs == _MOST_REPAIRS:
+            if self._repairs == _MAX_REPAIRS:
                 self._return_to_python(
-                    last - reached, f"compiled, it failed at {_MOST_REPAIRS} steps that succeeded in Python"
+                    last - reached, f"compiled, it failed at {_MAX_REPAIRS} steps that succeeded in Python"
                 )
             if reached < stop:
                 reached = self._stepper.run(begin, reached, stop)
@@ -183,7 +183,7 @@ class SwitchingStepper:
 
     def _uncompiled(self, left: int) -> SteppingProtocol:
         """Steps around a function in Python, compiled if requested or if that pays off."""
-        few = self.tableau.y.shape[0] <= _MOST_COMPONENTS  # larger states are left to NumPy's loops
+        few = self.tableau.y.shape[0] <= _MAX_COMPONENTS  # larger states are left to NumPy's loops
         if self._backend == "numba" or (
             self._backend != "numpy"
             and few

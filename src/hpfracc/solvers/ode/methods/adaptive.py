@@ -22,7 +22,7 @@ __all__ = ["Adaptive", "AdaptiveLocal"]
 #: Earliest time after t0. An earlier one would leave no room for the steps before it.
 _EARLIEST = 1e-270
 #: Maximum number of shortest delays in the interval. Steps are no longer than that delay; more would take minutes.
-_MOST_DELAYS = 1e5
+_MAX_DELAYS = 1e5
 
 
 @register_method
@@ -103,7 +103,7 @@ def _refuses(problem: Problem, options: Options, name: str) -> str | None:
     if options.step is not None:
         return f"method={name!r} chooses its steps, and step={options.step:g} was given; omit step"
     shortest, length = min(problem.delays, default=math.inf), problem.t1 - problem.t0
-    if length > _MOST_DELAYS * shortest:
+    if length > _MAX_DELAYS * shortest:
         return (
             f"method={name!r} takes no step longer than the shortest delay, {shortest:g}, and would need more than "
             f"{length / shortest:.2g} of them; give step=, which may be longer than a delay, or omit that delay"

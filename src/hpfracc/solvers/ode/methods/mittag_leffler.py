@@ -30,7 +30,7 @@ _FAR = 16
 _POINTS, _WEIGHTS = special.roots_legendre(6)
 _POINTS, _WEIGHTS = 0.5 * (_POINTS + 1.0), 0.5 * _WEIGHTS
 #: Eigenvectors are used up to this condition number; above it the Schur-Parlett method, matrix by matrix.
-_MOST_CONDITION = 1e6
+_MAX_CONDITION = 1e6
 
 
 @register_method
@@ -180,7 +180,7 @@ class _MatrixKernel:
             self.values, self.left, self.right = values.astype(complex), vectors, vectors.conj().T
             return
         values, vectors = np.linalg.eig(matrix)
-        if np.linalg.cond(vectors) <= _MOST_CONDITION:
+        if np.linalg.cond(vectors) <= _MAX_CONDITION:
             self.values, self.left, self.right = values.astype(complex), vectors, np.linalg.inv(vectors)
 
     def __call__(self, u: Array, beta: float) -> Array:

@@ -39,7 +39,7 @@ NODES = HIGHEST + 2
 CORRECTIONS = 2
 #: A step is rejected if the last evaluation changes it by more than this fraction of the tolerance.
 _SETTLED = 0.1
-_SAFETY, _MOST_GROWTH, _LEAST = 0.85, 2.0, 0.1
+_SAFETY, _MAX_GROWTH, _MIN = 0.85, 2.0, 0.1
 
 Function = Callable[[Any, Any], Any]
 
@@ -222,7 +222,7 @@ def judge(xp: Any, errors: Any, change: Any, degree: Any, count: Any, previous: 
     error = errors[degree]
     settled = change <= _SETTLED
     accept = (error <= 1.0) & settled
-    shorter = xp.clip(xp.where(xp.isfinite(error), growth(degree), _LEAST), _LEAST, 0.8)
+    shorter = xp.clip(xp.where(xp.isfinite(error), growth(degree), _MIN), _MIN, 0.8)
     shorter = xp.where(settled, shorter, xp.minimum(shorter, 0.5))
     lower = xp.where((degree > 1) & (errors[degree - 1] <= error), degree - 1, degree)
     highest = xp.minimum(count, HIGHEST)
@@ -236,7 +236,7 @@ def judge(xp: Any, errors: Any, change: Any, degree: Any, count: Any, previous: 
     new = xp.where((above > best) & (growth(above) > 1.1 * possible), above, new)
     power = 1.0 / (new + order)
     error = xp.maximum(errors[new], 1e-10)
-    longer = xp.clip(_SAFETY * error ** (-0.7 * power) * previous ** (0.4 * power), _LEAST, _MOST_GROWTH)
+    longer = xp.clip(_SAFETY * error ** (-0.7 * power) * previous ** (0.4 * power), _MIN, _MAX_GROWTH)
     return Judged(
         accept,
         xp.where(accept, longer, shorter),

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["MOST_PASSES", "Chosen", "Tolerance", "next_share"]
+__all__ = ["MAX_PASSES", "Chosen", "Tolerance", "next_share"]
 
 Array = np.ndarray[Any, Any]
 
 #: Maximum number of passes to bring the global error below the tolerance.
-MOST_PASSES = 6
+MAX_PASSES = 6
 
 
 class Chosen(NamedTuple):

@@ -13,12 +13,12 @@ from hpfracc._xp import Namespace
 from hpfracc.engine.numerics import trigonometric
 from hpfracc.solvers.pde.boundary import BoundaryCondition, Dirichlet, Ends, Neumann, Periodic, Robin, is_homogeneous
 
-__all__ = ["MOST_DENSE", "AxisBasis", "make_axis"]
+__all__ = ["MAX_DENSE", "AxisBasis", "make_axis"]
 
 Array = np.ndarray[Any, Any]
 
 #: Largest number of points of an axis with Robin conditions, whose transform is a dense matrix product.
-MOST_DENSE = 2048
+MAX_DENSE = 2048
 
 #: The transform for each pair of conditions: its name in the engine, and whether the inverse is meant.
 _KINDS: dict[tuple[type[BoundaryCondition], type[BoundaryCondition]], tuple[str, bool]] = {

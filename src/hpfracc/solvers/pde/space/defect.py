@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 #: Fewest points of a coarser axis, and the range of observed orders that are accepted.
 _FEWEST = 5
-_LEAST_ORDER = 0.25
+_MIN_ORDER = 0.25
 
 
 class _Coarser(NamedTuple):
@@ -62,7 +62,7 @@ def grid_error(space: Semidiscretisation, setting: SpaceSetting, u: Any, t: floa
     order = 2.0
     if second is not None and second.error > 0.0:
         order = math.log(second.error / first.error) / math.log(second.ratio)
-        order = min(2.0, max(_LEAST_ORDER, order))
+        order = min(2.0, max(_MIN_ORDER, order))
     return float(first.error / (first.ratio**order - 1.0))
 
 

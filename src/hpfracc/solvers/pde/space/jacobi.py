@@ -20,7 +20,7 @@ __all__ = ["JacobiInterval", "harmonic_extension", "interval_eigenvalues", "jaco
 Array = np.ndarray[Any, Any]
 
 #: Largest number of functions; their matrices have the square of this number of elements.
-MOST = 512
+MAX = 512
 #: Step and number of nodes of the double exponential rule for exterior data: 14 digits for smooth data.
 _STEP = 1.0 / 32.0
 
@@ -215,7 +215,7 @@ class JacobiInterval(Semidiscretisation):
         s = 0.5 * float(term.order)
         self._middle, self._half = 0.5 * float(x[0] + x[-1]), 0.5 * float(x[-1] - x[0])
         local = np.clip((x - self._middle) / self._half, -1.0, 1.0)
-        count = min(x.size - 2, MOST)
+        count = min(x.size - 2, MAX)
         basis = _basis(count, s)
         self._basis, xp = basis, setting.xp
         self.shape = (count,)

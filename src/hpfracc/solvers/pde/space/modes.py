@@ -20,7 +20,7 @@ from hpfracc.solvers.pde.boundary import (
     is_homogeneous,
     varies_in_time,
 )
-from hpfracc.solvers.pde.space.axes import MOST_DENSE, make_axis
+from hpfracc.solvers.pde.space.axes import MAX_DENSE, make_axis
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided
 
@@ -77,8 +77,8 @@ class BoxModes(Semidiscretisation):
         for axis in range(setting.ndim):
             if not setting.uniform(axis):
                 return f"the grid of axis {axis} is not uniform, which a transform needs; use np.linspace"
-            if any(isinstance(one, Robin) for one in setting.boundary[axis]) and setting.grid[axis].size > MOST_DENSE:
-                return f"axis {axis} has Robin conditions and more than {MOST_DENSE:,} points"
+            if any(isinstance(one, Robin) for one in setting.boundary[axis]) and setting.grid[axis].size > MAX_DENSE:
+                return f"axis {axis} has Robin conditions and more than {MAX_DENSE:,} points"
         for term in setting.terms:
             reason = _refuse_term(term, setting)
             if reason is not None:

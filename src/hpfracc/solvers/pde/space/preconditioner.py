@@ -31,9 +31,9 @@ Array = np.ndarray[Any, Any]
 #: Change of a coefficient's logarithm between adjacent interpolated inverses, and their largest number: 9 to 10
 #: iterations at a range of 1:100, and 15 with half as many inverses (``benchmarks/pde_space.py --only krylov``).
 _SPACING = 0.7
-_MOST = 24
+_MAX = 24
 #: Smaller coefficients, relative to the largest, are replaced by this one.
-_LEAST = 1e-6
+_MIN = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,10 +209,10 @@ def _nodes(coefficients: list[Array], n: int) -> tuple[list[int], Array]:
     """Points spread evenly over the total variation of the coefficients, and hat functions, shape (levels, n)."""
     path = np.zeros(n)
     for values in coefficients:
-        logs = np.log(np.maximum(values, _LEAST * max(float(values.max()), 1e-300)))
+        logs = np.log(np.maximum(values, _MIN * max(float(values.max()), 1e-300)))
         path[1:] += np.abs(np.diff(logs))
     path = np.cumsum(path)
-    levels = int(min(_MOST, max(2, math.ceil(path[-1] / _SPACING) + 1)))
+    levels = int(min(_MAX, max(2, math.ceil(path[-1] / _SPACING) + 1)))
     # Strictly increasing positions along the path, so that every hat has a width.
     places = sorted({int(np.searchsorted(path, x)) for x in np.linspace(0.0, path[-1], levels)} | {0, n - 1})
     at = np.interp(path, path[places], np.arange(len(places))) if path[-1] > 0.0 else np.zeros(n)

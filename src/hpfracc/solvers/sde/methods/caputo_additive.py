@@ -38,7 +38,7 @@ from hpfracc._arrays import is_tracer, tracks_gradient
 from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
 from hpfracc.solvers.sde.methods.caputo_euler import CaputoEuler, CaputoMethod
 from hpfracc.solvers.sde.methods.exponentials import kernel_weights, past
-from hpfracc.solvers.sde.methods.fractional_integrals import MOST_STEPS, joint_weights, kept_joint_weights
+from hpfracc.solvers.sde.methods.fractional_integrals import MAX_STEPS, joint_weights, kept_joint_weights
 from hpfracc.solvers.sde.methods.implicit_euler import CaputoImplicitEuler
 from hpfracc.solvers.sde.methods.method import Carry, Weights
 from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance
@@ -80,7 +80,7 @@ class AdditiveCaputoMethod(CaputoMethod):
             size = 0.0 if math.isnan(traits.index) else _left_out_by_jumps(alpha, traits.index, h)
         else:
             index = traits.hurst if hurst is None else hurst
-            if steps <= MOST_STEPS:
+            if steps <= MAX_STEPS:
                 return decay, kernel, drift, *_by_joint_law(alpha, index, steps, h)
             size = _left_out_by_fractional(alpha, index, h)
         return decay, kernel, drift, cross, size

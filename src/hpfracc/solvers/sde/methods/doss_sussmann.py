@@ -30,7 +30,7 @@ __all__ = ["DossSussmann"]
 
 #: Relative error of the flow along one increment, rows of the extrapolation, and maximum number of halvings.
 _TOLERANCES = {"float64": 1e-11, "float32": 1e-5}
-_MOST_ROWS, _MOST_HALVINGS = 8, 8
+_MAX_ROWS, _MAX_HALVINGS = 8, 8
 #: Parts of an increment in JAX, where their number cannot depend on values.
 _FIXED_PARTS = 4
 
@@ -86,7 +86,7 @@ def _flow(xp: Namespace, change: Change, y: Any) -> Any:
 def _halved(xp: Namespace, change: Change, y: Any, depth: int) -> Any:
     """The flow for a time of 1, in halves for paths that do not converge at once."""
     value, found = _extrapolated(xp, change, y)
-    if depth >= _MOST_HALVINGS or bool(found.all()):
+    if depth >= _MAX_HALVINGS or bool(found.all()):
         return value
 
     def half(y: Any) -> Any:
@@ -106,7 +106,7 @@ def _extrapolated(xp: Namespace, change: Change, y: Any) -> tuple[Any, Any]:
     table: list[Any] = []
     best: Any = None
     found: Any = None
-    for row, parts in enumerate(range(2, 2 * _MOST_ROWS + 1, 2)):
+    for row, parts in enumerate(range(2, 2 * _MAX_ROWS + 1, 2)):
 
         def double(carry: Carry, parts: int = parts) -> Carry:
             before, now = carry

@@ -21,10 +21,10 @@ from scipy import special
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance
 
-__all__ = ["MOST_STEPS", "joint_weights", "kept_joint_weights"]
+__all__ = ["MAX_STEPS", "joint_weights", "kept_joint_weights"]
 
 #: Maximum number of steps with the exact law; a path takes twice its square of multiplications.
-MOST_STEPS = 256
+MAX_STEPS = 256
 #: Gauss points per step. The nearest singularity is a step away, so each point reduces the error by 5.8^2.
 _NODES = 16
 #: Rounding error of the remaining variances, relative to those of the integrals.

@@ -29,7 +29,7 @@ from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 __all__ = ["CaputoImplicitEuler", "ImplicitEuler"]
 
 #: Newton iterations: maximum; in JAX, where the number is fixed; and after convergence, for derivatives.
-_MOST_ITERATIONS, _FIXED_ITERATIONS, _LAST_ITERATIONS = 50, 10, 2
+_MAX_ITERATIONS, _FIXED_ITERATIONS, _LAST_ITERATIONS = 50, 10, 2
 #: Relative change of an iteration at which it has converged.
 _TOLERANCES = {"float64": 1e-12, "float32": 2e-6}
 
@@ -112,7 +112,7 @@ def _iterate(xp: Any, change: Any, settled: Any, guess: Any, t: Any) -> Any:
     with quiet:
         y = xp.stop_gradient(guess)
         done: Any = None
-        for _ in range(_MOST_ITERATIONS):
+        for _ in range(_MAX_ITERATIONS):
             step = change(y)
             moved = y - step
             y = moved if done is None else xp.where(done[:, None], y, moved)

@@ -26,7 +26,7 @@ from hpfracc.solvers.sde.noise.source import RandomSource
 __all__ = ["eigenvalues", "multiply", "refuse_negative", "sample", "solve", "to_weights", "transform"]
 
 #: Maximum number of conjugate gradient iterations; with the preconditioner 10 to 30 are enough.
-_MOST_STEPS = 200
+_MAX_STEPS = 200
 _FLOAT32, _COMPLEX64, _COMPLEX128 = np.dtype(np.float32), np.dtype(np.complex64), np.dtype(np.complex128)
 #: Points of a row that one GPU program sums.
 _LONGEST_ROW = 8192
@@ -210,7 +210,7 @@ def solve(covariance: np.ndarray, x: np.ndarray) -> np.ndarray:
     direction = z = precondition(residual)
     rho = np.sum(residual * z, -1, keepdims=True)
     goal = 1e-30 * np.sum(x * x, -1, keepdims=True)
-    for _ in range(min(_MOST_STEPS, 2 * n)):
+    for _ in range(min(_MAX_STEPS, 2 * n)):
         if np.all(np.sum(residual * residual, -1, keepdims=True) <= goal):
             break
         image = multiply(values, direction)

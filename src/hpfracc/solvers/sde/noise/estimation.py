@@ -14,7 +14,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["HurstEstimate", "hurst"]
 
-_LEAST_POINTS = 32
+_MIN_POINTS = 32
 #: Estimates stay inside this interval; at its ends the likelihood has no curvature.
 _BOUNDS = (1e-3, 1.0 - 1e-3)
 #: Steps over which second differences are taken.
@@ -98,8 +98,8 @@ def hurst(
     """
     refuse_chunked(path, "path")
     values = np.asarray(path, dtype=np.float64)
-    if values.ndim < 1 or values.shape[-1] < _LEAST_POINTS:
-        raise ShapeError(f"path has shape {values.shape}; an estimate needs at least {_LEAST_POINTS} values")
+    if values.ndim < 1 or values.shape[-1] < _MIN_POINTS:
+        raise ShapeError(f"path has shape {values.shape}; an estimate needs at least {_MIN_POINTS} values")
     if not np.all(np.isfinite(values)):
         raise InvalidInputError("path has values that are not finite; drop them, or fill them in")
     if not 0.0 < confidence < 1.0:

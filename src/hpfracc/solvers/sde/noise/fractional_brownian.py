@@ -17,7 +17,7 @@ from hpfracc.solvers.sde.noise import circulant
 from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance, kept_weights, noise_weights
 from hpfracc.solvers.sde.noise.hosking import HoskingStream
 from hpfracc.solvers.sde.noise.process import (
-    MOST_POINTS,
+    MAX_POINTS,
     GaussianNoise,
     TimeGrid,
     plain_hurst,
@@ -142,7 +142,7 @@ class FractionalBrownian(GaussianNoise):
         return HoskingStream(plain_hurst(self.H), width, shape, source)
 
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
-        if grid.step is None or (self.kind == "volterra" and grid.steps <= MOST_POINTS):
+        if grid.step is None or (self.kind == "volterra" and grid.steps <= MAX_POINTS):
             if library_of(self.H) != "python" and _tracks(self.H):
                 raise InvalidInputError(
                     "paths are differentiable in H for kind='fbm' on uniform grids from 0 on; give H as a number here"

@@ -13,7 +13,7 @@ from scipy import special
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise import circulant
 from hpfracc.solvers.sde.noise.process import (
-    MOST_POINTS,
+    MAX_POINTS,
     GaussianNoise,
     TimeGrid,
     plain_hurst,
@@ -30,7 +30,7 @@ _TERMS = 12
 #: Number of points up to which a covariance matrix is cheaper than a larger embedding.
 _FEW = 512
 #: Maximum number of points of an embedding.
-_MOST_EMBEDDED = 1 << 23
+_MAX_EMBEDDED = 1 << 23
 
 
 @final
@@ -92,10 +92,10 @@ class FractionalOU(GaussianNoise):
         points = grid.steps + 1
         weights = _embedding_weights(self.H, self.theta * grid.step, points)
         if weights is None or (points <= _FEW and weights.size > 2 * _FEW):
-            if points > MOST_POINTS:
+            if points > MAX_POINTS:
                 raise InvalidInputError(
-                    f"no circulant embedding of up to {_MOST_EMBEDDED:,} points without negative eigenvalues was found "
-                    f"for {points:,} points of {self!r}; use at most {MOST_POINTS:,} points"
+                    f"no circulant embedding of up to {_MAX_EMBEDDED:,} points without negative eigenvalues was found "
+                    f"for {points:,} points of {self!r}; use at most {MAX_POINTS:,} points"
                 )
             return self._by_cholesky(source, grid, count)
         return circulant.sample(source, weights * (self.sigma * self.theta**-self.H), points, count)
@@ -131,7 +131,7 @@ def _parts(hurst: float, lags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _embedding_weights(hurst: float, step: float, points: int) -> np.ndarray | None:
     """Weights of the smallest embedding without negative eigenvalues, or None."""
     size = max(2, points)
-    while size <= max(_MOST_EMBEDDED, points):
+    while size <= max(_MAX_EMBEDDED, points):
         for row in _rows(hurst, step, size):
             values = circulant.eigenvalues(row)
             if values.min() >= 0.0:

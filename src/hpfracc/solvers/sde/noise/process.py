@@ -17,7 +17,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
 
 __all__ = [
-    "MOST_POINTS",
+    "MAX_POINTS",
     "GaussianNoise",
     "LevyNoise",
     "Noise",
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 #: Maximum size of covariance matrices that are factorised: 4,096 points take 130 MiB and a second.
-MOST_POINTS = 4096
+MAX_POINTS = 4096
 #: Paths that are multiplied by a matrix together, at fixed positions, so that sums run in the same order for any batch.
 _TOGETHER = 32
 
@@ -222,10 +222,10 @@ class GaussianNoise(Noise):
         """Exact on any grid, by the factor of the covariance matrix."""
         times = grid.times
         random = self.covariance(times, times) > 0  # without the start of a process that is 0 there
-        if np.count_nonzero(random) > MOST_POINTS:
+        if np.count_nonzero(random) > MAX_POINTS:
             raise InvalidInputError(
                 f"{times.size:,} times that are not uniform from 0 on need a matrix of that size; use at most "
-                f"{MOST_POINTS:,}, or a uniform grid"
+                f"{MAX_POINTS:,}, or a uniform grid"
             )
         factor = np.zeros((times.size, int(np.count_nonzero(random))))
         factor[random] = self._factor(times[random])

@@ -38,7 +38,7 @@ _WORD = np.dtype(np.uint32)
 _FIRST_PATH = np.zeros(1, np.int64)
 #: Plans of the engine's calls for one path, by its length and the settings. Finding one takes as long as 300 numbers.
 _plans_of_one: dict[Any, tuple[Plan, dict[str, int]]] = {}
-_MOST_PLANS = 64
+_MAX_PLANS = 64
 
 
 def first_normals(rng: Any, n: int) -> np.ndarray:
@@ -51,7 +51,7 @@ def first_normals(rng: Any, n: int) -> np.ndarray:
         return numbers
     options = {"n": n}
     numbers = _random(*operands, **options)[0]
-    if len(_plans_of_one) >= _MOST_PLANS:
+    if len(_plans_of_one) >= _MAX_PLANS:
         _plans_of_one.clear()
     _plans_of_one[where] = _random.plan_for(operands, None, None, options), options
     return numbers

@@ -11,7 +11,7 @@ import numpy as np
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.process import LevyNoise, TimeGrid, read_positive, refined
 from hpfracc.solvers.sde.noise.source import RandomSource
-from hpfracc.solvers.sde.noise.stable_bridge import LEAST_INDEX, bridge
+from hpfracc.solvers.sde.noise.stable_bridge import MIN_INDEX, bridge
 
 __all__ = ["StableLevy", "kanter", "one_sided", "standard_stable"]
 
@@ -108,9 +108,9 @@ class StableLevy(LevyNoise):
                 f"there is a bridge for symmetric stable motion only, and beta={self.beta:g}: the densities of skewed "
                 "laws are not tabulated here; sample on the fine grid and take a subset"
             )
-        if self.alpha < LEAST_INDEX:
+        if self.alpha < MIN_INDEX:
             raise InvalidInputError(
-                f"alpha={self.alpha:g}: below {LEAST_INDEX} stable densities span too many magnitudes to be divided; "
+                f"alpha={self.alpha:g}: below {MIN_INDEX} stable densities span too many magnitudes to be divided; "
                 "sample on the fine grid and thin that"
             )
         return refined(self._refine, path, t, factor, rng, first_path)

@@ -21,15 +21,15 @@ from scipy import interpolate, special
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource
 
-__all__ = ["LEAST_INDEX", "bridge", "standard_density"]
+__all__ = ["MIN_INDEX", "bridge", "standard_density"]
 
 #: Below this index the density spans more magnitudes than the table covers.
-LEAST_INDEX = 0.3
+MIN_INDEX = 0.3
 #: End of the table, which starts at 0 (the series is used beyond), and its number of nodes.
 _FAR, _NODES = 60.0, 3000
 _TERMS = 20
 #: Streams: one for each number of points, part of a step, and attempt.
-_STREAM, _MOST_PARTS, _MOST_ATTEMPTS = 1 << 61, 1 << 10, 1 << 12
+_STREAM, _MAX_PARTS, _MAX_ATTEMPTS = 1 << 61, 1 << 10, 1 << 12
 
 
 def standard_density(alpha: float, x: np.ndarray) -> np.ndarray:
@@ -102,14 +102,14 @@ def bridge(
 
     ``increments`` has shape ``(paths, n)``, the result ``(paths, n, parts)``; ``points`` names the stream.
     """
-    if parts > _MOST_PARTS:
-        raise InvalidInputError(f"factor={parts}: use at most {_MOST_PARTS}, and refine twice")
+    if parts > _MAX_PARTS:
+        raise InvalidInputError(f"factor={parts}: use at most {_MAX_PARTS}, and refine twice")
     left = increments.copy()
     result = np.empty((*increments.shape, parts))
     for part in range(parts - 1):
         first = np.broadcast_to(scale * (steps / parts) ** (1.0 / alpha), left.shape)
         rest = np.broadcast_to(scale * (steps * ((parts - part - 1) / parts)) ** (1.0 / alpha), left.shape)
-        stream = _STREAM + ((points * _MOST_PARTS + part) * _MOST_ATTEMPTS)
+        stream = _STREAM + ((points * _MAX_PARTS + part) * _MAX_ATTEMPTS)
         result[:, :, part] = _divide(source, alpha, left, first, rest, stream)
         left -= result[:, :, part]
     result[:, :, -1] = left
@@ -123,7 +123,7 @@ def _divide(
     bound = _largest_smaller(alpha, np.abs(total), first, rest)
     found, waiting = np.empty(total.shape), np.ones(total.shape, bool)
     n = total.shape[1]
-    for attempt in range(_MOST_ATTEMPTS):
+    for attempt in range(_MAX_ATTEMPTS):
         rows = np.flatnonzero(waiting.any(-1))
         if not rows.size:
             return found

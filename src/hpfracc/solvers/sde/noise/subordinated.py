@@ -10,7 +10,7 @@ import numpy as np
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.fractional_brownian import FractionalBrownian
 from hpfracc.solvers.sde.noise.inverse_subordinator import InverseSubordinator, increment_moment, ordered_times
-from hpfracc.solvers.sde.noise.process import MOST_POINTS, GaussianNoise, LevyNoise, Noise, TimeGrid, plain_hurst
+from hpfracc.solvers.sde.noise.process import MAX_POINTS, GaussianNoise, LevyNoise, Noise, TimeGrid, plain_hurst
 from hpfracc.solvers.sde.noise.source import RandomSource
 
 __all__ = ["Subordinated"]
@@ -104,10 +104,10 @@ def _gaussian(process: GaussianNoise, source: RandomSource, clock: np.ndarray) -
     """Values at each path's own times; equal times have equal values."""
     normals = source.numbers(0, clock.shape[0], clock.shape[1])
     result = np.zeros(clock.shape)
-    if clock.shape[1] > MOST_POINTS:
+    if clock.shape[1] > MAX_POINTS:
         raise InvalidInputError(
             f"{clock.shape[1]:,} times: {process!r} needs a matrix of that size for each path; use at most "
-            f"{MOST_POINTS:,}"
+            f"{MAX_POINTS:,}"
         )
     for row, times, numbers in zip(result, clock, normals, strict=True):
         different, places = np.unique(times, return_inverse=True)

@@ -17,9 +17,9 @@ __all__ = ["TemperedStable"]
 
 #: Maximum tempering of a piece, ``rate * scale * step^(1/alpha)``, for alpha below and above 1. The acceptance
 #: probability is at least 1/e below alpha = 1, and about a third above.
-_MOST_TEMPERED = {False: 1.0, True: 0.15}
+_MAX_TEMPERED = {False: 1.0, True: 0.15}
 #: Maximum number of pieces of all steps of a path.
-_MOST_PIECES = 1 << 22
+_MAX_PIECES = 1 << 22
 #: Logarithm of the neglected probability for alpha > 1.
 _LEFT_OUT = 38.0
 
@@ -95,8 +95,8 @@ class TemperedStable(LevyNoise):
         """
         above = self.alpha > 1.0
         tempering = float(np.max(steps, initial=0.0)) * (self.scale * self.rate) ** self.alpha
-        parts = max(1, math.ceil(tempering / _MOST_TEMPERED[above] ** self.alpha))
-        if parts * steps.shape[-1] > _MOST_PIECES:
+        parts = max(1, math.ceil(tempering / _MAX_TEMPERED[above] ** self.alpha))
+        if parts * steps.shape[-1] > _MAX_PIECES:
             raise InvalidInputError(
                 f"steps of up to {np.max(steps):.3g} with rate={self.rate} take {parts:,} pieces each; the process is "
                 "close to a Gaussian one there: use a smaller interval, or fewer steps"

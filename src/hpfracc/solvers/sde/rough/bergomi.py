@@ -14,7 +14,7 @@ from scipy import fft
 
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
-from hpfracc.solvers.sde.progress import LEAST_REPORTS, progress_bar, read_progress
+from hpfracc.solvers.sde.progress import MIN_REPORTS, progress_bar, read_progress
 from hpfracc.solvers.sde.rough.conditional import ConditionalEstimate, Terminal
 from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
 from hpfracc.solvers.sde.rough.smile import (
@@ -31,10 +31,10 @@ __all__ = ["Bergomi"]
 #: Level of the timer option, as a multiple of the expected variance; paths that exceed it are stopped there.
 _TIMER_LEVEL = 6.0
 #: Minimum number of paths of a price.
-_LEAST_PATHS = 16
+_MIN_PATHS = 16
 #: Maximum number of steps for which the convolution of a price is a product with three blocks of a triangular matrix:
 #: at 312 steps that takes half the time of FFTs, at 600 the same time (OpenBLAS, one thread, AVX-512).
-_MOST_STEPS_BY_MATRIX, _BLOCKS = 512, 3
+_MAX_STEPS_BY_MATRIX, _BLOCKS = 512, 3
 #: Streams of random numbers: the Brownian motion of the variance, the first cells, the other Brownian motion.
 _VARIANCE, _CELLS, _PRICE = 0, 1, 2
 
@@ -205,7 +205,7 @@ class Bergomi(VolatilityModel):
         progress: bool | Callable[..., Any],
     ) -> Valuation:
         """Undiscounted prices of puts below the forward and of calls above it."""
-        for name, number, least in (("paths", paths, _LEAST_PATHS), ("steps", steps, 1)):
+        for name, number, least in (("paths", paths, _MIN_PATHS), ("steps", steps, 1)):
             if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
                 raise InvalidInputError(f"{name}={number!r}: use an integer of at least {least}")
         read_progress(progress)
@@ -222,11 +222,11 @@ class Bergomi(VolatilityModel):
                 level=scheme.level,
             )
             finished = self._follow(scheme, estimate, source, int(paths), progress)
-            if estimate.paths >= _LEAST_PATHS:
+            if estimate.paths >= _MIN_PATHS:
                 value[here], error[here] = estimate.result()
                 estimate.warn_of_few_paths(f"eta={self.eta:g} at T={scheme.T:g}")
             if not finished:
-                if not number and estimate.paths < _LEAST_PATHS:
+                if not number and estimate.paths < _MIN_PATHS:
                     raise KeyboardInterrupt
                 warnings.warn(
                     f"interrupted after {estimate.paths:,} of {int(paths):,} paths at T={maturity:g}: prices and "
@@ -251,7 +251,7 @@ class Bergomi(VolatilityModel):
             try:
                 for low, high in source.chunks(paths, 4 * scheme.steps):
                     estimate.add(scheme.terminal(source, low, high - low))
-                    if progress and high >= _LEAST_PATHS and (high - shown) * 5 * LEAST_REPORTS >= paths:
+                    if progress and high >= _MIN_PATHS and (high - shown) * 5 * MIN_REPORTS >= paths:
                         value, error = estimate.result()
                         report(high, float(value[0]), float(error[0]))
                         shown = high
@@ -354,7 +354,7 @@ class _Scheme:
         rho, h, first = self.model.rho, self.h, float(self.forward_variance[0])
         if source.library == "numpy":
             normals = source.numbers(start, count, self.steps, stream=_VARIANCE)
-            by_matrix = self.steps <= _MOST_STEPS_BY_MATRIX
+            by_matrix = self.steps <= _MAX_STEPS_BY_MATRIX
             root = (self._roots_by_matrix if by_matrix else self._roots_in_place)(source, normals, start)
             squares, products = np.vecdot(root, root), np.vecdot(root, normals[:, 1:])
         else:

@@ -28,7 +28,7 @@ MAX_FACTORS = 4
 #: Smallest node times T, as a multiple of 1/2 - H. At H = 0.1 the error of the smile is least for 0.7 to 1.5.
 _SLOWEST = 1.0
 #: Minimum distance of the logarithms of the nodes. Closer nodes act as one, with large weights of opposite signs.
-_LEAST_GAP = 0.7
+_MIN_GAP = 0.7
 
 
 class MarkovScheme:
@@ -132,8 +132,8 @@ def _best_nodes(logs: np.ndarray[Any, Any], log_bound: float, a: float) -> np.nd
     def nodes(gaps: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return log_bound - np.append(np.cumsum(gaps[::-1])[::-1], 0.0)
 
-    gaps = np.maximum(np.diff(logs), _LEAST_GAP)
-    limits = [(_LEAST_GAP, 12.0)] * gaps.size
+    gaps = np.maximum(np.diff(logs), _MIN_GAP)
+    limits = [(_MIN_GAP, 12.0)] * gaps.size
     found = optimize.minimize(lambda gaps: _distance(nodes(gaps), a)[0], gaps, method="L-BFGS-B", bounds=limits)
     return nodes(found.x)
 

@@ -20,7 +20,7 @@ _LAGS = 40
 #: Largest lag of time averages as a fraction of the path; beyond it few independent pieces remain.
 _SHARE = 0.1
 #: Maximum number of squared displacements in memory.
-_MOST_VALUES = 1 << 20
+_MAX_VALUES = 1 << 20
 
 
 @dataclass(frozen=True, repr=False)
@@ -262,7 +262,7 @@ def _ensemble(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard error at every time after the first, with bounded memory."""
     n = rows.shape[-1]
     value, error = np.empty(n - 1), np.empty(n - 1)
-    width = max(1, _MOST_VALUES // max(1, rows.shape[0] * rows.shape[1]))
+    width = max(1, _MAX_VALUES // max(1, rows.shape[0] * rows.shape[1]))
     for low in range(1, n, width):
         places = np.arange(low, min(n, low + width))
         value[places - 1], error[places - 1] = _mean_and_error(_squares(rows, places))
@@ -285,7 +285,7 @@ def _time_averages(rows: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.
     last = max(2, int(_SHARE * steps.size))
     lags = np.unique(np.round(np.geomspace(1.0, last, _LAGS)).astype(np.intp))
     result = np.empty((rows.shape[0], lags.size))
-    together = max(1, _MOST_VALUES // (rows.shape[1] * rows.shape[2]))
+    together = max(1, _MAX_VALUES // (rows.shape[1] * rows.shape[2]))
     for low in range(0, rows.shape[0], together):
         part = rows[low : low + together]
         for column, lag in enumerate(lags):

@@ -18,7 +18,7 @@ from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 from hpfracc.solvers.sde.noise.stable import StableLevy, one_sided
 from hpfracc.solvers.sde.noise.subordinated import Subordinated
 from hpfracc.solvers.sde.noise.tempered import TemperedStable
-from hpfracc.solvers.sde.progress import LEAST_REPORTS, progress_bar, read_progress
+from hpfracc.solvers.sde.progress import MIN_REPORTS, progress_bar, read_progress
 from hpfracc.solvers.sde.result import Moments
 from hpfracc.solvers.sde.transport.domains import Domain, read_domain, read_start
 from hpfracc.solvers.sde.transport.exits import brownian_exits, stable_exits
@@ -299,7 +299,7 @@ def first_passage(
     source = make_source(rng, key, first_path=first_path, count=count).on_host()
     source.check_room("first_passage", count, 2)
     follow, method, infinite = _read_process(process, ends, start, until, step)
-    rows = _TOGETHER if not progress else min(_TOGETHER, -(-count // LEAST_REPORTS))
+    rows = _TOGETHER if not progress else min(_TOGETHER, -(-count // MIN_REPORTS))
     times, places = np.empty(count), np.empty(count)
     summary, done, success = Moments(), 0, True
     with progress_bar(progress, count, "first passage") as report:

@@ -22,7 +22,7 @@ _WAITING, _JUMPS = 1 << 50, 1 << 51
 #: does not depend on anything else.
 _FIRST_BLOCK, _BLOCK = 8, 64
 #: Paths that are simulated together, and maximum number of their values in one array.
-_TOGETHER, _MOST_VALUES = 1 << 11, 1 << 20
+_TOGETHER, _MAX_VALUES = 1 << 11, 1 << 20
 #: Tolerance for a jump at a multiple of a step, which counts at that time in spite of rounding.
 ROUNDING = 1.0 + 1e-12
 
@@ -111,7 +111,7 @@ class ContinuousTimeRandomWalk(Noise):
         host = source.on_host()
         n = grid.times.size
         result = np.empty((count, n))
-        rows = max(1, min(_TOGETHER, _MOST_VALUES // n))
+        rows = max(1, min(_TOGETHER, _MAX_VALUES // n))
         for low in range(0, count, rows):
             paths = np.arange(low, min(count, low + rows))
             result[paths] = self._positions(host, paths, grid.times * ROUNDING)

@@ -14,7 +14,7 @@ from hpfracc.engine.backends.cupy.random_source import THREADS, random_source
 __all__ = ["KERNELS"]
 
 #: Blocks of threads along a grid's first axis.
-_MOST_BLOCKS = 2**31 - 1
+_MAX_BLOCKS = 2**31 - 1
 
 
 @cache
@@ -36,7 +36,7 @@ def random_fused(
     result = cupy.empty((numbers.size, n), dtype)
     if result.size:
         blocks = numbers.size * -(-n // 4)
-        grid = min(-(-blocks // THREADS), _MOST_BLOCKS)
+        grid = min(-(-blocks // THREADS), _MAX_BLOCKS)
         arguments = (numbers, key.astype(np.uint64), np.uint64(stream), np.int64(numbers.size), np.int64(n), result)
         _kernel(kind, dtype)((grid,), (THREADS,), arguments)
     return result.reshape(*paths.shape, n)

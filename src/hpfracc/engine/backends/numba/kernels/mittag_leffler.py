@@ -23,7 +23,7 @@ __all__ = ["KERNELS", "mittag_leffler_contour"]
 _LARGE = 600.0
 _HUGE = 1e300
 #: Minimum number of values per thread: about 50 microseconds of work.
-_LEAST = 512
+_MIN = 512
 #: Sums may be reordered, for vector instructions; nan and inf keep their meaning.
 _MATH = {"reassoc", "contract", "arcp"}
 
@@ -257,7 +257,7 @@ def mittag_leffler_contour(z: Array, *, alpha: float, beta: float = 1.0, order: 
         else:
             _real(points[part], values[part], *shared, *real_only)
 
-    run_blocks(run, even_blocks(points.size, workers, _LEAST), workers)
+    run_blocks(run, even_blocks(points.size, workers, _MIN), workers)
     return values.reshape(z.shape).astype(z.dtype, copy=False)
 
 

@@ -36,7 +36,7 @@ _UINT32, _UINT64, _INT64 = np.dtype(np.uint32), np.dtype(np.uint64), np.dtype(np
 _FLOATS: dict[str, Any] = {"float64": np.dtype(np.float64), "float32": np.dtype(np.float32)}
 _ZERO, _LITTLE = np.uint64(0), sys.byteorder == "little"
 #: Minimum number of numbers per thread.
-_LEAST = 1 << 14
+_MIN = 1 << 14
 
 _M0, _M1 = (np.uint64(value) for value in MULTIPLIERS)
 _W0, _W1 = (np.uint64(value) for value in WEYL)
@@ -199,7 +199,7 @@ def random_compiled(
         def run(block: tuple[int, int]) -> None:
             _rows(numbers, pair, *options, result, *block)
 
-        run_blocks(run, even_blocks(count, workers, max(1, _LEAST // max(1, n))), workers)
+        run_blocks(run, even_blocks(count, workers, max(1, _MIN // max(1, n))), workers)
     return result if paths.ndim == 1 else result.reshape(*paths.shape, n)
 
 

@@ -35,19 +35,19 @@ Array = np.ndarray[Any, Any]
 
 #: Minimum number of points for padded buffers from the pool: 0.5 MB of doubles. 256 rows of 1,024 points took 5.0 ms
 #: instead of 8.6, a row of four million 1.18 s instead of 1.34; below this, the pool costs what it saves.
-_LEAST_POOLED = 1 << 16
+_MIN_POOLED = 1 << 16
 #: The same for a single row in double precision. The allocator keeps smaller buffers, and SciPy's inverse transform,
 #: which cannot write to a given buffer, is faster than NumPy's: a row of 100,000 points took 1.05 times the bare pair
 #: of transforms instead of 1.16. One of 250,000 takes 0.84 times with the pool, 1.03 without (benchmarks/overhead.py).
-_LEAST_POOLED_ROW = 1 << 18
+_MIN_POOLED_ROW = 1 << 18
 #: Minimum number of points of a row with as many weights for a complex transform instead of a padded one. The turns of
 #: shorter ones are not worth their rounding errors: the direct sum is faster there.
-_LEAST_TWISTED = 64
+_MIN_TWISTED = 64
 #: Minimum number of points of a row with as many weights for two transforms of half the padded length instead of a
 #: complex one, whose larger buffers the allocator does not keep (benchmarks/results/house.txt).
-_LEAST_HALVED = 7 << 11
+_MIN_HALVED = 7 << 11
 #: Minimum number of points for the two halves on two threads.
-_LEAST_IN_THREADS = 1 << 17
+_MIN_IN_THREADS = 1 << 17
 
 # inf - inf inside a transform needs no warning: the result is repaired afterwards.
 _QUIET = np.errstate(all="ignore")
@@ -125,8 +125,8 @@ def _divided(transform: Array, size: int) -> Array:
 def prepare_fft(weights: Array, call: Call) -> CausalSpectrum | HalvedSpectrum | TwistedSpectrum:
     """The transform of the weights, for signals of ``call.length`` points; unpadded for a row of as many doubles."""
     weights = _own(weights, call)
-    if call.dtype == "float64" and weights.shape == call.shape == (call.length,) and call.length >= _LEAST_TWISTED:
-        return halve(weights) if call.length >= _LEAST_HALVED else twist(weights)
+    if call.dtype == "float64" and weights.shape == call.shape == (call.length,) and call.length >= _MIN_TWISTED:
+        return halve(weights) if call.length >= _MIN_HALVED else twist(weights)
     size = fast_length(max(1, call.length + weights.shape[-1] - 1))
     return _spectrum(weights, size)
 
@@ -161,7 +161,7 @@ def _apply(prepared: CausalSpectrum, signal: Array, workers: int) -> Array:
 
 def _is_pooled(size: int, signal: Array, shape: tuple[int, ...]) -> bool:
     rows = math.prod(shape[:-1])
-    return signal.dtype.char in "dD" and rows * size >= _LEAST_POOLED and signal.shape == shape
+    return signal.dtype.char in "dD" and rows * size >= _MIN_POOLED and signal.shape == shape
 
 
 def _whole(transform: Array, size: int, signal: Array, shape: tuple[int, ...]) -> Array:
@@ -314,7 +314,7 @@ def _apply_fft_with_options(
         return _QUIET_CONTEXT.copy().run(_halved_row, prepared, signal, starts, differences, starts_from, workers)
     row = row and signal.ndim == prepared.weights.ndim == 1 and signal.dtype.char == "d"
     if row and isinstance(prepared, CausalSpectrum) and signal.size and prepared.weights.size:
-        if prepared.size < _LEAST_POOLED_ROW:
+        if prepared.size < _MIN_POOLED_ROW:
             return _QUIET_CONTEXT.copy().run(_short_row, prepared, signal, starts, differences, starts_from)
         return _long_row(prepared, signal, starts, differences, starts_from)
     assert _COMPOSED is not None
@@ -391,7 +391,7 @@ def _halved_row(
             result[starts_from + j :] += begun[j] * starts[0][j, starts_from + j :]
     else:
         result = np.zeros(signal.shape)
-    convolve_halves(prepared, padded, result, workers if signal.size >= _LEAST_IN_THREADS else 1)
+    convolve_halves(prepared, padded, result, workers if signal.size >= _MIN_IN_THREADS else 1)
     if math.isfinite(result[0]):
         return result
     return _repaired_row(prepared.weights, signal, starts, differences, starts_from)

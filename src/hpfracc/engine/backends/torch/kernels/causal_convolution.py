@@ -34,7 +34,7 @@ __all__ = ["KERNELS"]
 
 #: Maximum number of products that are summed one by one on an accelerator, 32 MiB in float64; above, a matrix product
 #: is used.
-_MOST_PRODUCTS = 2**22
+_MAX_PRODUCTS = 2**22
 
 
 class Matrix(NamedTuple):
@@ -139,7 +139,7 @@ def apply_direct(prepared: Matrix, signal: Tensor) -> Tensor:
     if nothing is not None:
         return nothing
     products = signal.numel() * prepared.matrix.numel() // signal.shape[-1]
-    if prepared.outside is not None and products <= _MOST_PRODUCTS and is_eager(signal, prepared.matrix):
+    if prepared.outside is not None and products <= _MAX_PRODUCTS and is_eager(signal, prepared.matrix):
         # Three launches; elements outside a sum are masked, so a non-finite sample needs no repair.
         terms = _widen(signal).unsqueeze(-1) * prepared.matrix
         return terms.masked_fill_(prepared.outside, 0).sum(-2).to(prepared.dtype)

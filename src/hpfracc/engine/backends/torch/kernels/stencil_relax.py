@@ -18,7 +18,7 @@ __all__ = ["KERNELS"]
 #: for more axes.
 _SIDES, _SMALLEST_SIDE = {1: 4096, 2: 64, 3: 16}, 8
 #: Tiles that are processed together: enough to fill a GPU, and a fraction of many that a wave usually has.
-_LEAST_TILES, _SHARE_OF_TILES = 256, 8
+_MIN_TILES, _SHARE_OF_TILES = 256, 8
 #: Rounds between two checks on a device: a check waits for it, a useless round costs a few passes over memory.
 _ROUNDS = 32
 
@@ -68,7 +68,7 @@ def by_tiles(
         core[(slice(None), *lattice)] = torch.where(torch.isfinite(maps), maps, math.inf)
         cells, own = _windows(padded, sides, 2), _windows(core, sides, 0)
         active = _beside(torch.isfinite(own).flatten(-len(shape)).any(-1), wraps, neighbourhood)
-        together = max(_LEAST_TILES, active.numel() // _SHARE_OF_TILES)
+        together = max(_MIN_TILES, active.numel() // _SHARE_OF_TILES)
         while True:
             found = active.nonzero(as_tuple=True)
             if not len(found[0]):

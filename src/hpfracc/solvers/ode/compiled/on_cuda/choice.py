@@ -53,7 +53,7 @@ _FULL, _ALONE = 3e-12, 1e-7
 _BYTES_PER_SECOND, _LAUNCH = 4e9, 2e-3
 #: Assumed slowdown of a GPU relative to an H200, until a solve has been measured.
 _UNKNOWN_SLOWDOWN = 10.0
-_LEAST_SLOWDOWN, _MOST_SLOWDOWN = 0.5, 1e3
+_MIN_SLOWDOWN, _MAX_SLOWDOWN = 0.5, 1e3
 #: Approximate number of exponentials in the memory, and the number of steps from which they are used.
 _TERMS, _MANY_STEPS = 36, 64
 #: Minimum expected seconds before GPUs are queried, unless CUDA has already been started.
@@ -63,7 +63,7 @@ _LONGEST_KERNEL = 10.0
 #: Maximum difference of both solutions at the host's newest step, relative to a member's largest value so far.
 _AGREES = 1e-9
 #: Maximum number of right-hand sides that are remembered to stay on the host.
-_MOST_DECLINED = 256
+_MAX_DECLINED = 256
 #: Number of points at which a guard checks a solution.
 _GUARDED = 32
 
@@ -266,7 +266,7 @@ class GPUOffer:
         """An error that later solves of this function raise immediately."""
         if self._item[1] is not None:
             _known.declined[self._item] = reason
-            while len(_known.declined) > _MOST_DECLINED:
+            while len(_known.declined) > _MAX_DECLINED:
                 del _known.declined[next(iter(_known.declined))]
         return _DeclinedError(reason)
 
@@ -286,7 +286,7 @@ class GPUOffer:
     def _learn(self, kernel: float) -> None:
         """Record the cost of compilation, and the speed of this GPU. The first launch of a kernel compiles it."""
         if compile_account.is_bought(self._item):
-            _known.slowdown = min(max(kernel / self._kernel, _LEAST_SLOWDOWN), _MOST_SLOWDOWN)
+            _known.slowdown = min(max(kernel / self._kernel, _MIN_SLOWDOWN), _MAX_SLOWDOWN)
             return
         first = not compile_account.is_bought(_START)
         compile_account.buy(_START, _START)

@@ -32,7 +32,7 @@ __all__ = ["THREADS", "build_kernel"]
 #: Threads of a block; not tuned.
 THREADS = 64
 #: Maximum number of cached kernels.
-_MOST_KEPT = 64
+_MAX_KEPT = 64
 
 # Bound when a kernel is built.
 cuda: Any = None
@@ -176,7 +176,7 @@ def build_kernel(module: Any, source: str, size: int, corrections: int, exponent
     if found is None:
         found = _build(module, *key)
         _built[key] = found
-        while len(_built) > _MOST_KEPT:
+        while len(_built) > _MAX_KEPT:
             _built.popitem(last=False)
     return found
 

@@ -33,21 +33,21 @@ Array = np.ndarray[Any, Any]
 
 #: Maximum number of threads: about as many as the largest GPUs run at once (132 multiprocessors of 2048 threads on an
 #: H200). More would take memory for their past and wait.
-_MOST_SLOTS = 1 << 18
+_MAX_SLOTS = 1 << 18
 #: Minimum number of blocks of a launch, because Numba warns of fewer. Threads without a member end immediately.
-_LEAST_BLOCKS = 128
+_MIN_BLOCKS = 128
 #: Number of first values of the right-hand side that are returned, for interpolation near t0.
 _HEAD = 4
 #: Number of members whose first value is compared with that of the user's function; all have the same source.
 _COMPARED = 64
 #: Maximum number of functions and shapes that are remembered to agree.
-_MOST_COMPARED = 64
+_MAX_COMPARED = 64
 #: Maximum difference of the kernel from the user's function, relative to the largest value.
 _AGREES = {"float64": 1e-9, "float32": 1e-4}
 #: Maximum bytes on the host for the steps of a chunk that is interpolated there.
 _BETWEEN_BYTES = 256 << 20
 #: Maximum number of retries, each with half the memory.
-_MOST_HALVINGS = 6
+_MAX_HALVINGS = 6
 #: More bytes than any GPU has.
 _PLENTY = 1 << 62
 
@@ -239,7 +239,7 @@ class _Work:
                 try:
                     self._run_chunk(workspace, done, done + count, slots)
                 except Exception as error:
-                    if not device.is_out_of_memory(error) or halvings == _MOST_HALVINGS:
+                    if not device.is_out_of_memory(error) or halvings == _MAX_HALVINGS:
                         raise
                     halvings, budget = halvings + 1, budget // 2
                     continue
@@ -260,9 +260,9 @@ class _Work:
         a_slot = item * d * self.tables.depth
         rows = self.initial.shape[0] + self.kept.count + self.heads
         a_member = item * (rows * d + self.function.own_count) + self.bad.itemsize
-        slots = THREADS * min(math.ceil(left / THREADS), _MOST_SLOTS // THREADS, budget // 2 // (a_slot * THREADS))
+        slots = THREADS * min(math.ceil(left / THREADS), _MAX_SLOTS // THREADS, budget // 2 // (a_slot * THREADS))
         count = min(left, (budget - slots * a_slot) // a_member)
-        if slots < _LEAST_BLOCKS * THREADS:
+        if slots < _MIN_BLOCKS * THREADS:
             count = min(count, slots)  # threads beyond these slots have no memory, and so no member
         if self.kept.between:
             count = min(count, max(THREADS, _BETWEEN_BYTES // (item * d * self.kept.count)))
@@ -301,7 +301,7 @@ class _Work:
         times, powers, numbers, constants, *history, initial, own = workspace.cut(0, layouts.inputs)
         kept, head = workspace.cut(0, layouts.outputs)
         (memory,) = workspace.cut(0, layouts.states)
-        launch = self.kernel[max(_LEAST_BLOCKS, slots // THREADS), THREADS]
+        launch = self.kernel[max(_MIN_BLOCKS, slots // THREADS), THREADS]
         begun = time.perf_counter()
         launch(count, times, powers, initial, numbers, constants, own, *history, memory, places, kept, head, bad)
         self.bad[begin:end] = bad.copy_to_host()  # waits for the kernel
@@ -370,5 +370,5 @@ class _Work:
                 f"t={problem.t0:g}; leave the backend out"
             )
         _compared[key] = None
-        while len(_compared) > _MOST_COMPARED:
+        while len(_compared) > _MAX_COMPARED:
             del _compared[next(iter(_compared))]

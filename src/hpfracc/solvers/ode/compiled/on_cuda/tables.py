@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.special import factorial, rgamma
 
-from hpfracc.operators.core.exponentials import LEAST_TOLERANCE, exponential_sum
+from hpfracc.operators.core.exponentials import MIN_TOLERANCE, exponential_sum
 from hpfracc.solvers.ode.fixed.grid import UniformGrid
 from hpfracc.solvers.ode.fixed.scheme import Scheme, trapezoid_weights
 
@@ -25,7 +25,7 @@ __all__ = ["StepTables", "make_tables"]
 Array = np.ndarray[Any, Any]
 
 #: Relative error of weights as sums of exponentials: in double precision that of the library's most accurate sums.
-_TOLERANCES = {"float64": LEAST_TOLERANCE, "float32": 1e-8}
+_TOLERANCES = {"float64": MIN_TOLERANCE, "float32": 1e-8}
 #: Minimum number of steps per term for which sums of exponentials are used. On an H200 both took the same time at
 #: about 60 steps with 28 terms (benchmarks/ensemble_kernel.py prints them over the number of steps).
 _STEPS_PER_TERM = 2.25

@@ -22,9 +22,9 @@ __all__ = ["MemoryLayout", "Workspace", "borrow_workspace", "release_workspaces"
 #: Alignment of arrays in elements: one or two cache lines of 128 bytes, so that threads read whole lines.
 _ALIGNMENT = 32
 #: Maximum bytes of a workspace that is kept.
-_MOST_KEPT = 256 << 20
+_MAX_KEPT = 256 << 20
 #: Maximum number of layouts whose views are cached.
-_MOST_LAYOUTS = 8
+_MAX_LAYOUTS = 8
 
 
 class MemoryLayout:
@@ -89,7 +89,7 @@ class Workspace:
         key = piece, layout.places
         found = self._views.get(key)
         if found is None:
-            while len(self._views) >= _MOST_LAYOUTS:
+            while len(self._views) >= _MAX_LAYOUTS:
                 del self._views[next(iter(self._views))]
             found = self._views[key] = layout.cut(self._memory[piece])
         return found
@@ -116,7 +116,7 @@ def borrow_workspace(cuda: Any, precision: str) -> Iterator[Workspace]:
         workspace = Workspace(cuda, precision)
     del kept
     yield workspace
-    if workspace.nbytes <= _MOST_KEPT and not capped:
+    if workspace.nbytes <= _MAX_KEPT and not capped:
         _idle[precision] = (context, limit, workspace)
 
 

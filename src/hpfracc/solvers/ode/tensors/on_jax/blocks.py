@@ -20,7 +20,7 @@ __all__ = ["solve_blocks"]
 
 #: Minimum steps of a block, and maximum number of blocks. Each block is a separate scan, which takes time to compile.
 FEWEST = 64
-MOST_BLOCKS = 16
+MAX_BLOCKS = 16
 
 
 def solve_blocks(
@@ -71,7 +71,7 @@ def _solve(
 
 
 def _block_length(steps: int) -> int:
-    return GROUP * -(-max(FEWEST, -(-(steps + 1) // MOST_BLOCKS)) // GROUP)
+    return GROUP * -(-max(FEWEST, -(-(steps + 1) // MAX_BLOCKS)) // GROUP)
 
 
 def _forward(

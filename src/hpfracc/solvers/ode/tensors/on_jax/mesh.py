@@ -15,7 +15,7 @@ from hpfracc.solvers.ode.tensors.differences import DifferenceTables, step_l1, s
 from hpfracc.solvers.ode.tensors.exponentials import Memory, moments
 from hpfracc.solvers.ode.tensors.on_jax.newton import solve_step
 from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
-from hpfracc.solvers.ode.tensors.tolerance import MOST_PASSES, Tolerance
+from hpfracc.solvers.ode.tensors.tolerance import MAX_PASSES, Tolerance
 
 __all__ = ["choose_mesh", "replay", "solve_differences"]
 
@@ -285,12 +285,12 @@ def _choose(
 
     def refine(carried: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         share, number, _ = carried
-        mesh = pass_over(share, jnp.where(number + 1 >= MOST_PASSES, jnp.inf, 4.0))
+        mesh = pass_over(share, jnp.where(number + 1 >= MAX_PASSES, jnp.inf, 4.0))
         return share * jnp.clip(0.5 / mesh.ratio, 0.02, 0.7), number + 1, mesh
 
     def too_large(carried: tuple[Any, Any, Any]) -> Any:
         _, number, mesh = carried
-        return (number == 0) | ((number < MOST_PASSES) & (mesh.ratio > 1.0))
+        return (number == 0) | ((number < MAX_PASSES) & (mesh.ratio > 1.0))
 
     # Starts from an empty mesh, so that all passes are one program.
     shapes = jax.eval_shape(pass_over, whole, whole)

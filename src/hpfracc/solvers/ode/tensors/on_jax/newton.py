@@ -11,7 +11,7 @@ import jax.numpy as jnp
 __all__ = ["solve_step", "solve_transposed"]
 
 #: Maximum number of iterations; members that have not converged become NaN.
-MOST = 25
+MAX = 25
 
 Function = Callable[[Any], Any]
 
@@ -34,7 +34,7 @@ def solve_step(fun: Function, jacobian: Function | None, known: Any, weight: Any
 
         def go_on(carried: Any) -> Any:
             _, settled, lost, count = carried
-            return (count < MOST) & ~jnp.all(settled | lost)
+            return (count < MAX) & ~jnp.all(settled | lost)
 
         def turn(carried: Any) -> Any:
             y, settled, _, count = carried

@@ -19,8 +19,8 @@ from hpfracc.solvers.ode.surroundings import same_surroundings, surroundings
 __all__ = ["program_of", "run_program"]
 
 #: Maximum number of cached programs, in total and for one piece of code with different captured values.
-MOST_PROGRAMS = 64
-MOST_ALIKE = 4
+MAX_PROGRAMS = 64
+MAX_ALIKE = 4
 
 Functions = tuple[Callable[..., Any], Callable[..., Any] | None]
 
@@ -81,8 +81,8 @@ def program_of(solve: Callable[..., Any], functions: Functions) -> tuple[Callabl
                 return kept.program, False
         made = _Kept(around, unpacked, functions)
         alike.insert(0, made)
-        del alike[MOST_ALIKE:]
-        while len(_programs) > MOST_PROGRAMS:
+        del alike[MAX_ALIKE:]
+        while len(_programs) > MAX_PROGRAMS:
             _programs.popitem(last=False)
     return made.program, True
 
@@ -97,7 +97,7 @@ def _note(solve: Callable[..., Any], fun: Any) -> None:
     global _warned
     key = (solve, getattr(fun, "__code__", type(fun)))
     with _lock:
-        if len(_compilations) > 16 * MOST_PROGRAMS:
+        if len(_compilations) > 16 * MAX_PROGRAMS:
             _compilations.clear()
         _compilations[key] = _compilations.get(key, 0) + 1
         if _warned or _compilations[key] < 3:

@@ -15,12 +15,12 @@ _LONGEST_ON_HOST, _MANY_COLUMNS = (256, 512), 256
 #: Bytes that the transforms of a segment of columns may take if no gradient is needed.
 WORKSPACE = 1 << 28
 #: Minimum bytes; smaller groups would be dominated by call overhead.
-_LEAST_WORKSPACE = 1 << 24
+_MIN_WORKSPACE = 1 << 24
 
 
 def workspace(values: torch.Tensor) -> int:
     """Bytes for transforms of ``values``: at most the size of ``values``, within the limits."""
-    return min(WORKSPACE, max(_LEAST_WORKSPACE, int(values.numel()) * int(values.element_size())))
+    return min(WORKSPACE, max(_MIN_WORKSPACE, int(values.numel()) * int(values.element_size())))
 
 
 class SegmentSums:

@@ -18,25 +18,25 @@ import torch
 __all__ = ["BlockMatrices", "fit_matrices"]
 
 #: Maximum number of components; each needs a backward pass over the points of a block.
-_MOST_COMPONENTS = 16
+_MAX_COMPONENTS = 16
 #: Maximum bytes of the Jacobians of a block.
-_MOST_BYTES = 1 << 27
+_MAX_BYTES = 1 << 27
 #: Maximum of state size times number of parameters, about the multiplications that the Jacobians of a point need in
 #: addition to an evaluation. Above it their work exceeds the saved launches. On the host an MLP 8-64-64-8 breaks even
 #: at a batch of 100 (benchmarks/neural_fode.py); a GPU is more than 200 times as fast.
-_MOST_WORK_ON_HOST, _MOST_WORK = 2e6, 1e9
+_MAX_WORK_ON_HOST, _MAX_WORK = 2e6, 1e9
 #: Tolerance of the comparison of products and gradients, in units of rounding.
 _ALIKE = 1e3
 
 
 def fit_matrices(state: torch.Tensor, points: int, parameters: int) -> bool:
     """Whether it pays off to compute the Jacobians of that number of points like ``state``."""
-    if not state.ndim or not 0 < state.shape[-1] <= _MOST_COMPONENTS or not state.numel():
+    if not state.ndim or not 0 < state.shape[-1] <= _MAX_COMPONENTS or not state.numel():
         return False
     size = points * state.numel() * state.shape[-1] * state.element_size()
     work = state.numel() * max(parameters, state.shape[-1] ** 2)
-    most = _MOST_WORK if state.is_cuda else _MOST_WORK_ON_HOST
-    return bool(size <= _MOST_BYTES and work <= most)
+    most = _MAX_WORK if state.is_cuda else _MAX_WORK_ON_HOST
+    return bool(size <= _MAX_BYTES and work <= most)
 
 
 class BlockMatrices:

@@ -20,7 +20,7 @@ from hpfracc.solvers.ode.tensors.differences import DifferenceTables, step_l1, s
 from hpfracc.solvers.ode.tensors.exponentials import Memory, moments
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 from hpfracc.solvers.ode.tensors.on_torch.newton import check_members, solve_step
-from hpfracc.solvers.ode.tensors.tolerance import MOST_PASSES, Chosen, Tolerance, next_share
+from hpfracc.solvers.ode.tensors.tolerance import MAX_PASSES, Chosen, Tolerance, next_share
 
 __all__ = ["choose_mesh", "replay", "solve_differences"]
 
@@ -230,7 +230,7 @@ def choose_mesh(
     report: Report,
 ) -> tuple[Chosen, torch.Tensor, list[adams.StepArrays]]:
     """Steps that meet the tolerance and end at each of ``stops``; the states there, and the rule of each step."""
-    share, passes = tolerance.share, MOST_PASSES if tolerance.globally else 1
+    share, passes = tolerance.share, MAX_PASSES if tolerance.globally else 1
     for number in range(1, passes + 1):
         search = _Search(fun, t0, initial, order, memory, tolerance, share)
         chosen, states, rules = _pass(search, stops, math.inf if number == passes else 4.0, report)

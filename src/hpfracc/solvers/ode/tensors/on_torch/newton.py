@@ -13,7 +13,7 @@ from hpfracc.solvers.ode.tensors.on_torch.once import differentiable_once
 __all__ = ["TWICE_IMPLICIT", "check_members", "solve_step", "solve_transposed"]
 
 #: Maximum number of iterations; members that have not converged become NaN.
-MOST = 25
+MAX = 25
 #: What to do for a second derivative.
 TWICE_IMPLICIT = "use torch.func, or an explicit method with adjoint='recomputed'"
 
@@ -111,7 +111,7 @@ def _iterate(
     """Newton's method without derivatives."""
     settled = torch.zeros_like(y[..., 0].real, dtype=torch.bool)
     tolerance = torch.finfo(y.dtype).eps ** 0.7  # the next correction would be below rounding
-    for _ in range(MOST):
+    for _ in range(MAX):
         change = _solved(_matrix(weight, slopes(y)), y - known - weight * fun(y))
         y = torch.where(settled[..., None], y, y - change)
         size = change.abs().amax(-1)

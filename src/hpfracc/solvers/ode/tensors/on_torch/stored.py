@@ -35,7 +35,7 @@ __all__ = ["StoredSolve", "solve_stored"]
 #: Largest state for which the gradients of the parameters are computed for all points of a block together on the host.
 #: The activations of larger states do not fit into the cache. Cost over bare evaluations, together and separately: 9.6
 #: and 10.3 at a batch of 64, 11.8 and 10.5 at 256, 12.4 and 9.3 at 1024 (benchmarks/results/neural_fode.txt).
-_MOST_TOGETHER = 1024
+_MAX_TOGETHER = 1024
 
 Function = Callable[[Any, torch.Tensor], torch.Tensor]
 #: ``forward(initial, sums, points)`` gives all states without derivatives, and fills ``points`` with the predictions.
@@ -170,7 +170,7 @@ class _Transpose:
         self.newest_bar = None if sums.newest is None else torch.zeros_like(sums.newest)
         self.leaves_bar: list[torch.Tensor | None] = [None] * len(plan.leaves)
         mapped = (bool(plan.leaves) or matrices) and self._can_be_mapped()
-        self.mapped = bool(plan.leaves) and mapped and (states.is_cuda or states[0].numel() <= _MOST_TOGETHER)
+        self.mapped = bool(plan.leaves) and mapped and (states.is_cuda or states[0].numel() <= _MAX_TOGETHER)
         self.matrices, self.possible = matrices and mapped, mapped or not matrices
         self.apart = states.new_zeros(())  # maximum deviation of matrices from gradients
         # Deferred to one evaluation of a whole block: times, points and gradients of the values there.
