@@ -16,7 +16,10 @@ from hpfracc import memory
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.execution.batch import chunk_plans
+from hpfracc.engine.execution.batch.driver import ChunkTooLargeError
+from hpfracc.engine.execution.batch.jobs import Job
 from hpfracc.engine.execution.operation import get_operation
+from hpfracc.engine.execution.plan import Plan, make_request
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import OutOfMemoryError
 from tests.helpers.own_operations import own_operation
@@ -236,6 +239,23 @@ def test_gradients_are_not_cut() -> None:
     x = torch.from_numpy(X).requires_grad_()
     with memory.limit("cpu", "2MiB"), pytest.raises(OutOfMemoryError):
         hf.causal_convolution(torch.from_numpy(W), x)
+
+
+def test_a_slow_chunk_names_the_only_arm_with_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk whose arm is much slower than one without memory is refused if the caller can make it smaller."""
+    request = make_request(hf.causal_convolution.primitive, (W, X), {}, backend="numpy")
+    job, make = Job(hf.causal_convolution.primitive, {}, request), Job._plan
+
+    def plan(self: Job, operands: tuple[Any, ...], key: Any) -> Plan:
+        found = make(self, operands, key)
+        found.slowdown, found.in_chunks = 1e9, None
+        return found
+
+    monkeypatch.setattr(Job, "_plan", plan)
+    with pytest.raises(ChunkTooLargeError, match=r"^only numpy:\S+ has enough memory$") as refused:
+        job.run((W, X[:2]), quick=True)
+    assert refused.value.slow
+    np.testing.assert_allclose(job.run((W, X[:2])), hf.causal_convolution(W, X[:2]), atol=1e-9)
 
 
 class RunsOut:
