@@ -12,7 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._torch_transforms import PROBES, find_probes, is_dual, is_inactive, is_wrapped, tensor_pair
+from hpfracc._torch_transforms import (
+    PROBES,
+    find_probes,
+    is_dual,
+    is_inactive,
+    is_inside,
+    is_wrapped,
+    outside_transforms,
+    tensor_pair,
+    without_gradients,
+)
 from hpfracc.errors import InvalidInputError
 
 #: Cached library of each type. Subclasses are looked up through their bases once.
@@ -98,6 +108,23 @@ def device_of(value: Any) -> str:
         device = min(devices(), key=lambda d: d.id)
         return "cpu" if device.platform == "cpu" else f"cuda:{device.id}"
     return "cpu"
+
+
+def to_host(value: Any) -> np.ndarray[Any, Any]:
+    """The values of an array of any library as a NumPy array, without its gradient."""
+    library = library_of(value)
+    if library == "torch":
+        if not is_inside():
+            return np.asarray(value.detach().cpu())
+        # Unwrap tensors of torch.func.grad and jvp; those of vmap cannot be read.
+        value = without_gradients(value)
+        if is_wrapped(value):
+            return np.asarray(value.detach().cpu())
+        with outside_transforms():
+            return np.asarray(value.detach().cpu())
+    if library == "cupy":
+        return np.asarray(value.get())
+    return np.asarray(value)
 
 
 #: Whether a type is Dask's array. Filled as types are seen.

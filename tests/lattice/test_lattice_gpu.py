@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpfracc._arrays import device_of
+from hpfracc._arrays import device_of, to_host
 from hpfracc.lattice import Lattice, UnifiedCatalyticLattice
-from hpfracc.lattice.costs import to_host
 
 pytestmark = pytest.mark.gpu
 

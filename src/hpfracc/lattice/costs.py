@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, to_host
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.lattice.geometry import Array, Geometry
 
-__all__ = ["Costs", "like", "read_costs", "to_host"]
+__all__ = ["Costs", "like", "read_costs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,6 @@ class Costs:
     minimum: float = 1.0
     mean: float = 1.0
     maximum: float = 1.0
-
-
-def to_host(array: Any) -> Array:
-    """Convert an array of any library to NumPy."""
-    library = library_of(array)
-    if library == "torch":
-        return np.asarray(array.detach().cpu().numpy())
-    return np.asarray(array.get() if library == "cupy" else array)
 
 
 def like(array: Array, other: Any) -> Any:

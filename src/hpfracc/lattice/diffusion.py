@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, to_host
 from hpfracc._xp import Namespace, namespace_of
 from hpfracc.engine.execution.api import spectral_multiply
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.lattice.costs import like, to_host
+from hpfracc.lattice.costs import like
 from hpfracc.lattice.geometry import Array, Geometry
 from hpfracc.lattice.spectra import axis_laplacian, axis_transforms, is_regular, laplacian_spectrum
 from hpfracc.lattice.walks import sample_walks

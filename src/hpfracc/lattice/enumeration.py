@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from hpfracc.lattice.costs import Costs, to_host
+from hpfracc._arrays import to_host
+from hpfracc.lattice.costs import Costs
 from hpfracc.lattice.geometry import Geometry
 from hpfracc.lattice.paths import distance
 from hpfracc.lattice.search import check_open, cost_map, no_path, step_cost

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import to_host
 from hpfracc._config import get_settings
 from hpfracc._shielded import run_shielded
 from hpfracc.engine.backends import registry
@@ -19,7 +20,7 @@ from hpfracc.engine.numerics.stencils import bucket_ring
 from hpfracc.engine.selection.kernels import KernelPrice
 from hpfracc.engine.selection.request import never_reason, preference_error, read_preference, refusal_reason
 from hpfracc.errors import BackendUnavailableError, InvalidInputError, NoPathError, ShapeError
-from hpfracc.lattice.costs import Costs, like, to_host
+from hpfracc.lattice.costs import Costs, like
 from hpfracc.lattice.geometry import Array, Geometry
 from hpfracc.lattice.paths import distance
 

@@ -7,10 +7,10 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
-from hpfracc._arrays import dtype_name, library_of
+from hpfracc._arrays import dtype_name, library_of, to_host
 from hpfracc.engine.execution.api import bitwise_xor, elementwise, reduction
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
-from hpfracc.lattice.costs import like, to_host
+from hpfracc.lattice.costs import like
 
 __all__ = ["KINDS", "InverseOptions", "TransformOptions", "invert", "needs_conversion", "transform", "with_key", "xor"]
 

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Unpack, final
 
 import numpy as np
 
-from hpfracc._arrays import is_tracer, library_of, refuse_masked, tracks_gradient
+from hpfracc._arrays import is_tracer, library_of, refuse_masked, to_host, tracks_gradient
 from hpfracc._signatures import names_options_of
 from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._caputo import Caputo
 from hpfracc.operators.core.base import CallOptions, FractionalOperator
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import Grid, rounding_of_points, to_host, uniform_step
+from hpfracc.operators.core.grids import Grid, rounding_of_points, uniform_step
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, to_host
 from hpfracc._xp import user_scope
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators.core.grids import read_number, read_points, require_increasing, to_host
+from hpfracc.operators.core.grids import read_number, read_points, require_increasing
 from hpfracc.operators.core.values import as_values, move_axis, points_like
 
 __all__ = ["RTOL", "Function", "read_function", "read_reflected_function"]

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.polynomial import legendre
 from scipy.special import rgamma, roots_jacobi
 
+from hpfracc._arrays import to_host
 from hpfracc.engine.execution.api import matmul
 from hpfracc.errors import DivergenceError, InvalidInputError
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import to_host
 from hpfracc.operators.core.jacobi import between, derivative_matrix, end_derivatives, gauss_points, transform
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome

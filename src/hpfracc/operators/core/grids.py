@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._arrays import is_array, is_tracer, library_of, refuse_masked, tracks_gradient
-from hpfracc._torch_transforms import is_inside, is_wrapped, outside_transforms, without_gradients
+from hpfracc._arrays import is_array, is_tracer, library_of, refuse_masked, to_host, tracks_gradient
 from hpfracc._xp import namespace_of
 from hpfracc.engine.workers import available_cores, even_blocks, run_blocks
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -27,7 +26,6 @@ __all__ = [
     "require_increasing",
     "rounded_step",
     "rounding_of_points",
-    "to_host",
     "uniform_step",
 ]
 
@@ -91,23 +89,6 @@ class Grid:
                 f"{who} needs a uniform grid; the steps of t run from {steps.min():.6g} to {steps.max():.6g}: {advice}"
             )
         return self.step
-
-
-def to_host(value: Any) -> np.ndarray[Any, Any]:
-    """The values of an array of any library as a NumPy array, without its gradient."""
-    library = library_of(value)
-    if library == "torch":
-        if not is_inside():
-            return np.asarray(value.detach().cpu())
-        # Unwrap tensors of torch.func.grad and jvp; those of vmap cannot be read.
-        value = without_gradients(value)
-        if is_wrapped(value):
-            return np.asarray(value.detach().cpu())
-        with outside_transforms():
-            return np.asarray(value.detach().cpu())
-    if library == "cupy":
-        return np.asarray(value.get())
-    return np.asarray(value)
 
 
 def read_grid(t: Any, step: Any, origin: Any, n: int, *, from_end: bool = False) -> Grid:

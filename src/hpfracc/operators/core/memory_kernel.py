@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import to_host
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import read_number, to_host
+from hpfracc.operators.core.grids import read_number
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import constant, join, real_dtype, scalar

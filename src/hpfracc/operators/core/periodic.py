@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import to_host
 from hpfracc.engine.execution.api import matmul
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import Grid, read_grid, read_number, to_host
+from hpfracc.operators.core.grids import Grid, read_grid, read_number
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples, constant, join, real_dtype

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import to_host
 from hpfracc._frames import Opened
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import AccuracyWarning
-from hpfracc.operators.core.grids import to_host
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, largest, real_dtype, scalar

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import to_host
 from hpfracc._xp import NUMPY
 from hpfracc.engine.execution.api import matmul
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.graded import differentiate_graded
-from hpfracc.operators.core.grids import to_host
 from hpfracc.operators.core.jacobi import (
     between,
     derivative_matrix,

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_array, library_of
+from hpfracc._arrays import is_array, library_of, to_host
 from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import read_number, to_host
+from hpfracc.operators.core.grids import read_number
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.spectral import differentiate

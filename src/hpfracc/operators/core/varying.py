@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import device_of, is_array, library_of, refuse_masked, tracks_gradient
+from hpfracc._arrays import device_of, is_array, library_of, refuse_masked, to_host, tracks_gradient
 from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.applying import pick_rule
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import Grid, to_host
+from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import Rule

@@ -9,11 +9,10 @@ from typing import Any, final
 import numpy as np
 from numpy.polynomial import legendre
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, to_host
 from hpfracc._xp import NUMPY, Namespace, of_variables
 from hpfracc.engine.execution.api import unlogged
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.grids import to_host
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.sequences import power_differences, trapezoid_defect, trapezoid_defects
 from hpfracc.operators.core.values import Samples, constant

@@ -9,10 +9,10 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, to_host
 from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
 from hpfracc.engine.execution.api import unlogged
-from hpfracc.operators.core.grids import Grid, to_host
+from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.values import Samples, add_from, constant, join, scalar, zeros

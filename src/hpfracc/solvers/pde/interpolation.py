@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._arrays import to_host
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators.core.grids import to_host
 
 __all__ = ["FrameSolution", "between_frames"]
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import dtype_name, is_array, library_of, refuse_chunked, refuse_masked
+from hpfracc._arrays import dtype_name, is_array, library_of, refuse_chunked, refuse_masked, to_host
 from hpfracc._xp import NUMPY, Namespace, namespace, user_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.operators.core.grids import to_host
 from hpfracc.solvers.pde.boundary import Dirichlet, Periodic, boundary_value, read_boundary
 from hpfracc.solvers.pde.domain import Disc
 from hpfracc.solvers.pde.orders import read_orders

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_tracer
+from hpfracc._arrays import is_tracer, to_host
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.grids import to_host
 from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.pde.forms import FrameBlock

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpfracc._arrays import to_host
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.grids import to_host
 
 __all__ = ["EvolutionDecision", "FPDEResult", "FrameTools", "SpaceTimeError"]
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from hpfracc.operators.core.grids import to_host
+from hpfracc._arrays import to_host
 from hpfracc.solvers.pde.explicit import ExplicitPart, needs_order_one, time_steps
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.problem import EvolutionProblem

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpfracc._arrays import to_host
 from hpfracc.errors import HpfraccError
-from hpfracc.operators.core.grids import to_host
 from hpfracc.solvers.pde.boundary import Dirichlet, Exterior, Periodic
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, is_uniform
 

@@ -7,10 +7,9 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc._arrays import is_array
+from hpfracc._arrays import is_array, to_host
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.grids import to_host
 from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_homogeneous, varies_in_time
 from hpfracc.solvers.pde.domain import Disc
 from hpfracc.solvers.pde.problem import plain_order

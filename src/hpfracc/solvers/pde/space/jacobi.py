@@ -344,7 +344,7 @@ class JacobiInterval(Semidiscretisation):
 
     def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
         """The largest of the last tenth of the polynomial coefficients, relative to the largest, times max u."""
-        from hpfracc.operators.core.grids import to_host
+        from hpfracc._arrays import to_host
 
         values = to_host(u)
         if self.forced:

@@ -7,10 +7,9 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc._arrays import is_array, is_tracer, tracks_gradient
+from hpfracc._arrays import is_array, is_tracer, to_host, tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.grids import to_host
 from hpfracc.solvers.pde.boundary import (
     Exterior,
     Neumann,

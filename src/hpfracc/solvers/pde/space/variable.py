@@ -9,10 +9,9 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc._arrays import is_array, library_of
+from hpfracc._arrays import is_array, library_of, to_host
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import AccuracyWarning, InvalidInputError
-from hpfracc.operators.core.grids import to_host
 from hpfracc.solvers.pde.boundary import (
     BoundaryCondition,
     Dirichlet,

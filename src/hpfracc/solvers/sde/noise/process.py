@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import linalg
 
-from hpfracc._arrays import is_tracer, library_of, tracks_gradient
+from hpfracc._arrays import is_tracer, library_of, to_host, tracks_gradient
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
 
@@ -28,7 +28,6 @@ __all__ = [
     "read_positive",
     "refined",
     "stream_of",
-    "to_host",
 ]
 
 #: Maximum size of covariance matrices that are factorised: 4,096 points take 130 MiB and a second.
@@ -69,13 +68,6 @@ def read_grid(t: Any) -> TimeGrid:
         if np.allclose(times, guess * np.arange(times.size), rtol=1e-12, atol=1e-9 * guess):
             step = guess
     return TimeGrid(times, step)
-
-
-def to_host(values: Any) -> Any:
-    """Tensors of PyTorch and CuPy as arrays of NumPy, without their derivative; other values as they are."""
-    if library_of(values) == "torch":
-        return values.detach().cpu().numpy()
-    return values.get() if library_of(values) == "cupy" else values
 
 
 def read_hurst(hurst: Any) -> Any:

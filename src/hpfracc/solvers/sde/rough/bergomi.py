@@ -12,6 +12,7 @@ from typing import Any, final
 import numpy as np
 from scipy import fft
 
+from hpfracc._arrays import to_host
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
 from hpfracc.solvers.sde.progress import MIN_REPORTS, progress_bar, read_progress
@@ -360,14 +361,14 @@ class _Scheme:
         else:
             xp = source.module
             normals, root = self.roots(source, start, count)
-            squares, products = _host(xp.sum(root * root, -1)), _host(xp.sum(root * normals[:, 1:], -1))
+            squares, products = _doubles(xp.sum(root * root, -1)), _doubles(xp.sum(root * normals[:, 1:], -1))
         integral = h * (first + squares)
-        driven = math.sqrt(h) * (math.sqrt(first) * _host(normals[:, 0]) + products)
+        driven = math.sqrt(h) * (math.sqrt(first) * _doubles(normals[:, 0]) + products)
         stopped_integral, stopped = integral.copy(), driven.copy()
         beyond = np.flatnonzero(integral > self.level)
         if beyond.size:  # few: they are stopped before the step that would exceed the level
-            z, v = _host(normals[beyond]), np.full((beyond.size, self.steps), first)
-            v[:, 1:] = _host(root[beyond]) ** 2
+            z, v = _doubles(normals[beyond]), np.full((beyond.size, self.steps), first)
+            v[:, 1:] = _doubles(root[beyond]) ** 2
             inside = np.cumsum(h * v, axis=-1) <= self.level
             stopped_integral[beyond] = (h * v * inside).sum(axis=-1)
             stopped[beyond] = (np.sqrt(h * v) * z * inside).sum(axis=-1)
@@ -394,10 +395,6 @@ class _Scheme:
         return spot, variance
 
 
-def _host(values: Any) -> np.ndarray[Any, Any]:
-    """Float64 values on the host."""
-    if hasattr(values, "get"):
-        values = values.get()
-    elif hasattr(values, "cpu"):
-        values = values.cpu()
-    return np.array(values, dtype=float)
+def _doubles(values: Any) -> np.ndarray[Any, Any]:
+    """The values on the host, in double precision."""
+    return np.array(to_host(values), dtype=np.float64)

@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
+from hpfracc._arrays import to_host
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.sde.noise.process import read_grid, to_host
+from hpfracc.solvers.sde.noise.process import read_grid
 
 __all__ = ["MeanSquaredDisplacement", "msd"]
 
