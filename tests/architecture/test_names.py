@@ -22,7 +22,7 @@ from hpfracc.operators.core.base import CallOptions
 from hpfracc.operators.core.registry import DerivativeOptions, IntegralOptions, definitions
 from hpfracc.solvers.ode.options import SolveOptions
 from hpfracc.solvers.ode_solvers import FixedStepOptions
-from hpfracc.solvers.pde.options import EvolutionOptions
+from hpfracc.solvers.pde.problems.base import EvolutionOptions
 from tests.helpers.public_api import PUBLIC_MODULES
 from tests.helpers.source import SOURCE, Module, find_modules
 

@@ -11,8 +11,6 @@ from scipy.sparse import csgraph
 
 import hpfracc as hf
 from hpfracc import memory
-from hpfracc.engine.selection import kernels
-from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.errors import BackendUnavailableError, InvalidInputError, NoPathError, ShapeError
 from hpfracc.lattice import Lattice, search
 from tests.helpers.thinned import thinned
@@ -341,14 +339,13 @@ def test_a_map_for_each_source(edges):
 
 @pytest.fixture
 def compiled_searches(monkeypatch):
-    """The names of the compiled searches so far; the import of Numba costs nothing."""
+    """The names of the compiled searches so far."""
     pytest.importorskip("numba")
     used = []
     for name, run in list(search._COMPILED.items()):
         monkeypatch.setitem(
             search._COMPILED, name, lambda *args, name=name, run=run: (used.append(name), run(*args))[1]
         )
-    monkeypatch.setattr(kernels, "import_cost", lambda name: 0.0)
     return used
 
 
@@ -359,28 +356,28 @@ def test_settings_for_paths_are_obeyed(compiled_searches):
         assert lattice.distance(0, 1599) == 78 and len(compiled_searches) == 1
         with hf.use_backend("numpy"):
             assert lattice.distance(0, 1599) == 78 and len(compiled_searches) == 1
-    assert lattice.distance(0, 1599) == 78 and len(compiled_searches) == 2  # bought by now
+    assert lattice.distance(0, 1599) == 78 and len(compiled_searches) == 1
     with hf.config(pin={"shortest_path": "numpy"}):
-        assert lattice.distance(0, 1599) == 78 and len(compiled_searches) == 2
+        assert lattice.distance(0, 1599) == 78 and len(compiled_searches) == 1
     with hf.config(never={"shortest_path": ["numba"]}):
-        assert lattice.distance(0, 1599) == 78 and len(compiled_searches) == 2
+        assert lattice.distance(0, 1599) == 78 and len(compiled_searches) == 1
         with hf.use_backend("numba"), pytest.raises(BackendUnavailableError, match=r"never=...\) rules it out"):
             lattice.distance(0, 1599)
     with hf.config(never={"shortest_path": ["numpy"]}):
-        assert Lattice((5, 5), obstacles=[(3, 3)]).distance(0, 24) == 8 and len(compiled_searches) == 3
+        assert Lattice((5, 5), obstacles=[(3, 3)]).distance(0, 24) == 8 and len(compiled_searches) == 2
     with hf.config(pin={"shortest_path": "torch"}), pytest.raises(BackendUnavailableError, match="'torch'"):
         lattice.distance(0, 1599)
     with hf.use_backend("torch"):  # for all operations: a search in Python, as before
-        assert lattice.distance(0, 1599) == 78 and len(compiled_searches) == 3
+        assert lattice.distance(0, 1599) == 78 and len(compiled_searches) == 2
 
 
 def test_without_numba_a_request_for_it_is_refused(monkeypatch):
     """With the reason; without a request the search runs in Python."""
     monkeypatch.setattr(search.registry, "unavailable", lambda name: "not installed")
+    monkeypatch.setattr(search, "_ready", set())
     lattice = Lattice((5, 5), obstacles=[(3, 3)])
     assert lattice.distance(0, 24) == 8
-    compile_account.credit(("lattice search", "astar"), 1e3)
-    assert Lattice((40, 40), obstacles=[(3, 3)]).distance(0, 1599) == 78
+    assert Lattice((150, 150), obstacles=[(3, 3)]).distance(0, 22499) == 298
     with (
         hf.config(pin={"shortest_path": "numba"}),
         pytest.raises(BackendUnavailableError, match=r"numba.*\(not installed\)"),
@@ -388,21 +385,13 @@ def test_without_numba_a_request_for_it_is_refused(monkeypatch):
         lattice.distance(0, 24)
 
 
-def test_searches_in_python_pay_for_a_compilation(compiled_searches, monkeypatch):
-    """Their time is credited; small lattices stay in Python, and deterministic runs look at the size alone."""
-    monkeypatch.setattr(kernels.KernelPrice, "find_copy", lambda self: False)
-    lattice, small = (Lattice((side, side), obstacles=[(3, 3)]) for side in (40, 20))
-    item = "lattice search", "astar"
-    assert lattice.distance(0, 1599) == 78 and compiled_searches == []
-    assert 0.0 < compile_account.saved(item) < search._COLD
-    compile_account.credit(item, search._COLD)
-    with hf.config(deterministic=True):
-        assert lattice.distance(0, 1599) == 78 and compiled_searches == []
-    assert small.distance(0, 399) == 38 and compiled_searches == []
-    assert lattice.distance(0, 1599) == 78 and compiled_searches == ["astar"]
-    assert compile_account.is_bought(item)
-    assert compile_account.price(("lattice search", "cold"), "another") != search._COLD  # measured
-    with hf.config(deterministic=True):
-        assert lattice.distance(0, 1599) == 78 and compiled_searches == ["astar"]
-        assert Lattice((150, 150), obstacles=[(3, 3)]).distance(0, 22499) == 298
-    assert compiled_searches == ["astar", "astar"]
+def test_a_path_does_not_depend_on_earlier_searches(compiled_searches):
+    """Of several cheapest paths the searches find different ones: the size of a lattice alone decides between them."""
+    lattice = Lattice((40, 40), weights=np.random.default_rng(0).integers(1, 4, (40, 40)))
+    first = lattice.shortest_path(0, 1599)
+    with hf.use_backend("numba"):
+        other = lattice.shortest_path(0, 1599)
+    assert compiled_searches and list(other) != list(first)
+    assert list(lattice.shortest_path(0, 1599)) == list(first) and len(compiled_searches) == 1
+    assert Lattice((150, 150), obstacles=[(3, 3)]).distance(0, 22499) == 298
+    assert len(compiled_searches) == 2

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,6 @@ from hpfracc._shielded import run_shielded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.api import stencil_relax
 from hpfracc.engine.numerics.stencils import bucket_ring
-from hpfracc.engine.selection.kernels import KernelPrice
 from hpfracc.engine.selection.request import never_reason, preference_error, read_preference, refusal_reason
 from hpfracc.errors import BackendUnavailableError, InvalidInputError, NoPathError, ShapeError
 from hpfracc.lattice.costs import Costs, like
@@ -37,12 +34,9 @@ __all__ = [
 
 #: The name of a search for one path in ``config(pin=..., never=...)``.
 _OPERATION = "shortest_path"
-#: Seconds that Python takes for a point, and those assumed for a compiled search before the first measurement, without
-#: and with a copy in Numba's cache (two shared cores, Numba 0.68).
-_SECONDS_A_POINT, _COLD, _CACHED = 2.5e-5, 5.0, 0.5
-#: Smaller lattices are searched in Python unless Numba is requested. Both searches find a cheapest path, but not always
-#: the same one of several.
-_MIN_POINTS = 1_000
+#: Smallest lattice for the compiled search. Below, Python finishes before Numba is imported. The size alone decides:
+#: both searches find a cheapest path, but not the same one of several, and a path must not depend on earlier calls.
+_MIN_COMPILED_POINTS = 20_000
 #: Ratio of the minimum to the mean cost from which A* is faster than bidirectional search. With costs between 1 and 2
 #: both take the same time (``benchmarks/lattice.py``).
 MIN_ASTAR_RATIO = 2 / 3
@@ -122,32 +116,22 @@ def search_path(geometry: Geometry, costs: Costs, a: int, b: int, method: str | 
         check_open(costs, geometry, index)
     if method is None:
         method = "astar" if costs.minimum >= MIN_ASTAR_RATIO * costs.mean else "bidirectional"
-    price = KernelPrice("lattice search", ("lattice search", method), _COLD, _CACHED, _FOLDER / f"{method}.py", method)
     wish = _read_wish()
-    large = wish is None and geometry.size >= _MIN_POINTS
-    if wish == "numba" or (large and price.pays(_SECONDS_A_POINT * geometry.size) and _absence(price) is None):
-        absent = _absence(price)
-        if absent is not None:
-            raise BackendUnavailableError(
-                f"{_OPERATION}: 'numba' is requested, which cannot serve this call ({absent}); use another backend or "
-                "'auto'"
-            )
+    absent = None if method in _ready else registry.unavailable("numba")
+    if wish == "numba" and absent is not None:
+        raise BackendUnavailableError(
+            f"{_OPERATION}: 'numba' is requested, and cannot serve this call ({absent}); use another backend or 'auto'"
+        )
+    if wish == "numba" or (wish is None and geometry.size >= _MIN_COMPILED_POINTS and absent is None):
         search = partial(_COMPILED[method], geometry, costs, a, b)
         # The first search compiles, and an interrupt then would leave the compiler locked.
-        found = search() if price.is_bought else price.time_first(partial(run_shielded, search))()
+        found = search() if method in _ready else run_shielded(search)
+        _ready.add(method)
     else:
-        started = time.perf_counter()
         found = _python_astar(geometry, costs, a, b)
-        if large:
-            price.credit(time.perf_counter() - started)
     if found is None:
         raise no_path(geometry, a, b)
     return found
-
-
-def _absence(price: KernelPrice) -> str | None:
-    """Why Numba cannot be used; None if it can, as it was before."""
-    return None if price.is_bought else registry.unavailable("numba")
 
 
 def _read_wish() -> str | None:
@@ -204,8 +188,8 @@ def _compiled_bidirectional(geometry: Geometry, costs: Costs, a: int, b: int) ->
 
 _COMPILED = {"astar": _compiled_astar, "bidirectional": _compiled_bidirectional}
 METHODS = tuple(_COMPILED)
-#: The folder with the compiled searches.
-_FOLDER = Path(__file__).parent / "compiled"
+#: Methods that are compiled already.
+_ready: set[str] = set()
 
 
 def _python_astar(geometry: Geometry, costs: Costs, a: int, b: int) -> tuple[list[int], float] | None:

@@ -1,4 +1,4 @@
-"""Kernels that solvers and lattices compile for themselves: their price, and whether compiling them pays off.
+"""Kernels that solvers compile for themselves: their price, and whether compiling them pays off.
 
 The decision is made on the account of the engine, :data:`~hpfracc.engine.selection.rent_or_buy.compile_account`.
 """

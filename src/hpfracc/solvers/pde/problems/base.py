@@ -3,18 +3,48 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, Unpack, cast
+from typing import Any, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
 
-from hpfracc.solvers.pde.options import EvolutionOptions
+from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.result import FPDEResult
 
-__all__ = ["ModelEquation", "model_equation"]
+__all__ = ["EvolutionOptions", "ModelEquation", "model_equation"]
 
 Array = np.ndarray[Any, Any]
+
+
+class EvolutionOptions(TypedDict, total=False):
+    """All arguments of ``solve_fpde`` by name, for type checkers: those of a model equation can be replaced."""
+
+    reaction: Callable[..., Any] | None
+    t_span: Sequence[float]
+    u0: Any
+    x: Any
+    space: Any
+    boundary: Any
+    alpha: Any
+    du0: Any
+    source: Any
+    method: str | EvolutionMethod
+    rtol: float
+    atol: float
+    step: float | None
+    t_eval: Any
+    args: Any
+    jac: Callable[..., Any] | None
+    terms: Sequence[tuple[Any, Any]]
+    events: Any
+    dense_output: bool
+    save: str | int | Callable[..., Any]
+    max_steps: int
+    backend: Any
+    compile: bool | str
+    progress: bool | Callable[..., Any]
+    estimate: bool | str
 
 
 @dataclass(frozen=True)
