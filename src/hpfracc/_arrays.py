@@ -38,6 +38,9 @@ _LIBRARY_OF_TYPE: dict[type, str] = {
 #: Functions that describe a pair of arrays of one exact type in a single call. They return None if each array must be
 #: inspected on its own.
 PAIR_KINDS: dict[type, Callable[[Any, Any], tuple[Any, ...] | None]] = {}
+#: Functions that return the attributes that decisions depend on, for exact types of which these are all: C functions,
+#: because calls of a known kind look the attributes up every time.
+KINDS: dict[type, Callable[[Any], tuple[Any, ...]]] = {np.ndarray: attrgetter("shape", "dtype")}
 _ROOTS = {"numpy": "numpy", "torch": "torch", "jax": "jax", "jaxlib": "jax", "cupy": "cupy"}
 
 
@@ -203,21 +206,26 @@ def is_transformed(value: Any) -> bool:
 
 
 def quick_kind(value: Any) -> tuple[Any, ...]:
-    """Everything that decisions about an array of another library depend on, as a cheap hashable key.
+    """Everything that decisions about an array depend on, as a cheap hashable key.
 
-    For PyTorch these are its raw attributes and whether it is inside a transform. For the other libraries the type
-    distinguishes tracers.
+    For PyTorch these are its raw attributes and whether it is inside a transform. For tracers of JAX and for subclasses
+    the type is part of it.
     """
-    library = _LIBRARY_OF_TYPE.get(type(value)) or library_of(value)
+    read = KINDS.get(type(value))
+    if read is not None:
+        return read(value)
+    library = library_of(value)
     if library == "torch":
         wrapped, _, level = PROBES or find_probes()
         # Part of the key, because what is cached for calls that autograd records is not valid inside a transform.
         transformed = wrapped(value) or (level() >= 0 and is_dual(value))
         return type(value), value.shape, value.dtype, value.device, value.layout, value.requires_grad, transformed
-    if library == "jax":
-        tracer = _TRACERS.get(type(value))  # as in is_tracer(), without the call
-        if not (is_tracer(value) if tracer is None else tracer):
-            return type(value), value.shape, value.dtype, value.sharding
+    if library == "jax" and not is_tracer(value):
+        KINDS[type(value)] = attrgetter("shape", "dtype", "sharding")
+        return quick_kind(value)
+    if library == "cupy" and type(value) is sys.modules["cupy"].ndarray:
+        KINDS[type(value)] = attrgetter("shape", "dtype", "device.id")
+        return quick_kind(value)
     return type(value), tuple(value.shape), value.dtype, device_of(value)
 
 

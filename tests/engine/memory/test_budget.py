@@ -134,8 +134,32 @@ def test_asking_is_cheap_enough_for_every_call():
     for device, owner in ((HOST, None), ("cuda:0", "torch")):
         budget.read(device, owner)
         calls = 2000
-        spent = min(timeit.repeat(lambda d=device, o=owner: budget.fits(1000, d, 0.8, o), number=calls, repeat=50))
+        spent = min(timeit.repeat(budget.guard(1000, device, 0.8, owner), number=calls, repeat=50))
         assert spent / calls < 1e-6
+
+
+def test_a_guard_answers_as_the_budget_does():
+    """From a reading that is fresh, after it has expired, under a cap, and after the cap is gone."""
+    clock, reader = Clock(), Reader(1000)
+    budget = Budget(clock=clock)
+    budget.register("torch", reader)
+    guard = budget.guard(800, "cuda:0", 0.8, "torch")
+    assert guard() and guard.enough == 1000 and guard.reading.free == 1000
+    reader.value = 999
+    assert guard()  # the reading is fresh
+    clock.now += 1.0
+    assert not guard() and not budget.fits(800, "cuda:0", 0.8, "torch")
+    reader.value = 1000
+    budget.invalidate("cuda:0")
+    assert guard()
+    budget.cap("cuda:0", 500)
+    assert guard.clock() >= guard.reading.until  # who compares the reading asks again
+    assert not guard()
+    budget.cap("cuda:0", None)
+    assert guard()
+    assert not budget.guard(1, "cuda:0", 0.0, "torch")(), "a share of nothing has no room"
+    budget.unregister("torch")
+    assert guard(), "unknown memory is not a reason to refuse"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

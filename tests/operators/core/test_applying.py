@@ -14,13 +14,14 @@ import pytest
 import torch
 
 import hpfracc as hf
+from hpfracc._arrays import quick_kind
 from hpfracc._config import state
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.decision_log import composite
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.operators.core import applying, grids
-from hpfracc.operators.core.applying import CachedApplication, cached_applications, sample_kind
+from hpfracc.operators.core.applying import CachedApplication, cached_applications
 from hpfracc.operators.core.base import operator_of
 from hpfracc.operators.core.grids import cached_grid
 from hpfracc.profiling.recorder import shared as spans
@@ -49,7 +50,7 @@ def made(library: str) -> tuple[Callable[[Any], Any], Any, Any]:
 
 def plan_of(signal: Any) -> Any:
     """The plan that the cached application of ``made`` keeps for such samples."""
-    application = cached_applications[hf.Caputo(0.37), sample_kind(signal)]
+    application = cached_applications[hf.Caputo(0.37), quick_kind(signal)]
     (plan,) = {kept.plan for kept in application._sums.values() if kept.plan.version == state.version}
     return plan
 
@@ -152,7 +153,7 @@ def test_a_forked_child_keeps_no_plan_of_a_library_whose_threads_it_lacks(monkey
     plan = plan_of(signal)
     with hf.use_backend("numba"):
         call(signal)
-        application = cached_applications[hf.Caputo(0.37), sample_kind(signal)]
+        application = cached_applications[hf.Caputo(0.37), quick_kind(signal)]
         other = next(kept.plan for kept in application._sums.values() if kept.plan is not plan)
     plan.adopt(other.bound, other.decision, other.option)
     plan.review_at = math.inf

@@ -30,14 +30,16 @@ class Kernel:
     """A loaded kernel: ``run(*arrays, **params)`` on arrays of its own library, all on one device.
 
     If a transform of one operand can be cached, ``prepare(operand, call)`` computes it and
-    ``apply(prepared, *other_arrays, **params)`` uses it; ``run`` does both. ``plain`` is the same without the options
-    of the primitive, for calls whose ``facts`` say that they have none.
+    ``apply(prepared, *other_arrays, **params)`` uses it; ``run`` does both. ``specialise(call)`` returns ``apply`` for
+    calls with the parameters of ``call``, which it no longer takes. ``plain`` is the same without the options of the
+    primitive, for calls whose ``facts`` say that they have none.
     """
 
     run: Callable[..., Any]
     prepare: Callable[[Any, Call], Any] | None = None
     apply: Callable[..., Any] | None = None
     plain: Kernel | None = None
+    specialise: Callable[[Call], Callable[..., Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +284,11 @@ class Adapter(ABC):
         return isinstance(error, MemoryError)
 
     def scope(self, call: Call) -> contextlib.AbstractContextManager[Any] | None:
-        """A context in which kernels for ``call`` on host operands must run, or None."""
+        """A context in which kernels for ``call`` must run now, or None."""
+        return None
+
+    def works_without_scope(self, call: Call) -> Callable[[], bool] | None:
+        """A cheap function that says whether ``scope(call)`` is None now; None if it always is."""
         return None
 
 

@@ -36,14 +36,17 @@ class BoundArm:
     """An arm bound to one kind of call.
 
     ``run(*arrays, **params)`` runs the call; ``run(..., weights_key=key)`` uses the cached transform of the operand
-    that the primitive can prepare. If nothing has to be moved or cached, ``run`` is the kernel itself.
+    that the primitive can prepare. If nothing has to be moved or cached, ``run`` is the kernel itself. If only the
+    cached operand would have to be moved, ``run_prepared(key, params, arrays)`` is a shorter form of the second.
     """
 
     __slots__ = (
+        "_apply_special",
         "_call",
         "_converters",
         "_index",
         "_kernel",
+        "_no_scope",
         "_recent",
         "_scope",
         "_tag",
@@ -53,6 +56,7 @@ class BoundArm:
         "decision",
         "moves",
         "run",
+        "run_prepared",
     )
 
     def __init__(
@@ -63,6 +67,7 @@ class BoundArm:
         converters: Sequence[Converter | None],
         to_caller: Converter | None,
         scope: Callable[[], contextlib.AbstractContextManager[Any] | None] | None,
+        no_scope: Callable[[], bool] | None,
         index: int | None,
         keyed: bool,
         moves: bool,
@@ -76,7 +81,10 @@ class BoundArm:
         self._converters = tuple(converters)
         self._to_caller = to_caller
         self._scope = scope
+        self._no_scope = no_scope
         self._kernel = kernel
+        #: ``apply`` of the kernel for the parameters of such calls, which are part of a plan's key.
+        self._apply_special = None if kernel.specialise is None else kernel.specialise(call)
         self._index = index if kernel.prepare is not None else None
         #: The key of the last call and the cached transform of its operand.
         self._recent: tuple[Any, PreparedOperand] | None = None
@@ -90,35 +98,37 @@ class BoundArm:
         self.run: Callable[..., Any] = self._run
         if self.bare is not None:
             self.run = partial(_without_key, kernel.run) if keyed else kernel.run
-        elif keyed and self._index == 0 and to_caller is None and not any(self._converters[1:]):
-            self.run = self._run_prepared
+        ready = keyed and self._index == 0 and to_caller is None and not any(self._converters[1:])
+        self.run_prepared: Callable[..., Any] | None = self._run_prepared if ready else None
 
     def compile_shielded(self, done: Callable[[], Any]) -> None:
         """Make the first call, which compiles, shielded from interrupts; ``done`` is called after it."""
-        run, bare = self.run, self.bare
+        run, bare, run_prepared = self.run, self.bare, self.run_prepared
 
         def first(*arrays: Any, **params: Any) -> Any:
             result = run_shielded(partial(run, *arrays, **params))
-            self.run, self.bare = run, bare
+            self.run, self.bare, self.run_prepared = run, bare, run_prepared
             done()
             return result
 
-        self.run, self.bare = first, None
+        self.run, self.bare, self.run_prepared = first, None, None
 
-    def _run_prepared(self, operand: Any, *others: Any, weights_key: Any, **params: Any) -> Any:
+    def _run_prepared(self, weights_key: Any, params: dict[str, Any], arrays: tuple[Any, ...]) -> Any:
         """Run if only the cached operand would have to be moved."""
-        if self._scope is not None and self._scope() is not None:
-            return self._run(operand, *others, weights_key=weights_key, **params)
+        if self._no_scope is not None and not self._no_scope():
+            return self._run(*arrays, weights_key=weights_key, **params)
         recent = self._recent
         if recent is not None and recent[0] is weights_key and (prepared := recent[1].value) is not None:
             # The same key as in the last call is not looked up: that takes 5 % of a row of 1,000 points.
             recent[1].used = True
             prepared_operands.hits += 1
         else:
-            prepared, entry = prepared_operands.find((weights_key, self._tag), partial(self._prepare, operand))
+            prepared, entry = prepared_operands.find((weights_key, self._tag), partial(self._prepare, arrays[0]))
             self._recent = None if entry is None else (weights_key, entry)
+        if self._apply_special is not None:
+            return self._apply_special(prepared, *arrays[1:])
         assert self._kernel.apply is not None  # a kernel that prepares also applies
-        return self._kernel.apply(prepared, *others, **params)
+        return self._kernel.apply(prepared, *arrays[1:], **params)
 
     def _run(self, *arrays: Any, weights_key: Any = None, **params: Any) -> Any:
         scope = None if self._scope is None else self._scope()
@@ -184,16 +194,17 @@ def bind(
         kernel = _with_workers(kernel, arm.workers)
     converters = [_converter(array, primitive.casts, call, arm, worker, home, placement, log) for array in arrays]
     to_caller = _to_caller(arm, worker, home, placement, log)
-    # Created at every call, because the settings that a scope changes may differ.
-    scopes = type(worker).scope is not Adapter.scope and not placement.traced
-    scope = partial(worker.scope, call) if scopes else None
+    # Asked at every call, because the settings that a scope changes may differ.
+    no_scope = None if placement.traced else worker.works_without_scope(call)
+    scope = None if no_scope is None else partial(worker.scope, call)
     index = primitive.prepared_operand
     tracked = placement.gradient or placement.traced
     if tracked and index is not None and (tracks_gradient(arrays[index]) or any(map(is_transformed, arrays))):
         # A cached transform has no derivative, so it is used only if its operand is not differentiated.
         index = None
     kind = None if index is None or not keyed else (np.shape(arrays[index]), dtype_name(arrays[index]))
-    return BoundArm(kernel, arm, call, converters, to_caller, scope, index, keyed, _moves(arm, placement), kind)
+    moves = _moves(arm, placement)
+    return BoundArm(kernel, arm, call, converters, to_caller, scope, no_scope, index, keyed, moves, kind)
 
 
 def _moves(arm: Arm, placement: Placement) -> bool:

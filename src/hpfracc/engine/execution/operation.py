@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import PAIR_KINDS, is_chunked, library_of, quick_kind, wraps_chunks
+from hpfracc._arrays import KINDS, PAIR_KINDS, is_chunked, library_of, quick_kind, wraps_chunks
 from hpfracc._clusters import cluster_support
 from hpfracc._config import check_backend, current_context, state
 from hpfracc.engine.execution.batch.in_memory import run_in_chunks
@@ -127,8 +127,10 @@ class Operation:
             record(bound)
         if not checked:
             guard = plan.guard
-            if guard is not None and not guard():
-                return self.find_and_run(arrays, plan.backend, weights_key, params)
+            if guard is not None:
+                reading = guard.reading  # as in guard(), without the call
+                if not (guard.clock() < reading.until and guard.enough <= reading.free) and not guard():
+                    return self.find_and_run(arrays, plan.backend, weights_key, params)
             if spans.on or growth.active:
                 return call_wrapped(self, arrays, plan.backend, weights_key, params)
         count = plan.tick()
@@ -141,6 +143,9 @@ class Operation:
             if bare is not None:
                 hash(weights_key)  # rejected in the same way if the kernel does not use it
                 return bare(*arrays, **params) if params else bare(*arrays)
+            run_prepared = bound.run_prepared
+            if run_prepared is not None:
+                return run_prepared(weights_key, params, arrays)
             return bound.run(*arrays, weights_key=weights_key, **params)
         except Exception as error:
             return recover(plan, bound, arrays, _with_key(self.name, weights_key, params), error)
@@ -243,8 +248,9 @@ def _key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[A
             return found, weights_key is None, current_context()
     kinds: list[Any] = []
     for array in arrays:
-        if type(array) is _ndarray:
-            kinds += (array.shape, array.dtype)
+        read = KINDS.get(type(array))
+        if read is not None:
+            kinds += read(array)
         elif library_of(array) == "python":
             made = as_array(array)
             kinds += (type(array), made.shape, made.dtype)

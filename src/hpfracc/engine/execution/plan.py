@@ -22,7 +22,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.execution.bind import BoundArm, bind
 from hpfracc.engine.execution.timing import log_transfer
-from hpfracc.engine.memory.budget import get_budget
+from hpfracc.engine.memory.budget import MemoryGuard, get_budget
 from hpfracc.engine.primitives.base import ArraySpec, Primitive
 from hpfracc.engine.selection.candidates import NEGLIGIBLE_BYTES, fresh_bytes, memory_share, predicted_bytes, stays_put
 from hpfracc.engine.selection.costs import Option
@@ -84,14 +84,14 @@ class Price:
 LOOK, REVIEW = Price(50e-6), Price(200e-6)
 
 
-def memory_guard(request: Request, arm: Arm) -> Callable[[], bool] | None:
+def memory_guard(request: Request, arm: Arm) -> MemoryGuard | None:
     """Checks before each call whether it fits into memory, from a recent reading, in a fraction of a microsecond."""
     need = predicted_bytes(request.primitive, request.call, arm)
     if need < NEGLIGIBLE_BYTES or request.placement.traced:
         return None
     fresh = fresh_bytes(need, request.call, stays_put(request.placement, arm))
     owner = None if arm.on_host else arm.backend
-    return partial(get_budget().fits, fresh, arm.device, memory_share(request.settings, arm), owner)
+    return get_budget().guard(fresh, arm.device, memory_share(request.settings, arm), owner)
 
 
 class Plan:
@@ -157,7 +157,7 @@ class Plan:
         self.decision = decision
         self.option = option
         #: Whether there is memory for a call now; None for calls too small to matter.
-        self.guard: Callable[[], bool] | None = memory_guard(self.request, bound.arm)
+        self.guard: MemoryGuard | None = memory_guard(self.request, bound.arm)
 
     @property
     def forced(self) -> bool:

@@ -165,7 +165,7 @@ def _belongs(key: Hashable, owner: Hashable) -> bool:
 def _size(value: Any) -> int:
     if isinstance(value, tuple | list):
         return sum(_size(part) for part in value)
-    return nbytes(value) if is_array(value) else 0
+    return nbytes(value) if is_array(value) else getattr(value, "nbytes", 0)
 
 
 #: The cache of this process.

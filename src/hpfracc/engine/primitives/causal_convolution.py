@@ -115,6 +115,7 @@ class CausalConvolution(Primitive):
                 "plain": starts is None and not differences,
                 "differences": bool(differences),
                 "starts": starts is not None,
+                "starts_from": 0 if starts is None else int(starts_from),
                 # The transform of the weights for a single row may have another form than that for several.
                 "prepared_for": (length, not batch),
             },

@@ -35,7 +35,6 @@ __all__ = [
     "learned_key",
     "order_beside",
     "pick_rule",
-    "sample_kind",
     "streamed_rule",
 ]
 
@@ -44,18 +43,13 @@ FAST = ("fast", "soe")
 #: A uniform grid, to choose a rule where there are no samples yet.
 UNIFORM = Grid(2, 0.0, 1.0)
 
-#: How to apply an operator to samples of a kind seen before, by operator and kind (:func:`sample_kind`): reading and
+#: How to apply an operator to samples of a kind seen before, by operator and kind (:func:`quick_kind`): reading and
 #: checking a call again takes longer than the work on some thousand points.
 cached_applications: dict[Any, CachedApplication | LearnedApplication] = {}
 _MAX_APPLICATIONS = 256
 #: Sums kept by one application, and the samples up to which their operands are kept alive.
 _MAX_SUMS, _MAX_POINTS = 16, 65_536
 _DOUBLE = "torch.float64"
-
-
-def sample_kind(values: Any) -> tuple[Any, ...]:
-    """What the application of an operator of plain order to samples depends on, as a hashable key."""
-    return (values.shape, values.dtype) if type(values) is np.ndarray else quick_kind(values)
 
 
 class HasRules(Protocol):
@@ -96,7 +90,7 @@ class CachedApplication:
         self._order = order
         self._sums: dict[Any, _Sum] = {}
 
-    def __call__(self, values: Any, step: float, grid: Grid | None, backend: Any) -> Any:
+    def repeat(self, values: Any, step: float, grid: Grid | None, backend: Any) -> Any:
         """The operator at every point of ``values``, samples on a uniform grid, which is made if it is not given."""
         if backend is None:
             kept = self._sums.get((step, current_context()))
@@ -151,7 +145,7 @@ class LearnedApplication:
         value, self._value = self._value, None
         return value is alpha
 
-    def __call__(self, values: Any, step: float, grid: Grid | None, backend: Any, alpha: Any) -> Any:
+    def repeat(self, values: Any, step: float, grid: Grid | None, backend: Any, alpha: Any) -> Any:
         """The operator at every point of ``values``; None where the call has to be read again."""
         if values.device != alpha.device or is_transformed(alpha) or is_transformed(values):
             return None
@@ -204,7 +198,7 @@ def cache_application(operator: Any, values: Any, application: Any) -> None:
     """Keep how an operator was applied to ``values`` for the next samples of their kind."""
     key: Any = None
     if isinstance(application, CachedApplication) and not is_tracer(values):
-        key = (operator, sample_kind(values))
+        key = (operator, quick_kind(values))
     elif isinstance(application, LearnedApplication) and application.is_of(operator.alpha):
         key = learned_key(operator, values)
     if key is None:

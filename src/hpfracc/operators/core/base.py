@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, TypeVar
 
 import numpy as np
 
-from hpfracc._arrays import is_chunked, is_sharded, quick_kind
+from hpfracc._arrays import KINDS, is_chunked, is_sharded, quick_kind
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples
 from hpfracc._xp import namespace_of
@@ -148,34 +148,34 @@ class FractionalOperator(ABC):
         """
         unusual = full_output or spans.on or not (origin is rtol is factor is dim is time_unit is None)
         unusual = unusual or not (axis is None or (type(axis) is int and axis == -1))
-        cached: Callable[..., Any] | None = None
+        repeat: Callable[..., Any] | None = None
         if not unusual:
             try:
                 if type(self.alpha) is float:  # type: ignore[attr-defined]  # a field of most subclasses
                     # Sharded arrays are never cached.
-                    kind = (f.shape, f.dtype) if type(f) is np.ndarray else quick_kind(f)  # as sample_kind()
-                    cached = cached_applications.get((self, kind))
+                    cached = cached_applications.get((self, (KINDS.get(type(f)) or quick_kind)(f)))
+                    repeat = None if cached is None else cached.repeat
                 elif type(f) is not np.ndarray and not is_sharded(f):
-                    cached = self._cached_learned(f)
+                    repeat = self._cached_learned(f)
             except (AttributeError, IndexError, TypeError):  # not an array, a single number, or an unhashable field
-                cached = None
-        if cached is not None:
+                repeat = None
+        if repeat is not None:
             # A call with samples like earlier ones, along the last axis, is not read again.
             found = None
             if t is None:
                 if type(step) is float and 0.0 < step < math.inf:
-                    found = cached(f, step, None, backend)
+                    found = repeat(f, step, None, backend)
             elif step is None and type(t) is np.ndarray and type(f) is not np.ndarray and t.flags.writeable:
                 known = likely_grid(t)
                 if known is not None and known.grid.n == f.shape[-1]:
                     # The points are compared on the host while a device does the work; the call is repeated if they
                     # differ.
-                    result = cached(f, known.grid.step, known.grid, backend)
+                    result = repeat(f, known.grid.step, known.grid, backend)
                     found = result if known.has_points(t) else None
             elif step is None:
                 grid = cached_grid(t)
                 if grid is not None and grid.n == f.shape[-1]:
-                    found = cached(f, grid.step, grid, backend)
+                    found = repeat(f, grid.step, grid, backend)
             if found is not None:
                 return found
         if not spans.on:
@@ -187,7 +187,7 @@ class FractionalOperator(ABC):
         """The cached application of an operator with a learned order to samples like ``f``, if there is one."""
         key = learned_key(self, f)
         found: Any = None if key is None else cached_applications.get(key)
-        return None if found is None else functools.partial(found, alpha=self.alpha)  # type: ignore[attr-defined]
+        return None if found is None else functools.partial(found.repeat, alpha=self.alpha)  # type: ignore[attr-defined]
 
     def _call_labelled(
         self, f: Any, t: Any, step: Any, axis: Any, dim: Any, time_unit: Any, origin: Any, *more: Any

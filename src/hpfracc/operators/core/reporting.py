@@ -51,7 +51,7 @@ class Outcome:
     looked: bool = True
     #: Applies the same rule to other samples of this length and dtype, on any uniform grid; None if that is not
     #: allowed.
-    reusable: Callable[..., Any] | None = None
+    reusable: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ jax = pytest.importorskip("jax", reason="JAX is not installed")
 import jax.numpy as jnp  # noqa: E402
 from jax.test_util import check_grads  # noqa: E402
 
-from hpfracc.engine.backends.jax.kernels.causal_convolution import KERNELS  # noqa: E402
+from hpfracc.engine.backends.jax.kernels.causal_convolution import KERNELS, prepare_twisted  # noqa: E402
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
 
 CONTRACT = PRIMITIVES["causal_convolution"]
@@ -145,3 +145,44 @@ def test_single_precision_without_the_scope():
             result = jax.jit(kernel.run)(weights, signal)
             assert result.dtype == jnp.float32
             np.testing.assert_allclose(result, np.cumsum(np.arange(6)), atol=1e-5)
+
+
+@pytest.mark.parametrize("algorithm", ["fft", "blocked"])
+@pytest.mark.parametrize("options", [{}, {"differences": True, "starts_from": 1}])
+def test_a_specialised_kernel_is_the_kernel_with_these_options(algorithm: str, options: dict[str, int]):
+    """It takes no options, and its result is the same to the bit."""
+    weights, signal = operands((50,), (50,))
+    others = (signal, jnp.ones((2, 50))) if options else (signal,)
+    call = CONTRACT.describe(weights, *others, **options)
+    kernel = KERNELS[algorithm]
+    prepared = kernel.prepare(weights, call)
+    assert prepared.nbytes == prepared.transform.nbytes > 0
+    expected = kernel.apply(prepared, *others, **options)
+    np.testing.assert_array_equal(kernel.specialise(call)(prepared, *others), expected)
+    other = KERNELS["direct"].run(weights, *others, **options)
+    np.testing.assert_allclose(expected, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("taps", "n"), [(1, 1), (7, 7), (50, 50), (3, 50), (90, 50), (1000, 1009)])
+@pytest.mark.parametrize(("rows", "dtype"), [((), "float64"), ((2, 3), "float64"), ((3,), "float32")])
+def test_twisted_transforms_are_the_sum(taps: int, n: int, rows: tuple[int, ...], dtype: str):
+    """The right-angle convolution, which GPUs use, with fewer, as many and more weights than points."""
+    weights, signal = operands((taps,), (*rows, n), dtype)
+    prepared = prepare_twisted(weights, CONTRACT.describe(weights, signal))
+    assert prepared.size < 1.2 * n + 8, "nothing is padded but to a fast length"
+    result = KERNELS["fft"].apply(prepared, signal)
+    expected = KERNELS["direct"].run(weights.astype("float64"), signal.astype("float64"))
+    assert result.dtype == dtype
+    accuracy = 1e-6 if dtype == "float32" else 4e-15
+    np.testing.assert_allclose(result, expected, rtol=0, atol=accuracy * n**0.5 * float(abs(expected).max()))
+
+
+def test_twisted_transforms_keep_non_finite_samples_causal_and_have_gradients():
+    """Points before the first non-finite sample are those of the finite ones; the gradient is that of the sum."""
+    weights, signal = operands((40,), (40,))
+    prepared = prepare_twisted(weights, CONTRACT.describe(weights, signal))
+    result = KERNELS["fft"].apply(prepared, signal.at[17].set(jnp.inf), differences=False)
+    expected = KERNELS["direct"].run(weights, signal)
+    np.testing.assert_allclose(result[:17], expected[:17], rtol=1e-12)
+    assert np.isnan(result[17:]).all()
+    check_grads(lambda x: KERNELS["fft"].apply(prepared, x), (signal,), order=2, modes=("fwd", "rev"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -247,11 +248,14 @@ class JaxAdapter(Adapter):
 
     def scope(self, call: Call) -> contextlib.AbstractContextManager[Any] | None:
         """Double precision for calls that need it, if the user has not enabled it globally."""
-        # Called at every call, when JAX is imported.
-        jax = sys.modules.get("jax")
-        if call.dtype not in _WIDE or (jax is not None and jax.config.jax_enable_x64):
+        if call.dtype not in _WIDE or self._jax().config.jax_enable_x64:
             return None
         return self._x64(call.dtype)
+
+    def works_without_scope(self, call: Call) -> Callable[[], bool] | None:
+        """Whether double precision is enabled; None in single precision."""
+        # Called at every call, as one Python function: ``partial`` and ``getattr`` are none.
+        return partial(getattr, self._jax().config, "jax_enable_x64") if call.dtype in _WIDE else None
 
     def _x64(self, dtype: str) -> contextlib.AbstractContextManager[Any]:
         jax = self._jax()
