@@ -119,13 +119,13 @@ def _differentiate(layer: FractionalDerivative, x: Tensor) -> Tensor:
         wide = x.float() if kind in _HALF else x
         alpha = layer.order()
         if layer.config.performance_mode == "memory" and is_only_recorded(wide):
-            result: Tensor = _Recomputed.apply(wide, alpha, layer)
+            result: Tensor = _RecomputedDerivative.apply(wide, alpha, layer)
         else:
             result = _of_orders(layer, wide, alpha)
     return result.to(kind) if kind in _HALF else result
 
 
-class _Recomputed(torch.autograd.Function):
+class _RecomputedDerivative(torch.autograd.Function):
     """A layer's derivative that saves only its samples and recomputes the rest in the backward pass.
 
     PyTorch's own checkpoint requires both passes to save the same tensors. Here the engine may use different algorithms

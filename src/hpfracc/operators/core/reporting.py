@@ -23,7 +23,7 @@ __all__ = [
     "OperatorResult",
     "Outcome",
     "relabelled",
-    "report",
+    "report_outcome",
     "rounding_note",
     "rounding_of",
 ]
@@ -88,7 +88,7 @@ class OperatorResult:
     message: str = field(default="")
 
 
-def report(
+def report_outcome(
     operator: Any,
     value: Any,
     outcome: Outcome,

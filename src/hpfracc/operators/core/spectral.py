@@ -20,7 +20,7 @@ from hpfracc.operators.core.jacobi import (
     end_derivatives,
     fractional_basis,
     gauss_points,
-    slopes,
+    slope_matrix,
     transform,
 )
 from hpfracc.operators.core.order import Order, read_order
@@ -175,7 +175,7 @@ def _transform_at(
     matrix = transform(points, power)
     nodes, _ = gauss_points(points, power)
     off = (np.asarray(at, np.longdouble) - origin) * 2 / np.longdouble(length) - 1 - nodes
-    return np.asarray(matrix - (slopes(points, power) * off.astype(np.float64)) @ matrix)
+    return np.asarray(matrix - (slope_matrix(points, power) * off.astype(np.float64)) @ matrix)
 
 
 def _length(function: Function) -> float:

@@ -23,7 +23,7 @@ from hpfracc.operators.rules.bounded_kernel import (
     exponential_mean,
     exponential_tilt,
     on_step,
-    spread,
+    tabulate,
 )
 from hpfracc.special import mittag_leffler
 
@@ -139,7 +139,7 @@ def _guarded(order: Order, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
             f"alpha={known:g} is too small to be differentiable for times up to {_reach(step, n):g}; "
             f"use an order of at least {_POINTS / _MAX_POINTS:.2g}, or a number"
         )
-    found = spread(xp, lambda at: _by_integral(xp, inside, step, at, points), n)
+    found = tabulate(xp, lambda at: _by_integral(xp, inside, step, at, points), n)
     found = tuple(array / (1.0 - inside) for array in found)
     if one is None:
         return found
@@ -219,7 +219,7 @@ def _by_function(alpha: float, step: float, n: int) -> tuple[Any, ...]:
         )
 
     with unlogged():
-        return spread(NUMPY, evaluate, n)
+        return tabulate(NUMPY, evaluate, n)
 
 
 def _by_integral(xp: Namespace, alpha: Any, step: Any, at: np.ndarray[Any, Any], points: int) -> tuple[Any, ...]:
