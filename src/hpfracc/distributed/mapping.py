@@ -135,7 +135,7 @@ def run_pieces(
                 merge_records(learned)
                 if advance is not None:
                     advance(len(piece))
-        except BaseException:
+        except BaseException:  # after an interrupt too, the remaining tasks are not run
             for future in futures.values():
                 future.cancel()
             raise

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of, to_host
+from hpfracc._arrays import library_of
 from hpfracc._xp import user_scope
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators.core.grids import read_number, read_points, require_increasing
+from hpfracc.operators.core.grids import known_values, read_number, read_points, require_increasing
 from hpfracc.operators.core.values import as_values, move_axis, points_like
 
 __all__ = ["RTOL", "Function", "read_callable", "read_reflected_function"]
@@ -101,10 +101,10 @@ class Function:
         return values
 
     def _refuse_nonfinite(self, values: Any, points: np.ndarray[Any, Any]) -> None:
-        try:
-            bad = ~np.isfinite(to_host(values))
-        except Exception:  # a tracer or a mapped tensor: its values are unknown
+        known = known_values(values)
+        if known is None:
             return
+        bad = ~np.isfinite(known)
         if bad.any():
             where = np.flatnonzero(bad.reshape(-1, bad.shape[-1]).any(axis=0))
             raise InvalidInputError(

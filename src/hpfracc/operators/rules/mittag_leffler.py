@@ -13,6 +13,7 @@ from hpfracc._arrays import library_of, to_host
 from hpfracc._xp import NUMPY, Namespace, of_variables
 from hpfracc.engine.execution.api import unlogged
 from hpfracc.errors import InvalidInputError
+from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.sequences import power_differences, trapezoid_defect, trapezoid_defects
 from hpfracc.operators.core.values import Samples, constant
@@ -154,10 +155,8 @@ def _guarded(order: Order, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
 
 def _reach(step: Any, n: int) -> float:
     """The longest time; infinite if the step is traced."""
-    try:
-        return n * float(to_host(step))
-    except Exception:  # traced or mapped
-        return math.inf
+    known = known_values(step)
+    return math.inf if known is None else n * float(known)
 
 
 def _by_series(xp: Namespace, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
