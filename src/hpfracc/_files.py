@@ -163,7 +163,7 @@ def write_whole(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> Path:
             file.flush()
             os.fsync(file.fileno())
         os.replace(new, target)
-    except BaseException:
+    except BaseException:  # an interrupt too leaves no temporary file behind
         with contextlib.suppress(OSError):
             os.unlink(new)
         raise

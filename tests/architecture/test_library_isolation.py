@@ -1,11 +1,16 @@
-"""An optional library is imported only in the folders that are made for it, and never by merely listing backends."""
+"""An optional library is imported only in the folders that are made for it, and never by merely listing backends.
+
+A backend's own modules are imported by the engine alone: others ask the registry for functions of a library.
+"""
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
+from hpfracc._environment import BACKENDS
 from tests.helpers.source import PACKAGE, SOURCE, find_imports, find_modules
 
 #: Each optional library, and the folders that may import it: none, where nothing of ours uses it yet.
@@ -41,6 +46,32 @@ HOMES = {
 }
 
 
+#: Modules outside the engine that may import one of a backend's own, and why.
+NAMES_A_BACKEND = {
+    "lattice.compiled.astar": "compiled by Numba, which inlines the heap's functions into the search",
+    "lattice.compiled.bidirectional": "as astar",
+}
+_BACKENDS = f"{PACKAGE}.engine.backends."
+
+
+def named_backends(source: Path) -> list[str]:
+    """Modules outside the engine that name a backend's module: in an import, or in a text from which to import."""
+    found = []
+    for module in find_modules(source).values():
+        if module.name.startswith(f"{PACKAGE}.engine."):
+            continue
+        targets = [use.target for use in find_imports(module)]
+        targets += [
+            node.value if isinstance(node.value, str) else ""
+            for node in ast.walk(module.tree())
+            if isinstance(node, ast.Constant)  # parts of f-strings too
+        ]
+        names = {target.removeprefix(_BACKENDS).partition(".")[0] for target in targets if target.startswith(_BACKENDS)}
+        if names & {*BACKENDS, "generic", ""}:
+            found.append(module.name.removeprefix(f"{PACKAGE}."))
+    return found
+
+
 def problems(source: Path) -> list[str]:
     """Imports below ``source`` that let an optional library out of its folder, as sentences."""
     found = []
@@ -62,6 +93,33 @@ def problems(source: Path) -> list[str]:
 def test_libraries_stay_in_their_folders():
     """Only the folders for torch import torch, and so on; adapters, read to list what there is, import lazily."""
     assert problems(SOURCE) == []
+
+
+def test_only_the_engine_names_backends():
+    """Operators, solvers and layers get what a library alone has from the registry; exceptions are still needed."""
+    assert sorted(named_backends(SOURCE)) == sorted(NAMES_A_BACKEND)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "named"),
+    [
+        ("operators/a.py", "from hpfracc.engine.backends.torch import fused", True),
+        ("operators/a.py", "from hpfracc.engine.backends import torch", True),
+        ("operators/a.py", "def f():\n    import hpfracc.engine.backends.jax.wide", True),
+        ("operators/a.py", "importlib.import_module('hpfracc.engine.backends.numba.heap')", True),
+        ("operators/a.py", "import_module(f'hpfracc.engine.backends.{library}.gamma_functions')", True),
+        ("operators/a.py", "from hpfracc.engine.backends.generic.fft import make_kernels", True),
+        ("operators/a.py", "from hpfracc.engine.backends import registry", False),
+        ("operators/a.py", "from hpfracc.engine.backends.registry import library_functions", False),
+        ("engine/execution/a.py", "from hpfracc.engine.backends.torch import fused", False),
+    ],
+)
+def test_a_named_backend_is_noticed(file: str, text: str, named: bool, tmp_path: Path):
+    """By every kind of import, also of a name that is put together when it runs."""
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    assert bool(named_backends(tmp_path)) == named
 
 
 @pytest.mark.parametrize(

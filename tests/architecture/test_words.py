@@ -1,13 +1,11 @@
-"""One class name has one meaning, a package's underscored modules are its own, and words are the usual ones."""
+"""A package's underscored modules are its own, and words are the usual ones."""
 
 from __future__ import annotations
 
-import ast
 import functools
 import io
 import re
 import tokenize
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -15,15 +13,6 @@ import pytest
 
 import hpfracc
 from tests.helpers.source import PACKAGE, REPOSITORY, SOURCE, find_imports, find_modules, resolve
-
-#: Folders that hold the same files for different libraries: classes of the same file and name have the same meaning.
-PARALLEL = re.compile(r"(engine\.backends|solvers\.ode\.tensors|ml)\.(on_)?(numpy|numba|torch|jax|cupy)\.")
-#: Pairs in which both names are public, or follow a public one.
-INTENDED_PAIRS = {
-    "VariableOrder",  # hpfracc.VariableOrder and hpfracc.solvers.ode.VariableOrder: the operator and the method
-    "FractionalDerivative",  # hpfracc.core and hpfracc.ml: users' old base class, and the layer
-    "FractionalDiffusion",  # hpfracc.lattice and hpfracc.pde: on a graph, and a term of an equation
-}
 
 #: Words that only this library ever used, and what to write.
 WORDS = {
@@ -55,17 +44,6 @@ PARTS_OUTSIDE = {part: word for part, word in PARTS.items() if part != "again"}
 # The id of an element of a page, such as ``#cards``, is no word.
 _IN_TEXT = re.compile(rf"(?<![A-Za-z#])(?:{'|'.join(WORDS)})(?![A-Za-z])", re.IGNORECASE)
 _IN_PAGE = re.compile(_IN_TEXT.pattern.replace(" ", r"\s+"), re.IGNORECASE)
-
-
-def clashes(source: Path) -> set[str]:
-    """Names of classes that stand for different things in different files."""
-    homes: dict[str, set[str]] = defaultdict(set)
-    for module in find_modules(source).values():
-        inside = module.name.removeprefix(f"{PACKAGE}.")
-        for node in ast.walk(module.tree()):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes[node.name].add(PARALLEL.sub(r"\1.", inside))
-    return {name for name, where in homes.items() if len(where) > 1}
 
 
 def intrusions(source: Path) -> list[tuple[str, str]]:
@@ -131,11 +109,6 @@ def files_outside(repository: Path) -> Iterator[Path]:
     yield from (repository / name for name in ("README.md", "CONTRIBUTING.md"))
 
 
-def test_a_class_name_has_one_meaning():
-    """No two classes of one name, apart from the same file for another library and pairs of public names."""
-    assert clashes(SOURCE) - INTENDED_PAIRS == set()
-
-
 def test_underscored_modules_are_their_packages_own():
     """No module imports another package's underscored module, except for a public name that is defined there."""
     assert intrusions(SOURCE) == []
@@ -170,21 +143,6 @@ def _write(root: Path, files: dict[str, str]) -> None:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "clash"),
-    [
-        ("engine/plan.py", "solvers/plan.py", True),
-        ("engine/backends/torch/kernels/fft.py", "engine/backends/jax/kernels/fft.py", False),
-        ("engine/backends/torch/kernels/fft.py", "engine/backends/jax/kernels/matmul.py", True),
-        ("solvers/ode/tensors/on_jax/mesh.py", "solvers/ode/tensors/on_torch/mesh.py", False),
-    ],
-)
-def test_a_clash_is_noticed(tmp_path: Path, first: str, second: str, clash: bool):
-    """Two classes of one name are reported unless they are the same file for two libraries."""
-    _write(tmp_path, {first: "class Plan: ...", second: "class Plan: ..."})
-    assert clashes(tmp_path) == ({"Plan"} if clash else set())
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_without_the_source_tree_it_says_what_is_missing(tmp_path: Path, monkeyp
     table = tmp_path / "table.json"
     table.write_text("{}", encoding="utf-8")
     with pytest.raises(MissingDependencyError, match=r"benchmarks/selection\.py"):
-        bench.replay(table)
+        bench.replay_table(table)
 
 
 def test_the_checkout_is_found_from_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

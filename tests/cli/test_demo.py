@@ -333,7 +333,7 @@ def test_a_narrow_terminal_omits_remarks(width: int, remarks: bool):
 
 def test_inline_code():
     """Text between backticks becomes code, and is escaped."""
-    assert blocks.inline("use `a<b`") == "use <code>a&lt;b</code>"
+    assert blocks.inline_html("use `a<b`") == "use <code>a&lt;b</code>"
 
 
 def test_progress_never_runs_backwards(small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -188,6 +188,46 @@ def test_lost_workers_are_asked_for_and_waited_for(cluster: Any, limit: int, mon
         runner._look()
 
 
+class BrokenClient(ClientOf):
+    """A client whose scheduler is gone."""
+
+    def cancel(self, futures: Any, force: bool) -> None:
+        raise OSError("connection closed")
+
+    def unregister_worker_plugin(self, name: str) -> None:
+        raise OSError("connection closed")
+
+
+def test_a_cluster_that_cannot_scale_is_reported(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
+    """The sweep waits on, and the log says why no worker comes."""
+    clock = {"now": 1000.0}
+    monkeypatch.setattr(dask_runner, "time", SimpleNamespace(monotonic=lambda: clock["now"]))
+
+    def refuse(count: int) -> None:
+        raise RuntimeError("over quota")
+
+    cluster = SpecCluster()
+    monkeypatch.setattr(cluster, "scale", refuse)
+    client = ClientOf(cluster)
+    runner = dask_runner.DaskRunner(client, "job", b"", None)
+    client.threads = {}
+    clock["now"] = 1020.0
+    with caplog.at_level("WARNING", "hpfracc.distributed"):  # clusters of other tests silence the handler
+        assert runner._look() is None
+    assert "could not be asked for workers (RuntimeError: over quota)" in caplog.text
+
+
+def test_closing_without_a_scheduler_is_silent_but_logged(caplog: pytest.LogCaptureFixture):
+    """Releasing tasks and payload must not replace the error that ended the sweep."""
+    runner = dask_runner.DaskRunner(BrokenClient(None), "job", b"", None)
+    runner._tasks[0] = (None, (0,), (), False)
+    runner._kept = True
+    with caplog.at_level("DEBUG", "hpfracc.distributed"):
+        runner.close(cancel=True)
+    assert "could not be cancelled" in caplog.text
+    assert "payload of sweep job could not be dropped" in caplog.text
+
+
 def test_adaptive_clusters_see_work_for_more_workers(client: Any):
     """A minute of work is in flight for each worker, within bounds; two tasks where they need resources."""
     runner = dask_runner.DaskRunner(client, "job", b"x" * 1000, None)

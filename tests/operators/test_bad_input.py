@@ -102,6 +102,16 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         InvalidInputError,
         "normalisation=-0.5 at this order; use a positive number",
     ),
+    "normalisation of two numbers": (
+        lambda: hf.caputo_fabrizio(X, T, 0.5, normalisation=[1.0, 2.0]),
+        InvalidInputError,
+        r"normalisation=\[1.0, 2.0\] is not a number",
+    ),
+    "normalisation by a word": (
+        lambda: hf.atangana_baleanu(np.cos, T, 0.5, normalisation=lambda a: "large"),
+        InvalidInputError,
+        "normalisation='large' is not a number",
+    ),
     "bounded memory of a pole": (
         lambda: hf.caputo_fabrizio(lambda t: t**-0.5, T[1:], 0.5, factor=-0.5),
         InvalidInputError,

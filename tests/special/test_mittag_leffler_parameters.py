@@ -10,7 +10,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._optional import is_installed
-from hpfracc.engine.numerics.mittag_leffler_plan import make_plan
+from hpfracc.engine.numerics.mittag_leffler_plan import make_contour_plan
 from hpfracc.engine.numerics.mittag_leffler_values import evaluate
 from hpfracc.errors import InvalidInputError, PinnedBackendError
 from tests.helpers.thinned import thinned
@@ -40,7 +40,7 @@ def slopes(alpha: float, beta: float, z: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def ours(alpha: float, beta: float, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return z * evaluate(z, make_plan(alpha, beta, 1, 1)), evaluate(z, make_plan(alpha, beta, 0, 1))
+    return z * evaluate(z, make_contour_plan(alpha, beta, 1, 1)), evaluate(z, make_contour_plan(alpha, beta, 0, 1))
 
 
 @pytest.mark.parametrize(("alpha", "beta"), PAIRS)
@@ -69,7 +69,7 @@ def test_slopes_far_out(alpha: float, beta: float):
 
             small = mpmath.mpf(10) ** -12
             right = (expansion(mpmath.mpf(beta) + small) - expansion(mpmath.mpf(beta) - small)) / (2 * small)
-        found = evaluate(np.array([z]), make_plan(alpha, beta, 0, 1))[0]
+        found = evaluate(np.array([z]), make_contour_plan(alpha, beta, 0, 1))[0]
         assert found == pytest.approx(float(right), rel=1e-11)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from hpfracc.cli.answer import library_version, printable
+from hpfracc.cli.answer import hpfracc_version, printable
 from hpfracc.errors import HpfraccError
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hpfracc", description="Fractional calculus at the speed of the hardware.", allow_abbrev=False
     )
-    parser.add_argument("--version", action="version", version=f"hpfracc {library_version()}")
+    parser.add_argument("--version", action="version", version=f"hpfracc {hpfracc_version()}")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--json", action="store_true", help="print only JSON")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-__all__ = ["Answer", "is_stdout", "library_version", "make_console", "plain", "printable", "progress_bar"]
+__all__ = ["Answer", "hpfracc_version", "is_stdout", "make_console", "plain", "printable", "progress_bar"]
 
 #: Columns of a table in a file or a pipe, and the range of widths accepted from ``COLUMNS``.
 _DEFAULT_WIDTH = 132
@@ -147,6 +147,6 @@ def _ignore(fraction: float, text: str) -> None:
     """Do nothing."""
 
 
-def library_version() -> str:
+def hpfracc_version() -> str:
     """``hpfracc.__version__``. Read from ``sys.modules``, because modules must not import the package's root."""
     return str(sys.modules[__name__.partition(".")[0]].__version__)

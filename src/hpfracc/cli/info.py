@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.cli.answer import Answer, library_version
+from hpfracc.cli.answer import Answer, hpfracc_version
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -40,7 +40,7 @@ def collect() -> dict[str, Any]:
     backends = [_backend(name, settings.disabled) for name in BACKENDS]
     wisdom = knowledge_for(settings).wisdom.summary()
     return {
-        "hpfracc": library_version(),
+        "hpfracc": hpfracc_version(),
         "machine": machine.to_dict(),
         "memory": {
             "host": HostProbe().read().to_dict(),

@@ -120,7 +120,7 @@ class DaskRunner(Runner):
             self._asked = 0.0
             self._told = False
             self._look()
-        except BaseException:
+        except BaseException:  # an interrupt too disconnects the client
             self._closing.close()
             raise
         self.overhead = scheduler_cost(self.workers)
@@ -172,7 +172,7 @@ class DaskRunner(Runner):
         try:
             # A finished future can still be lost if its worker dies before the result is fetched.
             report = future.result(timeout=_GIVE_UP_AFTER)
-        except Exception as error:
+        except Exception as error:  # of the user's function, or of the cluster: told apart there
             return self._failed(key, indices, bad, alone, error)
         finally:
             future.release()
@@ -258,10 +258,12 @@ class DaskRunner(Runner):
         """
         cluster: Any = getattr(self._client, "cluster", None)
         if any(base.__name__ == "SpecCluster" for base in type(cluster).__mro__):
-            with contextlib.suppress(Exception):  # the sweep waits in any case
+            try:
                 wanted = max(self._seen, len(cluster.plan))  # not fewer than an adaptive cluster has requested
                 logger.info("no workers are left; the cluster is asked for %d", wanted)
                 cluster.scale(wanted)
+            except Exception as error:  # of any batch system; the sweep waits in any case
+                logger.warning("the cluster could not be asked for workers (%s: %s)", type(error).__name__, error)
 
     def close(self, *, cancel: bool) -> None:
         """Release the remaining tasks on the cluster."""
@@ -269,8 +271,10 @@ class DaskRunner(Runner):
 
         try:
             if cancel and self._tasks:
-                with contextlib.suppress(Exception):  # the scheduler may be gone
+                try:
                     self._client.cancel([future for future, *_ in self._tasks.values()], force=True)
+                except Exception:  # the scheduler may be gone; an error that ends the sweep must not be replaced
+                    logger.debug("the remaining tasks could not be cancelled", exc_info=True)
             self._tasks.clear()
             if self._kept:
                 forget_job(self._client, self._name)

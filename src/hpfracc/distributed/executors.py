@@ -75,7 +75,7 @@ class InProcess(Runner):
         key, indices, bad = self._queue.popleft()
         try:
             return TaskOutcome(key, run_task(self._job, indices, bad))
-        except Exception as error:
+        except Exception as error:  # raised by the sweep
             return TaskOutcome(key, error=error)
 
 

@@ -84,7 +84,7 @@ def _each(func: Callable[..., Any], items: Sequence[Any], first: int, count: int
     return found
 
 
-class _Work:
+class _MappedFunction:
     """A function of pieces of items, with the caller's settings."""
 
     def __init__(self, run: Callable[..., list[Any]], caller: Caller) -> None:
@@ -93,7 +93,7 @@ class _Work:
 
 def _run_piece(name: str, payload: bytes, items: Sequence[Any], first: int, count: int) -> tuple[list[Any], bytes]:
     """The results of a piece, and the records that the worker learned."""
-    work: _Work = job_of(name, payload)
+    work: _MappedFunction = job_of(name, payload)
     away = start_sharing(work.caller.process)
     with work.caller.adopted():
         found = work.run(items, first, count)
@@ -115,7 +115,7 @@ def run_pieces(
     if not len(items):
         return []
     caller = Caller(caller_settings(), current_backend(), versions(), process_id())
-    payload = dump(_Work(run, caller), f"the function {what!r}")
+    payload = dump(_MappedFunction(run, caller), f"the function {what!r}")
     name = f"{what}-{time.time_ns():x}"
     with connect(executor) as target:
         threads = sum(target.nthreads().values()) if is_dask_client(target) else available_cores()
@@ -135,7 +135,7 @@ def run_pieces(
                 merge_records(learned)
                 if advance is not None:
                     advance(len(piece))
-        except BaseException:
+        except BaseException:  # after an interrupt too, the remaining tasks are not run
             for future in futures.values():
                 future.cancel()
             raise

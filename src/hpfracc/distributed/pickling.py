@@ -60,7 +60,7 @@ def portable(error: BaseException) -> BaseException:
 def _can_be_pickled(value: Any) -> bool:
     try:
         _dumps(value)
-    except Exception:
+    except Exception:  # a user's class may raise anything here
         return False
     return True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import sys
 import zlib
@@ -155,5 +154,7 @@ def tell_workers(client: Any) -> None:
 
 def forget_job(client: Any, name: str) -> None:
     """Drop the payload of a sweep that has ended."""
-    with contextlib.suppress(Exception):  # the scheduler may be gone
+    try:
         client.unregister_worker_plugin(f"{_NAME}-{name}")
+    except Exception:  # the scheduler may be gone, and the sweep has ended
+        logger.debug("the payload of sweep %s could not be dropped", name, exc_info=True)

@@ -245,7 +245,7 @@ class _Sweep:
         done = {} if store is None else store.intact()
         if failed:
             done = {task: row for task, row in done.items() if not row["failed"]}
-        sink = _Memory(len(job.params)) if store is None else store
+        sink = _MemorySink(len(job.params)) if store is None else store
         ended = sum(int(row["end"]) - int(row["begin"]) for row in done.values())
         lost = sum(len(row["failed"]) for row in done.values())
         batch = options.batch if store is None or store.manifest["batch"] is None else int(store.manifest["batch"])
@@ -284,7 +284,7 @@ class _Sweep:
         return SweepResult(
             job.params,
             name=self.name,
-            arrays=sink.arrays if isinstance(sink, _Memory) else None,
+            arrays=sink.arrays if isinstance(sink, _MemorySink) else None,
             store=store,
             failed=sorted(failures, key=lambda each: each.index),
             ended=len(job.params),
@@ -365,7 +365,7 @@ class _Closing:
         self._runner.close(cancel=kind is not None)
 
 
-class _Memory:
+class _MemorySink:
     """Keeps the results in memory, in arrays of all items."""
 
     def __init__(self, count: int) -> None:

@@ -20,7 +20,7 @@ from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian
 from hpfracc.solvers.sde.problem import NoisyProblem
 from hpfracc.solvers.sde.simulation import Simulation
 from hpfracc.solvers.sde.solve import read_simulation
-from hpfracc.solvers.sde.stepping import step_along, weights_of
+from hpfracc.solvers.sde.stepping import method_weights, step_along
 from hpfracc.solvers.sde.stiffness import refuse_infinite
 
 __all__ = [
@@ -243,7 +243,7 @@ def _integrated(simulation: Simulation, spec: PathModel, order: Any, control: An
         return increments_of(xp, driving.paths(dataclasses.replace(placement, source=source), 0, simulation.count))
 
     def paths(method: Any, start: Any) -> Any:
-        weights = weights_of(problem, method, alpha, t, h, start)
+        weights = method_weights(problem, method, alpha, t, h, start)
         y = along(draw, Steps(problem, method, weights, t, h, start), placement.source.key)
         _check(simulation, y)
         return y

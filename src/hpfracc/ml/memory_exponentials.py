@@ -20,7 +20,7 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["LONGEST", "decays", "read_memory", "weight_factors"]
+__all__ = ["LONGEST", "decays", "read_memory_option", "weight_factors"]
 
 Array = np.ndarray[Any, Any]
 
@@ -52,7 +52,7 @@ def weight_factors() -> tuple[Array, Array]:
     return _SPACING / math.pi * np.exp(logs - 2.0 * rates), rates + np.log(-np.expm1(-rates))
 
 
-def read_memory(memory: Any) -> str:
+def read_memory_option(memory: Any) -> str:
     """``"full"`` or ``"exponentials"``."""
     if memory not in ("full", "exponentials"):
         raise InvalidInputError(f"memory={memory!r} is not known; use 'full' or 'exponentials'")

@@ -11,7 +11,7 @@ from scipy import special
 
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["MAX_EXPONENTIALS", "ExponentialFilter", "flow_filter", "moment_filter", "read_order"]
+__all__ = ["MAX_EXPONENTIALS", "ExponentialFilter", "flow_filter", "moment_filter", "read_filter_order"]
 
 Array = np.ndarray[Any, Any]
 
@@ -47,7 +47,7 @@ class ExponentialFilter(NamedTuple):
         )
 
 
-def read_order(order: Any) -> float:
+def read_filter_order(order: Any) -> float:
     """Check that an order lies between 0 and 1."""
     if isinstance(order, bool) or not isinstance(order, int | float | np.number) or not 0.0 <= float(order) <= 1.0:
         raise InvalidInputError(

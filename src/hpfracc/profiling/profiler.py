@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling import recorder as recording
 from hpfracc.profiling.recorder import CAPACITY, Recorder
-from hpfracc.profiling.spans import NULL_SPAN, Memory, NullSpan, Span, decorate
+from hpfracc.profiling.spans import NULL_SPAN, MemoryMode, NullSpan, Span, decorate
 
 if TYPE_CHECKING:
     from hpfracc.profiling.document import Document
 
 __all__ = ["Profiler", "get_profiler"]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 class Profiler:
@@ -135,7 +135,7 @@ class Profiler:
         if callable(operation):
             return decorate(self._recorder, operation, _name_of(operation), device, metadata)
 
-        def wrap(function: Function) -> Function:
+        def wrap(function: Decorated) -> Decorated:
             return decorate(self._recorder, function, operation or _name_of(function), device, metadata)
 
         return wrap
@@ -214,7 +214,7 @@ def _name_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function))
 
 
-def _memory(memory: bool | str) -> Memory:
+def _memory(memory: bool | str) -> MemoryMode:
     if memory == "device":
         return "device"
     if isinstance(memory, bool):

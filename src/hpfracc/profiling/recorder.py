@@ -14,7 +14,7 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.clocks import HOST_NAMES
 from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.session import Session
-from hpfracc.profiling.spans import NULL_SPAN, Function, Memory, NullSpan, Span, decorate
+from hpfracc.profiling.spans import NULL_SPAN, Decorated, MemoryMode, NullSpan, Span, decorate
 
 if TYPE_CHECKING:
     from hpfracc.profiling.energy import EnergyTrace
@@ -36,9 +36,9 @@ class Recorder:
         What is read around spans.
     """
 
-    def __init__(self, capacity: int = CAPACITY, memory: Memory = "") -> None:
+    def __init__(self, capacity: int = CAPACITY, memory: MemoryMode = "") -> None:
         self.on = False
-        self.memory: Memory = memory
+        self.memory: MemoryMode = memory
         self.capacity = check_capacity(capacity)
         self.current: ContextVar[Span | None] = ContextVar("hpfracc_span", default=None)
         self.session = Session(self.capacity)
@@ -112,7 +112,7 @@ if hasattr(os, "register_at_fork"):
 shared = Recorder()
 
 
-def watched(function: Function) -> Function:
+def watched(function: Decorated) -> Decorated:
     """Decorate a public function: every call is a span while profiling is on."""
     return decorate(shared, function, function.__qualname__, None, None)
 

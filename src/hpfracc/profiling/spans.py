@@ -16,7 +16,7 @@ from hpfracc.profiling.clocks import read_host_memory
 from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.session import Session, running_loop
 
-__all__ = ["KINDS", "NULL_SPAN", "Memory", "NullSpan", "Span", "SpanDecision", "SpanRecorder"]
+__all__ = ["KINDS", "NULL_SPAN", "MemoryMode", "NullSpan", "Span", "SpanDecision", "SpanRecorder"]
 
 #: Kinds of spans: ``"span"`` for a user's own, the others are the engine's.
 KINDS = ("span", "call", "kernel", "decide", "import", "transfer", "compile", "fallback", "batch", "usage")
@@ -24,20 +24,20 @@ KINDS = ("span", "call", "kernel", "decide", "import", "transfer", "compile", "f
 #: Maximum length of a stored error message.
 _MAX_TEXT = 500
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _now = time.perf_counter_ns
 
 
 #: Memory to read around spans: none, that of the span's device, or also that of the host for other spans.
-Memory = Literal["", "device", "all"]
+MemoryMode = Literal["", "device", "all"]
 
 
 class SpanRecorder(Protocol):
     """Interface of the recorder of a span."""
 
     on: bool
-    memory: Memory
+    memory: MemoryMode
     session: Session
     current: ContextVar[Span | None]
 
@@ -199,7 +199,7 @@ class Span:
         session.keep(self)
         session.count_end()
 
-    def __call__(self, function: Function) -> Function:
+    def __call__(self, function: Decorated) -> Decorated:
         """Decorate ``function``: every call of it is a span like this one, while profiling is on."""
         return decorate(self._recorder, function, self.name, self.device.device if self.device else None, self.metadata)
 
@@ -270,7 +270,7 @@ class NullSpan:
     ) -> None:
         return None
 
-    def __call__(self, function: Function) -> Function:
+    def __call__(self, function: Decorated) -> Decorated:
         """Return the function unchanged. `Profiler.profile_function` makes decorators that can be enabled later."""
         return function
 
@@ -290,8 +290,8 @@ NULL_SPAN = NullSpan()
 
 
 def decorate(
-    recorder: SpanRecorder, function: Function, name: str, device: str | None, metadata: dict[str, Any] | None
-) -> Function:
+    recorder: SpanRecorder, function: Decorated, name: str, device: str | None, metadata: dict[str, Any] | None
+) -> Decorated:
     """Wrap a function so that every call is a span while ``recorder`` is on."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidInputError(
@@ -307,7 +307,7 @@ def decorate(
             with Span(recorder, name, "span", device, metadata):
                 return await function(*args, **kwargs)
 
-        return cast(Function, run_later)
+        return cast(Decorated, run_later)
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -316,7 +316,7 @@ def decorate(
         with Span(recorder, name, "span", device, metadata):
             return function(*args, **kwargs)
 
-    return cast(Function, run)
+    return cast(Decorated, run)
 
 
 def _describe(kind: type[BaseException], error: BaseException | None) -> str:

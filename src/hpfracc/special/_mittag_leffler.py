@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc._clusters import over_chunks
+from hpfracc.engine.backends.registry import library_functions
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters
 from hpfracc.engine.numerics.mittag_leffler_values import pairs_of
@@ -162,8 +162,7 @@ def _of_parameters(z: Any, alpha: Any, beta: Any, gamma: Any, backend: Any, owne
         raise PinnedBackendError(
             f"backend={backend!r}, but the parameters are of {library}; use that backend, or numbers for the parameters"
         )
-    module = importlib.import_module(f"hpfracc.engine.backends.{library}.mittag_leffler_function")
-    return module.of_parameters(_as_array(z), alpha, beta)
+    return library_functions(library, "mittag_leffler_function").of_parameters(_as_array(z), alpha, beta)
 
 
 def _as_array(z: Any) -> Any:

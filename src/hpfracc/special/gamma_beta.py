@@ -5,7 +5,6 @@ Tensors are computed by PyTorch and JAX arrays by JAX, with gradients; everythin
 
 from __future__ import annotations
 
-import importlib
 from typing import Any, final
 
 import numpy as np
@@ -13,6 +12,7 @@ from scipy import special
 
 from hpfracc._arrays import library_of
 from hpfracc._clusters import over_chunks
+from hpfracc.engine.backends.registry import library_functions
 from hpfracc.errors import UnsupportedDtypeError
 
 __all__ = ["BetaFunction", "GammaFunction", "beta", "digamma", "gamma", "incomplete_beta"]
@@ -169,5 +169,4 @@ def _call(name: str, *operands: Any) -> Any:
         raise UnsupportedDtypeError(
             f"{name} does not support {library} arrays; convert the operands to NumPy, PyTorch or JAX"
         )
-    module = importlib.import_module(f"hpfracc.engine.backends.{library}.gamma_functions")
-    return getattr(module, name)(*operands)
+    return getattr(library_functions(library, "gamma_functions"), name)(*operands)

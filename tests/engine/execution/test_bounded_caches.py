@@ -16,7 +16,7 @@ from hpfracc.engine.execution.prepared import MAX_ENTRIES, PreparedOperands, pre
 from hpfracc.engine.memory.host import HostMemory, HostProbe, MemoryLimit
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection import rent_or_buy
-from hpfracc.operators.core.weights import kept_weights
+from hpfracc.operators.core.weights import weight_cache
 
 X = np.linspace(0.0, 1.0, 16)
 
@@ -51,10 +51,10 @@ def test_capacity_follows_the_memory_of_the_process(monkeypatch: pytest.MonkeyPa
 def test_new_orders_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the weights of operators nor their transforms."""
     monkeypatch.setattr(prepared_operands, "most", 20)
-    monkeypatch.setattr(kept_weights, "most", 20)
+    monkeypatch.setattr(weight_cache, "most", 20)
     with hf.config(deterministic=True, wisdom="off"):
         new_orders(60)
-    assert len(prepared_operands) <= 20 and 0 < len(kept_weights) <= 20
+    assert len(prepared_operands) <= 20 and 0 < len(weight_cache) <= 20
 
 
 def test_new_shapes_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_new_shapes_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_orders_met(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 20,000 calls with new orders nothing is left but what the bounded caches hold."""
-    for cache in (prepared_operands, kept_weights):
+    for cache in (prepared_operands, weight_cache):
         monkeypatch.setattr(cache, "most", 200)
     with hf.config(deterministic=True, wisdom="off"):
         new_orders(2000)

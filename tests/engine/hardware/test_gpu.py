@@ -139,10 +139,13 @@ def test_from_nvml(monkeypatch, tmp_path):
     assert (second.name, second.device, second.driver) == ("NVIDIA B", "cuda:1", "570.133.20")
 
 
-def test_nvml_without_a_driver_is_passed_over(monkeypatch, tmp_path):
-    """An installed nvidia-ml-py that cannot start leaves the other ways."""
+def test_nvml_without_a_driver_is_passed_over(monkeypatch, tmp_path, caplog):
+    """An installed nvidia-ml-py that cannot start leaves the other ways; the log says why it was passed over."""
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(fails=True))
-    assert len(read_gpus(write_tree(tmp_path, driver_files()))) == 2
+    with caplog.at_level("DEBUG", "hpfracc.engine"):
+        assert len(read_gpus(write_tree(tmp_path, driver_files()))) == 2
+    assert "could not be listed by nvidia-ml-py" in caplog.text
+    assert "Driver Not Loaded" in caplog.text
 
 
 @pytest.mark.parametrize(

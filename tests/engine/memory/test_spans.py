@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from hpfracc.engine.memory.spans import SpanLedger, span, spans
+from hpfracc.engine.memory.spans import SpanLedger, memory_spans, span
 
 
 def test_spans_know_what_they_left_behind() -> None:
@@ -15,17 +15,17 @@ def test_spans_know_what_they_left_behind() -> None:
     ledger = SpanLedger()
     with span("unwatched"):
         pass
-    spans.watch(True)
+    memory_spans.watch(True)
     try:
         kept = []
         with span("outer"), span("inner"):
             kept.append(np.ones(8_000_000))
-        rates = spans.growers(10.0)
+        rates = memory_spans.growers(10.0)
         assert rates["inner"] == pytest.approx(6.4e6, rel=0.2)
         assert rates.get("outer", 0.0) < 6e5
         assert "unwatched" not in rates
     finally:
-        spans.watch(False)
+        memory_spans.watch(False)
     ledger.leave("never begun")
     assert ledger.growers(1.0) == {}
 

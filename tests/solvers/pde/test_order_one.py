@@ -18,7 +18,7 @@ from hpfracc.solvers.pde.methods.crank_nicolson import CrankNicolson
 from hpfracc.solvers.pde.methods.etdrk4 import ETDRK4, phi_functions
 from hpfracc.solvers.pde.methods.imex_bdf2 import ImexBDF2
 from hpfracc.solvers.pde.methods.splitting import Strang, Yoshida4, turns_phases
-from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
 from hpfracc.solvers.pde.space.base import SpaceSetting
 from hpfracc.solvers.pde.space.choose import discretise
 from hpfracc.solvers.pde.terms import Diffusion, FractionalDiffusion, OneSided
@@ -322,3 +322,27 @@ def test_a_step_of_etdrk4_is_eight_transforms_and_eleven_products():
     assert calls["_fft_r2c"] == calls["_fft_c2r"] == calls["sin"] == 4 and not calls.get("_fft_c2c")
     assert sum(calls.get(name, 0) for name in ("mul", "mul_", "addcmul", "addcmul_")) == 11
     assert not any(calls.get(name) for name in ("add", "sub", "clone", "_to_copy", "copy_"))
+
+
+def test_a_reaction_that_cannot_be_traced_is_noted(monkeypatch: pytest.MonkeyPatch):
+    """JAX would compile the steps: they run one operation at a time, and the note names the error."""
+    jax = pytest.importorskip("jax")
+    monkeypatch.setattr("hpfracc.solvers.pde.fused._JAX_STEPS", 1)
+    x = period(16)
+
+    def reaction(t, u):
+        return -u if float(u.sum()) < 1e9 else u
+
+    found = hf.solve_fpde(
+        reaction, (0.0, 0.1), jax.numpy.sin(x), x=x, space=Diffusion(1.0), boundary="periodic", alpha=1.0,
+        method="etdrk4", step=0.01,
+    )  # fmt: skip
+    np.testing.assert_allclose(np.asarray(found.u[-1]), np.sin(x) * math.exp(-0.2), atol=1e-5)
+    assert any("cannot be traced by JAX (ConcretizationTypeError)" in note for note in found.decision.notes)
+
+
+def test_a_word_is_no_unknown_order():
+    """An order without a value is nan; text is not taken for one."""
+    assert math.isnan(order_value(None)) and order_value(0.5) == 0.5
+    with pytest.raises(ValueError, match="could not convert"):
+        order_value("half")

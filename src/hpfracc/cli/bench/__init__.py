@@ -12,7 +12,7 @@ from typing import Any
 from hpfracc.cli.answer import Answer, progress_bar
 from hpfracc.errors import InvalidInputError, MissingDependencyError
 
-__all__ = ["add_command", "find_benchmark", "replay"]
+__all__ = ["add_command", "find_benchmark", "replay_table"]
 
 _DESCRIPTION = (
     "Times every arm on this machine and then the engine's own choices, and compares them. Stores only compile times."
@@ -40,7 +40,7 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
 
 def _selection(arguments: argparse.Namespace) -> Answer:
     if arguments.table is not None:
-        return replay(arguments.table)
+        return replay_table(arguments.table)
     from hpfracc.cli.bench.live import measure
 
     with progress_bar("Measuring") as report:
@@ -52,7 +52,7 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def replay(table: Path) -> Answer:
+def replay_table(table: Path) -> Answer:
     """Replay a table of stored times with ``benchmarks/selection.py``; returns its report and exit status.
 
     Raises

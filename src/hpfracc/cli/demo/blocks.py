@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
-__all__ = ["Block", "Cell", "Chapter", "Code", "Figures", "Heading", "TableBlock", "Words", "escape", "inline"]
+__all__ = ["Block", "Cell", "Chapter", "Code", "Figures", "Heading", "TableBlock", "Words", "escape", "inline_html"]
 
 _CODE = re.compile(r"`([^`]+)`")
 
@@ -35,7 +35,7 @@ class Chapter:
     data: Mapping[str, Any]
 
 
-def inline(text: str) -> str:
+def inline_html(text: str) -> str:
     """Text as HTML, with text between backticks as code."""
     return _CODE.sub(r"<code>\1</code>", escape(text))
 
@@ -49,8 +49,8 @@ class Heading:
 
     def to_html(self) -> str:
         """An ``h3``."""
-        below = f'<p class="below">{inline(self.below)}</p>' if self.below else ""
-        return f"<h3>{inline(self.text)}</h3>{below}"
+        below = f'<p class="below">{inline_html(self.below)}</p>' if self.below else ""
+        return f"<h3>{inline_html(self.text)}</h3>{below}"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Words:
 
     def to_html(self) -> str:
         """One ``p`` per paragraph."""
-        return "".join(f"<p>{inline(text)}</p>" for text in self.paragraphs)
+        return "".join(f"<p>{inline_html(text)}</p>" for text in self.paragraphs)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Figures:
     def to_html(self) -> str:
         """A row of tiles."""
         tiles = "".join(
-            f'<div class="figure"><strong>{inline(number)}</strong><span>{inline(what)}</span></div>'
+            f'<div class="figure"><strong>{inline_html(number)}</strong><span>{inline_html(what)}</span></div>'
             for number, what in self.figures
         )
         return f'<div class="figures">{tiles}</div>'
@@ -131,22 +131,22 @@ class TableBlock:
             for position, (cell, name, number) in enumerate(zip(cells, names, numbers, strict=True)):
                 kind = " ".join(part for part in ("number" if number else "", cell.kind) if part)
                 attribute = f' class="{escape(kind)}"' if kind else ""
-                remark = f"<small>{inline(cell.remark)}</small>" if cell.remark else ""
+                remark = f"<small>{inline_html(cell.remark)}</small>" if cell.remark else ""
                 tag = "th" if position == 0 and not head else "td"
                 scope = ' scope="row"' if tag == "th" else ""
-                content = f"<span>{inline(cell.text)}{remark}</span>"
+                content = f"<span>{inline_html(cell.text)}{remark}</span>"
                 tags.append(f'<{tag}{scope}{attribute} data-label="{escape(name)}">{content}</{tag}>')
             return f"<tr>{''.join(tags)}</tr>"
 
         head = "".join(
-            f'<th scope="col"{" class=number" if number else ""}>{inline(name)}</th>'
+            f'<th scope="col"{" class=number" if number else ""}>{inline_html(name)}</th>'
             for name, number in zip(names, numbers, strict=True)
         )
         foot = f"<tfoot>{row(self.foot)}</tfoot>" if self.foot else ""
-        notes = "".join(f"<li>{inline(note)}</li>" for note in self.notes)
+        notes = "".join(f"<li>{inline_html(note)}</li>" for note in self.notes)
         below = f'<ul class="notes">{notes}</ul>' if notes else ""
         return (
-            f"<table><caption>{inline(self.caption)}</caption><thead><tr>{head}</tr></thead>"
+            f"<table><caption>{inline_html(self.caption)}</caption><thead><tr>{head}</tr></thead>"
             f"<tbody>{''.join(row(cells) for cells in self.rows)}</tbody>{foot}</table>{below}"
         )
 

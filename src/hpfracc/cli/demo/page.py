@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from hpfracc.cli.demo.blocks import Chapter, Code, escape, inline
+from hpfracc.cli.demo.blocks import Chapter, Code, escape, inline_html
 from hpfracc.profiling.formats import format_bytes
 
 __all__ = ["render"]
@@ -66,7 +66,7 @@ def _header(info: dict[str, Any]) -> str:
 
 def _chapter(chapter: Chapter) -> str:
     blocks = "\n".join(block.to_html() for block in chapter.blocks)
-    return f'<section id="{escape(chapter.name)}"><h2>{inline(chapter.title)}</h2>\n{blocks}</section>'
+    return f'<section id="{escape(chapter.name)}"><h2>{inline_html(chapter.title)}</h2>\n{blocks}</section>'
 
 
 def _machine(info: dict[str, Any]) -> str:

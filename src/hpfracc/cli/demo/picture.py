@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.cli.demo.blocks import escape, inline
+from hpfracc.cli.demo.blocks import escape, inline_html
 
 __all__ = ["Picture", "coloured", "png", "trail_svg"]
 
@@ -86,4 +86,4 @@ class Picture:
         else:
             code = base64.b64encode(self.data).decode()
             image = f'<img src="data:image/png;base64,{code}" alt="{escape(self.description)}"/>'
-        return f'<figure class="picture">{image}<figcaption>{inline(self.description)}</figcaption></figure>'
+        return f'<figure class="picture">{image}<figcaption>{inline_html(self.description)}</figcaption></figure>'

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from hpfracc import _optional
@@ -39,6 +40,7 @@ __all__ = [
     "get_backend",
     "import_cost",
     "kernel",
+    "library_functions",
     "load_kernels",
     "mark_broken",
     "plug_in_selection",
@@ -287,6 +289,40 @@ def load_kernels(operation: str, backend: str) -> dict[str, Kernel]:
     module = _optional.import_shielded(f"hpfracc.engine.backends.generic.{operation}")
     made: dict[str, Kernel] = module.make_kernels(namespace(backend))
     return made
+
+
+#: Functions that are no primitives and exist for some libraries only: the file in a backend's folder, and the backends.
+_FUNCTIONS = {
+    "fused": ("torch",),
+    "gamma_functions": ("torch", "jax"),
+    "interleave": ("torch",),
+    "mittag_leffler_function": ("torch", "jax"),
+    "tracking": ("torch",),
+}
+#: Those that are imported. No ``functools.cache``, of which ``torch.compile`` warns its users.
+_imported: dict[tuple[str, str], ModuleType] = {}
+
+
+def library_functions(library: str, name: str) -> ModuleType:
+    """The functions ``name`` of a library, such as ``("torch", "gamma_functions")``, imported at the first call.
+
+    Modules above the engine get them here and never import a backend by name.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If the library has no such functions. The message names those that have.
+    """
+    found = _imported.get((library, name))
+    if found is not None:
+        return found
+    if library not in _FUNCTIONS[name]:
+        raise BackendUnavailableError(
+            f"{library} has no {name.replace('_', ' ')}; convert the arrays to {' or '.join(_FUNCTIONS[name])}"
+        )
+    # The caller has arrays of the library, so it is imported, and its functions are a file of ours: nothing to shield.
+    found = importlib.import_module(f"hpfracc.engine.backends.{library}.{name}")
+    return _imported.setdefault((library, name), found)
 
 
 def _kernel_file(operation: str, backend: str) -> Path:

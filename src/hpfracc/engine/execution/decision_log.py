@@ -34,7 +34,7 @@ class Mode:
     __slots__ = ("_block", "decisions", "dry", "last", "outer")
 
     def __init__(
-        self, last: Any, dry: bool, decisions: list[Decision], outer: Any, block: weakref.ref[_Block] | None = None
+        self, last: Any, dry: bool, decisions: list[Decision], outer: Any, block: weakref.ref[_ModeBlock] | None = None
     ) -> None:
         self.last = last
         self.dry = dry
@@ -98,7 +98,7 @@ def forget_last() -> None:
     _log.set(None)
 
 
-class _Block:
+class _ModeBlock:
     """A block with a mode of its own, whose decisions go to the surrounding block as well."""
 
     dry = False
@@ -128,11 +128,11 @@ class _Block:
             record(list(inner.decisions))
 
 
-class composite(_Block):
+class composite(_ModeBlock):
     """Collect the decisions inside the block; :func:`last_decision` then returns their list."""
 
 
-class dry_run(_Block):
+class dry_run(_ModeBlock):
     """Inside the block engine calls decide but do not compute; each returns zeros of the right shape and type."""
 
     dry = True

@@ -26,8 +26,8 @@ from hpfracc.engine.execution.decision_log import current, record
 from hpfracc.engine.execution.learn import run_and_learn
 from hpfracc.engine.execution.plan import Plan, as_array, hashable_options, make_plan, make_request
 from hpfracc.engine.execution.recover import describe_shortage, make_room, recover
-from hpfracc.engine.execution.wrappers import call_wrapped, is_wrapped
-from hpfracc.engine.memory.spans import spans as growth
+from hpfracc.engine.execution.wrappers import call_wrapped, calls_are_wrapped
+from hpfracc.engine.memory.spans import memory_spans
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.decide import decide
@@ -92,7 +92,7 @@ class Operation:
                 plan = self._plans.get(key)
                 if plan is not None and plan.version == state.version:
                     return self.run(plan, arrays, weights_key, params)
-        if is_wrapped():
+        if calls_are_wrapped():
             return call_wrapped(self, arrays, backend, weights_key, params)
         return self.find_and_run(arrays, backend, weights_key, params)
 
@@ -122,7 +122,7 @@ class Operation:
         """
         bound = plan.bound
         if current() is not bound:
-            if not checked and is_wrapped():
+            if not checked and calls_are_wrapped():
                 return call_wrapped(self, arrays, plan.backend, weights_key, params)
             record(bound)
         if not checked:
@@ -131,7 +131,7 @@ class Operation:
                 reading = guard.reading  # as in guard(), without the call
                 if not (guard.clock() < reading.until and guard.enough <= reading.free) and not guard():
                     return self.find_and_run(arrays, plan.backend, weights_key, params)
-            if spans.on or growth.active:
+            if spans.on or memory_spans.active:
                 return call_wrapped(self, arrays, plan.backend, weights_key, params)
         count = plan.tick()
         if count >= plan.review_at:

@@ -11,7 +11,7 @@ from hpfracc._config import adopt, config, current_context, get_settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.decision_log import current, record
 from hpfracc.engine.execution.prepared import holding
-from hpfracc.engine.execution.wrappers import is_wrapped
+from hpfracc.engine.execution.wrappers import calls_are_wrapped
 
 __all__ = ["ReplayedFunction"]
 
@@ -44,7 +44,12 @@ class ReplayedFunction:
     def replay(self, *arrays: Any) -> Any:
         """The function of ``arrays``; None if it is not replayed, and the caller has to compute it."""
         recordings = registry.adapter(library_of(arrays[0])).recordings()
-        if recordings is None or not 0 < arrays[0].numel() <= _MAX or is_wrapped() or get_settings().deterministic:
+        if (
+            recordings is None
+            or not 0 < arrays[0].numel() <= _MAX
+            or calls_are_wrapped()
+            or get_settings().deterministic
+        ):
             return None
         self._calls += 1
         if not self._calls % _RECORDED_EVERY:

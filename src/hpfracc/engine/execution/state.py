@@ -18,7 +18,7 @@ from hpfracc.engine.memory import budget
 from hpfracc.engine.memory.budget import relief
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.forecast import forecasts
-from hpfracc.engine.memory.spans import spans
+from hpfracc.engine.memory.spans import memory_spans
 from hpfracc.engine.selection import knowledge, selector, wisdom
 from hpfracc.profiling import recorder
 
@@ -44,7 +44,7 @@ def reset() -> None:
     forecasts.clear()
     relief.clear()
     monitor.reset()
-    spans.clear()
+    memory_spans.clear()
     ladder.reset()
     pool.reset()
     host_buffers.reset()

@@ -13,7 +13,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.bind import compilation_span, queue_of
 from hpfracc.engine.execution.plan import Plan, learns, make_request, zeros_for
-from hpfracc.engine.memory.spans import spans as growth
+from hpfracc.engine.memory.spans import memory_spans
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.decision import Decision
@@ -22,7 +22,7 @@ from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.recorder import shared as spans
 from hpfracc.profiling.spans import Span, SpanDecision
 
-__all__ = ["Wrapped", "call_wrapped", "is_wrapped"]
+__all__ = ["Wrapped", "call_wrapped", "calls_are_wrapped"]
 
 _NO_SPAN = contextlib.nullcontext()
 
@@ -40,9 +40,9 @@ class Wrapped(Protocol):
         """The plan for such a call."""
 
 
-def is_wrapped() -> bool:
+def calls_are_wrapped() -> bool:
     """Whether engine calls are currently wrapped."""
-    return spans.on or growth.active or type(decision_log.current()) is decision_log.Mode
+    return spans.on or memory_spans.active or type(decision_log.current()) is decision_log.Mode
 
 
 def call_wrapped(
@@ -60,9 +60,9 @@ def call_wrapped(
             around.callback(_append_decision, mode)
         if spans.on:
             _enter_span(around, operation, call)
-        if growth.active:
-            growth.enter()
-            around.callback(growth.leave, operation.name)
+        if memory_spans.active:
+            memory_spans.enter()
+            around.callback(memory_spans.leave, operation.name)
         return operation.find_and_run(*call)
 
 

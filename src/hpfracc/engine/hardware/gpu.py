@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import re
 import sys
@@ -15,6 +16,8 @@ from typing import Any
 from hpfracc.engine.cgroups import read_text
 
 __all__ = ["GPU", "read_gpus", "start_nvml"]
+
+logger = logging.getLogger("hpfracc.engine")
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 _FIELDS = "pci.bus_id,uuid,name,driver_version,memory.total"
@@ -63,12 +66,17 @@ def read_gpus(root: Path = Path("/"), visible: str | None = None) -> tuple[GPU, 
     visible : str, optional
         Value of ``CUDA_VISIBLE_DEVICES``; by default from the environment.
     """
-    ways: tuple[Callable[[], list[GPU]], ...] = (_from_nvml, lambda: _from_files(root), _from_command)
+    ways: dict[str, Callable[[], list[GPU]]] = {
+        "nvidia-ml-py": _from_nvml,
+        "the driver's files": lambda: _from_files(root),
+        "nvidia-smi": _from_command,
+    }
     gpus: list[GPU] = []
-    for way in ways:
+    for name, way in ways.items():
         try:
             gpus = way()
         except Exception:  # a broken driver may raise anything; try the next source
+            logger.debug("GPUs could not be listed by %s", name, exc_info=True)
             continue
         if gpus:
             break

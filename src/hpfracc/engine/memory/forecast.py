@@ -15,7 +15,7 @@ from typing import Any
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.workload import Bucket
 
-__all__ = ["MIN_BYTES", "ForecastRow", "Forecasts", "Kind", "forecasts"]
+__all__ = ["MIN_BYTES", "ForecastKind", "ForecastRow", "Forecasts", "forecasts"]
 
 #: Calls below this are not measured: other allocations of the process are as large.
 MIN_BYTES = 16 * 2**20
@@ -27,7 +27,7 @@ _LOWEST, _HIGHEST = 0.25, 8.0
 _NEAR = 2
 
 #: Operation, kernel, device, and dtype with variant.
-Kind = tuple[str, str, str, str]
+ForecastKind = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,21 +98,21 @@ class Forecasts(Guarded):
 
     def __init__(self) -> None:
         super().__init__()
-        self._records: dict[Kind, _Record] = {}
+        self._records: dict[ForecastKind, _Record] = {}
 
     @property
     def measured(self) -> bool:
         """Whether any peak was measured."""
         return bool(self._records)
 
-    def correction(self, kind: Kind, bucket: Bucket) -> float:
+    def correction(self, kind: ForecastKind, bucket: Bucket) -> float:
         """The factor for predictions of this kind and size; 1 if nothing was measured."""
         if kind not in self._records:
             return 1.0
         with self._lock:
             return self._records[kind].correction(bucket) if kind in self._records else 1.0
 
-    def observe(self, kind: Kind, bucket: Bucket, predicted: int, actual: int) -> None:
+    def observe(self, kind: ForecastKind, bucket: Bucket, predicted: int, actual: int) -> None:
         """Record the measured peak of a call; ``predicted`` is the model's uncorrected prediction."""
         if predicted < MIN_BYTES or actual <= 0:
             return

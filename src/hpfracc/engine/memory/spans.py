@@ -13,7 +13,7 @@ from types import TracebackType
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.host import resident_bytes
 
-__all__ = ["SpanLedger", "span", "spans"]
+__all__ = ["SpanLedger", "memory_spans", "span"]
 
 #: Number of span ends that are kept.
 _MAX = 8192
@@ -84,7 +84,7 @@ class SpanLedger(Guarded):
 
 
 #: The spans of this process.
-spans = SpanLedger()
+memory_spans = SpanLedger()
 
 
 class span:
@@ -104,13 +104,13 @@ class span:
         self._entered = False
 
     def __enter__(self) -> span:
-        self._entered = spans.active
+        self._entered = memory_spans.active
         if self._entered:
-            spans.enter()
+            memory_spans.enter()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._entered:
-            spans.leave(self.name)
+            memory_spans.leave(self.name)

@@ -170,7 +170,7 @@ def _parse(expression: str, names: tuple[str, ...]) -> Expression:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = getattr(error, "msg", None) or str(error) or type(error).__name__
         raise InvalidInputError(f"expression={expression!r} cannot be read: {reason}; check its brackets") from None
-    tree = _Reader(expression, names).read(body)
+    tree = _FormulaReader(expression, names).read(body)
     used = {node.value for node in tree.walk() if node.kind == "name"}
     unused = [name for name in names if name not in used]
     if unused:
@@ -201,7 +201,7 @@ def _check_names(names: tuple[str, ...]) -> None:
         raise InvalidInputError(f"names={names!r} holds a name twice; give each array its own")
 
 
-class _Reader:
+class _FormulaReader:
     """Converts Python's syntax tree to ours; raises an error for anything that is not allowed."""
 
     def __init__(self, expression: str, names: tuple[str, ...]) -> None:

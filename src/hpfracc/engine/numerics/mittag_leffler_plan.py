@@ -37,7 +37,7 @@ __all__ = [
     "Pole",
     "check_parameters",
     "choose_parabola",
-    "make_plan",
+    "make_contour_plan",
     "parabola",
 ]
 
@@ -125,7 +125,7 @@ def check_parameters(alpha: float, beta: float) -> None:
 
 
 @lru_cache(maxsize=256)
-def make_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) -> ContourPlan:
+def make_contour_plan(alpha: float, beta: float, order: int = 0, logs: int = 0) -> ContourPlan:
     """The tables for a derivative of E_{alpha,beta}, ``order`` times in z and ``logs`` times in beta."""
     check_parameters(alpha, beta)
     taylor, radius = _power_series(alpha, beta, 0, logs, 0.0)

@@ -9,7 +9,7 @@ from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import cufft, registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.budget import HOST, fits, get_budget, relief
-from hpfracc.engine.memory.forecast import Kind, forecasts
+from hpfracc.engine.memory.forecast import ForecastKind, forecasts
 from hpfracc.engine.memory.host import thread_bytes
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.breaker import CircuitBreaker
@@ -46,7 +46,7 @@ def modelled_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
     return size if transform is None else size + cufft.work_bytes(transform)
 
 
-def forecast_kind(call: Call, arm: Arm) -> Kind:
+def forecast_kind(call: Call, arm: Arm) -> ForecastKind:
     """Key of calls whose memory predictions have about the same relative error."""
     variant = call.facts.get("kind", "")
     kind = f"{call.dtype} {variant}" if variant else call.dtype

@@ -19,7 +19,7 @@ from hpfracc.engine.selection.decision import Candidate, Decision
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
 from hpfracc.engine.selection.policy import Choice
 from hpfracc.engine.selection.reports import backend_times
-from hpfracc.engine.selection.request import HOST, Preference, Request, preference_error, refusal_reason
+from hpfracc.engine.selection.request import HOST_PLACEMENT, Preference, Request, preference_error, refusal_reason
 from hpfracc.engine.workload import OPERATION_PRIMITIVES, OTHER, WorkloadCharacteristics
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, OutOfMemoryError, PinnedBackendError
 from hpfracc.profiling.clocks import energy_counters
@@ -264,7 +264,7 @@ def _by_arms(
     request = Request(
         primitive=primitive,
         call=primitive.describe(*arrays, **params),
-        placement=HOST,
+        placement=HOST_PLACEMENT,
         settings=settings,
         signature=(tuple((array.dtype, array.ndim) for array in arrays), tuple(params.items())),
         shapes=(tuple((array.dtype, array.shape) for array in arrays), tuple(params.items())),

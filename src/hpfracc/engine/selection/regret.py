@@ -78,7 +78,7 @@ class _Line:
 
 
 @dataclass(slots=True)
-class _Sum:
+class _RegretTotals:
     """The sum of several lines."""
 
     calls: int = 0
@@ -190,12 +190,12 @@ class Ledger:
 
     def report(self) -> RegretReport:
         """The report so far, per operation: the slot itself, or the first part of a tuple."""
-        sums: dict[tuple[str, str], _Sum] = {}
-        whole = _Sum()
+        sums: dict[tuple[str, str], _RegretTotals] = {}
+        whole = _RegretTotals()
         for (slot, bucket, objective), line in list(self._lines.items()):
             operation = str(slot[0] if isinstance(slot, tuple) and slot else slot)
             predicted = self._predicted(bucket, line)
-            sums.setdefault((operation, objective), _Sum()).add(line, predicted, objective)
+            sums.setdefault((operation, objective), _RegretTotals()).add(line, predicted, objective)
             whole.add(line, predicted, objective)
         rows = [found.regret(operation) for (operation, _), found in sorted(sums.items())]
         return RegretReport(rows, whole.regret("all"))

@@ -11,14 +11,14 @@ from hpfracc.engine.backends.registry import BackendType
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.workload import Bucket
 
-__all__ = ["BackendTimes", "PerformanceHistory", "PerformanceRecord", "Report", "backend_times"]
+__all__ = ["BackendTimes", "PerformanceHistory", "PerformanceRecord", "TimeReport", "backend_times"]
 
 #: Number of reports per operation, backend and bucket, as for samples of an arm.
 _KEPT_TIMES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TimeReport:
     """A reported time in seconds (``inf`` for a failure), and the selector it was reported to."""
 
     owner: int
@@ -33,11 +33,11 @@ class BackendTimes(Guarded):
 
     def __init__(self) -> None:
         super().__init__()
-        self._reports: dict[tuple[str, str], dict[Bucket, deque[Report]]] = defaultdict(dict)
+        self._reports: dict[tuple[str, str], dict[Bucket, deque[TimeReport]]] = defaultdict(dict)
         #: Changes with every report, and when reports are withdrawn.
         self.version = 0
 
-    def add(self, operation: str, backend: str, bucket: Bucket, report: Report) -> None:
+    def add(self, operation: str, backend: str, bucket: Bucket, report: TimeReport) -> None:
         """Add a report."""
         with self._lock:
             ring = self._reports[operation, backend].setdefault(bucket, deque(maxlen=_KEPT_TIMES))

@@ -16,7 +16,7 @@ from hpfracc.engine.workload import named_for
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 
 __all__ = [
-    "HOST",
+    "HOST_PLACEMENT",
     "CostKey",
     "Placement",
     "Preference",
@@ -66,7 +66,7 @@ class Placement:
         return None
 
 
-HOST = Placement()
+HOST_PLACEMENT = Placement()
 
 
 def place(arrays: Sequence[Any]) -> Placement:

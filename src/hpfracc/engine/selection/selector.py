@@ -29,7 +29,7 @@ from hpfracc.engine.selection.decide import operation_name, route
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.explain import Explanation
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.engine.selection.reports import PerformanceHistory, PerformanceRecord, Report, backend_times
+from hpfracc.engine.selection.reports import PerformanceHistory, PerformanceRecord, TimeReport, backend_times
 from hpfracc.engine.selection.request import find_preference
 from hpfracc.engine.workload import WorkloadCharacteristics, as_count, as_shape, bucket_of
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, InvalidInputError
@@ -277,7 +277,7 @@ class IntelligentBackendSelector:
         size = as_count("data_size", data_size)
         self._history.add(PerformanceRecord(used, operation, size, seconds, bool(success)))
         if self.settings.enable_learning:
-            report = Report(self._id, seconds if success else math.inf)
+            report = TimeReport(self._id, seconds if success else math.inf)
             backend_times.add(operation, used.value, bucket_of(1, size), report)
             self._answers.clear()
 

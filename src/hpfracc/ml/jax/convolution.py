@@ -12,7 +12,7 @@ from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.jax.fractional_layer import FractionalDerivative
 from hpfracc.ml.jax.order import OrderLike
-from hpfracc.ml.jax.pytrees import as_samples, initial, pytree
+from hpfracc.ml.jax.pytrees import as_samples, pytree, uniform_parameters
 from hpfracc.ml.options import RuleOptions
 
 __all__ = ["FractionalConv1d", "FractionalConv2d"]
@@ -47,8 +47,8 @@ def _convolve(x: Any, weight: Any, bias: Any, stride: int, padding: int, dilatio
 
 def _parameters(channels: int, outputs: int, taps: tuple[int, ...], groups: int, bias: bool, key: Any) -> Any:
     fan = channels // groups * math.prod(taps)
-    weight = initial(key, (outputs, channels // groups, *taps), fan)
-    return weight, initial(jax.random.fold_in(key, 1), (outputs,), fan) if bias else None
+    weight = uniform_parameters(key, (outputs, channels // groups, *taps), fan)
+    return weight, uniform_parameters(jax.random.fold_in(key, 1), (outputs,), fan) if bias else None
 
 
 @final

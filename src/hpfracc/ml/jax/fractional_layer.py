@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.jax.order import OrderLike, as_order
-from hpfracc.ml.jax.pytrees import as_samples, initial, pytree
+from hpfracc.ml.jax.pytrees import as_samples, pytree, uniform_parameters
 from hpfracc.ml.options import LayerOptions
 from hpfracc.operators.core.registry import find_definition
 
@@ -154,8 +154,8 @@ class FractionalLayer:
         weight = shift = None
         if input_dim is not None:
             outputs = input_dim if output_dim is None else output_dim
-            weight = initial(key, (outputs, input_dim), input_dim)
-            shift = initial(jax.random.fold_in(key, 1), (outputs,), input_dim) if bias else None
+            weight = uniform_parameters(key, (outputs, input_dim), input_dim)
+            shift = uniform_parameters(jax.random.fold_in(key, 1), (outputs,), input_dim) if bias else None
         object.__setattr__(self, "weight", weight)
         object.__setattr__(self, "bias", shift)
 

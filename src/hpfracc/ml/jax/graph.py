@@ -12,7 +12,7 @@ from scipy.sparse import coo_array, issparse
 
 from hpfracc._arrays import is_transformed
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
-from hpfracc.ml.jax.krylov import apply_function
+from hpfracc.ml.jax.krylov import apply_matrix_function
 from hpfracc.ml.jax.order import OrderLike, as_order
 from hpfracc.ml.jax.pytrees import as_samples, pytree
 from hpfracc.special import mittag_leffler
@@ -79,7 +79,7 @@ def _apply(layer: GraphDiffusion | LaplacianPower, f: Any, x: Any, alpha: Any) -
     wide = x.astype(jnp.result_type(float))  # float64 if JAX has it enabled
     columns = jnp.moveaxis(wide, -2, 0).reshape(layer.nodes, -1)
     matrix = tuple(jnp.asarray(each, each.dtype if each.dtype.kind == "i" else wide.dtype) for each in layer.matrices)
-    found = apply_function(f, matrix, columns, alpha)
+    found = apply_matrix_function(f, matrix, columns, alpha)
     if not is_transformed(found) and not bool(jnp.isfinite(found).all()) and bool(jnp.isfinite(columns).all()):
         raise SolveError(
             f"the Lanczos method did not reach its tolerance within 600 vectors of {layer.nodes} nodes, or the "

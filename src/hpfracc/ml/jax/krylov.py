@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["Matrix", "apply_function"]
+__all__ = ["Matrix", "apply_matrix_function"]
 
 #: A dense matrix; or values, rows and columns of a sparse one, sorted by rows.
 Matrix = tuple[Any, ...]
@@ -29,7 +29,7 @@ _MAX, _GROUP = 600, 24
 _WORKSPACE = 1 << 30
 
 
-def apply_function(f: Function, matrix: Matrix, x: Any, alpha: Any) -> Any:
+def apply_matrix_function(f: Function, matrix: Matrix, x: Any, alpha: Any) -> Any:
     """``f(L, alpha) x`` for a symmetric L without negative eigenvalues, to a relative 1e-10 (1e-5 in single precision).
 
     Parameters

@@ -148,7 +148,7 @@ class NeuralFSDE:
             diffusion = diffusion()
         functions = (self.drift, diffusion, control)
         if self.adjoint == "stored":
-            functions = tuple(_Recomputed(each) if callable(each) else each for each in functions)  # type: ignore[assignment]
+            functions = tuple(_Rematerialized(each) if callable(each) else each for each in functions)  # type: ignore[assignment]
         along = _along_regenerated_noise if self.adjoint == "stored" else None
         return simulate(
             self.spec, functions, rows, t, self.order(), args=tuple(args), key=key, first_path=first_path, along=along
@@ -156,7 +156,7 @@ class NeuralFSDE:
 
 
 @jax.tree_util.register_pytree_node_class
-class _Recomputed:
+class _Rematerialized:
     """A function whose intermediate values are recomputed in the backward pass."""
 
     def __init__(self, function: Any) -> None:
@@ -167,7 +167,7 @@ class _Recomputed:
         return (self.function,), None
 
     @classmethod
-    def tree_unflatten(cls, static: None, children: tuple[Any]) -> _Recomputed:
+    def tree_unflatten(cls, static: None, children: tuple[Any]) -> _Rematerialized:
         """Rebuild from its arrays."""
         return cls(*children)
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.ml.moment_filters import ExponentialFilter, flow_filter, moment_filter, read_order
+from hpfracc.ml.moment_filters import ExponentialFilter, flow_filter, moment_filter, read_filter_order
 
 __all__ = [
     "FilterState",
@@ -73,7 +73,7 @@ def fractional_adam(
     >>> changes, state = update(2.0 * (x - 1.0), state)
     >>> x = x + changes
     """
-    by = moment_filter(read_order(fractional_order), _read_decay("b1", b1))
+    by = moment_filter(read_filter_order(fractional_order), _read_decay("b1", b1))
     second = _read_decay("b2", b2)
 
     def init(params: Any) -> FilterState:
@@ -97,7 +97,7 @@ def fractional_adam(
 
 def fractional_sgd(learning_rate: float = 0.01, fractional_order: float = 0.5, momentum: float = 0.9) -> Transformation:
     """Gradient descent with fractional momentum; see ``FractionalSGD`` of :mod:`hpfracc.ml.torch.optimizers`."""
-    by = moment_filter(read_order(fractional_order), _read_decay("momentum", momentum))
+    by = moment_filter(read_filter_order(fractional_order), _read_decay("momentum", momentum))
 
     def init(params: Any) -> FilterState:
         return FilterState(jnp.zeros((), jnp.int32), _zeros(params, by), None)
@@ -117,7 +117,7 @@ def fractional_gradient_flow(
     learning_rate: float = 0.01, fractional_order: float = 0.5, horizon: int = 100_000
 ) -> Transformation:
     """The flow ``D^a theta = -eta grad L``; see ``FractionalGradientFlow`` of :mod:`hpfracc.ml.torch.optimizers`."""
-    order = read_order(fractional_order)
+    order = read_filter_order(fractional_order)
     if order == 0.0:
         raise InvalidInputError("fractional_order=0: a flow has an order above 0, up to 1")
     if isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1:

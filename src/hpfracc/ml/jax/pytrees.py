@@ -11,7 +11,7 @@ import jax
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["as_samples", "initial", "pytree"]
+__all__ = ["as_samples", "pytree", "uniform_parameters"]
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ def pytree(*leaves: str) -> Callable[[type[T]], type[T]]:
     return register
 
 
-def initial(key: Any, shape: tuple[int, ...], fan: int) -> Any:
+def uniform_parameters(key: Any, shape: tuple[int, ...], fan: int) -> Any:
     """Uniform within ``1 / sqrt(fan)``, the initialisation of PyTorch's linear maps and convolutions."""
     if key is None:
         raise InvalidInputError("this layer has random parameters; give key=jax.random.key(0), or another seed")

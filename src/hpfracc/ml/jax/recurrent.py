@@ -22,8 +22,8 @@ from hpfracc._xp import Namespace, namespace, of_variables
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.jax.fractional_layer import FractionalDerivative
 from hpfracc.ml.jax.order import LearnableOrder, OrderLike, as_order
-from hpfracc.ml.jax.pytrees import as_samples, initial, pytree
-from hpfracc.ml.memory_exponentials import LONGEST, decays, read_memory, weight_factors
+from hpfracc.ml.jax.pytrees import as_samples, pytree, uniform_parameters
+from hpfracc.ml.memory_exponentials import LONGEST, decays, read_memory_option, weight_factors
 from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.sequences import binomials
 from hpfracc.operators.core.weights import weights_of
@@ -106,9 +106,11 @@ class FractionalRNN:
 
     def __init__(self, input_size: int, hidden_size: int, d: OrderLike = None, *, key: Any = None) -> None:
         object.__setattr__(self, "filter", FractionalFilter(d))
-        object.__setattr__(self, "input_weight", initial(key, (hidden_size, 2 * input_size), hidden_size))
-        object.__setattr__(self, "input_bias", initial(jax.random.fold_in(key, 1), (hidden_size,), hidden_size))
-        recurrent = initial(jax.random.fold_in(key, 2), (hidden_size, hidden_size), hidden_size)
+        object.__setattr__(self, "input_weight", uniform_parameters(key, (hidden_size, 2 * input_size), hidden_size))
+        object.__setattr__(
+            self, "input_bias", uniform_parameters(jax.random.fold_in(key, 1), (hidden_size,), hidden_size)
+        )
+        recurrent = uniform_parameters(jax.random.fold_in(key, 2), (hidden_size, hidden_size), hidden_size)
         object.__setattr__(self, "recurrent_weight", recurrent)
 
     def __call__(self, x: Any, state: Any = None) -> tuple[Any, Any]:
@@ -154,14 +156,16 @@ class FractionalLSTM:
     def __init__(
         self, input_size: int, hidden_size: int, d: OrderLike = None, *, memory: str = "full", key: Any = None
     ) -> None:
-        object.__setattr__(self, "memory", read_memory(memory))
+        object.__setattr__(self, "memory", read_memory_option(memory))
         order = LearnableOrder(0.25, bounds=(0.0, 0.5)) if d is None else as_order(d)
         if order.channels not in (None, hidden_size):
             raise ShapeError(f"{order.channels} orders for {hidden_size} cells; give one, or one for each")
         object.__setattr__(self, "order", order)
-        object.__setattr__(self, "input_weight", initial(key, (3 * hidden_size, input_size), hidden_size))
-        object.__setattr__(self, "input_bias", initial(jax.random.fold_in(key, 1), (3 * hidden_size,), hidden_size))
-        recurrent = initial(jax.random.fold_in(key, 2), (3 * hidden_size, hidden_size), hidden_size)
+        object.__setattr__(self, "input_weight", uniform_parameters(key, (3 * hidden_size, input_size), hidden_size))
+        object.__setattr__(
+            self, "input_bias", uniform_parameters(jax.random.fold_in(key, 1), (3 * hidden_size,), hidden_size)
+        )
+        recurrent = uniform_parameters(jax.random.fold_in(key, 2), (3 * hidden_size, hidden_size), hidden_size)
         object.__setattr__(self, "recurrent_weight", recurrent)
 
     def __call__(self, x: Any, state: tuple[Any, ...] | None = None) -> tuple[Any, tuple[Any, ...]]:

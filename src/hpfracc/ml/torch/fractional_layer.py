@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hpfracc._signatures import names_options_of
-from hpfracc.engine.backends.torch.tracking import is_only_recorded
+from hpfracc.engine.backends.registry import library_functions
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.config import LayerConfig
 from hpfracc.ml.options import LayerOptions
@@ -118,14 +118,15 @@ def _differentiate(layer: FractionalDerivative, x: Tensor) -> Tensor:
     with torch.autocast(x.device.type, enabled=False), layer.config.scope():
         wide = x.float() if kind in _HALF else x
         alpha = layer.order()
-        if layer.config.performance_mode == "memory" and is_only_recorded(wide):
-            result: Tensor = _Recomputed.apply(wide, alpha, layer)
+        saving = layer.config.performance_mode == "memory"
+        if saving and library_functions("torch", "tracking").is_only_recorded(wide):
+            result: Tensor = _RecomputedDerivative.apply(wide, alpha, layer)
         else:
             result = _of_orders(layer, wide, alpha)
     return result.to(kind) if kind in _HALF else result
 
 
-class _Recomputed(torch.autograd.Function):
+class _RecomputedDerivative(torch.autograd.Function):
     """A layer's derivative that saves only its samples and recomputes the rest in the backward pass.
 
     PyTorch's own checkpoint requires both passes to save the same tensors. Here the engine may use different algorithms

@@ -10,7 +10,7 @@ import torch
 from torch.optim import Optimizer
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.ml.moment_filters import ExponentialFilter, flow_filter, moment_filter, read_order
+from hpfracc.ml.moment_filters import ExponentialFilter, flow_filter, moment_filter, read_filter_order
 
 __all__ = ["FractionalGradientFlow", "FractionalSGD", "OptimizedFractionalAdam"]
 
@@ -32,7 +32,7 @@ class _Filtered(Optimizer):  # type: ignore[misc]
         self._check(self.param_groups[-1])
 
     def _check(self, group: dict[str, Any]) -> None:
-        read_order(group["fractional_order"])
+        read_filter_order(group["fractional_order"])
         _positive("lr", group["lr"], zero=True)
         _positive("weight_decay", group["weight_decay"], zero=True)
 
@@ -194,7 +194,7 @@ class OptimizedFractionalAdam(_Filtered):
 
     def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
         first, second = group["betas"]
-        by = moment_filter(read_order(group["fractional_order"]), float(first))
+        by = moment_filter(read_filter_order(group["fractional_order"]), float(first))
         gradients = self._gradients(group, parameters)
         filtered = self._filter(group, parameters, gradients, by)
         for each, gradient in zip(parameters, gradients, strict=True):
@@ -262,7 +262,7 @@ class FractionalSGD(_Filtered):
         _decay("momentum", group["momentum"])
 
     def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
-        by = moment_filter(read_order(group["fractional_order"]), float(group["momentum"]))
+        by = moment_filter(read_filter_order(group["fractional_order"]), float(group["momentum"]))
         gradients = self._gradients(group, parameters)
         filtered = self._filter(group, parameters, gradients, by)
         for each, moment in zip(parameters, filtered, strict=True):
@@ -318,7 +318,7 @@ class FractionalGradientFlow(_Filtered):
             raise InvalidInputError(f"horizon={group['horizon']!r} has to be a whole number of steps, 1 or more")
 
     def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
-        by = flow_filter(read_order(group["fractional_order"]), group["horizon"])
+        by = flow_filter(read_filter_order(group["fractional_order"]), group["horizon"])
         gradients = self._gradients(group, parameters)
         for each in parameters:
             if "first" not in self.state[each]:

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.ml.memory_exponentials import LONGEST, decays, read_memory, weight_factors
+from hpfracc.ml.memory_exponentials import LONGEST, decays, read_memory_option, weight_factors
 from hpfracc.ml.torch.fractional_layer import FractionalDerivative
 from hpfracc.ml.torch.order import LearnableOrder, OrderLike, as_order, check_tensor, shown_order, uncompiled
 from hpfracc.operators.core.lags import Lags
@@ -186,7 +186,7 @@ class FractionalLSTM(nn.Module):
         super().__init__()
         _sizes(input_size, hidden_size)
         self.input_size, self.hidden_size = input_size, hidden_size
-        self.memory = read_memory(memory)
+        self.memory = read_memory_option(memory)
         self.order = LearnableOrder(0.25, bounds=(0.0, 0.5)) if d is None else as_order(d)
         if self.order.channels not in (None, hidden_size):
             raise ShapeError(f"{self.order.channels} orders for {hidden_size} cells; give one, or one for each")

@@ -64,7 +64,7 @@ class HasRules(Protocol):
         """The rules for any increasing grid by name."""
 
 
-class _Sum(NamedTuple):
+class _CachedConvolution(NamedTuple):
     """A causal convolution of samples with weights that are kept: its plan, its other operands and what follows it."""
 
     plan: Plan
@@ -88,7 +88,7 @@ class CachedApplication:
     def __init__(self, rule: Rule, order: Order) -> None:
         self._rule = rule
         self._order = order
-        self._sums: dict[Any, _Sum] = {}
+        self._sums: dict[Any, _CachedConvolution] = {}
 
     def repeat(self, values: Any, step: float, grid: Grid | None, backend: Any) -> Any:
         """The operator at every point of ``values``, samples on a uniform grid, which is made if it is not given."""
@@ -124,7 +124,7 @@ class CachedApplication:
         references: tuple[weakref.ref[Any], ...] = ()
         if values.shape[-1] > _MAX_POINTS:
             operands, references = (), tuple(map(weakref.ref, operands))
-        kept = _Sum(plan, operands, made.key, made.options, made.finish, references)
+        kept = _CachedConvolution(plan, operands, made.key, made.options, made.finish, references)
         self._sums[grid.step, current_context()] = kept
 
 

@@ -22,7 +22,7 @@ from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, cached_grid, likely_grid, read_number
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reading import read_problem
-from hpfracc.operators.core.reporting import Outcome, relabelled, report
+from hpfracc.operators.core.reporting import Outcome, relabelled, report_outcome
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, flip, move_axis
 from hpfracc.profiling.recorder import shared as spans
@@ -239,7 +239,7 @@ class FractionalOperator(ABC):
                 value = move_axis(value, -1, axis)
         if not (full_output or checked):
             return value
-        return report(
+        return report_outcome(
             self,
             value,
             outcome,

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of, to_host
+from hpfracc._arrays import library_of
 from hpfracc._xp import user_scope
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators.core.grids import read_number, read_points, require_increasing
+from hpfracc.operators.core.grids import known_values, read_number, read_points, require_increasing
 from hpfracc.operators.core.values import as_values, move_axis, points_like
 
-__all__ = ["RTOL", "Function", "read_function", "read_reflected_function"]
+__all__ = ["RTOL", "Function", "read_callable", "read_reflected_function"]
 
 RTOL = 1e-10
 
@@ -101,10 +101,10 @@ class Function:
         return values
 
     def _refuse_nonfinite(self, values: Any, points: np.ndarray[Any, Any]) -> None:
-        try:
-            bad = ~np.isfinite(to_host(values))
-        except Exception:  # a tracer or a mapped tensor: its values are unknown
+        known = known_values(values)
+        if known is None:
             return
+        bad = ~np.isfinite(known)
         if bad.any():
             where = np.flatnonzero(bad.reshape(-1, bad.shape[-1]).any(axis=0))
             raise InvalidInputError(
@@ -148,14 +148,14 @@ def read_reflected_function(
             "side='right'; give origin= at or beyond the last point"
         )
     distances = (end - points)[::-1] if points.ndim == 1 else end - points
-    found = read_function(f, distances, origin=0.0, factor=factor, rtol=rtol, axis=axis, backend=backend)
+    found = read_callable(f, distances, origin=0.0, factor=factor, rtol=rtol, axis=axis, backend=backend)
     like = t if library_of(t) in ("torch", "jax", "cupy") else found.like
     if library_of(like) != "numpy" and not str(like.dtype).removeprefix("torch.").startswith("float"):
         like = as_values(like)
     return replace(found, like=like, own_to_user=lambda x: end - x, reflected_at=end)
 
 
-def read_function(
+def read_callable(
     f: Callable[[Any], Any],
     t: Any,
     *,

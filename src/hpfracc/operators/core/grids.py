@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._arrays import is_array, is_tracer, library_of, refuse_masked, to_host, tracks_gradient
+from hpfracc._arrays import (
+    is_array,
+    is_tracer,
+    is_transformed,
+    library_of,
+    refuse_masked,
+    to_host,
+    tracks_gradient,
+)
 from hpfracc._xp import namespace_of
 from hpfracc.engine.workers import available_cores, even_blocks, run_blocks
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -19,6 +27,7 @@ __all__ = [
     "KnownGrid",
     "cached_grid",
     "graded_grid",
+    "known_values",
     "likely_grid",
     "read_grid",
     "read_number",
@@ -297,6 +306,19 @@ def _read_step(step: Any) -> Any:
 def _check_step(step: float) -> None:
     if step <= 0.0:
         raise InvalidInputError(f"step={step:g} is not positive; give the spacing of the samples")
+
+
+def known_values(value: Any) -> np.ndarray[Any, Any] | None:
+    """The values on the host; None if they are unknown: those of a JAX tracer, or of a tensor under ``vmap``.
+
+    Other errors, such as those of a device, are raised.
+    """
+    try:
+        return to_host(value)
+    except (TypeError, RuntimeError):  # of JAX, and of PyTorch
+        if is_transformed(value):
+            return None
+        raise
 
 
 def read_number(name: str, value: Any) -> float:

@@ -12,7 +12,15 @@ from scipy.special import roots_jacobi, roots_legendre
 
 from hpfracc._xp import NUMPY, Namespace
 
-__all__ = ["between", "derivative_matrix", "end_derivatives", "fractional_basis", "gauss_points", "slopes", "transform"]
+__all__ = [
+    "between",
+    "derivative_matrix",
+    "end_derivatives",
+    "fractional_basis",
+    "gauss_points",
+    "slope_matrix",
+    "transform",
+]
 
 
 @lru_cache(maxsize=32)
@@ -33,7 +41,7 @@ def transform(count: int, power: float) -> np.ndarray[Any, Any]:
 
 
 @lru_cache(maxsize=32)
-def slopes(count: int, power: float) -> np.ndarray[Any, Any]:
+def slope_matrix(count: int, power: float) -> np.ndarray[Any, Any]:
     """The matrix from values at the Gauss points to the interpolant's slopes there: ``slopes = values @ matrix``."""
     points, _ = gauss_points(count, power)
     # P_k^(0,b)' = (k + b + 1) / 2 P_(k-1)^(1,b+1)

@@ -12,7 +12,7 @@ import numpy as np
 from hpfracc._arrays import to_host
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import read_number
+from hpfracc.operators.core.grids import known_values, read_number
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import constant, join, real_dtype, scalar
@@ -57,12 +57,9 @@ def read_memory_order(alpha: Any, who: str) -> Order:
 def normalised(outcome: Outcome, normalisation: Any, order: Order, *, divide: bool = False) -> Outcome:
     """The outcome times (or divided by) the normalisation at this order: a number, or a function of the order."""
     factor = normalisation(order.value) if callable(normalisation) else normalisation
-    try:
-        known = float(to_host(factor))
-    except Exception:  # traced: its value is unknown
-        known = None
-    else:
-        known = read_number("normalisation", known)
+    known = None
+    if known_values(factor) is not None:
+        known = read_number("normalisation", factor)
         if known <= 0.0:
             raise InvalidInputError(
                 f"normalisation={known:g} at this order; use a positive number, or a function of alpha"
@@ -118,9 +115,7 @@ def integrate_function(
     rounding = 2.0 * float(np.finfo(real_dtype(here)).eps) * _largest(here)
     value, change, looked = _quadrature(function, kernel, here, lag, _COUNTS[0]), math.inf, True
     for count in _COUNTS[1:]:
-        try:
-            to_host(value)
-        except Exception:  # traced or mapped
+        if known_values(value) is None:
             value, looked = _quadrature(function, kernel, here, lag, _BLIND), False
             break
         finer = _quadrature(function, kernel, here, lag, count)
@@ -155,10 +150,8 @@ def integrate_function(
 
 
 def _largest(values: Any) -> float:
-    try:
-        return float(np.abs(to_host(values)).max(initial=0.0))
-    except Exception:  # traced or mapped
-        return math.nan
+    known = known_values(values)
+    return math.nan if known is None else float(np.abs(known).max(initial=0.0))
 
 
 def _quadrature(

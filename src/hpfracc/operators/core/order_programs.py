@@ -15,6 +15,7 @@ import numpy as np
 
 from hpfracc._torch_transforms import is_batched, is_inside
 from hpfracc._xp import Namespace
+from hpfracc.engine.backends.registry import library_functions
 from hpfracc.engine.execution.prepared import PreparedOperands
 from hpfracc.operators.core.lags import BLOCKS, HEAD, NODES, cardinals
 
@@ -318,9 +319,7 @@ class _ByKernel:
 
 
 def _fused() -> Any:
-    from hpfracc.engine.backends.torch import fused
-
-    return fused
+    return library_functions("torch", "fused")
 
 
 def _order_table(table: Table, xp: Namespace) -> Any:
@@ -357,9 +356,8 @@ def interleaved_weights(parts: Any, evens: int, n: int) -> tuple[Any, Any]:
     ``parts`` has, for each pair of lags, the first ``evens`` rows at even lags, where the others are 0, and then all
     rows at odd lags.
     """
-    from hpfracc.engine.backends.torch.interleave import interleaved
-
-    return interleaved(parts, evens, n)
+    found: tuple[Any, Any] = library_functions("torch", "interleave").interleaved(parts, evens, n)
+    return found
 
 
 @cache

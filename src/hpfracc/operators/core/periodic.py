@@ -11,7 +11,7 @@ from hpfracc._arrays import to_host
 from hpfracc.engine.execution.api import matmul
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import Grid, read_grid, read_number
+from hpfracc.operators.core.grids import Grid, known_values, read_grid, read_number
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples, constant, join, real_dtype
@@ -58,10 +58,10 @@ def check_period(grid: Grid, period: Any, who: str) -> None:
     length = read_period(period)
     if length is None:
         return
-    try:
-        covered = grid.n * float(to_host(step))
-    except Exception:  # a traced step
+    known = known_values(step)
+    if known is None:
         return
+    covered = grid.n * float(known)
     if abs(covered - length) > 1e-6 * length:
         hint = (
             " (the last sample repeats the first: drop it)"
@@ -154,9 +154,8 @@ def _fit(function: Function, start: float, length: float) -> tuple[Any, float, b
     values, level = None, math.nan
     for count in _COUNTS:
         values = function.at(start + length * np.arange(count) / count)
-        try:
-            host = to_host(values)
-        except Exception:  # traced or mapped: choose without the values
+        host = known_values(values)
+        if host is None:  # choose without the values
             if count < _BLIND:
                 continue
             return values, math.nan, False, False

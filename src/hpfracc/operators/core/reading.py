@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import FAST
 from hpfracc.operators.core.fast_memory import hint_at_fast
-from hpfracc.operators.core.function import Function, read_function, read_reflected_function
+from hpfracc.operators.core.function import Function, read_callable, read_reflected_function
 from hpfracc.operators.core.grids import Grid, read_grid
 from hpfracc.operators.core.values import Samples, as_values, check_axis, flip, move_axis
 
@@ -58,7 +58,7 @@ def read_problem(
         options = {"factor": factor, "rtol": rtol, "axis": axis, "backend": backend}
         if right:
             return read_reflected_function(f, t, origin=origin, **options), _NO_GRID, axis
-        return read_function(f, t, origin=operator._start_of(t, origin), **options), _NO_GRID, axis
+        return read_callable(f, t, origin=operator._start_of(t, origin), **options), _NO_GRID, axis
     if factor is not None:
         raise InvalidInputError(f"factor={factor!r} is for callables; samples do not use it")
     tolerance = None if rtol is None else operator._tolerance(rtol)

@@ -15,6 +15,7 @@ from hpfracc._arrays import to_host
 from hpfracc._frames import Opened
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import AccuracyWarning
+from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, largest, real_dtype, scalar
@@ -23,7 +24,7 @@ __all__ = [
     "OperatorResult",
     "Outcome",
     "relabelled",
-    "report",
+    "report_outcome",
     "rounding_note",
     "rounding_of",
 ]
@@ -88,7 +89,7 @@ class OperatorResult:
     message: str = field(default="")
 
 
-def report(
+def report_outcome(
     operator: Any,
     value: Any,
     outcome: Outcome,
@@ -139,10 +140,10 @@ def meets(value: Any, estimate: Any, rtol: float, scale: float = 0.0) -> bool:
 
     Within ``rtol`` of ``scale`` if all values are 0, because relative to them no error would be acceptable.
     """
-    try:
-        sizes, error = np.abs(to_host(value)), float(np.max(to_host(estimate), initial=0.0))
-    except Exception:  # traced or mapped
+    values, estimates = known_values(value), known_values(estimate)
+    if values is None or estimates is None:
         return True
+    sizes, error = np.abs(values), float(np.max(estimates, initial=0.0))
     return math.isnan(error) or error <= rtol * (float(np.max(sizes[np.isfinite(sizes)], initial=0.0)) or scale)
 
 
@@ -173,10 +174,10 @@ def rounding_of(rule: Rule, samples: Samples, order: Order) -> Any:
 
 def rounding_note(rule: Rule, samples: Samples, order: Order, value: Any) -> str:
     """A message if amplified rounding errors of the samples dominate the result; else empty."""
-    try:
-        lost, size = (float(np.max(to_host(one))) for one in (rounding_of(rule, samples, order), largest(value)))
-    except Exception:  # traced or mapped
+    errors, sizes = known_values(rounding_of(rule, samples, order)), known_values(largest(value))
+    if errors is None or sizes is None:
         return ""
+    lost, size = float(np.max(errors)), float(np.max(sizes))
     if lost <= LOST * size:
         return ""
     return (

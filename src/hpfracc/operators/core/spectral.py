@@ -14,13 +14,14 @@ from hpfracc.engine.execution.api import matmul
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.graded import differentiate_graded
+from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.jacobi import (
     between,
     derivative_matrix,
     end_derivatives,
     fractional_basis,
     gauss_points,
-    slopes,
+    slope_matrix,
     transform,
 )
 from hpfracc.operators.core.order import Order, read_order
@@ -119,9 +120,8 @@ def _fit(function: Function) -> _Series:
         values = function.at(at)
         if power != 0.0:
             values = values * constant((at - function.origin) ** -power, values)
-        try:
-            host = to_host(values)
-        except Exception:  # traced or mapped: choose without the values
+        host = known_values(values)
+        if host is None:  # choose without the values
             if points < _BLIND:
                 continue
             matrix = _transform_at(at, function.origin, length, points, power)
@@ -175,7 +175,7 @@ def _transform_at(
     matrix = transform(points, power)
     nodes, _ = gauss_points(points, power)
     off = (np.asarray(at, np.longdouble) - origin) * 2 / np.longdouble(length) - 1 - nodes
-    return np.asarray(matrix - (slopes(points, power) * off.astype(np.float64)) @ matrix)
+    return np.asarray(matrix - (slope_matrix(points, power) * off.astype(np.float64)) @ matrix)
 
 
 def _length(function: Function) -> float:

@@ -12,7 +12,7 @@ from hpfracc._arrays import is_array, library_of, to_host
 from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import read_number
+from hpfracc.operators.core.grids import known_values, read_number
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.spectral import differentiate
@@ -43,10 +43,8 @@ def read_rate(rate: Any) -> Any:
 
 
 def _known(rate: Any) -> float | None:
-    try:
-        return float(to_host(rate))
-    except Exception:  # traced or mapped
-        return None
+    known = known_values(rate)
+    return None if known is None else float(known)
 
 
 def _check(rate: float) -> None:

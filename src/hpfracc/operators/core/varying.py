@@ -14,7 +14,7 @@ from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.applying import pick_rule
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.grids import Grid, known_values
 from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import Rule
@@ -67,9 +67,8 @@ class Varying:
 
     def interval(self, values: Any) -> int:
         """The integer n with ``n - 1 < alpha <= n`` for all of them; raises an error if there is none."""
-        try:
-            known = to_host(values)
-        except Exception:  # traced or mapped
+        known = known_values(values)
+        if known is None:
             return 1 if self.ceiling is None else self.ceiling
         if not np.isfinite(known).all():
             raise InvalidInputError(f"alpha is {known[~np.isfinite(known)][0]} at a point; orders are finite")
@@ -118,11 +117,7 @@ def _beside(alpha: Any, values: Any) -> tuple[Namespace, Any]:
 
 
 def _is_known(alpha: Any) -> bool:
-    try:
-        to_host(alpha)
-    except Exception:  # traced or mapped
-        return False
-    return True
+    return known_values(alpha) is not None
 
 
 def of_samples(samples: Samples, varying: Varying, at: str, operator: Any) -> Outcome:

@@ -15,10 +15,10 @@ from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.order_tables import tabulated_weights
 from hpfracc.operators.core.values import Samples, real_dtype, step_power
 
-__all__ = ["kept_weights", "scaled_weights", "weights_key", "weights_of"]
+__all__ = ["scaled_weights", "weight_cache", "weights_key", "weights_of"]
 
 #: Cache of weights of plain orders: room for at least three sequences for 1e7 points, or thirty for 1e6.
-kept_weights = PreparedOperands()
+weight_cache = PreparedOperands()
 
 
 def weights_key(scheme: Hashable, order: Order, n: int) -> Hashable:
@@ -110,5 +110,5 @@ def weights_of(
             array.setflags(write=False)
         return arrays
 
-    kept: tuple[Any, ...] = kept_weights.get((scheme, order.value, n), make_constant)
+    kept: tuple[Any, ...] = weight_cache.get((scheme, order.value, n), make_constant)
     return kept

@@ -25,7 +25,7 @@ from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import constant, join, zeros
 
-__all__ = ["FIRST", "LineOrParabola", "bends_of", "exponential_mean", "exponential_tilt", "on_step", "spread"]
+__all__ = ["FIRST", "LineOrParabola", "bends_of", "exponential_mean", "exponential_tilt", "on_step", "tabulate"]
 
 #: Moments up to here are evaluated one by one.
 FIRST = 8
@@ -48,7 +48,7 @@ def _chebyshev() -> tuple[Array, Array]:
     return np.cos(angles), matrix
 
 
-def spread(xp: Namespace, evaluate: Callable[[Array], tuple[Any, ...]], n: int) -> tuple[Any, ...]:
+def tabulate(xp: Namespace, evaluate: Callable[[Array], tuple[Any, ...]], n: int) -> tuple[Any, ...]:
     """Sequences for l = 0 .. n-1 from a function that computes them at any real ``l``, 0 .. 7 or above 8.
 
     Parameters

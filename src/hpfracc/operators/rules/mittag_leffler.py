@@ -13,6 +13,7 @@ from hpfracc._arrays import library_of, to_host
 from hpfracc._xp import NUMPY, Namespace, of_variables
 from hpfracc.engine.execution.api import unlogged
 from hpfracc.errors import InvalidInputError
+from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.sequences import power_differences, trapezoid_defect, trapezoid_defects
 from hpfracc.operators.core.values import Samples, constant
@@ -23,7 +24,7 @@ from hpfracc.operators.rules.bounded_kernel import (
     exponential_mean,
     exponential_tilt,
     on_step,
-    spread,
+    tabulate,
 )
 from hpfracc.special import mittag_leffler
 
@@ -139,7 +140,7 @@ def _guarded(order: Order, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
             f"alpha={known:g} is too small to be differentiable for times up to {_reach(step, n):g}; "
             f"use an order of at least {_POINTS / _MAX_POINTS:.2g}, or a number"
         )
-    found = spread(xp, lambda at: _by_integral(xp, inside, step, at, points), n)
+    found = tabulate(xp, lambda at: _by_integral(xp, inside, step, at, points), n)
     found = tuple(array / (1.0 - inside) for array in found)
     if one is None:
         return found
@@ -154,10 +155,8 @@ def _guarded(order: Order, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
 
 def _reach(step: Any, n: int) -> float:
     """The longest time; infinite if the step is traced."""
-    try:
-        return n * float(to_host(step))
-    except Exception:  # traced or mapped
-        return math.inf
+    known = known_values(step)
+    return math.inf if known is None else n * float(known)
 
 
 def _by_series(xp: Namespace, alpha: Any, step: Any, n: int) -> tuple[Any, ...]:
@@ -219,7 +218,7 @@ def _by_function(alpha: float, step: float, n: int) -> tuple[Any, ...]:
         )
 
     with unlogged():
-        return spread(NUMPY, evaluate, n)
+        return tabulate(NUMPY, evaluate, n)
 
 
 def _by_integral(xp: Namespace, alpha: Any, step: Any, at: np.ndarray[Any, Any], points: int) -> tuple[Any, ...]:

@@ -43,8 +43,8 @@ __all__ = [
     "kernel_pays",
     "kernel_price",
     "read_backend",
-    "read_preference",
     "refuse_compiled",
+    "solve_preference",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -64,7 +64,7 @@ _FUNCTIONS, _NUMBA = "ode right-hand side", "numba first compilation"
 _FOLDER = Path(__file__).parent / "compiled"
 
 
-def read_preference(options: Options) -> Preference | None:
+def solve_preference(options: Options) -> Preference | None:
     """The requested backend of a solve, read as for the operations of the engine; None if there is none."""
     if options.backend not in (*BACKENDS, "auto"):  # a name of the solvers alone, or of nothing
         return Preference(options.backend, "the backend= argument")
@@ -73,7 +73,7 @@ def read_preference(options: Options) -> Preference | None:
 
 def read_backend(options: Options) -> str:
     """``"auto"``, ``"numpy"`` or ``"numba"``, by the argument, ``use_backend``, ``config`` and the environment."""
-    preference = read_preference(options)
+    preference = solve_preference(options)
     wish = "auto" if preference is None else preference.backend
     if preference is not None and wish not in ("numpy", "numba"):
         raise preference_error(

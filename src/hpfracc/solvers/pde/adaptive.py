@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.pde.driver import FIRST_STEPS, MIN_ORDER, Run, check_memory, largest, run_mesh
+from hpfracc.solvers.pde.driver import FIRST_STEPS, MIN_ORDER, Run, check_memory, max_absolute, run_mesh
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.recording import FrameRecorder, Save, frames_kept
@@ -90,13 +90,13 @@ def _shorter_intervals(problem: EvolutionProblem, method: EvolutionMethod, optio
         return min(_SHORTER_ASKED, max(0, math.ceil(needed - 1e-9)))
     if not everything and save == "last":
         return 0
-    allowed = options.atol + options.rtol * largest(problem, problem.u0)
+    allowed = options.atol + options.rtol * max_absolute(problem, problem.u0)
     for count in range(_SHORTER):
         first = length / FIRST_STEPS ** (count + 1)
         part = dataclasses.replace(problem, t1=problem.t0 + first, stats={}, notes=[])
         plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=False, progress=False)
         run = run_mesh(part, method, plain, "last", np.array([part.t0, part.t1]), ())
-        if run.success and largest(problem, run.recorder.newest[1] - problem.u0) <= allowed:
+        if run.success and max_absolute(problem, run.recorder.newest[1] - problem.u0) <= allowed:
             return count
     return _SHORTER
 
@@ -148,7 +148,7 @@ def _refine(
         problem.stats["steps_in_all"] = spent
         if not run.success:
             return run, error, ratio
-        gap = [largest(problem, a - b) for a, b in zip(run.samples, previous.samples, strict=False)]
+        gap = [max_absolute(problem, a - b) for a, b in zip(run.samples, previous.samples, strict=False)]
         sizes = _sizes(problem, run.samples, first)
         biggest = max(gap)
         if last_jump and biggest > 0.0 and last_gap > 0.0:
@@ -197,7 +197,7 @@ def _sizes(problem: EvolutionProblem, samples: list[Any], times: Array) -> list[
     found, most = [], 0.0
     for u, t in zip(samples, times, strict=False):
         gone = float(t - problem.t0)
-        size = largest(problem, u)
+        size = max_absolute(problem, u)
         most = max(most, size * gone)
         found.append(size if gone == 0.0 else most / gone)
     return found

@@ -26,7 +26,7 @@ __all__ = [
     "Run",
     "check_memory",
     "forecast_memory",
-    "largest",
+    "max_absolute",
     "run_estimated",
     "run_mesh",
 ]
@@ -233,7 +233,7 @@ def run_estimated(
     if len(found) < 3:
         return run, math.nan
     gaps = [
-        max(largest(problem, a - b) for a, b in zip(finer, coarser, strict=True))
+        max(max_absolute(problem, a - b) for a, b in zip(finer, coarser, strict=True))
         for finer, coarser in itertools.pairwise(found)
     ]
     factors = steps / counts[0], counts[0] / counts[1]
@@ -270,7 +270,7 @@ def _ended(run: Run, done: int) -> Run:
     return run
 
 
-def largest(problem: EvolutionProblem, u: Any) -> float:
+def max_absolute(problem: EvolutionProblem, u: Any) -> float:
     """The largest absolute value of a state."""
     return float(problem.xp.abs(problem.xp.stop_gradient(u)).max())
 

@@ -87,7 +87,9 @@ class JittedStep:
                     f"compile=True: JAX cannot trace the reaction ({type(error).__name__}: {error}); write it with "
                     "jax.numpy alone, or leave compile out"
                 ) from error
-            problem.notes.append("the reaction cannot be traced by JAX: steps run operation by operation")
+            problem.notes.append(
+                f"the reaction cannot be traced by JAX ({type(error).__name__}): steps run operation by operation"
+            )
             return None
         finally:
             problem.stats.clear()

@@ -140,7 +140,7 @@ def order_value(alpha: Any) -> float:
     """An order as a number; nan if it is traced and has no value."""
     try:
         return float(alpha.detach() if hasattr(alpha, "detach") else alpha)
-    except Exception:  # a JAX tracer raises an error of its own
+    except (TypeError, RuntimeError):  # a JAX tracer, and a tensor that is mapped by torch.func
         return math.nan
 
 

@@ -11,12 +11,12 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc._xp import Namespace
 
-__all__ = ["fold", "repeat"]
+__all__ = ["iterate", "scan"]
 
 Carry = tuple[Any, ...]
 
 
-def fold(
+def scan(
     xp: Namespace, step: Callable[[Carry, Any], Carry], carry: Carry, rows: tuple[Any, ...], *, keep: bool
 ) -> tuple[Carry, Any]:
     """``carry = step(carry, row)`` over the rows of arrays; with ``keep`` also collects the first element of carry.
@@ -60,7 +60,7 @@ def fold(
     return carry, xp.stack(states) if keep else None
 
 
-def repeat(xp: Namespace, times: int, step: Callable[[Carry], Carry], carry: Carry) -> Carry:
+def iterate(xp: Namespace, times: int, step: Callable[[Carry], Carry], carry: Carry) -> Carry:
     """Apply ``carry = step(carry)`` a given number of times."""
     if xp.library == "jax" and times > 2:
         found: Carry = sys.modules["jax"].lax.fori_loop(0, times, lambda _, carry: step(carry), carry)

@@ -18,7 +18,7 @@ from hpfracc.errors import BackendUnavailableError, PinnedBackendError
 from hpfracc.solvers.sde.noise import FractionalBrownian, Noise
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 
-__all__ = ["StatePlacement", "move_noise", "place"]
+__all__ = ["StatePlacement", "move_noise", "place_state"]
 
 #: The name of a simulation in ``config(pin=..., never=...)``.
 _OPERATION = "solve_fsde"
@@ -72,7 +72,7 @@ class StatePlacement:
         return np.asarray(values, np.float64)
 
 
-def place(
+def place_state(
     backend: Any, rng: Any, key: Any, y0: Any, others: tuple[Any, ...], *, first_path: int, count: int
 ) -> StatePlacement:
     """Determine the library of the arrays; ``y0`` determines device and precision if it is an array.

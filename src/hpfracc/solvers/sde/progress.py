@@ -8,7 +8,7 @@ from typing import Any
 
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["MIN_REPORTS", "progress_bar", "read_progress"]
+__all__ = ["MIN_REPORTS", "path_progress", "read_progress"]
 
 #: Minimum number of chunks if progress is shown.
 MIN_REPORTS = 20
@@ -21,7 +21,7 @@ def read_progress(progress: Any) -> None:
 
 
 @contextmanager
-def progress_bar(
+def path_progress(
     wish: bool | Callable[..., Any], count: int, title: str
 ) -> Iterator[Callable[[int, float, float], None]]:
     """Reports finished paths, and the mean so far with its standard error, while the block runs."""

@@ -18,7 +18,7 @@ from hpfracc.solvers.sde.methods import PathMethod
 from hpfracc.solvers.sde.methods.exponentials import count_rates
 from hpfracc.solvers.sde.placement import StatePlacement
 from hpfracc.solvers.sde.problem import NoisyProblem
-from hpfracc.solvers.sde.progress import MIN_REPORTS, progress_bar
+from hpfracc.solvers.sde.progress import MIN_REPORTS, path_progress
 from hpfracc.solvers.sde.result import FSDEResult, Moments
 from hpfracc.solvers.sde.stepping import integrate
 from hpfracc.solvers.sde.stiffness import Divergence, find_divergence, refuse_infinite, warn_of_stiffness
@@ -156,9 +156,9 @@ class Simulation:
         begun = time.perf_counter()
         forecast = self.forecast()
         self.check_memory(forecast, forecast.kept_bytes)
-        kept = _Kept(self, forecast)
+        kept = _SavedValues(self, forecast)
         interrupted = False
-        with progress_bar(self.progress, self.count, self.method.name) as report:
+        with path_progress(self.progress, self.count, self.method.name) as report:
             try:
                 for low in range(0, self.count, forecast.rows):
                     high = min(self.count, low + forecast.rows)
@@ -260,7 +260,7 @@ def _functional(save: Callable[[Any, Any], Any], t: np.ndarray, y: Any) -> Any:
     return values
 
 
-class _Kept:
+class _SavedValues:
     """Saved values of the paths so far."""
 
     def __init__(self, simulation: Simulation, forecast: Forecast) -> None:

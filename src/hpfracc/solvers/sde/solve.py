@@ -15,7 +15,7 @@ from hpfracc.solvers.sde.driving import Driving, read_correlation, refuse_antith
 from hpfracc.solvers.sde.methods import ALIASES, METHODS, PathMethod, methods_for
 from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian, Noise, StableLevy, TemperedStable
 from hpfracc.solvers.sde.noise.process import plain_hurst
-from hpfracc.solvers.sde.placement import StatePlacement, move_noise, place
+from hpfracc.solvers.sde.placement import StatePlacement, move_noise, place_state
 from hpfracc.solvers.sde.problem import Traits, read_problem
 from hpfracc.solvers.sde.progress import read_progress
 from hpfracc.solvers.sde.result import FSDEResult
@@ -200,7 +200,7 @@ def read_simulation(
     owned = process._parameters() if isinstance(process, Noise) else ()
     given = () if callable(diffusion) else (diffusion,)
     others = (args, given, correlation, alpha, *owned)
-    placement = place(backend, rng, key, y0, others, first_path=first_path, count=count)
+    placement = place_state(backend, rng, key, y0, others, first_path=first_path, count=count)
     start = _read_start(y0, count, placement)
     strength = diffusion if callable(diffusion) else _read_numbers("diffusion", diffusion, placement)
     problem = read_problem(drift, strength, float(t[0]), start, process, interpretation, args)

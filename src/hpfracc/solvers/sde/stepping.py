@@ -11,11 +11,11 @@ import numpy as np
 from hpfracc._arrays import is_array, library_of
 from hpfracc.errors import ShapeError
 from hpfracc.solvers.sde.driving import increments_of
-from hpfracc.solvers.sde.loops import fold
+from hpfracc.solvers.sde.loops import scan
 from hpfracc.solvers.sde.methods import PathMethod
 from hpfracc.solvers.sde.problem import Functions, NoisyProblem, Traits
 
-__all__ = ["integrate", "step_along", "step_in_blocks", "weights_of"]
+__all__ = ["integrate", "method_weights", "step_along", "step_in_blocks"]
 
 
 def integrate(
@@ -53,12 +53,12 @@ def integrate(
     -------
     array, shape (paths, d, n) or (paths, d)
     """
-    weights = weights_of(problem, method, alpha, t, h, start, hurst)
+    weights = method_weights(problem, method, alpha, t, h, start, hurst)
     increments = method.increments(problem, weights, h, increments_of(problem.xp, driving))
     return step_along(problem, method, weights, t, h, start, increments, keep=keep)
 
 
-def weights_of(
+def method_weights(
     problem: NoisyProblem, method: PathMethod, alpha: Any, t: np.ndarray, h: float, start: Any, hurst: Any = None
 ) -> tuple[Any, ...]:
     """The weights of a method, those that are arrays as the state's kind."""
@@ -136,7 +136,7 @@ def step_in_blocks(
         def steps(*carry: Any, begin: int = begin, end: int = end) -> tuple[Any, ...]:
             increments = method.increments(problem, weights, h, noise(begin, end))
             rows = (times[begin:end], increments)
-            moved, kept = fold(problem.xp, _step_of(problem, method, weights, h, start), carry, rows, keep=True)
+            moved, kept = scan(problem.xp, _step_of(problem, method, weights, h, start), carry, rows, keep=True)
             return (*moved, kept[1:])
 
         *carried, kept = run(steps, *carry)
@@ -178,7 +178,7 @@ def _steps(
     keep: bool,
 ) -> Any:
     step = _step_of(problem, method, weights, h, start)
-    carry, states = fold(problem.xp, step, method.begin(problem, weights, start), (times, increments), keep=keep)
+    carry, states = scan(problem.xp, step, method.begin(problem, weights, start), (times, increments), keep=keep)
     if not keep:
         return carry[0]
     return problem.xp.moveaxis(states, 0, -1)

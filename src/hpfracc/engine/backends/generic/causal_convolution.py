@@ -9,7 +9,7 @@ import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
 
-__all__ = ["on_host", "take_differences", "with_starts"]
+__all__ = ["take_differences", "with_starts", "with_starts_on_host"]
 
 Array = np.ndarray[Any, Any]
 
@@ -70,6 +70,6 @@ def _add_starts(result: Array, signal: Array, summands: Array, starts: Array, fi
     return result
 
 
-def on_host(kernel: Kernel) -> Kernel:
+def with_starts_on_host(kernel: Kernel) -> Kernel:
     """:func:`with_starts` for kernels of NumPy's arrays."""
     return with_starts(kernel, take_differences, _add_starts)

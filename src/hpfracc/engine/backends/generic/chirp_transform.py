@@ -19,7 +19,7 @@ from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.chirp_transform import transform_length
 
-__all__ = ["Chirps", "convolve", "make_chirps", "make_kernels"]
+__all__ = ["Chirps", "make_chirps", "make_kernels", "transform_with_chirps"]
 
 
 class Chirps(NamedTuple):
@@ -40,7 +40,7 @@ def make_chirps(xp: Namespace, rates: Any, given: int, points: int, offsets: tup
     return Chirps(xp.astype(before, dtype), xp.astype(xp.fft.fft(between), dtype), xp.astype(after, dtype))
 
 
-def convolve(
+def transform_with_chirps(
     xp: Namespace,
     prepared: Chirps,
     x: Any,
@@ -69,7 +69,7 @@ def make_kernels(xp: Namespace, multiply: Callable[[Any, Any], Any] = operator.i
         return make_chirps(xp, rates, call.length, facts["points"], facts["offsets"], facts["result"])
 
     def apply(prepared: Chirps, x: Any, *, points: int | None = None, offsets: Any = None) -> Any:
-        return convolve(xp, prepared, x, x.shape[-1] if points is None else points, multiply=multiply)
+        return transform_with_chirps(xp, prepared, x, x.shape[-1] if points is None else points, multiply=multiply)
 
     def transform(x: Any, rates: Any, **params: Any) -> Any:
         call = PRIMITIVES["chirp_transform"].describe(x, rates, **params)

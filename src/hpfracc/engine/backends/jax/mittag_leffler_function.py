@@ -17,7 +17,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from hpfracc._arrays import is_tracer
 from hpfracc.engine.numerics.gamma import MAX_DERIVATIVES
-from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters, make_plan
+from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters, make_contour_plan
 from hpfracc.engine.numerics.mittag_leffler_values import evaluate, pairs_of
 from hpfracc.errors import InvalidInputError
 
@@ -64,7 +64,7 @@ def _value(order: int, logs: int, z: Any, alpha: Any, beta: Any) -> np.ndarray:
             check_parameters(a, b)
         except InvalidInputError:  # an error inside a callback would not arrive as our type
             continue
-        plan = make_plan(a, b, order, logs)
+        plan = make_contour_plan(a, b, order, logs)
         if not np.ndim(alpha):
             return evaluate(points, plan)
         result.flat[where] = evaluate(points.flat[where], plan)

@@ -109,7 +109,7 @@ def convolve_fused(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions
         options = options._replace(starts=options.starts.contiguous())
     if is_eager(signal):
         return _convolve(signal, prepared, options)[0]
-    result: Tensor = _Sum.apply(signal, prepared, options)
+    result: Tensor = _FusedSum.apply(signal, prepared, options)
     return result
 
 
@@ -196,7 +196,7 @@ def convolve_back_composed(slope: Tensor, first_bad: Tensor, prepared: PaddedSpe
     return result if of_first is None else torch.where(point == 0, result + of_first, result)
 
 
-class _Sum(torch.autograd.Function):
+class _FusedSum(torch.autograd.Function):
     """The sum, as autograd records it."""
 
     @staticmethod
@@ -218,7 +218,7 @@ class _Sum(torch.autograd.Function):
 
 
 class _Slope(torch.autograd.Function):
-    """The derivative of :class:`_Sum`, as autograd records it."""
+    """The derivative of :class:`_FusedSum`, as autograd records it."""
 
     @staticmethod
     def forward(ctx: Any, slope: Tensor, bad: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from hpfracc._xp import namespace
-from hpfracc.engine.numerics.mittag_leffler_plan import ContourPlan, check_parameters, make_plan
+from hpfracc.engine.numerics.mittag_leffler_plan import ContourPlan, check_parameters, make_contour_plan
 from hpfracc.engine.numerics.mittag_leffler_sum import values_together
 from hpfracc.engine.numerics.mittag_leffler_values import CHUNK, pairs_of, values_on_bands
 
@@ -29,7 +29,7 @@ class _MittagLeffler(torch.autograd.Function):
 
     @staticmethod
     def forward(z: Tensor, alpha: float, beta: float, order: int) -> Tensor:
-        return _evaluate(z, make_plan(alpha, beta, order))
+        return _evaluate(z, make_contour_plan(alpha, beta, order))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -67,7 +67,7 @@ class _OfParameters(torch.autograd.Function):
             return _evaluate_pairs(z, alpha, beta, order, logs)
         a, b = float(alpha), float(beta)
         check_parameters(a, b)
-        return _evaluate(z, make_plan(a, b, order, logs))
+        return _evaluate(z, make_contour_plan(a, b, order, logs))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -158,7 +158,7 @@ def _evaluate_pairs(z: Tensor, alpha: Tensor, beta: Tensor, order: int, logs: in
     for (a, b), where in pairs_of(*host):
         check_parameters(a, b)
         place = torch.as_tensor(where, device=z.device)
-        result[place] = _evaluate(flat[place], make_plan(a, b, order, logs))
+        result[place] = _evaluate(flat[place], make_contour_plan(a, b, order, logs))
     return result.reshape(z.shape)
 
 

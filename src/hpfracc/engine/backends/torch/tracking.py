@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hpfracc._torch_transforms import find_probes, is_dual, outside_transforms
 
-__all__ = ["is_eager", "is_only_recorded", "is_readable", "kept", "multiply_over"]
+__all__ = ["is_eager", "is_only_recorded", "is_readable", "multiply_over", "untracked"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,7 +57,7 @@ def multiply_over(product: Tensor, factor: Tensor) -> Tensor:
     return product * factor
 
 
-def kept(prepare: Callable[P, T]) -> Callable[P, T]:
+def untracked(prepare: Callable[P, T]) -> Callable[P, T]:
     """``prepare`` run outside of inference mode, autograd recording and ``torch.func`` transforms.
 
     A tensor created in inference mode cannot be saved for a later derivative, and one created inside a transform is

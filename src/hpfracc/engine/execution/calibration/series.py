@@ -11,7 +11,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import KernelSpec
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.primitives.base import ArraySpec
-from hpfracc.engine.selection.request import HOST, Placement
+from hpfracc.engine.selection.request import HOST_PLACEMENT, Placement
 
 __all__ = ["DEFAULT_OPERATIONS", "Series", "make_series", "rounds"]
 
@@ -44,7 +44,7 @@ class Series:
 
     operation: str
     dtype: str
-    placement: Placement = HOST
+    placement: Placement = HOST_PLACEMENT
     variant: str = ""
     most: int = _MAX_ON_HOST
 
@@ -105,7 +105,7 @@ def make_series(operations: Iterable[str] | None, backends: Iterable[str], thoro
         found += (
             Series(name, dtype, placement, variant, most)
             for dtype in _dtypes(name, thorough)
-            for placement in [HOST, *gpus]
+            for placement in [HOST_PLACEMENT, *gpus]
             for variant in _VARIANTS.get(name, ("",))
         )
     return found

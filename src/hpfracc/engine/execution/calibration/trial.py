@@ -19,7 +19,7 @@ from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.candidates import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.engine.selection.request import HOST, Placement
+from hpfracc.engine.selection.request import HOST_PLACEMENT, Placement
 
 __all__ = ["ArmTrial", "Timing", "make_operands", "typical_operands"]
 
@@ -66,7 +66,7 @@ class ArmTrial:
         operation: str,
         arrays: Sequence[np.ndarray[Any, Any]],
         params: Mapping[str, Any],
-        placement: Placement = HOST,
+        placement: Placement = HOST_PLACEMENT,
         *,
         prepared: bool = False,
     ) -> None:

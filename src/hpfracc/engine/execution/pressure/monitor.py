@@ -29,7 +29,7 @@ from hpfracc.engine.execution.pressure.readings import (
 )
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import get_budget
-from hpfracc.engine.memory.spans import spans
+from hpfracc.engine.memory.spans import memory_spans
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["MemoryMonitor", "MemorySnapshot", "MemoryStats", "get_memory_monitor", "reset"]
@@ -290,7 +290,7 @@ class MemoryMonitor(Guarded):
             raise InvalidInputError(f"interval={interval!r} is not a time; use seconds above 0")
         with self._lock:
             if self._sampler is None:
-                spans.watch(True)
+                memory_spans.watch(True)
                 self._sampler = _Sampler(self, interval)
 
     def stop_sampling(self) -> None:
@@ -298,7 +298,7 @@ class MemoryMonitor(Guarded):
         with self._lock:
             sampler, self._sampler = self._sampler, None
         if sampler is not None:
-            spans.watch(False)
+            memory_spans.watch(False)
             sampler.stop()
 
     @property
@@ -325,7 +325,7 @@ class MemoryMonitor(Guarded):
         found = find_growth(readings, slowest)
         if found.verdict == "unknown":
             return found
-        growers = {**grown_in_spans(found.seconds), **spans.growers(found.seconds)}
+        growers = {**grown_in_spans(found.seconds), **memory_spans.growers(found.seconds)}
         return replace(found, growers=dict(sorted(growers.items(), key=lambda pair: -pair[1])))
 
     def close(self) -> None:

@@ -182,10 +182,10 @@ def _memory(value: Array) -> Any:
 
     For real numbers along one axis, a memoryview does that faster than comparing both.
     """
-    return value.data if value.ndim == 1 and value.dtype.kind == "f" else _Memory(value)
+    return value.data if value.ndim == 1 and value.dtype.kind == "f" else _CheckedArray(value)
 
 
-class _Memory:
+class _CheckedArray:
     def __init__(self, value: Array) -> None:
         self._value = value
 

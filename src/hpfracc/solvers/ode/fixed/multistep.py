@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups
-from hpfracc.solvers.ode.fixed.scheme import Scheme, StartError, Tableau, evaluate_first, kept
+from hpfracc.solvers.ode.fixed.scheme import Scheme, StartError, Tableau, cached_weights, evaluate_first
 from hpfracc.solvers.ode.fixed.solve import solve_fixed
 from hpfracc.solvers.ode.fixed.starting import MAX_POWERS, Multistep, Powers, starting_powers, starting_weights
 from hpfracc.solvers.ode.jacobian import Factors, JacobianSource, factorise, is_sparse
@@ -77,10 +77,10 @@ def solve_multistep(method: Multistep, problem: Problem, options: Options, bound
     powers = starting_powers(problem, bound)
 
     def weights(alpha: float, n: int) -> tuple[Array, ...]:
-        return kept(method.name, alpha, n, lambda alpha, n: (method.weights(alpha, n),))
+        return cached_weights(method.name, alpha, n, lambda alpha, n: (method.weights(alpha, n),))
 
     def starts(alpha: float, n: int) -> Array:
-        (found,) = kept(
+        (found,) = cached_weights(
             ("starts", method.name, powers),
             alpha,
             n,

@@ -10,7 +10,7 @@ import numpy as np
 
 from hpfracc._xp import NUMPY
 from hpfracc.operators.core.sequences import power_differences, second_differences, tangent_defects
-from hpfracc.operators.core.weights import kept_weights
+from hpfracc.operators.core.weights import weight_cache
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, initial_part, order_groups
 from hpfracc.solvers.ode.fixed.starting import Powers
 from hpfracc.solvers.ode.memory_limits import check_room
@@ -21,8 +21,8 @@ __all__ = [
     "StartError",
     "Tableau",
     "add_first_value",
+    "cached_weights",
     "evaluate_first",
-    "kept",
     "make_tableau",
     "rectangle_weights",
     "trapezoid_weights",
@@ -148,7 +148,9 @@ def add_first_value(table: Tableau, evaluate: Callable[[float, Array], Array], k
         table.sums[kind, mine] += grid.step**alpha * table.f[mine, :1] * first
 
 
-def kept(scheme: Hashable, alpha: float, n: int, make: Callable[[float, int], tuple[Array, ...]]) -> tuple[Array, ...]:
+def cached_weights(
+    scheme: Hashable, alpha: float, n: int, make: Callable[[float, int], tuple[Array, ...]]
+) -> tuple[Array, ...]:
     """``make(alpha, n)`` for step 1, cached by name and read-only."""
 
     def make_constant() -> tuple[Array, ...]:
@@ -157,19 +159,19 @@ def kept(scheme: Hashable, alpha: float, n: int, make: Callable[[float, int], tu
             array.setflags(write=False)
         return arrays
 
-    found: tuple[Array, ...] = kept_weights.get(("ode", scheme, alpha, n), make_constant)
+    found: tuple[Array, ...] = weight_cache.get(("ode", scheme, alpha, n), make_constant)
     return found
 
 
 def rectangle_weights(alpha: float, n: int) -> Array:
     r"""``(k+1)^alpha - k^alpha`` over :math:`\Gamma(\alpha+1)`, k = 0 .. n-1."""
-    (weights,) = kept("rectangle", alpha, n, _make_rectangle)
+    (weights,) = cached_weights("rectangle", alpha, n, _make_rectangle)
     return weights
 
 
 def trapezoid_weights(alpha: float, n: int) -> tuple[Array, Array]:
     r"""Weights of the product trapezoid over :math:`\Gamma(\alpha+2)`, and the additional weight of the first value."""
-    weights, first = kept("trapezoid", alpha, n, _make_trapezoid)
+    weights, first = cached_weights("trapezoid", alpha, n, _make_trapezoid)
     return weights, first
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc._xp import namespace_of
 from hpfracc.solvers.ode.fixed.grid import UniformGrid
-from hpfracc.solvers.ode.tensors.rule import convert
+from hpfracc.solvers.ode.tensors.rule import convert_like
 
 __all__ = ["states_at"]
 
@@ -67,7 +67,7 @@ def _factors(place: Array, first: Array, width: int, alpha: Any, like: Any) -> l
             for i in range(width):
                 if i != j:
                     factor = factor * (here - nodes[i]) / (nodes[j] - nodes[i])
-            found.append(convert(factor, like))
+            found.append(convert_like(factor, like))
     missing = like.ndim - found[0].ndim
     return [each.reshape(each.shape[0], *(1,) * missing, *each.shape[1:]) for each in found]
 

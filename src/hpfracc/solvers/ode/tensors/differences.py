@@ -9,9 +9,9 @@ import numpy as np
 
 from hpfracc._xp import namespace_of
 from hpfracc.solvers.ode.tensors.exponentials import Memory, moments, remember, remembered
-from hpfracc.solvers.ode.tensors.rule import convert
+from hpfracc.solvers.ode.tensors.rule import convert_like
 
-__all__ = ["DifferenceTables", "make_tables", "step_l1", "step_l2_sigma"]
+__all__ = ["DifferenceTables", "make_difference_tables", "step_l1", "step_l2_sigma"]
 
 Array = np.ndarray[Any, Any]
 
@@ -48,7 +48,7 @@ class DifferenceTables(NamedTuple):
     sigma: Any = None
 
 
-def make_tables(name: str, order: Any, mesh: Array, like: Any) -> DifferenceTables:
+def make_difference_tables(name: str, order: Any, mesh: Array, like: Any) -> DifferenceTables:
     """The tables of ``"l1"`` or ``"l2_1sigma"``, computed in float64 and converted to ``like``."""
     xp = namespace_of(order)
     step = np.diff(mesh)
@@ -60,7 +60,7 @@ def make_tables(name: str, order: Any, mesh: Array, like: Any) -> DifferenceTabl
             column = (slice(None), *(None,) * alpha.ndim)
             weight = xp.exp(alpha * xp.array(np.log(step)[column])) * xp.exp(xp.lgamma(2.0 - alpha))
             made: tuple[Any, ...] = (mesh[1:], step, width, step, weight)
-            return DifferenceTables(*(convert(each, like) for each in made))
+            return DifferenceTables(*(convert_like(each, like) for each in made))
         sigma = 1.0 - 0.5 * alpha
         scale = xp.rgamma(1.0 + power)
         steps, widths = xp.array(step), xp.array(width)
@@ -75,7 +75,7 @@ def make_tables(name: str, order: Any, mesh: Array, like: Any) -> DifferenceTabl
             xp.array(mesh[:-1]) + near, steps, widths, far, newest + bend / steps, level * scale * power, bend,
             sigma + 0.0 * steps,
         )  # fmt: skip
-        return DifferenceTables(*(convert(each, like) for each in made))
+        return DifferenceTables(*(convert_like(each, like) for each in made))
 
 
 def step_l1(xp: Any, memory: Memory, solve: Solve, carried: tuple[Any, ...], row: DifferenceTables) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from scipy import special
 
 from hpfracc._arrays import library_of
 from hpfracc._xp import Namespace, namespace_of
-from hpfracc.solvers.ode.tensors.rule import convert
+from hpfracc.solvers.ode.tensors.rule import convert_like
 
 __all__ = ["Memory", "combined", "make_memory", "moments", "product", "remember", "remembered"]
 
@@ -73,12 +73,12 @@ def make_memory(order: Any, power: int, shortest: float, longest: float, eps: fl
     x = spacing * np.arange(first, last + 1)
     xp = namespace_of(order)
     with xp.scope():
-        weights = convert(_weights(xp, xp.array(order), power, x, spacing, longest), like)
+        weights = convert_like(_weights(xp, xp.array(order), power, x, spacing, longest), like)
     rates = np.concatenate([[0.0], np.exp(x) / longest])
     quadrature = _POINTS[:, None] ** np.arange(count) * _WEIGHTS[:, None]
     powers = np.arange(float(count))
     tables = (_POINTS, quadrature, powers, special.gammaln(powers + 1.0))
-    return Memory(convert(rates, like), weights, *(convert(each, like) for each in tables))
+    return Memory(convert_like(rates, like), weights, *(convert_like(each, like) for each in tables))
 
 
 def _weights(xp: Namespace, order: Any, power: int, x: Array, spacing: float, longest: float) -> Any:

@@ -20,9 +20,9 @@ from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors import adams
-from hpfracc.solvers.ode.tensors.differences import make_tables
+from hpfracc.solvers.ode.tensors.differences import make_difference_tables
 from hpfracc.solvers.ode.tensors.exponentials import make_memory
-from hpfracc.solvers.ode.tensors.rule import convert
+from hpfracc.solvers.ode.tensors.rule import convert_like
 from hpfracc.solvers.ode.tensors.solve import (
     REACHED,
     check_jax_functions,
@@ -99,7 +99,7 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
     mesh = length * (np.arange(steps + 1) / steps) ** grading
     shortest, eps, count = float(np.diff(mesh).min()), 1e-14 if wide else 1e-8, 1 if name == "l1" else 2
     memory = make_memory(1.0 - order, 0, shortest, length, eps, problem.y0, count)
-    tables = make_tables(name, order, mesh, problem.y0)
+    tables = make_difference_tables(name, order, mesh, problem.y0)
     calls = [0]
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
         if problem.library == "torch":
@@ -159,7 +159,7 @@ def _interpolated(states: Any, place: Array) -> Any:
     total: Any = None
     for j in range(width):
         factor = np.prod([(place - first - i) / (j - i) for i in range(width) if i != j], axis=0)
-        column = convert(np.asarray(factor).reshape(-1, *(1,) * (states.ndim - 1)), states)
+        column = convert_like(np.asarray(factor).reshape(-1, *(1,) * (states.ndim - 1)), states)
         part = column * states[first + j]
         total = part if total is None else total + part
     return total
@@ -258,7 +258,7 @@ def _adapt_torch(
     problem: Problem, options: Options, tolerance: Tolerance, order: Any, memory: Any, stops: Array, report: Any
 ) -> _Found:
     from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
-    from hpfracc.solvers.ode.tensors.on_torch.mesh import choose_mesh, replay
+    from hpfracc.solvers.ode.tensors.on_torch.mesh import choose_mesh, solve_on_mesh
 
     torch = sys.modules["torch"]
     calls = [0]
@@ -286,7 +286,7 @@ def _adapt_torch(
         )  # fmt: skip
     if rules and replayed:
         weights = _rule_weights(order, chosen, problem.y0)
-        states = replay(fun, problem.t0, initial, memory, weights, chosen, lambda share, newest: None, buffers)
+        states = solve_on_mesh(fun, problem.t0, initial, memory, weights, chosen, lambda share, newest: None, buffers)
     stats = {
         "steps": len(chosen.degrees), "rejected": chosen.rejected, "passes": chosen.passes,
         "exponentials": int(memory.rates.shape[0]), "error_over_tolerance": chosen.ratio,
@@ -306,13 +306,13 @@ def _rule_weights(order: Any, chosen: Chosen, like: Any) -> Any:
         shapes = xp.array(np.stack([rule.coefficients.T for rule in chosen.rules]))
         logs = xp.array(np.log(np.diff(chosen.taus)).reshape(-1, 1, *(1,) * alpha.ndim))
         flat = xp.matmul(shapes, inverse.reshape(adams.NODES, -1)).reshape(*shapes.shape[:2], *alpha.shape)
-        return convert(flat * xp.exp(alpha * logs) * xp.rgamma(alpha), like)
+        return convert_like(flat * xp.exp(alpha * logs) * xp.rgamma(alpha), like)
 
 
 def _adapt_jax(
     problem: Problem, options: Options, tolerance: Tolerance, order: Any, memory: Any, stops: Array, report: Any
 ) -> _Found:
-    from hpfracc.solvers.ode.tensors.on_jax.mesh import choose_mesh, replay
+    from hpfracc.solvers.ode.tensors.on_jax.mesh import choose_mesh, solve_on_mesh
 
     check_jax_functions(problem)
     jnp = sys.modules["jax"].numpy
@@ -320,7 +320,7 @@ def _adapt_jax(
     xp = namespace_of(order)
     with xp.scope():
         alpha = xp.array(order)
-        orders, rgamma = convert(alpha, problem.y0), convert(xp.rgamma(alpha), problem.y0)
+        orders, rgamma = convert_like(alpha, problem.y0), convert_like(xp.rgamma(alpha), problem.y0)
     real = memory.rates.dtype
     tolerance = dataclasses.replace(tolerance, atol=jnp.asarray(tolerance.atol, real))
     ends = jnp.asarray(stops, real)
@@ -339,7 +339,7 @@ def _adapt_jax(
         most = min(8 * most, options.max_steps)
     stats: dict[str, Any] = {"exponentials": int(memory.rates.shape[0]), "interrupted": False}
     if is_tracer(mesh.count):
-        states = replay(problem.fun, problem.t0, initial, orders, rgamma, memory, mesh, problem.args)
+        states = solve_on_mesh(problem.fun, problem.t0, initial, orders, rgamma, memory, mesh, problem.args)
         landed = mesh.landed
         if tolerance.globally:  # failure can only be reported as NaN
             landed = jnp.where(mesh.ratio <= _TOLERATED, landed, most + 1)
@@ -361,7 +361,7 @@ def _adapt_jax(
     # Rounded up to a few lengths, because each length is a separate program.
     room = min(most, 1 << max(6, (count - 1).bit_length()))
     kept = mesh._replace(lengths=mesh.lengths[:room], degrees=mesh.degrees[:room], taus=mesh.taus[: room + 1])
-    states = replay(problem.fun, problem.t0, initial, orders, rgamma, memory, kept, problem.args)
+    states = solve_on_mesh(problem.fun, problem.t0, initial, orders, rgamma, memory, kept, problem.args)
     taus = np.array(mesh.taus[: count + 1], dtype=np.float64)
     if message is None:
         taus[np.asarray(mesh.landed)] = stops  # they were rounded to single precision

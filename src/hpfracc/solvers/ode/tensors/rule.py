@@ -17,7 +17,7 @@ from hpfracc._xp import NUMPY, Namespace, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.sequences import power_difference, second_difference
 
-__all__ = ["ADJOINTS", "Sums", "TensorRule", "Weights", "check_adjoint", "convert", "make_weights"]
+__all__ = ["ADJOINTS", "Sums", "TensorRule", "Weights", "check_adjoint", "convert_like", "make_weights"]
 
 
 #: ``"recomputed"``: blocks are recomputed in the backward pass. ``"stored"``: the steps are transposed, from stored
@@ -125,7 +125,7 @@ def make_weights(alpha: Any, steps: int, step: float, like: Any) -> Weights:
     xp = namespace_of(alpha)
     with xp.scope():
         made = _write(xp, xp.array(alpha), steps, step)
-        return Weights(*(convert(each, like) for each in made))
+        return Weights(*(convert_like(each, like) for each in made))
 
 
 def _write(xp: Namespace, alpha: Any, steps: int, step: float) -> tuple[Any, Any, Any]:
@@ -153,7 +153,7 @@ def _cumulated(xp: Namespace, values: Any) -> Any:
     return values.cumsum(0)
 
 
-def convert(values: Any, like: Any) -> Any:
+def convert_like(values: Any, like: Any) -> Any:
     """Convert real numbers to the library, device and precision of ``like``."""
     library = library_of(like)
     if library == "torch":

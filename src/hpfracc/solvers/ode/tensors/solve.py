@@ -13,7 +13,7 @@ from hpfracc._config import get_settings
 from hpfracc._torch_transforms import is_wrapped
 from hpfracc.engine.selection.request import never_reason
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.ode.compilation import OPERATION, read_preference
+from hpfracc.solvers.ode.compilation import OPERATION, solve_preference
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, make_grid
 from hpfracc.solvers.ode.method import refuse_plain
 from hpfracc.solvers.ode.options import Options
@@ -61,7 +61,7 @@ def refuse_tensors(problem: Problem, options: Options, name: str) -> str | None:
         return f"method={name!r} takes no events for {arrays}: search the solution, or convert y0 to NumPy"
     if options.dense_output:
         return f"method={name!r} has no dense_output for {arrays}: give t_eval"
-    wish = read_preference(options)
+    wish = solve_preference(options)
     if wish is not None and wish.backend != problem.library:
         return (
             f"backend {wish.backend!r} was requested by {wish.source}, and y0 is of {problem.library}: omit it, or "

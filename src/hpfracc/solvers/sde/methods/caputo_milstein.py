@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from hpfracc.solvers.sde.loops import fold
+from hpfracc.solvers.sde.loops import scan
 from hpfracc.solvers.sde.methods.caputo_euler import CaputoMethod
 from hpfracc.solvers.sde.methods.derivatives import columns, derivative_along
 from hpfracc.solvers.sde.methods.exponentials import decayed, kernel_weights, past
@@ -70,7 +70,7 @@ class CaputoMilstein(CaputoMethod):
             x = first + past(xp, kernel, states) + newest_drift * slope + moved
             return x, decayed(xp, decay, states, part_of_drift + problem.apply(strength, row[0][..., :noises]))
 
-        (moved, states), _ = fold(xp, part, (y, states), (dz,), keep=False)
+        (moved, states), _ = scan(xp, part, (y, states), (dz,), keep=False)
         return moved, first, states
 
 

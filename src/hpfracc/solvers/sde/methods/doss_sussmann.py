@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any, final
 
 from hpfracc._xp import Namespace
-from hpfracc.solvers.sde.loops import repeat
+from hpfracc.solvers.sde.loops import iterate
 from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
@@ -80,7 +80,7 @@ def _flow(xp: Namespace, change: Change, y: Any) -> Any:
         value, found = _extrapolated(xp, lambda y: change(y) / _FIXED_PARTS, carry[0])
         return (xp.where(found[:, None], value, math.nan),)
 
-    return repeat(xp, _FIXED_PARTS, part, (y,))[0]
+    return iterate(xp, _FIXED_PARTS, part, (y,))[0]
 
 
 def _halved(xp: Namespace, change: Change, y: Any, depth: int) -> Any:
@@ -112,7 +112,7 @@ def _extrapolated(xp: Namespace, change: Change, y: Any) -> tuple[Any, Any]:
             before, now = carry
             return now, before + 2.0 / parts * change(now)
 
-        before, now = repeat(xp, parts - 1, double, (y, y + first / parts))
+        before, now = iterate(xp, parts - 1, double, (y, y + first / parts))
         # Gragg's smoothing step keeps the expansion in squares.
         value = 0.5 * (before + now + change(now) / parts)
         line = [value]

@@ -18,7 +18,7 @@ import math
 from typing import Any, final
 
 from hpfracc.errors import SolveError
-from hpfracc.solvers.sde.loops import repeat
+from hpfracc.solvers.sde.loops import iterate
 from hpfracc.solvers.sde.methods.caputo_euler import CaputoMethod
 from hpfracc.solvers.sde.methods.derivatives import columns
 from hpfracc.solvers.sde.methods.euler import refuse_as_euler
@@ -97,7 +97,7 @@ def _solve(problem: NoisyProblem, t: Any, scale: Any, known: Any, guess: Any) ->
         return (xp.abs(step) <= tolerance * (1.0 + xp.abs(y) + xp.abs(known))).all(-1) | ~xp.isfinite(y).all(-1)
 
     if xp.library == "jax":
-        found = repeat(xp, _FIXED_ITERATIONS, lambda carry: (carry[0] - change(carry[0]),), (xp.stop_gradient(guess),))
+        found = iterate(xp, _FIXED_ITERATIONS, lambda carry: (carry[0] - change(carry[0]),), (xp.stop_gradient(guess),))
         step = change(found[0])
         return xp.where(settled(found[0], step)[:, None], found[0] - step, math.nan)
     y = _iterate(xp, change, settled, guess, t)

@@ -133,8 +133,9 @@ def _sample_torch(source: RandomSource, weights: Any, n: int, count: int, stream
 
 def _fused_kernels() -> Any:
     """The kernels for single precision on a GPU, or None without Triton."""
-    from hpfracc.engine.backends.torch import fused
+    from hpfracc.engine.backends.registry import library_functions
 
+    fused = library_functions("torch", "fused")
     return fused if fused.is_available() else None
 
 

@@ -15,13 +15,13 @@ from scipy import fft
 from hpfracc._arrays import to_host
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
-from hpfracc.solvers.sde.progress import MIN_REPORTS, progress_bar, read_progress
+from hpfracc.solvers.sde.progress import MIN_REPORTS, path_progress, read_progress
 from hpfracc.solvers.sde.rough.conditional import ConditionalEstimate, Terminal
 from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
 from hpfracc.solvers.sde.rough.smile import (
     Valuation,
     VolatilityModel,
-    check_parameters,
+    check_model,
     price_of,
     read_strikes,
     volatility_of,
@@ -102,9 +102,9 @@ class Bergomi(VolatilityModel):
     q: float = 0.0
 
     def __post_init__(self) -> None:
-        check_parameters(self, finite=("H", "eta", "rho", "r", "q"), positive=("S0",))
+        check_model(self, finite=("H", "eta", "rho", "r", "q"), positive=("S0",))
         if not callable(self.xi):
-            check_parameters(self, finite=(), positive=("xi",))
+            check_model(self, finite=(), positive=("xi",))
         if not 0.0 < self.H <= 0.5:
             raise InvalidInputError(f"H={self.H!r} is outside (0, 1/2]; the model is Bergomi's at 1/2 and rough below")
         if self.eta < 0.0:
@@ -248,7 +248,7 @@ class Bergomi(VolatilityModel):
     ) -> bool:
         """Add all paths to the estimate; returns False after Ctrl-C, with the finished paths."""
         shown = 0
-        with progress_bar(progress, paths, f"T = {scheme.T:g}") as report:
+        with path_progress(progress, paths, f"T = {scheme.T:g}") as report:
             try:
                 for low, high in source.chunks(paths, 4 * scheme.steps):
                     estimate.add(scheme.terminal(source, low, high - low))

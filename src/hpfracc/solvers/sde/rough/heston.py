@@ -18,7 +18,7 @@ from hpfracc.solvers.sde.rough.riccati import solve_riccati
 from hpfracc.solvers.sde.rough.smile import (
     Valuation,
     VolatilityModel,
-    check_parameters,
+    check_model,
     price_of,
     read_strikes,
     volatility_of,
@@ -100,7 +100,7 @@ class Heston(VolatilityModel):
     q: float = 0.0
 
     def __post_init__(self) -> None:
-        check_parameters(self, finite=("H", "v0", "theta", "kappa", "sigma", "rho", "r", "q"), positive=("S0",))
+        check_model(self, finite=("H", "v0", "theta", "kappa", "sigma", "rho", "r", "q"), positive=("S0",))
         if not 0.0 < self.H <= 0.5:
             raise InvalidInputError(f"H={self.H!r} is outside (0, 1/2]; the model is Heston's at 1/2 and rough below")
         for name in ("v0", "theta", "kappa", "sigma"):

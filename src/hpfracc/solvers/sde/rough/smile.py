@@ -11,7 +11,7 @@ from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.rough.black import black_price, check_kind, implied_volatility
 
-__all__ = ["Valuation", "VolatilityModel", "check_parameters", "price_of", "read_strikes", "volatility_of"]
+__all__ = ["Valuation", "VolatilityModel", "check_model", "price_of", "read_strikes", "volatility_of"]
 
 #: Strikes of a plotted smile lie within this number of standard deviations.
 _WIDTH = 3.0
@@ -91,7 +91,7 @@ def read_strikes(K: Any, T: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, 
     return strikes, maturities
 
 
-def check_parameters(model: Any, *, finite: tuple[str, ...], positive: tuple[str, ...] = ()) -> None:
+def check_model(model: Any, *, finite: tuple[str, ...], positive: tuple[str, ...] = ()) -> None:
     """Raise :class:`InvalidInputError` unless the named fields are finite numbers, and the positive ones above 0."""
     for name in (*finite, *positive):
         value = getattr(model, name)

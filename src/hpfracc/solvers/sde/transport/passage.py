@@ -18,7 +18,7 @@ from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 from hpfracc.solvers.sde.noise.stable import StableLevy, one_sided
 from hpfracc.solvers.sde.noise.subordinated import Subordinated
 from hpfracc.solvers.sde.noise.tempered import TemperedStable
-from hpfracc.solvers.sde.progress import MIN_REPORTS, progress_bar, read_progress
+from hpfracc.solvers.sde.progress import MIN_REPORTS, path_progress, read_progress
 from hpfracc.solvers.sde.result import Moments
 from hpfracc.solvers.sde.transport.domains import Domain, read_domain, read_start
 from hpfracc.solvers.sde.transport.exits import brownian_exits, stable_exits
@@ -302,7 +302,7 @@ def first_passage(
     rows = _TOGETHER if not progress else min(_TOGETHER, -(-count // MIN_REPORTS))
     times, places = np.empty(count), np.empty(count)
     summary, done, success = Moments(), 0, True
-    with progress_bar(progress, count, "first passage") as report:
+    with path_progress(progress, count, "first passage") as report:
         try:
             while done < count:
                 high = min(count, done + rows)

@@ -8,7 +8,7 @@ import cupy
 
 from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.numerics.mittag_leffler_plan import make_plan
+from hpfracc.engine.numerics.mittag_leffler_plan import make_contour_plan
 from hpfracc.engine.numerics.mittag_leffler_sum import values_together
 from hpfracc.engine.numerics.mittag_leffler_values import values_on_bands
 
@@ -18,7 +18,7 @@ __all__ = ["KERNELS", "mittag_leffler_contour"]
 def mittag_leffler_contour(z: Any, *, alpha: float, beta: float = 1.0, order: int = 0) -> cupy.ndarray:
     """The ``order``-th derivative of E_{alpha,beta} at ``z``, in the dtype of ``z``."""
     z = cupy.asarray(z)
-    plan = make_plan(float(alpha), float(beta), int(order))
+    plan = make_contour_plan(float(alpha), float(beta), int(order))
     values = values_on_bands(namespace("cupy"), cupy.ravel(z), plan, values_together(z.size))
     return values.reshape(z.shape).astype(z.dtype, copy=False)
 

@@ -9,7 +9,7 @@ import jax
 
 from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.generic.chirp_transform import Chirps, convolve, make_chirps
+from hpfracc.engine.backends.generic.chirp_transform import Chirps, make_chirps, transform_with_chirps
 from hpfracc.engine.backends.jax.wide import call_wide
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import Call
@@ -26,7 +26,7 @@ def _chirps(rates: jax.Array, given: int, points: int, offsets: tuple[float, flo
 @partial(jax.jit, static_argnames=("points",))
 def _convolve(prepared: Chirps, x: jax.Array, points: int) -> jax.Array:
     with jax.enable_x64(True):  # otherwise double precision samples would be truncated if x64 is off
-        value: jax.Array = convolve(namespace("jax"), prepared, x.astype(prepared.before.dtype), points)
+        value: jax.Array = transform_with_chirps(namespace("jax"), prepared, x.astype(prepared.before.dtype), points)
         return value
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Band, ContourPlan, make_plan
+from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Band, ContourPlan, make_contour_plan
 from hpfracc.engine.numerics.mittag_leffler_poles import (
     Poles,
     Strip,
@@ -80,7 +80,7 @@ def _tables(bands: tuple[Band, ...]) -> _Tables:
 
 @partial(jax.jit, static_argnums=(1, 2, 3))
 def _compiled(z: jax.Array, alpha: float, beta: float, order: int) -> jax.Array:
-    plan = make_plan(alpha, beta, order)
+    plan = make_contour_plan(alpha, beta, order)
     with jax.enable_x64(True):
         points = z.astype(jnp.complex128 if jnp.iscomplexobj(z) else jnp.float64)
         radius = jnp.abs(points)

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit, uintp
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.generic.causal_convolution import on_host
+from hpfracc.engine.backends.generic.causal_convolution import with_starts_on_host
 from hpfracc.engine.backends.numba.arrays import Array, behaved, flat, spread
 from hpfracc.engine.workers import even_blocks, run_blocks
 
@@ -155,4 +155,4 @@ def _equal_work(n: int, taps: int, workers: int) -> list[tuple[int, int]]:
     return [(low, high) for low, high in itertools.pairwise(edges) if high > low]
 
 
-KERNELS: dict[str, Kernel] = {"direct": on_host(Kernel(convolve_direct))}
+KERNELS: dict[str, Kernel] = {"direct": with_starts_on_host(Kernel(convolve_direct))}

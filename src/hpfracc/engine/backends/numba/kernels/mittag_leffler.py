@@ -14,7 +14,7 @@ from numba import njit
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.numba.arrays import Array, flat
-from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Pole, make_plan
+from hpfracc.engine.numerics.mittag_leffler_plan import OFFSETS, Pole, make_contour_plan
 from hpfracc.engine.workers import even_blocks, run_blocks
 from hpfracc.errors import InvalidInputError
 
@@ -264,7 +264,7 @@ def mittag_leffler_contour(z: Array, *, alpha: float, beta: float = 1.0, order: 
 @lru_cache(maxsize=64)
 def _packed(alpha: float, beta: float) -> tuple[Any, Any, Any]:
     """The plan as flat arrays for compiled code."""
-    plan = make_plan(alpha, beta)
+    plan = make_contour_plan(alpha, beta)
     shape = (len(plan.bands), len(OFFSETS))
     starts, stops = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     points, weights, used = [np.zeros(0, complex)], [np.zeros(0, complex)], 0

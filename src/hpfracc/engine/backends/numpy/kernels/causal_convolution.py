@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.generic.causal_convolution import on_host, take_differences
+from hpfracc.engine.backends.generic.causal_convolution import take_differences, with_starts_on_host
 from hpfracc.engine.backends.numpy.halves import HalvedSpectrum, convolve_halves, halve, scipy_fft
 from hpfracc.engine.backends.numpy.nonfinite import all_finite, repaired, rescaled
 from hpfracc.engine.backends.numpy.twisted import TwistedSpectrum, convolve_twisted, twist
@@ -294,7 +294,7 @@ _PLAIN: dict[str, Kernel] = {
     "fft": Kernel(convolve_fft, prepare_fft, apply_fft),
     "blocked": Kernel(convolve_blocked, prepare_blocked, apply_blocked),
 }
-KERNELS: dict[str, Kernel] = {name: on_host(kernel) for name, kernel in _PLAIN.items()}
+KERNELS: dict[str, Kernel] = {name: with_starts_on_host(kernel) for name, kernel in _PLAIN.items()}
 _COMPOSED = KERNELS["fft"].apply
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.generic.chirp_transform import Chirps, convolve, make_kernels
+from hpfracc.engine.backends.generic.chirp_transform import Chirps, make_kernels, transform_with_chirps
 from hpfracc.engine.primitives import PRIMITIVES
 
 __all__ = ["KERNELS"]
@@ -23,7 +23,7 @@ assert prepare is not None
 def apply(prepared: Chirps, x: Array, *, workers: int = 1, points: int | None = None, offsets: Any = None) -> Array:
     """Multiply, convolve, multiply, with cached chirps."""
     points = x.shape[-1] if points is None else points
-    return np.asarray(convolve(NUMPY, prepared, x, points, workers=workers, overwrite_x=True))
+    return np.asarray(transform_with_chirps(NUMPY, prepared, x, points, workers=workers, overwrite_x=True))
 
 
 def transform(x: Array, rates: Array, *, workers: int = 1, **params: Any) -> Array:

@@ -25,7 +25,7 @@ from hpfracc.engine.backends.torch.fused_sum import (
 )
 from hpfracc.engine.backends.torch.nonfinite import apply_causally, mark_reached
 from hpfracc.engine.backends.torch.tracked_sum import convolve_tracked, fits_tracked
-from hpfracc.engine.backends.torch.tracking import is_eager, is_only_recorded, kept
+from hpfracc.engine.backends.torch.tracking import is_eager, is_only_recorded, untracked
 from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.causal_convolution import block_length
@@ -116,7 +116,7 @@ def convolve_direct(weights: Tensor, signal: Tensor) -> Tensor:
     return apply_causally(lambda x: _multiply(x.flip(-1), matrix, signal.dtype), signal, taps)
 
 
-@kept
+@untracked
 def prepare_direct(weights: Tensor, call: Call) -> Matrix:
     """The matrix, in the order of the signal."""
     weights = _weights_for(weights, call)
@@ -158,7 +158,7 @@ def convolve_fft(weights: Tensor, signal: Tensor) -> Tensor:
     return apply_fft(make_spectrum(weights, fast_length(signal.shape[-1] + weights.shape[-1] - 1)), signal)
 
 
-@kept
+@untracked
 def prepare_fft(weights: Tensor, call: Call) -> PaddedSpectrum:
     """The transform of the weights, for signals of ``call.length`` points."""
     weights = _weights_for(weights, call)
@@ -197,7 +197,7 @@ def convolve_blocked(weights: Tensor, signal: Tensor) -> Tensor:
     return apply_blocked(make_spectrum(weights, block_length(weights.shape[-1])), signal)
 
 
-@kept
+@untracked
 def prepare_blocked(weights: Tensor, call: Call) -> PaddedSpectrum:
     """The transform of the weights, as long as a block."""
     weights = _weights_for(weights, call)

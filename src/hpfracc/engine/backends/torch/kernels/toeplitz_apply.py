@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.torch.nonfinite import clean
-from hpfracc.engine.backends.torch.tracking import is_eager, is_readable, kept
+from hpfracc.engine.backends.torch.tracking import is_eager, is_readable, untracked
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply, padded_sizes, read_axes
 
@@ -82,7 +82,7 @@ def apply_direct(weights: Tensor, signal: Tensor, axes: Any = -1) -> Tensor:
     return _multiply(_matrix(weights, call), signal, call.facts["axes"])
 
 
-@kept
+@untracked
 def prepare_direct(weights: Tensor, call: Call) -> Prepared:
     """The matrix."""
     return _matrix(weights.to(getattr(torch, call.dtype)), call)
@@ -138,7 +138,7 @@ def apply_fft(weights: Tensor, signal: Tensor, axes: Any = -1) -> Tensor:
     return _transform_and_back(_spectrum(weights, call), signal, call.facts["axes"])
 
 
-@kept
+@untracked
 def prepare_fft(weights: Tensor, call: Call) -> Prepared:
     """The transform of the weights for signals of that length."""
     return _spectrum(weights.to(getattr(torch, call.dtype)), call)

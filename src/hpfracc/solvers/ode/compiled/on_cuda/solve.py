@@ -57,7 +57,7 @@ REACHED = "The end of the interval was reached."
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _OutputPoints:
     """Which points are returned.
 
     Attributes
@@ -118,7 +118,7 @@ def solve_watched(
     check_room(problem, len(kept.times), 1, arrays=1)
     row = np.broadcast_to(problem.orders.known, problem.shape)[0]
     tables = make_tables(row, grid, scheme, problem.orders.ceiling, options.precision)
-    work = _Work(cuda, problem, found, tables, kept, grid, corrections, options.precision)
+    work = _SolveState(cuda, problem, found, tables, kept, grid, corrections, options.precision)
     device.run_on_device(work.run)
     note_steps()
     work.compare()
@@ -145,11 +145,11 @@ def solve_watched(
     return result, work.watched
 
 
-def _read_times(t_eval: Array | None, grid: UniformGrid, watched: Array) -> _Kept:
+def _read_times(t_eval: Array | None, grid: UniformGrid, watched: Array) -> _OutputPoints:
     """Which steps to store for the requested times."""
     steps = grid.times()
     if t_eval is None:
-        return _Kept(steps, np.arange(len(steps)), False, len(steps), watched)
+        return _OutputPoints(steps, np.arange(len(steps)), False, len(steps), watched)
     nearest = np.clip(np.rint((t_eval - grid.t0) / grid.step).astype(np.int64), 0, grid.steps)
     slack = 4.0 * np.spacing(max(abs(grid.t0), abs(grid.t1)))
     if len(t_eval) and bool(np.all(np.abs(steps[nearest] - t_eval) <= slack)) and bool(np.all(np.diff(nearest) > 0)):
@@ -157,8 +157,8 @@ def _read_times(t_eval: Array | None, grid: UniformGrid, watched: Array) -> _Kep
         places[nearest] = np.arange(len(t_eval))
         more = np.setdiff1d(watched, nearest)
         places[more] = len(t_eval) + np.arange(len(more))
-        return _Kept(t_eval, places, False, len(t_eval), places[watched])
-    return _Kept(t_eval, np.arange(len(steps)), True, len(steps), watched)
+        return _OutputPoints(t_eval, places, False, len(t_eval), places[watched])
+    return _OutputPoints(t_eval, np.arange(len(steps)), True, len(steps), watched)
 
 
 def _judge(bad: Array, grid: UniformGrid) -> tuple[bool, str]:
@@ -185,7 +185,7 @@ class _Layouts:
     integers: MemoryLayout
 
 
-class _Work:
+class _SolveState:
     """The state of a solve, which runs chunk by chunk."""
 
     def __init__(
@@ -194,7 +194,7 @@ class _Work:
         problem: Problem,
         function: MemberFunction,
         tables: StepTables,
-        kept: _Kept,
+        kept: _OutputPoints,
         grid: UniformGrid,
         corrections: int,
         precision: str,

@@ -17,7 +17,7 @@ from hpfracc.solvers.ode.tensors.on_jax.newton import solve_step
 from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
 from hpfracc.solvers.ode.tensors.tolerance import MAX_PASSES, Tolerance
 
-__all__ = ["choose_mesh", "replay", "solve_differences"]
+__all__ = ["choose_mesh", "solve_differences", "solve_on_mesh"]
 
 Function = Callable[..., Any]
 
@@ -299,7 +299,7 @@ def _choose(
     return found
 
 
-def replay(
+def solve_on_mesh(
     fun: Function,
     t0: float,
     initial: tuple[Any, ...],
@@ -311,10 +311,10 @@ def replay(
 ) -> Any:
     """The states after each valid step, shape (N + 2, ..., d), with derivatives; NaN after them."""
     given = (t0, initial, order, rgamma, memory, mesh.lengths, mesh.degrees, mesh.taus, mesh.count, args)
-    return run_program(_replay, (fun, None), (), given)
+    return run_program(_solve_on_mesh, (fun, None), (), given)
 
 
-def _replay(
+def _solve_on_mesh(
     functions: tuple[Function, None],
     t0: Any,
     initial: tuple[Any, ...],

@@ -25,7 +25,7 @@ MAX_ALIKE = 4
 Functions = tuple[Callable[..., Any], Callable[..., Any] | None]
 
 
-class _Kept:
+class _CompiledProgram:
     """A program, the captured values of its functions when it was compiled, and the newest equal functions."""
 
     def __init__(self, around: tuple[Any, ...], solve: Callable[..., Any], functions: Functions) -> None:
@@ -38,7 +38,7 @@ class _Kept:
         self.program = jax.jit(current, static_argnums=(0,))
 
 
-_programs: OrderedDict[Any, list[_Kept]] = OrderedDict()
+_programs: OrderedDict[Any, list[_CompiledProgram]] = OrderedDict()
 _lock = threading.Lock()
 _compilations: dict[Any, int] = {}
 _warned = False
@@ -79,7 +79,7 @@ def program_of(solve: Callable[..., Any], functions: Functions) -> tuple[Callabl
             if same_surroundings(kept.around, around):
                 kept.functions = functions
                 return kept.program, False
-        made = _Kept(around, unpacked, functions)
+        made = _CompiledProgram(around, unpacked, functions)
         alike.insert(0, made)
         del alike[MAX_ALIKE:]
         while len(_programs) > MAX_PROGRAMS:

@@ -73,22 +73,22 @@ def solve_blocks(
 
         def forward(initial: list[torch.Tensor], sums: Sums, points: torch.Tensor | None) -> torch.Tensor:
             plain = _Block(found.fun, found.jacobian, rule, t0, step, initial, sums, False, False, points)
-            return _in_place(plain, SegmentSums(list(sums.sequences)), steps, first, report, _Plain())
+            return _in_place(plain, SegmentSums(list(sums.sequences)), steps, first, report, _PlainRecord())
 
         plan = StoredSolve(leaves.own, leaves.jacobian, rule, t0, step, steps, BLOCK, forward, leaves, buffers)
         return solve_stored(plan, initial, sums)
     block = _Block(fun, jacobian, rule, t0, step, initial, sums, apart, wrapped)
-    record: _Plain = _Plain()
+    record: _PlainRecord = _PlainRecord()
     if leaves is not None:
         # A graph from outside the function lives on in the nodes of a checkpoint; those carry forward mode, too.
         lasting = leaves.outside is not None or any(map(is_transformed, seen))
-        record = _Checkpointed(buffers) if lasting else _Recomputed(leaves, buffers)
+        record = _CheckpointedRecord(buffers) if lasting else _RecomputedRecord(leaves, buffers)
     segments = SegmentSums(list(sums.sequences))
     run = _with_derivatives if apart else _in_place
     return run(block, segments, steps, f0, report, record)
 
 
-class _Plain:
+class _PlainRecord:
     """Blocks and sums as they are: autograd keeps everything, or nothing is asked for."""
 
     def block(
@@ -108,7 +108,7 @@ class _Plain:
         return _segment_sums(segments, reach, *segment)
 
 
-class _Checkpointed(_Plain):
+class _CheckpointedRecord(_PlainRecord):
     """Run again in the backward pass, with the nodes of their graphs kept."""
 
     def __init__(self, buffers: Buffers) -> None:
@@ -139,7 +139,7 @@ class _Checkpointed(_Plain):
         return found
 
 
-class _Recomputed(_Plain):
+class _RecomputedRecord(_PlainRecord):
     """Run again in the backward pass, from what they were given alone."""
 
     def __init__(self, leaves: Leaves, buffers: Buffers) -> None:
@@ -197,7 +197,7 @@ class _Recomputed(_Plain):
 
 
 def _with_derivatives(
-    block: _Block, segments: SegmentSums, steps: int, f0: torch.Tensor, report: Report, record: _Plain
+    block: _Block, segments: SegmentSums, steps: int, f0: torch.Tensor, report: Report, record: _PlainRecord
 ) -> torch.Tensor:
     """Block after block, each result a tensor of its own."""
     count = -(-(steps + 1) // BLOCK)
@@ -235,7 +235,7 @@ def _with_derivatives(
 
 
 def _in_place(
-    block: _Block, segments: SegmentSums, steps: int, f0: torch.Tensor, report: Report, record: _Plain
+    block: _Block, segments: SegmentSums, steps: int, f0: torch.Tensor, report: Report, record: _PlainRecord
 ) -> torch.Tensor:
     """The same without derivatives. Memory: states, values, and at most the same size of sums."""
     states, values = f0.new_empty((steps + 1, *f0.shape)), f0.new_empty((steps + 1, *f0.shape))

@@ -24,7 +24,7 @@ _DEEPEST = 4
 _LONGEST = 256
 
 
-class _Entry(NamedTuple):
+class _ModuleBuffer(NamedTuple):
     module: nn.Module
     name: str
     tensor: torch.Tensor
@@ -46,7 +46,7 @@ class Buffers:
     def __init__(self, *sources: Any) -> None:
         found = {id(each): each for module in _modules(sources) for each in module.modules()}
         self._entries = [
-            _Entry(module, name, tensor)
+            _ModuleBuffer(module, name, tensor)
             for module in found.values()
             for name, tensor in module.named_buffers(recurse=False)
         ]
@@ -90,7 +90,7 @@ class UnchangedBuffers:
         Tensors that are the buffers within the context, and their values.
     """
 
-    def __init__(self, entries: list[_Entry], replayed: list[tuple[torch.Tensor, torch.Tensor]] | None) -> None:
+    def __init__(self, entries: list[_ModuleBuffer], replayed: list[tuple[torch.Tensor, torch.Tensor]] | None) -> None:
         self._entries, self._replayed = entries, replayed
         self._before: list[list[tuple[torch.Tensor, torch.Tensor]]] = []
 
@@ -111,7 +111,7 @@ class UnchangedBuffers:
             tensor.data.copy_(values)
 
 
-def _current(entry: _Entry) -> torch.Tensor:
+def _current(entry: _ModuleBuffer) -> torch.Tensor:
     found: torch.Tensor = getattr(entry.module, entry.name)
     return found
 

@@ -22,7 +22,7 @@ from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 from hpfracc.solvers.ode.tensors.on_torch.newton import check_members, solve_step
 from hpfracc.solvers.ode.tensors.tolerance import MAX_PASSES, Chosen, Tolerance, next_share
 
-__all__ = ["choose_mesh", "replay", "solve_differences"]
+__all__ = ["choose_mesh", "solve_differences", "solve_on_mesh"]
 
 Array = np.ndarray[Any, Any]
 Function = Callable[[Any, torch.Tensor], torch.Tensor]
@@ -296,7 +296,7 @@ def _pass(
     return chosen, torch.stack(states), rules
 
 
-def replay(
+def solve_on_mesh(
     fun: Function,
     t0: float,
     initial: list[torch.Tensor],

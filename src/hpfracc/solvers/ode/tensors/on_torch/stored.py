@@ -135,9 +135,9 @@ class _Stored(torch.autograd.Function):  # type: ignore[misc]
         count, parameters = plan.block * (1 + plan.predictions), sum(each.numel() for each in plan.leaves)
         found = None
         if not plan.rule.implicit and fit_matrices(states[0], count, parameters):
-            found = _Transpose(plan, initial, sums, states, points, wanted, True).run(grad)
+            found = _BackwardPass(plan, initial, sums, states, points, wanted, True).run(grad)
         if found is None:
-            found = _Transpose(plan, initial, sums, states, points, wanted, False).run(grad)
+            found = _BackwardPass(plan, initial, sums, states, points, wanted, False).run(grad)
         assert found is not None
         return [None, None, None, *found]
 
@@ -150,7 +150,7 @@ def _unpacked(plan: StoredSolve, count: int, given: Iterable[torch.Tensor]) -> t
     return tensors[:count], Sums(tuple(tensors[count : count + kinds]), first, newest)
 
 
-class _Transpose:
+class _BackwardPass:
     """One backward pass. Time is reversed: index r belongs to step n = N - r."""
 
     def __init__(
