@@ -5,6 +5,7 @@ The library of an existing array is already imported, so ``sys.modules`` and the
 
 from __future__ import annotations
 
+import mmap
 import sys
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -227,6 +228,14 @@ def quick_kind(value: Any) -> tuple[Any, ...]:
         KINDS[type(value)] = attrgetter("shape", "dtype", "device.id")
         return quick_kind(value)
     return type(value), tuple(value.shape), value.dtype, device_of(value)
+
+
+def file_mapping(array: Any) -> mmap.mmap | None:
+    """The mapped file that a NumPy array or view lies in; None if it lies in other memory."""
+    owner = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    return owner if isinstance(owner, mmap.mmap) else None
 
 
 def all_alike(values: Sequence[Any]) -> bool:

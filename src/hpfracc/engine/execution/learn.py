@@ -17,9 +17,81 @@ from hpfracc.engine.execution.recover import RECHECK, recover
 from hpfracc.engine.execution.timing import pending_times
 from hpfracc.engine.selection.costs import Option
 
-__all__ = ["run_and_learn"]
+__all__ = ["TimedRun", "review", "run_and_learn"]
 
 logger = logging.getLogger("hpfracc.engine")
+
+
+class TimedRun:
+    """One run of a plan's arm, of a call or of a chunk: its time and its peak memory are measured and learned.
+
+    Asynchronous work is timed by marks in the queue of its device, which a later run reads.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan; it must be one that learns.
+    bound : BoundArm
+        Its arm, given separately because another thread may change the plan's at any time.
+    option : Option
+        What is known about that arm.
+    arrays : tuple
+        The operands.
+    """
+
+    __slots__ = ("_asynchronous", "_bound", "_first", "_marks", "_option", "_plan", "_timer", "seconds")
+
+    def __init__(self, plan: Plan, bound: BoundArm, option: Option, arrays: tuple[Any, ...]) -> None:
+        pending_times.settle()
+        request, arm = plan.request, bound.arm
+        adapter = registry.adapter(arm.backend)
+        self._plan, self._bound, self._option = plan, bound, option
+        self._first = plan.knowledge.is_first(option)
+        stays = request.placement.library == arm.backend and not bound.moves
+        self._asynchronous = stays and adapter.is_asynchronous(arm.device)
+        self._timer = adapter.timer(arm.device) if self._asynchronous and not self._first else None
+        # A first call compiles, which later calls do not.
+        self._marks = None if self._first else read_marks(request, arm, arrays)
+        #: Seconds of the run by the host's clock, which measures only the launch of asynchronous work.
+        self.seconds = 0.0
+
+    @property
+    def measured(self) -> bool:
+        """Whether the run is timed: asynchronous work only by a device with a clock."""
+        return self._first or not self._asynchronous or self._timer is not None
+
+    def run(self, *arrays: Any, **params: Any) -> Any:
+        """Run the arm; errors of its kernel are raised unchanged."""
+        if self._timer is not None:
+            self._timer.start()
+        compiling = compilation_span(self._bound.arm) if self._first else contextlib.nullcontext()
+        begin = time.perf_counter()
+        with compiling:
+            result = self._bound.run(*arrays, **params)
+        self.seconds = time.perf_counter() - begin
+        return result
+
+    def learn(self, calls: int = 1, *, warms_up: bool = False) -> bool:
+        """Learn from the run, which represents ``calls`` calls; returns whether the plan's choice should be reviewed.
+
+        A run that ``warms_up`` its arm is slower than later ones, and is only counted.
+        """
+        plan, option, first = self._plan, self._option, self._first
+        knowledge, request, arm = plan.knowledge, plan.request, self._bound.arm
+        record_peak(request, arm, self._marks)
+        if warms_up and not first:
+            knowledge.tally(request, option, calls)
+        elif first or not self._asynchronous:
+            # A first call compiles on the host; the later work of the device is small in comparison.
+            knowledge.observe(request, option, self.seconds, first=first, calls=calls)
+        elif self._timer is not None:
+            self._timer.stop()
+            pending_times.add(self._timer, partial(_observe, plan, option, calls))
+        else:
+            knowledge.tally(request, option, calls)
+        knowledge.breaker.success((request.call.operation, arm.name))
+        took = plan.expected if self._asynchronous and plan.expected > 0.0 else self.seconds
+        return first or plan.deserves_review(took, calls)
 
 
 def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -27,7 +99,6 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
     if registry.adapter(plan.bound.arm.backend).is_recording():
         return plan.bound.run(*arrays, **params)
     entered = time.perf_counter()
-    pending_times.settle()
     if plan.in_chunks is not None:
         result = plan.run_in_chunks(arrays, params, why=plan.in_chunks)
         plan.version = -1  # free memory changes, so the next call decides from scratch
@@ -44,44 +115,16 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
         option = knowledge.option(request, arm)
     if not learns(request):
         return _run_and_recheck(plan, bound, count, arrays, params)
-    adapter = registry.adapter(arm.backend)
-    first = knowledge.is_first(option)
-    stays = request.placement.library == arm.backend and not bound.moves
-    asynchronous = stays and adapter.is_asynchronous(arm.device)
-    timer = adapter.timer(arm.device) if asynchronous and not first else None
-    marks = None if first else read_marks(request, arm)  # a first call compiles, which later calls do not
-    if timer is not None:
-        timer.start()
-    compiling = compilation_span(arm) if first else contextlib.nullcontext()
-    begin = time.perf_counter()
+    timed = TimedRun(plan, bound, option, arrays)
     try:
-        with compiling:
-            result = bound.run(*arrays, **params)
+        result = timed.run(*arrays, **params)
     except Exception as error:
         return recover(plan, bound, arrays, params, error)
-    seconds = time.perf_counter() - begin
-    record_peak(request, arm, marks)
-    if plan.warms_up(arm) and not first:
-        knowledge.tally(request, option, calls)
-    elif first or not asynchronous:
-        # A first call compiles on the host; the later work of the device is small in comparison.
-        knowledge.observe(request, option, seconds, first=first, calls=calls)
-    elif timer is not None:
-        timer.stop()
-        pending_times.add(timer, partial(_observe, plan, option, calls))
-    else:
-        knowledge.tally(request, option, calls)
-    knowledge.breaker.success((request.call.operation, arm.name))
-    # For asynchronous work the host's clock measures only the launch.
-    took = plan.expected if asynchronous and plan.expected > 0.0 else seconds
-    if first or plan.deserves_review(took, calls):
-        chosen = time.perf_counter()
+    if timed.learn(calls, warms_up=plan.warms_up(arm)):
         # Without a device clock there is nothing to learn; such a plan is reviewed less and less often.
-        unmeasured = asynchronous and timer is None and not first
-        _review(plan, count, arrays, at_least=2 * plan.interval + 1 if unmeasured else 0)
-        REVIEW.paid(time.perf_counter() - chosen)
+        review(plan, count, arrays, at_least=0 if timed.measured else 2 * plan.interval + 1)
     else:
-        LOOK.paid(time.perf_counter() - entered - seconds)
+        LOOK.paid(time.perf_counter() - entered - timed.seconds)
         plan.keep_for(plan.interval, count)
     if bound.decision is not decision:
         decision_log.record(decision)  # of this call, not of the next
@@ -94,7 +137,7 @@ def _run_and_recheck(plan: Plan, bound: BoundArm, count: int, arrays: tuple[Any,
         result = bound.run(*arrays, **params)
     except Exception as error:
         return recover(plan, bound, arrays, params, error)
-    _review(plan, count, arrays)
+    review(plan, count, arrays)
     plan.keep_for(RECHECK, count)
     return result
 
@@ -103,8 +146,14 @@ def _observe(plan: Plan, option: Option, calls: int, seconds: float) -> None:
     plan.knowledge.observe(plan.request, option, seconds, first=False, calls=calls)
 
 
-def _review(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int = 0) -> None:
+def review(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int = 0) -> None:
     """Choose the plan's arm again; an unchanged one is kept for at least ``at_least`` calls."""
+    begin = time.perf_counter()
+    _reconsider(plan, count, arrays, at_least)
+    REVIEW.paid(time.perf_counter() - begin)
+
+
+def _reconsider(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int) -> None:
     before = plan.bound.arm
     try:
         selection, bound = choose_and_bind(plan.request, plan.knowledge, arrays, bound=plan.bound)
@@ -114,6 +163,7 @@ def _review(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int = 0) 
         plan.version = -1
         return
     plan.adopt(bound, selection.decision, selection.option, selection.expected)
+    plan.slowdown = selection.slowdown
     # The first call of another arm is timed, because it may compile.
     if bound.arm == before:
         plan.keep_for(max(selection.review_after, min(at_least, MAX_CALLS_BETWEEN_LOOKS)), count)

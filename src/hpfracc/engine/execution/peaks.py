@@ -6,8 +6,9 @@ peak of that call; otherwise the peak is unknown and not recorded.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from hpfracc._arrays import file_mapping
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.buffers import host_buffers
@@ -33,13 +34,16 @@ class Marks(NamedTuple):
     reused: int = 0
 
 
-def read_marks(request: Request, arm: Arm) -> Marks | None:
+def read_marks(request: Request, arm: Arm, arrays: tuple[Any, ...]) -> Marks | None:
     """The marks before a call, or None if it cannot be measured."""
     need = modelled_bytes(request.primitive, request.call, arm)
     if need < (_MIN_ON_HOST if arm.on_host else MIN_BYTES):
         return None
     # JAX frees memory some time after a call, in its own threads.
     if arm.on_host and (arm.backend == "jax" or _takes_from_heap(request.call.output_bytes, need)):
+        return None
+    # Pages of a mapped file become resident while a call reads them, although its operands are not allocated by it.
+    if arm.on_host and any(file_mapping(array) is not None for array in arrays):
         return None
     return _read(arm)
 

@@ -26,6 +26,7 @@ __all__ = [
     "is_memory_refusal",
     "masked",
     "memory_place",
+    "memory_refusal",
     "memory_share",
     "modelled_bytes",
     "predicted_bytes",
@@ -178,6 +179,11 @@ def memory_share(settings: Settings, arm: Arm) -> float:
 def stays_put(placement: Placement, arm: Arm) -> bool:
     """Whether the operands are already in the arm's memory."""
     return arm.device == placement.device
+
+
+def memory_refusal(request: Request, arm: Arm, breaker: CircuitBreaker) -> str | None:
+    """The reason why there is no memory for the request on ``arm`` now, or None."""
+    return _memory_refusal(request, arm, predicted_bytes(request.primitive, request.call, arm), breaker)
 
 
 def _memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker) -> str | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
 
-__all__ = ["take_differences", "with_starts", "with_starts_on_host"]
+__all__ = ["add_starts", "take_differences", "with_starts", "with_starts_on_host"]
 
 Array = np.ndarray[Any, Any]
 
@@ -60,7 +60,7 @@ def take_differences(signal: Array) -> Array:
 
 
 @_QUIET
-def _add_starts(result: Array, signal: Array, summands: Array, starts: Array, first: int) -> Array:
+def add_starts(result: Array, signal: Array, summands: Array, starts: Array, first: int) -> Array:
     """Add ``starts[j] * summands[..., first + j]`` to ``result`` in place from that point on.
 
     The first sample has no difference: it is multiplied itself.
@@ -72,4 +72,4 @@ def _add_starts(result: Array, signal: Array, summands: Array, starts: Array, fi
 
 def with_starts_on_host(kernel: Kernel) -> Kernel:
     """:func:`with_starts` for kernels of NumPy's arrays."""
-    return with_starts(kernel, take_differences, _add_starts)
+    return with_starts(kernel, take_differences, add_starts)

@@ -108,9 +108,7 @@ def _run_smaller(
     job: Job, arrays: tuple[Any, ...], key: Any, plan: ChunkPlan | None, short: ChunkTooLargeError | None
 ) -> Any:
     """Cut a chunk further: as planned, or because it did not fit; None if it cannot be cut."""
-    params = job.params if key is None else {**job.params, "weights_key": key}
-    own = _job(job.primitive, arrays, params, job.backend)
-    own.limit = job.limit
+    own = job.inside(make_request(job.primitive, arrays, job.params, backend=job.backend), key)
     if plan is None:
         assert short is not None
         left = max(1, job.request.call.batch // max(1, own.request.call.batch) - job.chunks)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-import time
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from hpfracc._arrays import library_of, quick_kind
+from hpfracc._config import state
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError
-from hpfracc.engine.execution.plan import Plan, learns, make_plan, make_request
+from hpfracc.engine.execution.learn import TimedRun, review
+from hpfracc.engine.execution.plan import Plan, as_array, learns, make_plan, make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.recover import Failure, classify, drop_frames, try_other_arms
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
 from hpfracc.engine.primitives.operands import shape_of
+from hpfracc.engine.selection.candidates import memory_refusal
 from hpfracc.engine.selection.decide import WORTH_CUTTING, Selection, decide
 from hpfracc.engine.selection.decision import Decision, Fallback
 from hpfracc.engine.selection.knowledge import knowledge_for
@@ -67,6 +71,13 @@ class Job:
         self.short = False
         self.chunks = 0
         self.decision: Decision | None = None
+        self._plans: dict[Hashable, Plan] = {}
+
+    def inside(self, request: Request, key: Any) -> Job:
+        """A job for one chunk that is cut further, with the plans of this one."""
+        job = Job(self.primitive, self.params if key is None else {**self.params, "weights_key": key}, request)
+        job.limit, job.short, job._plans = self.limit, self.short, self._plans
+        return job
 
     def select(self, operands: tuple[Any, ...], reserved: int = 0, *, ignore_memory: bool = False) -> Selection | None:
         """The selection for a chunk beside ``reserved`` bytes; None if no arm takes it."""
@@ -114,12 +125,15 @@ class Job:
             if plan.slowdown > WORTH_CUTTING:
                 raise ChunkTooLargeError(plan.in_chunks or f"only {plan.bound.arm.name} has enough memory", slow=True)
         bound = plan.bound
-        begin = time.perf_counter()
+        adapter = registry.adapter(bound.arm.backend)
+        learning = learns(plan.request) and not adapter.is_recording()
+        timed = TimedRun(plan, bound, plan.option, operands) if learning else None
+        run = bound.run if timed is None else timed.run
         try:
             with spans.span(self.primitive.name, "batch", metadata={"piece": self.chunks + 1}):
-                result = bound.run(*operands, **params)
+                result = run(*operands, **params)
         except Exception as error:
-            adapter = registry.adapter(bound.arm.backend)
+            plan.version = -1  # the next chunk is planned from scratch
             if classify(error, adapter) is Failure.MEMORY:
                 drop_frames(error)
                 adapter.release_memory(bound.arm.device)
@@ -130,14 +144,25 @@ class Job:
             except OutOfMemoryError as short:
                 raise ChunkTooLargeError(str(short)) from None
         else:
-            self._learn(plan, time.perf_counter() - begin)
+            # There may be no other chunk of this kind, so every one is learned from, and the arm is chosen again only
+            # before the next one.
+            plan.review_at = 0 if timed is not None and timed.learn() else math.inf
         self.chunks += 1
         self.decision = plan.decision
         return result
 
     def _plan(self, operands: tuple[Any, ...], key: Any) -> Plan:
+        """The plan for a chunk: that of the last chunk of the same kind, if there still is memory for it."""
+        # Blocks of time leave out a parameter.
+        kind = (*map(_kind_of, operands), tuple(self.params), key is not None, self.kernel)
+        plan = self._plans.get(kind)
+        if plan is not None and _is_current(plan):
+            if plan.review_at == 0 or plan.slowdown > 1.0:  # free memory changes, perhaps enough for a faster arm
+                review(plan, self.chunks, operands)
+            if plan.version == state.version:
+                return plan
         try:
-            return make_plan(
+            plan = make_plan(
                 self.primitive,
                 operands,
                 self.params,
@@ -149,14 +174,23 @@ class Job:
             )
         except OutOfMemoryError as error:
             raise ChunkTooLargeError(str(error)) from None
+        self._plans[kind] = plan
+        return plan
 
-    def _learn(self, plan: Plan, seconds: float) -> None:
-        """Learn from a chunk as from any call, unless it is asynchronous."""
-        arm, request = plan.bound.arm, plan.request
-        stays = request.placement.library == arm.backend and not plan.bound.moves
-        if learns(request) and not (stays and registry.adapter(arm.backend).is_asynchronous(arm.device)):
-            first = plan.knowledge.is_first(plan.option)
-            plan.knowledge.observe(request, plan.option, seconds, first=first, calls=1)
+
+def _is_current(plan: Plan) -> bool:
+    """Whether a plan holds for another chunk: with memory for it, and no much faster arm that only lacks memory."""
+    if plan.version != state.version or plan.slowdown > WORTH_CUTTING:
+        return False
+    return memory_refusal(plan.request, plan.bound.arm, plan.knowledge.breaker) is None
+
+
+def _kind_of(operand: Any) -> Hashable:
+    """What a plan depends on, of one operand."""
+    if library_of(operand) != "python":
+        return quick_kind(operand)
+    made = as_array(operand)
+    return type(operand), made.shape, made.dtype
 
 
 def as_spec(array: Any) -> Any:

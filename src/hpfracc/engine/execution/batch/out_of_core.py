@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import file_mapping, library_of
 from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batch.chunk_plans import check_speed, time_plan
 from hpfracc.engine.execution.batch.driver import (
@@ -410,14 +410,6 @@ def _forget_pages(*arrays: Any) -> None:
         # The pages of a private copy (mode "c") are not in the file.
         if not isinstance(array, np.memmap) or array.mode == "c":
             continue
-        mapped = _mapping_of(array)
+        mapped = file_mapping(array)
         if mapped is not None and hasattr(mapped, "madvise"):
             mapped.madvise(mmap.MADV_DONTNEED)
-
-
-def _mapping_of(array: Array) -> mmap.mmap | None:
-    """The mapped file that an array or view lies in; None if it lies in other memory."""
-    owner: Any = array
-    while isinstance(owner, np.ndarray):
-        owner = owner.base
-    return owner if isinstance(owner, mmap.mmap) else None

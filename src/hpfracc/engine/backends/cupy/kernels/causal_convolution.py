@@ -15,7 +15,7 @@ import numpy as np
 from cupyx.scipy import fft
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.generic.causal_convolution import with_starts
+from hpfracc.engine.backends.generic.causal_convolution import add_starts, with_starts
 from hpfracc.engine.numerics.lengths import fast_length
 from hpfracc.engine.primitives.base import Call
 
@@ -251,18 +251,6 @@ def differences(signal: cupy.ndarray) -> cupy.ndarray:
     signal = cupy.ascontiguousarray(signal)
     result = cupy.empty(signal.shape, signal.dtype)
     return _DIFFERENCES(signal, max(1, signal.shape[-1]), result) if signal.size else result
-
-
-def add_starts(
-    result: cupy.ndarray, signal: cupy.ndarray, summands: cupy.ndarray, starts: cupy.ndarray, first: int
-) -> cupy.ndarray:
-    """Add ``starts[j] * summands[..., first + j]`` to ``result`` in place from that point on.
-
-    The first sample has no difference: it is multiplied itself.
-    """
-    for j, row in enumerate(starts, first):
-        result[..., j:] += (summands if j else signal)[..., j : j + 1] * row[j:]
-    return result
 
 
 _PLAIN: dict[str, Kernel] = {

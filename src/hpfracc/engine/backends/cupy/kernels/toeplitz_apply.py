@@ -11,11 +11,15 @@ import cupy
 import numpy as np
 from cupyx.scipy import fft
 
+from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.generic.toeplitz_apply import spread
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply, padded_sizes, read_axes
 
 __all__ = ["KERNELS"]
+
+_XP = namespace("cupy")
 
 _CONTRACT = ToeplitzApply()
 
@@ -136,19 +140,7 @@ def _transform_and_back(prepared: ToeplitzSpectrum, signal: cupy.ndarray, axes: 
     result = full[tuple(part)]
     if bad is None:
         return cupy.ascontiguousarray(result)
-    for axis, taps in zip(axes, prepared.used, strict=True):
-        bad = cupy.moveaxis(_reach(cupy.moveaxis(bad, axis, -1), taps), -1, axis)
-    return cupy.where(bad, signal.dtype.type(np.nan), result)
-
-
-def _reach(bad: cupy.ndarray, taps: int) -> cupy.ndarray:
-    """Whether a sample within ``taps``, along the last axis, is non-finite."""
-    count = cupy.cumsum(bad, axis=-1, dtype=np.int32)
-    n = bad.shape[-1]
-    last = cupy.minimum(cupy.arange(n) + taps - 1, n - 1)
-    before = cupy.arange(n) - taps
-    earlier = cupy.where(before >= 0, count[..., cupy.maximum(before, 0)], 0)
-    return count[..., last] - earlier > 0
+    return cupy.where(spread(_XP, bad, axes, prepared.used), signal.dtype.type(np.nan), result)
 
 
 KERNELS: dict[str, Kernel] = {

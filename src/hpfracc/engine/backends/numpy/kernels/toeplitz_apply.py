@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.generic.toeplitz_apply import spread
 from hpfracc.engine.backends.numpy.nonfinite import all_finite
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply, padded_sizes, read_axes
@@ -114,9 +116,7 @@ def _apply(prepared: ToeplitzSpectrum, signal: Array, axes: tuple[int, ...], wor
         return result
     bad = ~np.isfinite(signal)
     clean = _product(prepared, np.where(bad, signal.dtype.type(0), signal), axes, points, workers)
-    for axis, taps in zip(axes, prepared.used, strict=True):
-        bad = np.moveaxis(_reach(np.moveaxis(bad, axis, -1), taps), -1, axis)
-    return np.where(bad, signal.dtype.type(np.nan), clean)
+    return np.where(spread(NUMPY, bad, axes, prepared.used), signal.dtype.type(np.nan), clean)
 
 
 def _product(
@@ -134,16 +134,6 @@ def _product(
     for axis, n in zip(axes, points, strict=True):
         part[axis] = slice(n)
     return np.array(full[tuple(part)], order="C")
-
-
-def _reach(bad: Array, taps: int) -> Array:
-    """Whether a sample within ``taps``, along the last axis, is non-finite."""
-    count = np.cumsum(bad, axis=-1)
-    n = bad.shape[-1]
-    last = np.minimum(np.arange(n) + taps - 1, n - 1)
-    before = np.arange(n) - taps
-    earlier = np.where(before >= 0, count[..., np.maximum(before, 0)], 0)
-    return np.asarray(count[..., last] - earlier > 0)
 
 
 @functools.cache
