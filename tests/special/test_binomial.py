@@ -10,6 +10,7 @@ import pytest
 
 import hpfracc.special as special
 from hpfracc._optional import is_installed
+from hpfracc._xp import namespace
 from hpfracc.errors import InvalidInputError
 
 
@@ -63,6 +64,19 @@ def test_weights_carry_the_gradient_of_alpha_in_jax():
         step = 1e-6
         around = [special.grunwald_weights(0.6 + sign * step, 5) for sign in (-1, 1)]
         np.testing.assert_allclose(slope, (around[1] - around[0]) / (2 * step), atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_weights_of_another_library_are_numpys(library, dtype):
+    """In the dtype and library of the order, for every length from 0 on."""
+    module = pytest.importorskip("torch" if library == "torch" else "jax.numpy")
+    with namespace(library).scope():
+        alpha = module.asarray(0.6, dtype=getattr(module, dtype))
+        for n in (0, 1, 2, 50):
+            weights = special.grunwald_weights(alpha, n)
+            assert weights.dtype == alpha.dtype
+            np.testing.assert_allclose(weights, special.grunwald_weights(0.6, n), rtol=50 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("call", [(0.5, -1), (0.5, 1.5), (np.nan, 3), (0.5, True)])

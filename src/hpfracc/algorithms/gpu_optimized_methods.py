@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from hpfracc._config import config
+from hpfracc._xp import array_namespace
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.primitives.base import ArraySpec
@@ -21,7 +22,7 @@ from hpfracc.operators._grunwald_letnikov import GrunwaldLetnikov
 from hpfracc.operators._riemann_liouville import RiemannLiouville
 from hpfracc.operators.core.base import FractionalOperator
 from hpfracc.operators.core.grids import read_grid
-from hpfracc.operators.core.values import as_values, join_rows
+from hpfracc.operators.core.values import as_values
 
 __all__ = ["GPUConfig", "GPUOptimizedCaputo", "GPUOptimizedGrunwaldLetnikov", "GPUOptimizedRiemannLiouville"]
 
@@ -130,7 +131,7 @@ def _run(operator: FractionalOperator, f: Any, t: Any, h: float | None, settings
         return operator(values, t, step=h, backend=backend)
     flat = values.reshape(rows, values.shape[-1])
     parts = [operator(flat[i : i + size], t, step=h, backend=backend) for i in range(0, rows, size)]
-    return join_rows(parts).reshape(values.shape)
+    return array_namespace(values).concatenate(parts).reshape(values.shape)
 
 
 class GPUOptimizedCaputo(_Configured):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import dtype_name, is_chunked, library_of
+from hpfracc._arrays import dtype_name, is_chunked
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples
-from hpfracc._xp import Namespace
+from hpfracc._xp import Namespace, array_namespace
 from hpfracc.engine.execution.api import composite, fft, matmul
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._fractional_fft import chirp_transform
@@ -24,10 +23,8 @@ from hpfracc.operators.core.values import (
     check_axis,
     constant,
     join,
-    join_rows,
     move_axis,
     scalar,
-    where,
     zeros,
 )
 from hpfracc.profiling.recorder import watched
@@ -135,13 +132,10 @@ def _whole(values: Any, quarters: int, backend: Any) -> Any:
 
 def _as_complex(values: Any) -> Any:
     """A complex array that shares no memory with the caller's."""
-    if library_of(values) == "torch":
-        return values.to(dtype=values.dtype.to_complex(), copy=True)
-    name = {"float32": "complex64", "float64": "complex128"}.get(dtype_name(values), dtype_name(values))
-    if library_of(values) == "jax":
-        with sys.modules["jax"].enable_x64(True):
-            return values.astype(name)
-    return values.astype(name)
+    xp = array_namespace(values)
+    name = {"float32": "complex64", "float64": "complex128"}.get(dtype_name(values))
+    with xp.scope():
+        return xp.copy(values) if name is None else xp.astype(values, name)
 
 
 def _roll(values: Any, count: int) -> Any:
@@ -152,7 +146,7 @@ def _roll(values: Any, count: int) -> Any:
 
 def flip(values: Any) -> Any:
     """Reverse the points."""
-    return values.flip(-1) if library_of(values) == "torch" else values[..., ::-1]
+    return array_namespace(values).flip(values)
 
 
 def _mirror(values: Any) -> Any:
@@ -214,7 +208,7 @@ def _fine_traced(values: Any, xp: Namespace, whole: Any, backend: Any) -> Any:
         chosen = [quarters == float(i) for i in range(4)]
     taken = _fine(values, 0, backend)
     for i in (1, 2, 3):
-        taken = where(chosen[i], _fine(values, i, backend), taken)
+        taken = xp.where(chosen[i], _fine(values, i, backend), taken)
     return taken
 
 
@@ -227,7 +221,7 @@ def _by_eigenvectors(values: Any, order: Order, backend: Any) -> Any:
     centre = n // 2
     vectors = hermite_gauss(n)
     parts = [values.real, values.imag] if "complex" in dtype_name(values) else [values]
-    stacked = join_rows([part[None] for part in parts])
+    stacked = array_namespace(values).stack(parts)
     right, left = stacked[..., centre + 1 :], flip(stacked[..., :centre])
     pairs, half = right.shape[-1], math.sqrt(0.5)
     even = join([stacked[..., centre : centre + 1], (right + left[..., :pairs]) * half, left[..., pairs:]])
@@ -252,7 +246,7 @@ def _rotate(parts: Any, vectors: Any, index: Any, order: Order, key: tuple[Any, 
         rotated = [found[:1] * cosine + found[1:] * sine, found[1:] * cosine - found[:1] * sine]
     else:
         rotated = [found * cosine, found * -sine]
-    return matmul(join_rows(rotated), basis.T, backend=backend)
+    return matmul(array_namespace(parts).concatenate(rotated), basis.T, backend=backend)
 
 
 def _phases(order: Order, index: Any) -> tuple[Any, Any]:

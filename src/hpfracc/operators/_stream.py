@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import sys
 from typing import Any, final
 
 import numpy as np
 
 from hpfracc._arrays import device_of, dtype_name, library_of
 from hpfracc._frames import has_labels, open_samples
+from hpfracc._xp import array_namespace
 from hpfracc.engine.execution.api import causal_convolution, exponential_recurrence
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.operators.core.exponentials import MIN_TOLERANCE
@@ -117,7 +116,7 @@ class OperatorStream:
         values = as_values(chunk)
         axis = check_axis(axis, values.ndim)
         values = self._like_before(move_axis(values, axis, -1))
-        with _wide(values):
+        with array_namespace(values).scope():
             result = self._advance(values)
         return move_axis(result, -1, axis) if axis != -1 else result
 
@@ -190,7 +189,7 @@ class OperatorStream:
         self._last = seen[..., seen.shape[-1] - plan.lookback :] * 1
         self._window = inputs[..., inputs.shape[-1] - WINDOW :] * 1
         self.count += n
-        return (near + _cast(far, dtype_name(near))) * self.step**plan.scale
+        return (near + array_namespace(near).astype(far, near.dtype)) * self.step**plan.scale
 
     def _far(self, delayed: Any) -> Any:
         """The contribution of inputs older than the window; ``delayed`` are those that leave it now."""
@@ -219,17 +218,7 @@ class OperatorStream:
         return f"<stream of {self.operator!r} by {self.method!r}, {self.count} points so far>"
 
 
-def _wide(values: Any) -> contextlib.AbstractContextManager[Any]:
-    """A context with double precision for the states, also if x64 is disabled in JAX."""
-    return sys.modules["jax"].enable_x64(True) if library_of(values) == "jax" else contextlib.nullcontext()
-
-
 def _wider(values: Any) -> Any:
     """Convert to double precision. In single precision a slowly decaying state is lost to rounding."""
-    return _cast(values, "complex128" if dtype_name(values).startswith("complex") else "float64")
-
-
-def _cast(values: Any, name: str) -> Any:
-    if library_of(values) == "torch":
-        return values.to(getattr(sys.modules["torch"], name))
-    return values.astype(name)
+    xp = array_namespace(values)
+    return xp.astype(values, "complex128" if xp.is_complex(values) else "float64")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 from scipy import special
 
-from hpfracc._arrays import library_of, refuse_chunked
+from hpfracc._arrays import refuse_chunked
 from hpfracc._clusters import over_chunks
+from hpfracc._xp import NUMPY, namespace_of
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["generalized_binomial", "grunwald_weights"]
@@ -85,18 +85,9 @@ def grunwald_weights(alpha: Any, n: int) -> Any:
     if isinstance(n, bool) or n != int(n) or n < 0:
         raise InvalidInputError(f"n={n!r} is not a number of weights; use an integer of at least 0")
     refuse_chunked(alpha, "alpha")
-    library = library_of(alpha)
-    if library == "torch":
-        torch = sys.modules["torch"]
-        k = torch.arange(1, max(n, 1), dtype=alpha.dtype, device=alpha.device)
-        factors = torch.cat([torch.ones(1, dtype=alpha.dtype, device=alpha.device), 1 - (alpha.reshape(()) + 1) / k])
-        return torch.cumprod(factors, 0)[:n]
-    if library == "jax":
-        jnp = sys.modules["jax"].numpy
-        k = jnp.arange(1, max(n, 1), dtype=alpha.dtype)
-        factors = jnp.concatenate([jnp.ones(1, alpha.dtype), 1 - (alpha.reshape(()) + 1) / k])
-        return jnp.cumprod(factors)[:n]
-    order = float(alpha)
-    if not np.isfinite(order):
+    xp = namespace_of(alpha)
+    order = np.asarray(float(alpha)) if xp is NUMPY else alpha.reshape(())
+    if xp is NUMPY and not np.isfinite(order):
         raise InvalidInputError(f"alpha={alpha!r} is not finite; use a finite order")
-    return np.cumprod(np.concatenate([[1.0], 1.0 - (order + 1.0) / np.arange(1.0, max(n, 1))]))[:n]
+    k = xp.arange(1, max(n, 1), order.dtype, like=order)
+    return xp.cumprod(xp.concatenate([xp.ones_like(order)[None], 1 - (order + 1) / k]))[:n]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import to_host
-from hpfracc._xp import NUMPY
+from hpfracc._xp import NUMPY, array_namespace
 from hpfracc.engine.execution.api import matmul
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.function import Function
@@ -26,7 +26,7 @@ from hpfracc.operators.core.jacobi import (
 )
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.values import constant, join, real_dtype, where
+from hpfracc.operators.core.values import constant, join, real_dtype
 from hpfracc.operators.rules.first_points import infinite_at_origin
 
 __all__ = ["differentiate"]
@@ -265,7 +265,7 @@ def _with_origin(
     value: Any, coefficients: Any, series: _Series, order: Order, length: float, initial_terms: bool
 ) -> Any:
     """``value`` with its first point, the origin itself, corrected: it is 0 except in the cases here."""
-    count, power = series.count, series.power
+    count, power, xp = series.count, series.power, array_namespace(value)
     if power == 0.0:
         if order.is_integer and order.ceiling >= 0:
             ends = end_derivatives(count, order.ceiling) * (2.0 / length) ** order.ceiling
@@ -277,7 +277,7 @@ def _with_origin(
             ends = end_derivatives(count, k)
             slope = _combine(coefficients, ends)
             unknown = 100.0 * series.level * max(1.0, float(np.abs(ends).max()))
-            slopes.append((where(abs(slope) <= unknown, slope * 0, slope), abs(slope) * 0))
+            slopes.append((xp.where(abs(slope) <= unknown, slope * 0, slope), abs(slope) * 0))
         return join([infinite_at_origin(slopes[0][0], order, slopes[1:]), value[..., 1:]])
     if order.known is None:
         return join([value[..., :1] * math.nan, value[..., 1:]])
@@ -286,7 +286,7 @@ def _with_origin(
         return value
     ends = fractional_basis(NUMPY, -order.known, power, np.array([-1.0]), count)[:, 0]
     limit = _combine(coefficients, ends)
-    limit = where(abs(limit) <= 100.0 * series.level * max(1.0, float(np.abs(ends).max())), limit * 0, limit)
+    limit = xp.where(abs(limit) <= 100.0 * series.level * max(1.0, float(np.abs(ends).max())), limit * 0, limit)
     return join([limit if exponent == 0.0 else infinite_at_origin(limit, ONE_HALF, []), value[..., 1:]])
 
 

@@ -14,14 +14,13 @@ import numpy as np
 from hpfracc._arrays import (
     device_of,
     dtype_name,
-    is_tracer,
     is_transformed,
     library_of,
     refuse_masked,
     tracks_gradient,
 )
 from hpfracc._frames import refuse_tables
-from hpfracc._torch_transforms import is_inside
+from hpfracc._xp import NUMPY, array_namespace
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
@@ -35,10 +34,8 @@ __all__ = [
     "as_values",
     "check_axis",
     "constant",
-    "cumulate",
     "flip",
     "join",
-    "join_rows",
     "largest",
     "move_axis",
     "points_like",
@@ -46,8 +43,6 @@ __all__ = [
     "replace_first",
     "scalar",
     "step_power",
-    "unrecorded",
-    "where",
     "zeros",
 ]
 
@@ -166,28 +161,17 @@ def as_values(f: Any, *others: Any) -> Any:
             raise UnsupportedDtypeError(
                 f"samples of dtype {name} are not supported; convert them to one of {', '.join(_SERVED)}"
             )
-        f = _to_float(f)
+        f = array_namespace(f).astype(f, float)  # JAX's widest float is float32 without x64
     if owners and library_of(f) == "numpy":
         f = _bring(f, next(value for value in others if library_of(value) in owners))
     return f
 
 
-def _to_float(f: Any) -> Any:
-    library = library_of(f)
-    if library == "torch":
-        return f.to(sys.modules["torch"].float64)
-    return f.astype(float) if library == "jax" else f.astype("float64")
-
-
 def _bring(f: np.ndarray[Any, Any], like: Any) -> Any:
-    """NumPy samples in the library of ``like``, on its device."""
-    if library_of(like) == "torch":
-        return sys.modules["torch"].as_tensor(f, device=like.device)
-    if library_of(like) == "cupy":
-        return sys.modules["cupy"].asarray(f)
-    jax = sys.modules["jax"]
-    with jax.enable_x64(f.dtype.name in ("float64", "complex128") or jax.config.jax_enable_x64):
-        return jax.numpy.asarray(f)
+    """NumPy samples in the library of ``like``, on its device, in their own precision."""
+    xp = array_namespace(like)
+    with xp.scope():
+        return xp.asarray(f, like)
 
 
 def points_like(points: np.ndarray[Any, Any], like: Any) -> Any:
@@ -206,45 +190,15 @@ def constant(array: Any, like: Any, key: Hashable = None) -> Any:
     NumPy coefficients are moved to the device of ``like``; with a ``key`` the copy there is cached.
     """
     name = real_dtype(like)
-    library = library_of(like)
-    if library_of(array) == "numpy":
-        if library == "torch":
-            return _torch_constant(array, like, name, key)
-        if library == "cupy":
-            return _cached(key, like, name, lambda: sys.modules["cupy"].asarray(array, dtype=name))
-        if library == "jax" and key is not None and not is_tracer(like) and len(like.devices()) == 1:
-            return _cached(key, like, name, partial(_jax_constant, array, like, name))
-        return array.astype(name, copy=False)
-    if library_of(array) == "torch":
-        return array.to(dtype=getattr(sys.modules["torch"], name), device=like.device)
-    with sys.modules["jax"].enable_x64(True):
-        return array.astype(name)
-
-
-def _torch_constant(array: np.ndarray[Any, Any], like: Any, name: str, key: Hashable) -> Any:
-    torch = sys.modules["torch"]
-
-    def make() -> Any:
-        with torch.inference_mode(False):
-            return torch.as_tensor(np.array(array, dtype=name), device=like.device)
-
-    # Arrays created inside a torch.func transform belong to it and must not outlive it.
-    if key is None or is_inside():
-        return make()
-    return _cached(key, like, name, make)
-
-
-def _jax_constant(array: np.ndarray[Any, Any], like: Any, name: str) -> Any:
-    jax = sys.modules["jax"]
-    with jax.enable_x64(True), jax.ensure_compile_time_eval():
-        return jax.device_put(np.array(array, dtype=name), like.sharding)
-
-
-def _cached(key: Hashable, like: Any, name: str, make: Callable[[], Any]) -> Any:
-    """The result of ``make()``, cached under ``key`` for the dtype and device; recomputed without a key."""
-    if key is None:
-        return make()
-    return prepared_operands.get((key, "constant", library_of(like), name, device_of(like)), make)
+    own = array_namespace(array)
+    if own is not NUMPY:
+        with own.scope():
+            return own.astype(array, name, like)
+    xp = array_namespace(like)
+    if key is None or not xp.can_cache(like):
+        return xp.coefficients(array, name, like)
+    place = (key, "constant", xp.library, name, device_of(like))
+    return prepared_operands.get(place, partial(xp.cacheable, array, name, like))
 
 
 def scalar(value: Any, like: Any) -> Any:
@@ -256,14 +210,7 @@ def scalar(value: Any, like: Any) -> Any:
 
 def zeros(like: Any, count: int) -> Any:
     """``count`` zeros along the last axis, otherwise with the shape, dtype and device of ``like``."""
-    shape = (*like.shape[:-1], count)
-    library = library_of(like)
-    if library == "torch":
-        return like.new_zeros(shape)
-    if library == "jax":
-        with sys.modules["jax"].enable_x64(True):
-            return sys.modules["jax"].numpy.zeros(shape, dtype=str(like.dtype))
-    return sys.modules[library].zeros(shape, dtype=like.dtype)
+    return array_namespace(like).zeros((*like.shape[:-1], count), like.dtype, like)
 
 
 def add_from(value: Any, start: int, change: Any) -> Any:
@@ -298,74 +245,28 @@ def _is_compiling() -> bool:
     return bool(sys.modules["torch"].compiler.is_compiling())
 
 
-def cumulate(values: Any) -> Any:
-    """Running sums along the last axis."""
-    library = library_of(values)
-    if library == "torch":
-        return sys.modules["torch"].cumsum(values, -1)
-    module = sys.modules["jax"].numpy if library == "jax" else sys.modules[library]
-    return module.cumsum(values, axis=-1)
-
-
 def largest(values: Any) -> Any:
     """The largest finite absolute value along the last axis, which is kept."""
-    size = abs(values)
+    size, xp = abs(values), array_namespace(values)
     with np.errstate(invalid="ignore"):
-        size = where(size - size == 0, size, zeros(size, size.shape[-1]))
-    return size.amax(dim=-1, keepdim=True) if library_of(size) == "torch" else size.max(axis=-1, keepdims=True)
+        size = xp.where(size - size == 0, size, zeros(size, size.shape[-1]))
+    return xp.amax(size, -1, keepdims=True)
 
 
 def join(parts: Sequence[Any]) -> Any:
     """Concatenate arrays along the last axis."""
-    return _concatenate(parts, -1)
-
-
-def join_rows(parts: Sequence[Any]) -> Any:
-    """Concatenate arrays along the first axis."""
-    return _concatenate(parts, 0)
-
-
-def _concatenate(parts: Sequence[Any], axis: int) -> Any:
-    library = library_of(parts[0])
-    if library == "torch":
-        return sys.modules["torch"].cat(list(parts), dim=axis)
-    module = sys.modules["jax"].numpy if library == "jax" else sys.modules[library]
-    return module.concatenate(list(parts), axis=axis)
-
-
-def unrecorded(values: Any) -> Any:
-    """``values`` detached from automatic differentiation."""
-    library = library_of(values)
-    if library == "jax":
-        return sys.modules["jax"].lax.stop_gradient(values)
-    return values.detach() if library == "torch" else values
-
-
-def where(condition: Any, yes: Any, no: Any) -> Any:
-    """``numpy.where`` for every library."""
-    library = library_of(condition)
-    module = sys.modules["jax"].numpy if library == "jax" else sys.modules[library]
-    return module.where(condition, yes, no)
+    return array_namespace(parts[0]).concatenate(parts, -1)
 
 
 def move_axis(values: Any, source: int, target: int) -> Any:
-    """``numpy.moveaxis`` for every library."""
-    if source == target:
-        return values
-    library = library_of(values)
-    if library == "jax":
-        return sys.modules["jax"].numpy.moveaxis(values, source, target)
-    return sys.modules[library].moveaxis(values, source, target)
+    """``values`` with one axis moved; ``values`` itself if the axis is in its place."""
+    return values if source == target else array_namespace(values).moveaxis(values, source, target)
 
 
 def flip(values: Any) -> Any:
-    """The points along the last axis in the opposite order."""
-    library = library_of(values)
-    if library == "torch":
-        return sys.modules["torch"].flip(values, (-1,))
-    turned = values[..., ::-1]
-    # No negative strides, which other libraries do not accept.
-    return turned if library == "jax" else sys.modules[library].ascontiguousarray(turned)
+    """The points along the last axis in the opposite order, without negative strides, which PyTorch does not accept."""
+    xp = array_namespace(values)
+    return xp.contiguous(xp.flip(values))
 
 
 def check_axis(axis: Any, ndim: int) -> int:

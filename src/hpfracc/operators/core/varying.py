@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import device_of, is_array, library_of, refuse_masked, to_host, tracks_gradient
-from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
+from hpfracc._xp import Namespace, namespace_of, of_variables
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.applying import pick_rule
 from hpfracc.operators.core.function import Function
@@ -52,7 +52,7 @@ class Varying:
             raise InvalidInputError(f"alpha={self.alpha!r} is not an order; give a number, an array or a function")
         refuse_masked(self.alpha, "alpha", "t")
         alpha = self.alpha(points()) if callable(self.alpha) and not is_array(self.alpha) else self.alpha
-        xp = namespace_of(alpha) if library_of(alpha) in ("torch", "jax") else NUMPY
+        xp = namespace_of(alpha)
         try:
             with xp.scope():
                 values = xp.array(alpha)
@@ -113,7 +113,7 @@ def _beside(alpha: Any, values: Any) -> tuple[Namespace, Any]:
         )
     if library_of(alpha) == "torch" and device_of(alpha) != device_of(values):
         alpha = alpha.to(values.device)
-    return (namespace_of(alpha) if library_of(alpha) in ("torch", "jax") else NUMPY), alpha
+    return namespace_of(alpha), alpha
 
 
 def _is_known(alpha: Any) -> bool:
@@ -199,7 +199,7 @@ def _scale(samples: Samples, alpha: Any, width: float | None = None) -> Any:
     x, step = samples.values, samples.grid.step if width is None else width
     if library_of(step) in ("torch", "jax"):
         return scalar(step, x) ** (-constant(alpha, x))
-    xp = namespace_of(alpha) if library_of(alpha) in ("torch", "jax") else NUMPY
+    xp = namespace_of(alpha)
     with xp.scope():
         return constant(xp.exp(-alpha * math.log(float(step))), x)
 

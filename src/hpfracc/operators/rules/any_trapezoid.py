@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, final
 
+from hpfracc._xp import array_namespace
 from hpfracc.engine.execution.api import exponential_recurrence, history_sum
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.fast_memory import fading_terms, power, reach_of, steps_of, times_of
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.values import Samples, constant, cumulate, join, scalar
+from hpfracc.operators.core.values import Samples, constant, join, scalar
 
 __all__ = ["AnyGridTrapezoid", "FastTrapezoid"]
 
@@ -92,7 +93,7 @@ class FastTrapezoid(Rule):
             gain = rise * tau**r / math.factorial(r + 1)
             for d in range(1, r + 1):
                 gain = gain + integrals[r - d][..., :-1] * tau**d / math.factorial(d)
-            integrals.append(join([x[..., :1] * 0, cumulate(gain)]))
+            integrals.append(join([x[..., :1] * 0, array_namespace(gain).cumsum(gain, -1)]))
         if order.known == whole:
             if not order.plain:
                 raise InvalidInputError(

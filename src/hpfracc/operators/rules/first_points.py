@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import polynomial as poly
 
-from hpfracc._xp import Namespace
+from hpfracc._xp import Namespace, array_namespace
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.values import Samples, constant, largest, real_dtype, scalar, unrecorded, where
+from hpfracc.operators.core.values import Samples, constant, largest, real_dtype, scalar
 from hpfracc.operators.core.weights import weights_of
 from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, start_points
 
@@ -174,7 +174,8 @@ def infinite_at_origin(first: Any, order: Order, slopes: list[tuple[Any, Any]], 
     ``slopes`` are its derivatives 1 .. n-1 with their uncertainties, to which ``rounding`` is added; if one can neither
     be distinguished from 0 nor from a nonzero value, the result is nan. The result is not differentiable.
     """
-    first = unrecorded(first)
+    xp = array_namespace(first)
+    first = xp.stop_gradient(first)
     if order.ceiling == 1 and "complex" not in str(first.dtype):
         with np.errstate(divide="ignore", invalid="ignore"):
             # Divided by 0, and by 1 where it is 0 itself. Non-finite values give nan, as a product with 0 would.
@@ -189,18 +190,18 @@ def infinite_at_origin(first: Any, order: Order, slopes: list[tuple[Any, Any]], 
         if "complex" in str(first.dtype):
             told = nothing + (sign + abs(nothing))
         else:
-            told = where(slope < 0, nothing - sign, nothing + sign)
+            told = xp.where(slope < 0, nothing - sign, nothing + sign)
         if k:
             doubt = doubt + rounding
-            told = where(abs(slope) > _CLEAR * doubt, told, nothing + math.nan)
+            told = xp.where(abs(slope) > _CLEAR * doubt, told, nothing + math.nan)
         # False for nan, which then propagates.
-        result = where(abs(slope) <= doubt, result, told + abs(slope) * 0)
+        result = xp.where(abs(slope) <= doubt, result, told + abs(slope) * 0)
     return result
 
 
 def singular_origin(x: Any, order: Order, last: int) -> Any:
     """:func:`infinite_at_origin` of samples on a uniform grid, from samples 0 .. last."""
-    x = unrecorded(x)
+    x = array_namespace(x).stop_gradient(x)
     if order.ceiling <= 1:
         return infinite_at_origin(x[..., :1], order, [])
     return infinite_at_origin(
@@ -222,4 +223,4 @@ def whole_at_origin(limit: Any, slope: Callable[[], Any], order: Order) -> Any:
         return limit
     if order.known is not None:
         return slope()
-    return order.guard(where(order.value == order.ceiling, slope(), limit))
+    return order.guard(order.xp.where(order.value == order.ceiling, slope(), limit))

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Hashable
 from typing import Any, final
 
-from hpfracc._xp import Namespace
+from hpfracc._xp import Namespace, array_namespace
 from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import power_differences
-from hpfracc.operators.core.values import Finish, Samples, constant, join, unrecorded
+from hpfracc.operators.core.values import Finish, Samples, constant, join
 from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.first_points import first_points, head_of, slope_at_origin, whole_at_origin
 from hpfracc.operators.rules.increments import backward_size, increments, start_points
@@ -37,7 +37,8 @@ def with_start(value: Any, samples: Samples, order: Order) -> Any:
     if not count:
         return value
     n, last = order.ceiling, start_points(order.ceiling)
-    origin = whole_at_origin(unrecorded(samples.values[..., :1]) * 0, lambda: slope_at_origin(samples, order), order)
+    first = array_namespace(samples.values).stop_gradient(samples.values[..., :1])
+    origin = whole_at_origin(first * 0, lambda: slope_at_origin(samples, order), order)
     if n == 1:
         return join([origin, value[..., 1:]])
     return join([origin, first_points(samples, order, n, last), value[..., last:]])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from abc import abstractmethod
 from typing import Any, final
 
@@ -63,7 +62,7 @@ class PeriodicRule(Rule):
                 return (powers * c,)
             # For even n the highest wave is a cosine; the corresponding sine vanishes at the samples.
             sign = np.where(2 * np.abs(waves) == n, 0.0, np.sign(waves))
-            return (_complex(xp, powers * c, powers * xp.array(sign) * s),)
+            return (xp.complex(powers * c, powers * xp.array(sign) * s),)
 
         (symbol,), key, left = scaled_weights(scheme, make, order, samples, -1)
         product = spectral_multiply(
@@ -87,14 +86,6 @@ def wave_powers(xp: Namespace, alpha: Any, waves: Any) -> Any:
         return powers
     at_rest = xp.where(alpha == 0.0, xp.array(1.0), xp.array(0.0))
     return xp.where(xp.array(still) > 0.0, at_rest, powers)
-
-
-def _complex(xp: Namespace, real: Any, imaginary: Any) -> Any:
-    if xp.library == "torch":
-        return sys.modules["torch"].complex(real, imaginary)
-    if xp.library == "jax":
-        return sys.modules["jax"].lax.complex(real, imaginary)
-    return real + 1j * imaginary
 
 
 @final

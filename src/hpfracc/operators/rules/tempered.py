@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc._arrays import library_of, to_host
+from hpfracc._arrays import to_host
 from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
 from hpfracc.engine.execution.api import unlogged
 from hpfracc.operators.core.grids import Grid
@@ -99,7 +99,9 @@ class Tempered(DelegatingRule):
         """The namespace, the decay over one step, the decayed weights, and their cache key if all is plain."""
         n, step = samples.n, samples.grid.step
         count = min(n, self.rule.least_points(order) + 2)
-        xp = next((space for space in (order.xp, _space(self.rate), _space(step)) if space is not NUMPY), NUMPY)
+        xp = next(
+            (space for space in (order.xp, namespace_of(self.rate), namespace_of(step)) if space is not NUMPY), NUMPY
+        )
         name = ("tempered", self.name, type(self.rule).__name__, self.integral, m)
         if xp is NUMPY:
             decay = float(self.rate) * float(to_host(step))
@@ -111,10 +113,12 @@ class Tempered(DelegatingRule):
                 n,
             )
             return xp, math.exp(-decay), made, weights_key(scheme, order, n)
-        plain_decay = _space(self.rate) is NUMPY and _space(step) is NUMPY
+        plain_decay = namespace_of(self.rate) is NUMPY and namespace_of(step) is NUMPY
         with xp.scope():
             # A plain decay stays a number. Traced values must be arguments of ``make``.
-            factors = [float(to_host(one)) if _space(one) is NUMPY else xp.array(one) for one in (self.rate, step)]
+            factors = [
+                float(to_host(one)) if namespace_of(one) is NUMPY else xp.array(one) for one in (self.rate, step)
+            ]
             decay = factors[0] * factors[1]
 
             def make(*scalars: Any) -> tuple[Any, ...]:
@@ -161,10 +165,6 @@ class Tempered(DelegatingRule):
                 table = xp.concatenate([xp.array(np.zeros((count + 1, 1))), table[:, 1:]], 1)
             # Before its sample a column contains only rounding errors of the transform.
             return xp.where(xp.array(places) >= 0.0, table, 0.0)
-
-
-def _space(value: Any) -> Namespace:
-    return namespace_of(value) if library_of(value) in ("torch", "jax") else NUMPY
 
 
 def _decayed(xp: Namespace, head: Any, columns: Any, decay: Any) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode import problems
-from hpfracc.solvers.ode.tensors.rule import make_weights
+from hpfracc.solvers.ode.tensors.rule import convert, make_weights
 from hpfracc.special import mittag_leffler
 from tests.helpers.thinned import thinned
 
@@ -42,6 +42,24 @@ LIBRARIES = {
     "torch": (ON_TORCH, lambda values: torch.tensor(values, dtype=torch.float64)),
     "jax": (ON_JAX, lambda values: jnp.asarray(values, dtype="float64")),
 }
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("library", sorted(LIBRARIES))
+def test_weights_have_the_real_dtype_of_the_state(library: str, kind: str):
+    """From NumPy and from the library itself, also inside a transform of PyTorch."""
+    module = {"torch": torch, "jax": jnp}[library]
+    like = module.ones(2, dtype=getattr(module, kind))
+    real = getattr(module, {"complex64": "float32", "complex128": "float64"}.get(kind, kind))
+    values = np.array([0.25, 0.5])
+    for given in (values, module.asarray(values)):
+        found = convert(given, like)
+        assert isinstance(found, type(like))
+        assert found.dtype == real
+        assert found.tolist() == [0.25, 0.5]
+    if library == "torch":
+        rows = torch.ones(3, 2, dtype=torch.float64)
+        assert torch.func.vmap(lambda row: convert(row, like))(rows).dtype == real
 
 
 @pytest.mark.parametrize("library", sorted(LIBRARIES))

@@ -6,16 +6,15 @@ Weights are computed in the library of the order, so that it can be differentiat
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._arrays import library_of
-from hpfracc._xp import NUMPY, Namespace, namespace_of
+from hpfracc._xp import Namespace, array_namespace, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.sequences import power_difference, second_difference
+from hpfracc.operators.core.values import real_dtype
 
 __all__ = ["ADJOINTS", "Sums", "TensorRule", "Weights", "check_adjoint", "convert_like", "make_weights"]
 
@@ -113,11 +112,7 @@ class TensorRule:
 
 def _earlier(predictor: Any) -> Any:
     """``(k+1)^alpha - k^alpha`` from ``k^alpha - (k-1)^alpha``; the last one, for t0, is 0."""
-    library = library_of(predictor)
-    rest, nothing = predictor[1:], 0.0 * predictor[:1]
-    if library == "torch":
-        return sys.modules["torch"].cat([rest, nothing])
-    return sys.modules["jax"].numpy.concatenate([rest, nothing])
+    return array_namespace(predictor).concatenate([predictor[1:], 0.0 * predictor[:1]])
 
 
 def make_weights(alpha: Any, steps: int, step: float, like: Any) -> Weights:
@@ -141,28 +136,13 @@ def _write(xp: Namespace, alpha: Any, steps: int, step: float) -> tuple[Any, Any
     corrector = xp.concatenate(bends)
     # The rule is exact on constants: the weights sum to (alpha + 1) n^alpha.
     whole = xp.concatenate([0.0 * ones, (alpha + 1.0) * xp.power(k[column], alpha)])
-    first = whole - _cumulated(xp, corrector)
+    first = whole - xp.cumsum(corrector, 0)
     first = xp.concatenate([0.0 * ones, first[1:]])
     factor = scale * xp.rgamma(alpha + 2.0)
     return predictor, corrector * factor, first * factor
 
 
-def _cumulated(xp: Namespace, values: Any) -> Any:
-    if xp is NUMPY:
-        return np.cumsum(values, axis=0)
-    return values.cumsum(0)
-
-
 def convert_like(values: Any, like: Any) -> Any:
     """Convert real numbers to the library, device and precision of ``like``."""
-    library = library_of(like)
-    if library == "torch":
-        torch = sys.modules["torch"]
-        tensor = torch.as_tensor(values) if library_of(values) == "numpy" else values
-        return tensor.to(dtype=_real_dtype(torch, like.dtype), device=like.device)
-    jnp = sys.modules["jax"].numpy
-    return jnp.asarray(values, dtype=np.empty(0, like.dtype).real.dtype)
-
-
-def _real_dtype(torch: Any, dtype: Any) -> Any:
-    return torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype
+    xp = array_namespace(like)
+    return xp.astype(xp.asarray(values, like), real_dtype(like), like)

@@ -13,13 +13,13 @@ References
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 import numpy as np
 from scipy import fft
 
 from hpfracc._arrays import is_tracer, library_of, tracks_gradient
+from hpfracc._xp import Namespace, array_namespace, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource
 
@@ -34,22 +34,15 @@ _LONGEST_ROW = 8192
 
 def eigenvalues(covariance: Any) -> Any:
     """The m + 1 distinct eigenvalues of the circulant matrix with lags 0 to m of ``covariance``."""
-    library = library_of(covariance)
-    if library == "torch":
-        torch = sys.modules["torch"]
-        return torch.fft.rfft(torch.cat([covariance, covariance[1:-1].flip(0)])).real
-    if library == "jax":
-        numpy = sys.modules["jax"].numpy
-        return numpy.fft.rfft(numpy.concatenate([covariance, covariance[1:-1][::-1]])).real
-    row = np.concatenate([covariance, covariance[-2:0:-1]])
-    return fft.rfft(row).real
+    xp = namespace_of(covariance)
+    return xp.fft.rfft(xp.concatenate([covariance, xp.flip(covariance[1:-1])])).real
 
 
 def refuse_negative(values: Any, words: str) -> None:
     """Raise an error if an eigenvalue is negative, so that there is no embedding. Nothing is clipped."""
     if is_tracer(values):
         return
-    least = float(values.detach().min() if library_of(values) == "torch" else values.min())
+    least = float(array_namespace(values).stop_gradient(values).min())
     if not least >= 0:
         raise InvalidInputError(
             f"the circulant embedding for {words} has the eigenvalue {least:.3g}; use method='cholesky' (up to 4,096 "
@@ -63,18 +56,10 @@ def to_weights(values: Any) -> Any:
     The first and the last frequency are real.
     """
     size = 2 * (values.shape[0] - 1)
-    library = library_of(values)
-    if library in ("torch", "jax"):
-        xp = sys.modules["torch"] if library == "torch" else sys.modules["jax"].numpy
-        root = xp.sqrt(values * (0.5 * size))
-        ends = np.ones((values.shape[0], 2))
-        ends[[0, -1]] = math.sqrt(2.0), 0.0
-        factors = xp.asarray(ends) if library == "jax" else xp.from_numpy(ends).to(values.device)
-        return (root[:, None] * factors).reshape(-1)
-    weights = np.repeat(np.sqrt(values * (0.5 * size)), 2)
-    weights[[0, -2]] *= math.sqrt(2.0)
-    weights[[1, -1]] = 0.0
-    return weights
+    xp = namespace_of(values)
+    factors = np.ones((values.shape[0], 2))
+    factors[[0, -1]] = math.sqrt(2.0), 0.0
+    return (xp.sqrt(values * (0.5 * size))[:, None] * xp.asarray(factors, like=values)).reshape(-1)
 
 
 def sample(source: RandomSource, weights: Any, n: int, count: int, *, stream: int = 0, sums: bool = False) -> Any:
@@ -85,30 +70,26 @@ def sample(source: RandomSource, weights: Any, n: int, count: int, *, stream: in
     if source.library == "numpy":
         return _sample_numpy(source, np.asarray(weights), n, count, stream, sums)
     own = weights if library_of(weights) == source.library else source.array(weights)
-    xp = source.module
-    if source.library == "torch":
-        own = own.to(xp.float64 if source.dtype == "float64" else xp.float32)
-    elif source.library == "jax":
-        own = own.astype(source.dtype)
-    # Applied to the weights, which saves a pass over the sequences.
-    own = own / (weights.shape[0] - 2)
+    xp = array_namespace(own)
+    # The scale is applied to the weights, which saves a pass over the sequences.
+    own = xp.astype(own, source.dtype) / (weights.shape[0] - 2)
     if source.library == "torch" and not tracks_gradient(own):
         return _sample_torch(source, own, n, count, stream, sums)
     parts = [
-        _steps(source, own, source.numbers(low, high - low, weights.shape[0], stream=stream), n, xp, sums)
+        _steps(xp, own, source.numbers(low, high - low, weights.shape[0], stream=stream), n, sums)
         for low, high in source.chunks(count, 2 * weights.shape[0])
     ]
     if len(parts) == 1:
         return parts[0]
     if not parts:
-        return _steps(source, own, source.numbers(0, 0, weights.shape[0], stream=stream), n, xp, sums)
-    return xp.cat(parts) if source.library == "torch" else xp.concatenate(parts)
+        return _steps(xp, own, source.numbers(0, 0, weights.shape[0], stream=stream), n, sums)
+    return xp.concatenate(parts)
 
 
 def _sample_torch(source: RandomSource, weights: Any, n: int, count: int, stream: int, sums: bool) -> Any:
     """Without derivatives: in place, into one result; by fused kernels in single precision on a GPU."""
-    torch = sys.modules["torch"]
-    size = weights.shape[0]
+    xp = array_namespace(weights)
+    torch, size = xp.module, weights.shape[0]
     kernels = _fused_kernels() if weights.is_cuda and source.dtype == "float32" else None
     result = weights.new_empty((count, n + 1)) if kernels and sums else weights.new_zeros((count, n + sums))
     key = source.key_words(stream) if kernels else None
@@ -119,8 +100,7 @@ def _sample_torch(source: RandomSource, weights: Any, n: int, count: int, stream
             first = source.first + low
             paths = torch.arange(first, first + high - low, device=weights.device)
             normals = kernels.scaled_normals(paths, key, weights)
-        spectrum = torch.view_as_complex(normals.reshape(high - low, size // 2, 2))
-        steps = torch.fft.irfft(spectrum, n=size - 2, norm="forward")
+        steps = torch.fft.irfft(xp.from_pairs(normals), n=size - 2, norm="forward")
         if sums and kernels is not None and n <= _LONGEST_ROW:
             kernels.sums_into(steps, n, result[low:high])
         elif sums:
@@ -139,21 +119,12 @@ def _fused_kernels() -> Any:
     return fused if fused.is_available() else None
 
 
-def _steps(source: RandomSource, weights: Any, normals: Any, n: int, xp: Any, sums: bool) -> Any:
-    count, size = normals.shape
-    scaled = normals * weights
-    if source.library == "torch":
-        spectrum = xp.view_as_complex(scaled.reshape(count, size // 2, 2))
-    elif source.library == "jax":
-        spectrum = sys.modules["jax"].lax.complex(scaled[:, ::2], scaled[:, 1::2])
-    else:
-        spectrum = scaled.view(np.complex64 if source.dtype == "float32" else np.complex128)
-    steps = xp.fft.irfft(spectrum, n=size - 2, norm="forward")[:, :n]
+def _steps(xp: Namespace, weights: Any, normals: Any, n: int, sums: bool) -> Any:
+    steps = xp.fft.irfft(xp.from_pairs(normals * weights), n=normals.shape[1] - 2, norm="forward")[:, :n]
     if not sums:
         return steps + 0.0  # not a view of the longer sequence
     total = xp.cumsum(steps, -1)
-    start = xp.zeros_like(total[:, :1])
-    return xp.cat([start, total], -1) if source.library == "torch" else xp.concatenate([start, total], -1)
+    return xp.concatenate([xp.zeros_like(total[:, :1]), total], -1)
 
 
 def _sample_numpy(source: RandomSource, weights: np.ndarray, n: int, count: int, stream: int, sums: bool) -> np.ndarray:
