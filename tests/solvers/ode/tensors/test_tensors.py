@@ -11,7 +11,7 @@ import pytest
 import hpfracc as hf
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode import problems
-from hpfracc.solvers.ode.tensors.rule import convert, make_weights
+from hpfracc.solvers.ode.tensors.rule import convert_like, make_weights
 from hpfracc.special import mittag_leffler
 from tests.helpers.thinned import thinned
 
@@ -53,13 +53,13 @@ def test_weights_have_the_real_dtype_of_the_state(library: str, kind: str):
     real = getattr(module, {"complex64": "float32", "complex128": "float64"}.get(kind, kind))
     values = np.array([0.25, 0.5])
     for given in (values, module.asarray(values)):
-        found = convert(given, like)
+        found = convert_like(given, like)
         assert isinstance(found, type(like))
         assert found.dtype == real
         assert found.tolist() == [0.25, 0.5]
     if library == "torch":
         rows = torch.ones(3, 2, dtype=torch.float64)
-        assert torch.func.vmap(lambda row: convert(row, like))(rows).dtype == real
+        assert torch.func.vmap(lambda row: convert_like(row, like))(rows).dtype == real
 
 
 @pytest.mark.parametrize("library", sorted(LIBRARIES))
