@@ -22,7 +22,7 @@ from hpfracc.solvers.pde.method import find_evolution_method
 from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.space import grunwald
 from hpfracc.solvers.pde.space.base import SpaceSetting
-from hpfracc.solvers.pde.space.choose import discretise
+from hpfracc.solvers.pde.space.components import discretise
 from hpfracc.solvers.pde.space.grunwald import ShiftedGrunwald
 from hpfracc.solvers.pde.terms import FractionalDiffusion, OneSided
 

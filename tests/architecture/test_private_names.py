@@ -18,6 +18,14 @@ ALLOWED = {
     "_CudaStreamBase": set(),
     "_mmap": set(),
     "__array_interface__": set(),
+    # One kernel for all tensors of a group (benchmarks/optimizers.py); tests/ml/test_optimizers.py has both ways.
+    "_foreach_add_": {"ml/torch/optimizers.py"},
+    "_foreach_addcdiv_": {"ml/torch/optimizers.py"},
+    "_foreach_addcmul_": {"ml/torch/optimizers.py"},
+    "_foreach_div_": {"ml/torch/optimizers.py"},
+    "_foreach_mul": {"ml/torch/optimizers.py"},
+    "_foreach_mul_": {"ml/torch/optimizers.py"},
+    "_foreach_sqrt": {"ml/torch/optimizers.py"},
     # Compiled functions are called by address, and CuPy's copies take addresses.
     "ctypes": {
         "solvers/ode/compiled/kernels.py",

@@ -100,6 +100,41 @@ def test_order_one_is_adam(foreach: bool):
     assert max(float((a - b).abs().max()) for a, b in zip(reference, other, strict=True)) > 1e-3
 
 
+@pytest.mark.parametrize("kind", [Adam, SGD, Flow])
+def test_tensors_one_by_one_move_as_together(kind: Any):
+    """Ten steps of three tensors, one of them complex, with weight decay; the default on a processor is one by one."""
+
+    def moved(**options: Any) -> list[Any]:
+        torch.manual_seed(0)
+        dtypes = (torch.float64, torch.complex128, torch.float64)
+        tensors = [torch.randn(shape, dtype=dtype) for shape, dtype in zip([(3, 4), (5,), ()], dtypes, strict=True)]
+        parameters = [each.requires_grad_() for each in tensors]
+        optimizer = kind(parameters, lr=0.05, fractional_order=0.5, weight_decay=0.01, **options)
+        for _ in range(10):
+            for each in parameters:
+                each.grad = torch.randn_like(each)
+            optimizer.step()
+        return [each.detach() for each in parameters]
+
+    alone, together, default = moved(foreach=False), moved(foreach=True), moved()
+    for one, other, usual in zip(alone, together, default, strict=True):
+        assert float((one - other).abs().max()) < 1e-13
+        assert torch.equal(one, usual)
+
+
+@pytest.mark.parametrize("foreach", [False, True])
+def test_foreach_runs_what_it_says(foreach: bool, monkeypatch: pytest.MonkeyPatch):
+    """One by one, no shared kernel is called."""
+    calls = []
+    shared = torch._foreach_mul_
+    monkeypatch.setattr(torch, "_foreach_mul_", lambda *given: calls.append(1) or shared(*given))
+    x = [torch.ones(2, requires_grad=True) for _ in range(2)]
+    for each in x:
+        each.grad = torch.ones(2)
+    Adam(x, foreach=foreach).step()
+    assert bool(calls) is foreach
+
+
 @pytest.mark.parametrize(("kind", "lr", "steps"), [(Adam, 0.05, 600), (SGD, 0.1, 200), (Flow, 0.3, 600)])
 def test_the_minimum_is_reached(kind: Any, lr: float, steps: int):
     """1 on ``(x - 1)^2`` from 0, where a Caputo gradient in parameter space stops at 1.5."""

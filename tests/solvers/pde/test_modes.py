@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.pde.boundary import Dirichlet, Neumann, Periodic, Robin, read_boundary
 from hpfracc.solvers.pde.space.base import SpaceSetting
-from hpfracc.solvers.pde.space.choose import discretise
+from hpfracc.solvers.pde.space.components import discretise
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion
 
 L = 1.7

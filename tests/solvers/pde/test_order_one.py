@@ -20,7 +20,7 @@ from hpfracc.solvers.pde.methods.imex_bdf2 import ImexBDF2
 from hpfracc.solvers.pde.methods.splitting import Strang, Yoshida4, turns_phases
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
 from hpfracc.solvers.pde.space.base import SpaceSetting
-from hpfracc.solvers.pde.space.choose import discretise
+from hpfracc.solvers.pde.space.components import discretise
 from hpfracc.solvers.pde.terms import Diffusion, FractionalDiffusion, OneSided
 
 

@@ -11,7 +11,7 @@ import hpfracc as hf
 from hpfracc import pde
 from hpfracc.solvers.pde.boundary import read_boundary
 from hpfracc.solvers.pde.space.base import SpaceSetting
-from hpfracc.solvers.pde.space.choose import discretise
+from hpfracc.solvers.pde.space.components import discretise
 from tests.helpers.thinned import thinned
 
 CASES = {

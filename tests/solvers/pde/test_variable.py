@@ -11,7 +11,7 @@ from scipy.integrate import solve_ivp
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.pde.boundary import Dirichlet, Neumann, Robin, read_boundary
 from hpfracc.solvers.pde.space.base import SpaceSetting
-from hpfracc.solvers.pde.space.choose import discretise
+from hpfracc.solvers.pde.space.components import discretise
 from hpfracc.solvers.pde.space.variable import FiniteVolumes
 from hpfracc.solvers.pde.terms import Advection, Diffusion, OneSided
 

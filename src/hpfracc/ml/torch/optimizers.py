@@ -334,6 +334,10 @@ def _real(values: torch.Tensor) -> torch.Tensor:
 
 
 def _together(group: dict[str, Any], tensors: list[torch.Tensor]) -> bool:
+    """Whether to update all tensors by shared kernels. On a processor most steps take longer with them.
+
+    benchmarks/optimizers.py has both ways.
+    """
     wish = group["foreach"]
     if wish is not None:
         return bool(wish)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy.special import erfcx
 
 import hpfracc as hf
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import HpfraccError, InvalidInputError
 from hpfracc.solvers.ode.compiled.on_cuda import device, tables
 from hpfracc.solvers.ode.methods.pece import PECE
 
@@ -125,6 +125,29 @@ def chunked() -> dict[str, Any]:
     }
 
 
+def failing() -> list[list[Any]]:
+    """A GPU that never has memory, and one that fails for another reason: the error, and how often it was tried."""
+    cuda, tries, found = device.load_cuda(), [0], []
+    make = cuda.device_array
+
+    def fail(reason: str) -> Any:
+        def allocate(*shape: Any) -> Any:
+            tries[0] += 1
+            raise RuntimeError(reason)
+
+        return allocate
+
+    for reason in ("[2] CUDA_ERROR_OUT_OF_MEMORY", "[700] CUDA_ERROR_ILLEGAL_ADDRESS"):
+        cuda.device_array, tries[0] = fail(reason), 0
+        try:
+            solve({**BRUSSELATOR, "alpha": 0.8}, backend="numba-cuda")
+        except HpfraccError as error:
+            found.append([type(error).__name__, str(error), tries[0]])
+        finally:
+            cuda.device_array = make
+    return found
+
+
 def kept() -> dict[str, Any]:
     """Memory of one solve in the next: how often it was allocated and its size asked for, and whether all agrees."""
     from hpfracc.solvers.ode.compiled.on_cuda import solve as on_cuda_solve
@@ -229,6 +252,7 @@ if __name__ == "__main__":
                 "early": EARLY,
                 "cases": {name: difference(question, kind) for name, (kind, question) in CASES.items()},
                 "relaxation": relaxation(),
+                "failing": failing(),
                 "chunked": chunked(),
                 "kept": kept(),
                 "infinite": infinite(),

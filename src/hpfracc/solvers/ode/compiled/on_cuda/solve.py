@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from scipy.special import rgamma
 
+from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, run_chunks
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.solvers.ode.compiled.members import MemberFunction, read_member, some_members
@@ -185,6 +187,50 @@ class _Layouts:
     integers: MemoryLayout
 
 
+class BudgetSizer:
+    """Chunks of members that fit into a budget, which is halved after one that ran out of memory.
+
+    Parameters
+    ----------
+    sizes : callable
+        ``sizes(left, budget)`` returns the number of members of the next chunk and of its threads.
+    budget : int
+        Maximum bytes on the GPU.
+
+    Attributes
+    ----------
+    slots : int
+        Number of threads of the chunk chosen last.
+    """
+
+    def __init__(self, sizes: Callable[[int, int], tuple[int, int]], budget: int) -> None:
+        self.slots = 0
+        self._sizes = sizes
+        self._budget = budget
+        self._halvings = 0
+
+    def next(self, left: int) -> int:
+        """Number of members of the next chunk."""
+        count, self.slots = self._sizes(left, self._budget)
+        return count
+
+    def succeeded(self, size: int) -> None:
+        """The budget does not change."""
+
+    def failed(self, size: int, short: ChunkTooLargeError) -> bool:
+        """Halve the budget; returns False after the last retry."""
+        if self._halvings == _MAX_HALVINGS:
+            return False
+        self._halvings, self._budget = self._halvings + 1, self._budget // 2
+        return True
+
+
+def _raise_cause(begin: int, end: int, short: ChunkTooLargeError) -> NoReturn:
+    """Raise the driver's own error."""
+    assert short.__cause__ is not None
+    raise short.__cause__
+
+
 class _SolveState:
     """The state of a solve, which runs chunk by chunk."""
 
@@ -233,18 +279,17 @@ class _SolveState:
     def run(self) -> None:
         """Run all chunks; after running out of memory, with smaller ones."""
         with borrow_workspace(self.cuda, self.precision) as workspace:
-            done, budget, halvings = 0, self._budget(workspace), 0
-            while done < self.bad.size:
-                count, slots = self._sizes(self.bad.size - done, budget)
+            sizer = BudgetSizer(self._sizes, self._budget(workspace))
+
+            def source(begin: int, end: int) -> Array:
                 try:
-                    self._run_chunk(workspace, done, done + count, slots)
+                    return self._run_chunk(workspace, begin, end, sizer.slots)
                 except Exception as error:
-                    if not device.is_out_of_memory(error) or halvings == _MAX_HALVINGS:
-                        raise
-                    halvings, budget = halvings + 1, budget // 2
-                    continue
-                self.chunks += 1
-                done += count
+                    if device.is_out_of_memory(error):
+                        raise ChunkTooLargeError(str(error)) from error
+                    raise
+
+            run_chunks(self.bad.size, sizer, source, self._store, stuck=_raise_cause)
 
     def _budget(self, workspace: Workspace) -> int:
         """Maximum bytes to use. The driver is not queried if everything fits into the workspace."""
@@ -289,8 +334,9 @@ class _SolveState:
         states = MemoryLayout([(d, self.tables.depth, slots)], outputs.end)
         return _Layouts(inputs, outputs, states, MemoryLayout([self.places.shape, (count,)]))
 
-    def _run_chunk(self, workspace: Workspace, begin: int, end: int, slots: int) -> None:
-        count, d = end - begin, self.problem.shape[1]
+    def _run_chunk(self, workspace: Workspace, begin: int, end: int, slots: int) -> Array:
+        """The states of the members ``begin .. end-1`` at the returned times, (times, d, members)."""
+        count = end - begin
         layouts = self._layouts(count, slots)
         workspace.reserve(layouts.states.end, layouts.integers.end)
         with host_buffers.borrow(layouts.inputs.end, self.precision, clear=False) as staged:
@@ -312,14 +358,19 @@ class _SolveState:
             self.first = values[0].T
         self.watched[:, :, begin:end] = states[self.kept.watched]
         if self.kept.between:
-            states = self._between(states, values, begin, end)
-        elif self.kept.rows < len(states):
-            states = states[: self.kept.rows].copy()  # without the watched steps
-        if count == self.bad.size:
+            return self._between(states, values, begin, end)
+        if self.kept.rows < len(states):
+            return np.array(states[: self.kept.rows])  # without the watched steps
+        return np.asarray(states)
+
+    def _store(self, begin: int, end: int, states: Array) -> None:
+        """Store the states of a chunk."""
+        self.chunks += 1
+        if end - begin == self.bad.size:
             self.y = states
             return
         if not len(self.y):
-            self.y = np.empty((len(states), d, self.bad.size), self.precision)
+            self.y = np.empty((*states.shape[:2], self.bad.size), self.precision)
         self.y[:, :, begin:end] = states
 
     def _write(self, layout: MemoryLayout, staged: Array, begin: int, end: int) -> None:
