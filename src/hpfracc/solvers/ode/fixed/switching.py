@@ -9,7 +9,7 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import compilation, compiled
-from hpfracc.solvers.ode.compilation import compile_problem, read_backend, read_preference
+from hpfracc.solvers.ode.compilation import compile_problem, read_backend, solve_preference
 from hpfracc.solvers.ode.compiled.on_cuda.choice import GPUOffer, MovedError
 from hpfracc.solvers.ode.fixed.grid import row_orders
 from hpfracc.solvers.ode.fixed.history import History
@@ -60,7 +60,7 @@ class SwitchingStepper:
         self.options = options
         self.fun = fun
         self.notes: list[str] = []
-        engine = read_preference(options) is None
+        engine = solve_preference(options) is None
         self.history = History(tableau.weights, tableau.which, tableau.f, tableau.sums, block, engine=engine)
         self.compile_seconds = 0.0
         problem = tableau.problem
