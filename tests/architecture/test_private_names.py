@@ -18,12 +18,8 @@ ALLOWED = {
     "_CudaStreamBase": set(),
     "_mmap": set(),
     "__array_interface__": set(),
-    # Compiled functions are called by address, and CuPy's copies take addresses.
-    "ctypes": {
-        "solvers/ode/compiled/kernels.py",
-        "solvers/ode/compiled/implicit_kernels.py",
-        "engine/backends/cupy/transfers.py",
-    },
+    # CuPy's copies take addresses.
+    "ctypes": {"engine/backends/cupy/transfers.py"},
 }
 
 
