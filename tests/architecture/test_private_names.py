@@ -26,12 +26,8 @@ ALLOWED = {
     "_foreach_mul": {"ml/torch/optimizers.py"},
     "_foreach_mul_": {"ml/torch/optimizers.py"},
     "_foreach_sqrt": {"ml/torch/optimizers.py"},
-    # Compiled functions are called by address, and CuPy's copies take addresses.
-    "ctypes": {
-        "solvers/ode/compiled/kernels.py",
-        "solvers/ode/compiled/implicit_kernels.py",
-        "engine/backends/cupy/transfers.py",
-    },
+    # CuPy's copies take addresses.
+    "ctypes": {"engine/backends/cupy/transfers.py"},
 }
 
 

@@ -1,8 +1,10 @@
-"""The compiled kernels beside the same text run by Python, with the right-hand side called through ctypes."""
+"""The compiled kernels beside the same text run by Python, and how they take a compiled right-hand side."""
 
 from __future__ import annotations
 
-import ctypes
+import gc
+import sys
+import weakref
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,10 @@ import hpfracc as hf
 
 pytest.importorskip("numba")
 
+import numba
+
 from hpfracc.solvers.ode.compiled import functions, implicit_kernels, kernels, stepper
+from hpfracc.solvers.ode.compiled.references import FunctionReference, refer
 
 Array = np.ndarray[Any, Any]
 
@@ -21,26 +26,35 @@ def brusselator(t: float, y: Array) -> Array:
     return np.array([1.0 - 4.0 * y[0] + y[0] ** 2 * y[1], 3.0 * y[0] - y[0] ** 2 * y[1]])
 
 
-def call_ordinarily(address: int, t: float, y: Array, out: Array, parameters: Array) -> None:
-    """Through ctypes, which knows addresses of functions and of arrays by itself."""
-    pointer = ctypes.POINTER(ctypes.c_double)
-    function = ctypes.CFUNCTYPE(None, ctypes.c_double, pointer, pointer, pointer)(address)
-    function(t, *(each.ctypes.data_as(pointer) for each in (y, out, parameters)))
+def brusselator_jacobian(t: float, y: Array) -> Array:
+    return np.array([[2.0 * y[0] * y[1] - 4.0, y[0] ** 2], [3.0 - 2.0 * y[0] * y[1], -(y[0] ** 2)]])
+
+
+class InPython:
+    """Stands for a reference in a kernel that Python runs; tells both functions apart by the size of the result."""
+
+    def evaluate(self, t: float, y: Array, out: Array, parameters: Array) -> None:
+        fun = brusselator if out.size == y.size else brusselator_jacobian
+        out[:] = fun(t, y).reshape(-1)
+
+
+def run_in_python(kernel: Any, kind: str, *arguments: Any) -> Any:
+    """The text of a kernel."""
+    return kernel.py_func(*(InPython() if isinstance(each, FunctionReference) else each for each in arguments))
 
 
 @pytest.mark.parametrize("method", ["explicit_rectangle", "pece"])
-def test_steps_are_those_of_an_ordinary_call(method: str, monkeypatch: pytest.MonkeyPatch):
+def test_steps_are_those_of_the_same_text_in_python(method: str, monkeypatch: pytest.MonkeyPatch):
     """Explicit and corrected steps, to the last digits: sums may be added up in another order."""
     options: dict[str, Any] = {"method": method, "step": 0.05, "compile": True}
     wanted = hf.solve_fode(brusselator, (0.0, 2.0), [1.2, 2.8], 0.8, **options)
     calls = 0
 
-    def call_kernel(kernel: Any, kind: str, *arguments: Any) -> Any:
+    def call_kernel(*arguments: Any) -> Any:
         nonlocal calls
         calls += 1
-        return kernel.py_func(*arguments)
+        return run_in_python(*arguments)
 
-    monkeypatch.setattr(kernels, "call", call_ordinarily)
     monkeypatch.setattr(stepper, "call_kernel", call_kernel)
     found = hf.solve_fode(brusselator, (0.0, 2.0), [1.2, 2.8], 0.8, **options)
     assert calls and found.decision.compiled and found.nfev == wanted.nfev
@@ -48,30 +62,73 @@ def test_steps_are_those_of_an_ordinary_call(method: str, monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_implicit_steps_are_those_of_an_ordinary_call(monkeypatch: pytest.MonkeyPatch):
-    """Newton's method in the kernel, with the right-hand side called through ctypes."""
-    options: dict[str, Any] = {"method": "implicit_trapezoid", "step": 0.1, "compile": True}
+@pytest.mark.parametrize("jac", [None, brusselator_jacobian])
+def test_implicit_steps_are_those_of_the_same_text_in_python(jac: Any, monkeypatch: pytest.MonkeyPatch):
+    """Newton's method in the kernel, with differences and with a compiled Jacobian."""
+    options: dict[str, Any] = {"method": "implicit_trapezoid", "step": 0.1, "compile": True, "jac": jac}
     wanted = hf.solve_fode(brusselator, (0.0, 2.0), [1.2, 2.8], 0.8, **options)
-
-    def call_by_address(fun: int, t: float, y: int, out: int, parameters: int) -> None:
-        pointer = ctypes.POINTER(ctypes.c_double)
-        function = ctypes.CFUNCTYPE(None, ctypes.c_double, pointer, pointer, pointer)(fun)
-        function(t, *(ctypes.cast(each, pointer) for each in (y, out, parameters)))
-
     for name in ("_begin_newton", "_is_old", "_move", "_renew", "_first_rate", "_correct", "_judge", "_end_newton"):
         monkeypatch.setattr(implicit_kernels, name, getattr(implicit_kernels, name).py_func)
     monkeypatch.setattr(implicit_kernels, "_to_guess", implicit_kernels._to_guess.py_func)
-    monkeypatch.setattr(implicit_kernels, "call_by_address", call_by_address)
-    monkeypatch.setattr(stepper, "call_kernel", lambda kernel, kind, *arguments: kernel.py_func(*arguments))
+    monkeypatch.setattr(stepper, "call_kernel", run_in_python)
     found = hf.solve_fode(brusselator, (0.0, 2.0), [1.2, 2.8], 0.8, **options)
     assert found.decision.compiled and found.stats["newton_iterations"] == wanted.stats["newton_iterations"]
     np.testing.assert_allclose(found.y, wanted.y, rtol=1e-12)
 
 
-def test_one_value_is_that_of_an_ordinary_call(monkeypatch: pytest.MonkeyPatch):
+def test_one_value_is_that_of_the_function():
     """A compiled function that is called for one value."""
     bound = functions.compile_as_given(brusselator, (), 0.0, np.array([1.2, 2.8]), (2,))
-    wanted = bound(0.3, np.array([0.7, 3.1]), (2,))
-    monkeypatch.setattr(functions, "call_kernel", lambda kernel, kind, *arguments: call_ordinarily(*arguments))
-    np.testing.assert_array_equal(bound(0.3, np.array([0.7, 3.1]), (2,)), wanted)
-    np.testing.assert_allclose(wanted, brusselator(0.3, np.array([0.7, 3.1])), rtol=1e-14)
+    found = bound(0.3, np.array([0.7, 3.1]), (2,))
+    np.testing.assert_allclose(found, brusselator(0.3, np.array([0.7, 3.1])), rtol=1e-14)
+
+
+def test_a_value_in_another_layout_keeps_its_order():
+    """The columns of the value are in one piece, the rows of the state."""
+    y = np.arange(6.0).reshape(2, 3)
+    bound = functions.compile_as_given(lambda t, y: (t * y.T.copy()).T, (), 0.0, y, (2, 3))
+    np.testing.assert_array_equal(bound(2.0, y, (2, 3)), 2.0 * y)
+
+
+def test_a_call_of_a_kernel_runs_no_python_code():
+    """An interrupt would be raised in that code, and Numba loses it or turns it into another error."""
+    bound = functions.compile_as_given(brusselator, (), 0.0, np.array([1.2, 2.8]), (2,))
+    arguments = (bound.reference, 0.3, np.array([0.7, 3.1]), np.empty(2), bound.parameters)
+    kernels.call(*arguments)
+    seen: list[str] = []
+    sys.setprofile(lambda frame, event, _: seen.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        kernels.call(*arguments)
+    finally:
+        sys.setprofile(None)
+    assert seen == ["call"]  # Numba reports the kernel itself
+
+
+def test_one_kernel_serves_all_functions():
+    """It is compiled once, and kept on disk for functions of other processes."""
+    options: dict[str, Any] = {"method": "explicit_rectangle", "step": 0.05, "compile": True}
+    first = hf.solve_fode(brusselator, (0.0, 2.0), [1.2, 2.8], 0.8, **options)
+    known = list(kernels.run_explicit.signatures)
+    second = hf.solve_fode(lambda t, y: -y, (0.0, 2.0), [1.2, 2.8], 0.8, **options)
+    assert first.decision.compiled and second.decision.compiled and kernels.run_explicit.signatures == known
+    assert not np.allclose(first.y, second.y)
+
+
+def test_a_reference_keeps_the_code_alive_and_no_longer():
+    """The code goes with the reference; calls leave the counts of their arrays as they were."""
+
+    def fun(t: float, y: Array, out: Array, parameters: Array) -> None:
+        out[0] = -parameters[0] * y[0]
+
+    reference = refer(numba.cfunc("void(float64, float64[::1], float64[::1], float64[::1])")(fun))
+    arrays = (np.array([2.0]), np.empty(1), np.array([3.0]))
+    before = [sys.getrefcount(each) for each in arrays]
+    code = weakref.ref(reference.function)
+    gc.collect()
+    for _ in range(10):
+        kernels.call(reference, 0.3, *arrays)
+    assert arrays[1][0] == -6.0
+    assert [sys.getrefcount(each) for each in arrays] == before and code() is not None
+    del reference
+    gc.collect()
+    assert code() is None

@@ -40,7 +40,7 @@ class CompiledArithmetic:
         self._fun, self._abandon = fun, abandon
         dtype = system.dtype
         self._kind = dtype.kind
-        self._address = 0 if fun is None else fun.address
+        self._reference = None if fun is None else fun.reference
         self._parameters: Array = np.zeros(1) if fun is None else fun.parameters
         self._scratch = np.zeros((2, system.size), dtype)
         (self._alpha, _), *_ = system.groups
@@ -70,7 +70,7 @@ class CompiledArithmetic:
         scale = reals[:n]
         if self._fun is not None and not corrector.stiff:
             status, contraction, evaluations = call_kernel(
-                *(kernels.attempt, self._kind, self._address, system.time(end), *common, d, self._nothing, factor),
+                *(kernels.attempt, self._kind, self._reference, system.time(end), *common, d, self._nothing, factor),
                 *(self._scratch, self._parameters, rules, vectors, reals, table),
             )
             system.nfev += evaluations
@@ -127,7 +127,7 @@ class CompiledArithmetic:
             return self._newton(tau, known, float(weight), guess, norm, inverse)
         out = np.empty((2, guess.size), guess.dtype)
         status, evaluations = call_kernel(
-            *(kernels.newton, self._kind, self._address, self.system.time(tau), known, float(weight), guess),
+            *(kernels.newton, self._kind, self._reference, self.system.time(tau), known, float(weight), guess),
             *(norm.scale, norm.components, inverse, self._scratch, self._parameters, out),
         )
         self.system.nfev += evaluations
@@ -171,7 +171,7 @@ class CompiledArithmetic:
         there = False
         if self._fun is not None:
             there, ratio = call_kernel(
-                *(kernels.take, self._kind, self._address, system.time(end), trial.inherited, self._scratch),
+                *(kernels.take, self._kind, self._reference, system.time(end), trial.inherited, self._scratch),
                 *(self._parameters, *common),
             )
             system.nfev += 1

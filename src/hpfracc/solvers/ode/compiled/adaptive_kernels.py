@@ -1,7 +1,7 @@
 """One adaptive step, compiled: polynomials through the newest points, history, the step's equation, and the error.
 
 The same arithmetic as in ``adaptive/arithmetic.py``, for equations whose components share one order. A compiled
-right-hand side is given by its address (see ``kernels.py``), and solving returns 0 on success, 1 if the iteration does
+right-hand side is given by reference (see ``references.py``), and solving returns 0 on success, 1 if the iteration does
 not converge, and 2 if the right-hand side is not finite. A right-hand side in Python is called between the parts of a
 step: :func:`prepare`, :func:`correct` or :func:`correct_newton` after each evaluation, :func:`finish`, and
 :func:`begin_take` before and :func:`end_take` after the evaluation that propagates the error.
@@ -19,6 +19,8 @@ SystemError. The arrays are combined into a few, because each takes time at each
     Values of the right-hand side, newest first, and each degree's contribution.
 ``scratch``, shape (2, n)
     Input and output of a compiled right-hand side.
+``fun``, ``parameters``
+    The reference to a compiled right-hand side, and the numbers that it reads.
 """
 
 from __future__ import annotations

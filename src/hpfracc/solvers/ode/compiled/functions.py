@@ -20,6 +20,7 @@ from hpfracc._shielded import run_shielded
 from hpfracc.solvers.ode.compiled import NotCompiledError, call_kernel
 from hpfracc.solvers.ode.compiled.kernels import call
 from hpfracc.solvers.ode.compiled.reading import BoundSource
+from hpfracc.solvers.ode.compiled.references import FunctionReference, refer
 from hpfracc.solvers.ode.surroundings import same_surroundings, surroundings
 
 __all__ = ["MATHEMATICS", "CompiledFunction", "compare", "compile_as_given", "compile_bound", "function_lines"]
@@ -38,8 +39,8 @@ class CompiledFunction:
 
     Attributes
     ----------
-    compiled : object
-        The object that Numba compiled; it keeps the code alive.
+    reference : FunctionReference
+        What the kernels take.
     parameters : array
         Numbers that it reads at each call, followed by a 0, so that the array is never empty.
     bound : BoundSource or None
@@ -48,15 +49,10 @@ class CompiledFunction:
         Whether it was compiled just now, and not found in the cache.
     """
 
-    compiled: Any
+    reference: FunctionReference
     parameters: Array
     bound: BoundSource | None = None
     fresh: bool = True
-
-    @property
-    def address(self) -> int:
-        """Address of its code."""
-        return int(self.compiled.address)
 
     def unchanged(self) -> bool:
         """Whether all captured values of a function that was read are unchanged."""
@@ -65,7 +61,7 @@ class CompiledFunction:
     def __call__(self, t: float, y: Array, shape: tuple[int, ...]) -> Array:
         """The value at one point, of ``shape``."""
         out = np.empty(math.prod(shape), y.dtype)
-        call_kernel(call, y.dtype.kind, self.address, t, np.array(y).reshape(-1), out, self.parameters)
+        call_kernel(call, y.dtype.kind, self.reference, t, np.array(y).reshape(-1), out, self.parameters)
         return out.reshape(shape)
 
 
@@ -106,7 +102,6 @@ MATHEMATICS = {
 }
 _SCOPE: dict[str, Any] = {
     **MATHEMATICS,
-    "carray": numba.carray,
     "nan": math.nan,
     "inf": math.inf,
     "fmod": np.fmod,
@@ -116,16 +111,16 @@ _SCOPE: dict[str, Any] = {
     "rint": np.rint,
 }
 
-#: By source and sizes, which determine the function.
-_read: OrderedDict[tuple[str, int, int, int], Any] = OrderedDict()
+#: By source and sizes.
+_read: OrderedDict[tuple[str, int, int, int], FunctionReference] = OrderedDict()
 #: Functions compiled directly, by everything they depend on; dropped together with the function.
-_given: weakref.WeakKeyDictionary[Any, dict[Any, tuple[Any, tuple[Any, ...] | None]]] = weakref.WeakKeyDictionary()
+_given: weakref.WeakKeyDictionary[Any, dict[Any, tuple[FunctionReference, Any]]] = weakref.WeakKeyDictionary()
 
 
 @functools.cache
 def _signature(kind: str) -> Any:
-    pointer = types.CPointer(types.complex128 if kind == "c" else types.float64)
-    return types.void(types.float64, pointer, pointer, types.CPointer(types.float64))
+    state = types.Array(types.complex128 if kind == "c" else types.float64, 1, "C")
+    return types.void(types.float64, state, state, types.Array(types.float64, 1, "C"))
 
 
 def compile_bound(bound: BoundSource, shape: tuple[int, ...], out_shape: tuple[int, ...]) -> CompiledFunction:
@@ -135,21 +130,15 @@ def compile_bound(bound: BoundSource, shape: tuple[int, ...], out_shape: tuple[i
     found = _read.get(key)
     fresh = found is None
     if found is None:
-        found = _compile_source(*key)
+        found = _compile_source(bound.source)
         _read[key] = found
         while len(_read) > _MAX_KEPT:
             _read.popitem(last=False)
     return CompiledFunction(found, parameters, bound, fresh)
 
 
-def _compile_source(source: str, size: int, out_size: int, count: int) -> Any:
-    lines = [
-        "def call(t, y_pointer, out_pointer, parameter_pointer):",
-        f"    y = carray(y_pointer, ({size},))",
-        f"    out = carray(out_pointer, ({out_size},))",
-        f"    p = carray(parameter_pointer, ({count},))",
-        *function_lines(source, ("out[:] = nan", "return")),
-    ]
+def _compile_source(source: str) -> FunctionReference:
+    lines = ["def call(t, y, out, p):", *function_lines(source, ("out[:] = nan", "return"))]
     scope = dict(_SCOPE)
     exec(compile("\n".join(lines), "<hpfracc right-hand side>", "exec"), scope)
     # Divisions by zero give infinities, as in NumPy; where Python would raise, the source bails out.
@@ -198,7 +187,7 @@ def _build(
     shapes: tuple[tuple[int, ...], tuple[int, ...]],
     dtype: Any,
     listed: bool,
-) -> Any:
+) -> FunctionReference:
     numbers, fixed = arguments
     if is_jitted(fun):
         inner = fun
@@ -219,39 +208,36 @@ def _build(
             constants[name] = fixed[len(constants)]
             terms.append(name)
     wrapped = "array(inner({}))" if listed else "inner({})"
+    state = "y" if len(shapes[0]) == 1 else "y.reshape(shape)"
     source = "\n".join(
         (
-            "def call(t, y_pointer, out_pointer, parameter_pointer):",
-            "    y = carray(y_pointer, shape)",
-            "    out = carray(out_pointer, out_shape)",
-            "    parameters = carray(parameter_pointer, (count,))",
+            "def call(t, y, out, parameters):",
             "    try:",
-            f"        value = {wrapped.format(', '.join(('t', 'y', *terms)))}",
-            "        if value.shape != out_shape:",  # an assignment would broadcast it
+            f"        value = {wrapped.format(', '.join(('t', state, *terms)))}",
+            "        if value.shape != out_shape:",
             "            raise ValueError",
-            "        out[...] = value",
+            "        for i, each in enumerate(value.flat):",  # compiles faster than an assignment
+            "            out[i] = each",
             # An exception cannot leave a C callback. Non-finite values are evaluated again in Python, where it can.
             "    except Exception:",
-            "        out[...] = nan",
+            "        out[:] = nan",
         )
     )
     scope: dict[str, Any] = {
-        "carray": numba.carray,
         "array": np.array,
         "nan": np.nan,
         "inner": inner,
         "shape": shapes[0],
         "out_shape": shapes[1],
-        "count": max(1, reals),
         **constants,
     }
     exec(compile(source, "<hpfracc right-hand side>", "exec"), scope)
     return _numba_compile(scope["call"], np.dtype(dtype).kind)
 
 
-def _numba_compile(function: Any, kind: str, **options: Any) -> Any:
+def _numba_compile(function: Any, kind: str, **options: Any) -> FunctionReference:
     try:
-        return run_shielded(lambda: numba.cfunc(_signature(kind), **options)(function))
+        return run_shielded(lambda: refer(numba.cfunc(_signature(kind), **options)(function)))
     except Exception as error:  # anything that Numba or its parts may raise
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise NotCompiledError(f"{type(error).__name__}: {lines[0][:160] if lines else 'no reason given'}") from error

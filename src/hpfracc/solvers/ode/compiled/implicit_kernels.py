@@ -18,7 +18,6 @@ from hpfracc.solvers.ode.compiled.kernels import (
     KNOWN,
     REQUEST,
     STUCK,
-    call_by_address,
     compile_kernel,
     fold,
     inline,
@@ -257,7 +256,7 @@ def implicit(
 
 @compile_kernel
 def run_implicit(
-    fun: int,
+    fun: Any,
     parameters: Any,
     grid: tuple[float, float],
     span: tuple[int, int, int],
@@ -266,13 +265,14 @@ def run_implicit(
     points: Any,
     value: Any,
     state: Any,
-    jac: int,
+    has_jac: bool,
+    jac: Any,
     jac_parameters: Any,
     matrices: tuple[Any, Any, Any, Any],
     tolerance: tuple[float, Any, float, float],
     limits: tuple[int, float, int, int, float],
 ) -> None:
-    """Like :func:`implicit`, with a compiled right-hand side; ``jac`` is 0 if there is no Jacobian."""
+    """Like :func:`implicit`, with a compiled right-hand side; ``jac`` is used only if ``has_jac``."""
     t0, h = grid
     begin, first, stop = span
     # Unpacked once, because each access to a tuple counts references to its arrays.
@@ -284,8 +284,7 @@ def run_implicit(
     point, rows = points[0], len(value)
     known, guess, change, here = np.empty((4, rows), y.dtype)
     scale = np.empty(rows)
-    # Addresses, for the reasons given in `call_by_address`; these arrays live as long as the kernel runs.
-    where, into, given = point.ctypes.data, value.ctypes.data, parameters.ctypes.data
+    flat = derivative.reshape(-1)
     for n in range(first, stop):
         t = t0 + n * h
         _begin_newton(y, f, sums, past, which, begin, n, known, guess, scale, rtol, atol, part, digits, small, point)
@@ -294,16 +293,16 @@ def run_implicit(
             if renewed:
                 _to_guess(y, n, guess, point)
                 state[JACOBIANS] += 1
-                if jac:
-                    call_by_address(jac, t, where, derivative.ctypes.data, jac_parameters.ctypes.data)
+                if has_jac:
+                    jac.evaluate(t, point, flat, jac_parameters)
                 else:
                     state[EVALUATIONS] += 1
-                    call_by_address(fun, t, where, into, given)
+                    fun.evaluate(t, point, value, parameters)
                     here[:] = value
                     for i in range(rows):
                         added = _move(guess, i, point)
                         state[EVALUATIONS] += 1
-                        call_by_address(fun, t, where, into, given)
+                        fun.evaluate(t, point, value, parameters)
                         for row in range(rows):
                             derivative[row, i] = (value[row] - here[row]) / added
                 if not _renew(now, which, derivative, factors, kept, rates, most):
@@ -315,7 +314,7 @@ def run_implicit(
                 turn = count
                 state[EVALUATIONS] += 1
                 state[ITERATIONS] += 1
-                call_by_address(fun, t, where, into, given)
+                fun.evaluate(t, point, value, parameters)
                 size = _correct(y, n, known, now, which, factors, kept, value, change, scale, point)
                 verdict = _judge(turn, size, last, most, first_rate, least_rate, kept, rates)
                 if verdict != 0:

@@ -3,8 +3,8 @@
 Each scheme is a generator: it writes the state at which it needs the right-hand side to a row of ``points``, yields the
 time, and finds the result in ``value`` when it resumes. It cycles through the rows. A right-hand side in Python is
 evaluated by an ordinary loop over the generator. :func:`run_explicit` and :func:`run_corrected` are the same steps with
-a compiled right-hand side; driving a generator from compiled code takes 1.5 to 2 times as long. Implicit steps are in
-``implicit_kernels``.
+a compiled right-hand side, given by reference (see ``references``); driving a generator from compiled code takes 1.5 to
+2 times as long. Implicit steps are in ``implicit_kernels``.
 
 ``state`` is an array of integers that both sides use: see the names below.
 """
@@ -15,8 +15,6 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
 
 __all__ = [
     "EVALUATIONS",
@@ -28,7 +26,6 @@ __all__ = [
     "STATE_SIZE",
     "STUCK",
     "call",
-    "call_by_address",
     "compile_kernel",
     "corrected",
     "explicit",
@@ -50,29 +47,10 @@ compile_kernel = numba.njit(cache=True, fastmath={"reassoc", "contract"})
 inline = numba.njit(inline="always")
 
 
-@intrinsic
-def call_by_address(typing: Any, address: Any, t: Any, y: Any, out: Any, parameters: Any) -> Any:
-    """Call a function compiled with ``numba.cfunc`` by its address.
-
-    An address is a plain integer: to unbox one of its function types, Numba runs Python code at each call of a kernel,
-    in which an interrupt becomes another error. In a small kernel that unboxing took 23 to 40 microseconds a call, and
-    10,000 evaluations twice as long as by addresses. The addresses are of arrays that the kernel holds meanwhile, and
-    of code that ``CompiledFunction`` keeps alive; nothing else is read through them.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word, number = context.get_value_type(types.intp), context.get_value_type(types.float64)
-        kind = type(builder.function.function_type)(context.get_value_type(types.void), (number, word, word, word))
-        builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), arguments[1:])
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.float64, types.intp, types.intp, types.intp), generate
-
-
 @compile_kernel
-def call(fun: int, t: float, y: Any, out: Any, parameters: Any) -> None:
+def call(fun: Any, t: float, y: Any, out: Any, parameters: Any) -> None:
     """One evaluation."""
-    call_by_address(fun, t, y.ctypes.data, out.ctypes.data, parameters.ctypes.data)
+    fun.evaluate(t, y, out, parameters)
 
 
 @compile_kernel
@@ -175,7 +153,7 @@ def corrected(
 
 @compile_kernel
 def run_explicit(
-    fun: int,
+    fun: Any,
     parameters: Any,
     grid: tuple[float, float],
     span: tuple[int, int, int],
@@ -194,7 +172,7 @@ def run_explicit(
     for n in range(first, stop):
         for row in range(rows):
             y[row, n] = point[row] = fold(sums, past, which, f, 0, row, begin, n)
-        call(fun, t0 + n * h, point, value, parameters)
+        fun.evaluate(t0 + n * h, point, value, parameters)
         if not _is_finite(value):
             return
         for row in range(rows):
@@ -204,7 +182,7 @@ def run_explicit(
 
 @compile_kernel
 def run_corrected(
-    fun: int,
+    fun: Any,
     parameters: Any,
     grid: tuple[float, float],
     span: tuple[int, int, int],
@@ -225,13 +203,13 @@ def run_corrected(
     for n in range(first, stop):
         _fold_both(sums, past, which, f, begin, n, point, partial)
         t = t0 + n * h
-        call(fun, t, point, value, parameters)
+        fun.evaluate(t, point, value, parameters)
         for _ in range(corrections):
             for row in range(rows):
                 y[row, n] = point[row] = partial[row] + now[1, which[row]] * value[row]
             if not _is_finite(value):
                 return
-            call(fun, t, point, value, parameters)
+            fun.evaluate(t, point, value, parameters)
         if not _is_finite(value):
             return
         for row in range(rows):

@@ -119,16 +119,16 @@ class CompiledStepper:
         return self._matrices, tolerance, limits
 
     def _run_compiled(self, fun: CompiledFunction, span: tuple[int, int, int]) -> None:
-        common = (fun.address, fun.parameters, *self._common(span, self._points))
+        common = (fun.reference, fun.parameters, *self._common(span, self._points))
         kind = self._value.dtype.kind
         if self.scheme.kind == "explicit":
             call_kernel(kernels.run_explicit, kind, *common)
         elif self.scheme.kind == "corrected":
             call_kernel(kernels.run_corrected, kind, *common, self.scheme.corrections)
         else:
-            jac = self._jacobian
-            address, parameters = (0, fun.parameters) if jac is None else (jac.address, jac.parameters)
-            call_kernel(implicit_kernels.run_implicit, kind, *common, address, parameters, *self._newton_rules())
+            jac = fun if self._jacobian is None else self._jacobian
+            jacobian = (self._jacobian is not None, jac.reference, jac.parameters)
+            call_kernel(implicit_kernels.run_implicit, kind, *common, *jacobian, *self._newton_rules())
 
     def _run_python(self, evaluate: RightHandSide, span: tuple[int, int, int]) -> None:
         """Every evaluation gets its own row for the state, because the function may keep or change it."""
