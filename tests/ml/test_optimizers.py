@@ -8,6 +8,7 @@ import math
 import pickle
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from hpfracc.ml.moment_filters import MAX_EXPONENTIALS, flow_filter, moment_filt
 torch = pytest.importorskip("torch")
 optimizers = pytest.importorskip("hpfracc.ml.optimized_optimizers")
 
+updates_together = pytest.importorskip("hpfracc.ml.torch.optimizers").updates_together
 Adam, SGD, Flow = optimizers.OptimizedFractionalAdam, optimizers.FractionalSGD, optimizers.FractionalGradientFlow
 
 
@@ -133,6 +135,24 @@ def test_foreach_runs_what_it_says(foreach: bool, monkeypatch: pytest.MonkeyPatc
         each.grad = torch.ones(2)
     Adam(x, foreach=foreach).step()
     assert bool(calls) is foreach
+
+
+@pytest.mark.parametrize(
+    ("wish", "tensors", "exponentials", "cuda", "expected"),
+    [
+        (None, 10, 6, True, True),
+        (None, 10, 29, True, False),
+        (None, 100, 29, True, True),
+        (None, 1, 1, True, False),
+        (None, 100, 6, False, False),
+        (True, 1, 29, False, True),
+        (False, 100, 6, True, False),
+    ],
+)
+def test_when_tensors_are_updated_together(wish: Any, tensors: int, exponentials: int, cuda: bool, expected: bool):
+    """On a GPU if there are as many tensors as exponentials, and wherever the user says so."""
+    given: Any = [SimpleNamespace(is_cuda=cuda)] * tensors
+    assert updates_together({"foreach": wish}, given, exponentials) is expected
 
 
 @pytest.mark.parametrize(("kind", "lr", "steps"), [(Adam, 0.05, 600), (SGD, 0.1, 200), (Flow, 0.3, 600)])

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from hpfracc.errors import InvalidInputError
 from hpfracc.ml.moment_filters import ExponentialFilter, flow_filter, moment_filter, read_filter_order
 
-__all__ = ["FractionalGradientFlow", "FractionalSGD", "OptimizedFractionalAdam"]
+__all__ = ["FractionalGradientFlow", "FractionalSGD", "OptimizedFractionalAdam", "updates_together"]
 
 
 class _Filtered(Optimizer):  # type: ignore[misc]
@@ -90,7 +90,7 @@ class _Filtered(Optimizer):  # type: ignore[misc]
                 )
             state["step"] += 1
         moments = [self.state[each]["moments"] for each in parameters]
-        if _together(group, gradients):
+        if updates_together(group, gradients, count):
             return _filter_together(moments, gradients, by)
         return [_filter_one(moment, gradient, by) for moment, gradient in zip(moments, gradients, strict=True)]
 
@@ -109,11 +109,11 @@ def _filter_together(
 ) -> list[torch.Tensor]:
     """The same for many parameters with few kernels."""
     filtered: list[torch.Tensor] = []
-    for j, (rate, weight) in enumerate(zip(by.rates, by.weights, strict=True)):
-        parts = [each[j] for each in moments]
+    by_exponential = zip(*(each.unbind(0) for each in moments), strict=True)
+    for rate, weight, parts in zip(by.rates, by.weights, by_exponential, strict=True):
         torch._foreach_mul_(parts, rate)
         torch._foreach_add_(parts, gradients)
-        if j == 0:
+        if not filtered:
             filtered = list(torch._foreach_mul(parts, weight))
         else:
             torch._foreach_add_(filtered, parts, alpha=weight)
@@ -151,7 +151,8 @@ class OptimizedFractionalAdam(_Filtered):
     maximize : bool
         Whether to maximise instead of minimise.
     foreach : bool, optional
-        Whether all parameters of a group are updated by shared kernels; by default on a GPU.
+        Whether all parameters of a group are updated by shared kernels; by default on a GPU if there are at least as
+        many parameters as exponentials.
 
     Examples
     --------
@@ -205,7 +206,7 @@ class OptimizedFractionalAdam(_Filtered):
         sizes = [-group["lr"] / by.total(step) for step in steps]
         corrections = [math.sqrt(1.0 - second**step) for step in steps]
         targets = [_real(each) for each in parameters]
-        if _together(group, gradients):
+        if updates_together(group, gradients):
             torch._foreach_mul_(squares, second)
             torch._foreach_addcmul_(squares, gradients, gradients, value=1.0 - second)
             below = list(torch._foreach_sqrt(squares))
@@ -333,15 +334,16 @@ def _real(values: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(values) if values.is_complex() else values
 
 
-def _together(group: dict[str, Any], tensors: list[torch.Tensor]) -> bool:
-    """Whether to update all tensors by shared kernels. On a processor most steps take longer with them.
+def updates_together(group: dict[str, Any], tensors: list[torch.Tensor], exponentials: int = 1) -> bool:
+    """Whether to update all tensors by shared kernels, three for each exponential.
 
-    benchmarks/optimizers.py has both ways.
+    On a processor most steps take longer with them. On a GPU they pay if there are at least as many tensors as
+    exponentials (benchmarks/optimizers.py).
     """
     wish = group["foreach"]
     if wish is not None:
         return bool(wish)
-    return len(tensors) > 1 and all(each.is_cuda for each in tensors)
+    return len(tensors) >= max(2, exponentials) and all(each.is_cuda for each in tensors)
 
 
 def _positive(name: str, value: Any, *, zero: bool) -> None:
