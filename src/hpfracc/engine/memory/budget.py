@@ -77,7 +77,7 @@ def _read_host(_: str) -> int | None:
 _probe = HostProbe()
 
 
-class Reading:
+class FreeBytesReading:
     """Free bytes of a device for one library (inf if unknown), valid until ``until``; shared by all who ask."""
 
     __slots__ = ("free", "until")
@@ -97,7 +97,9 @@ class MemoryGuard:
 
     __slots__ = ("_refresh", "clock", "enough", "reading")
 
-    def __init__(self, enough: float, reading: Reading, clock: Callable[[], float], refresh: Callable[[], Any]) -> None:
+    def __init__(
+        self, enough: float, reading: FreeBytesReading, clock: Callable[[], float], refresh: Callable[[], Any]
+    ) -> None:
         #: Bytes that have to be free.
         self.enough = enough
         self.reading = reading
@@ -134,7 +136,7 @@ class Budget:
         self._time_to_live = time_to_live
         self._clock = clock
         self._readers: dict[str, FreeBytes] = {}
-        self._readings: dict[tuple[str, str | None], Reading] = {}
+        self._readings: dict[tuple[str, str | None], FreeBytesReading] = {}
         self._caps: dict[str, int] = {}
         _every.add(self)
 
@@ -189,8 +191,8 @@ class Budget:
         reading.until = self._clock() + self._time_to_live
         return value
 
-    def _reading(self, device: str, owner: str | None) -> Reading:
-        return self._readings.get((device, owner)) or self._readings.setdefault((device, owner), Reading())
+    def _reading(self, device: str, owner: str | None) -> FreeBytesReading:
+        return self._readings.get((device, owner)) or self._readings.setdefault((device, owner), FreeBytesReading())
 
     def fits(self, need: float, device: str, share: float, owner: str | None = None) -> bool:
         """Whether ``need`` bytes are within ``share`` of what is free on ``device``."""

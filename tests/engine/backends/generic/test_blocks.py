@@ -9,7 +9,7 @@ import pytest
 
 from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.generic import exponential_recurrence, history_sum
-from hpfracc.engine.backends.generic.toeplitz_apply import spread
+from hpfracc.engine.backends.generic.toeplitz_apply import affected
 from hpfracc.engine.backends.numpy.nonfinite import all_finite
 
 random = np.random.default_rng(11)
@@ -63,4 +63,4 @@ def test_non_finite_samples_spread_to_their_neighbours() -> None:
     bad[2, 4] = True
     expected = np.zeros_like(bad)
     expected[1:4, 2:7] = True
-    np.testing.assert_array_equal(spread(NUMPY, bad, (-2, -1), (2, 3)), expected)
+    np.testing.assert_array_equal(affected(NUMPY, bad, (-2, -1), (2, 3)), expected)

@@ -7,10 +7,10 @@ from typing import Any
 
 from hpfracc._xp import Namespace
 
-__all__ = ["spread"]
+__all__ = ["affected"]
 
 
-def spread(xp: Namespace, bad: Any, axes: Sequence[int], used: Sequence[int]) -> Any:
+def affected(xp: Namespace, bad: Any, axes: Sequence[int], used: Sequence[int]) -> Any:
     """Whether a sample within ``used[i]`` points along ``axes[i]`` is ``bad``."""
     for axis, taps in zip(axes, used, strict=True):
         bad = xp.moveaxis(_reach(xp, xp.moveaxis(bad, axis, -1), taps), -1, axis)

@@ -13,7 +13,7 @@ from cupyx.scipy import fft
 
 from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.generic.toeplitz_apply import spread
+from hpfracc.engine.backends.generic.toeplitz_apply import affected
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply, padded_sizes, read_axes
 
@@ -140,7 +140,7 @@ def _transform_and_back(prepared: ToeplitzSpectrum, signal: cupy.ndarray, axes: 
     result = full[tuple(part)]
     if bad is None:
         return cupy.ascontiguousarray(result)
-    return cupy.where(spread(_XP, bad, axes, prepared.used), signal.dtype.type(np.nan), result)
+    return cupy.where(affected(_XP, bad, axes, prepared.used), signal.dtype.type(np.nan), result)
 
 
 KERNELS: dict[str, Kernel] = {

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.generic.toeplitz_apply import spread
+from hpfracc.engine.backends.generic.toeplitz_apply import affected
 from hpfracc.engine.backends.numpy.nonfinite import all_finite
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply, padded_sizes, read_axes
@@ -116,7 +116,7 @@ def _apply(prepared: ToeplitzSpectrum, signal: Array, axes: tuple[int, ...], wor
         return result
     bad = ~np.isfinite(signal)
     clean = _product(prepared, np.where(bad, signal.dtype.type(0), signal), axes, points, workers)
-    return np.where(spread(NUMPY, bad, axes, prepared.used), signal.dtype.type(np.nan), clean)
+    return np.where(affected(NUMPY, bad, axes, prepared.used), signal.dtype.type(np.nan), clean)
 
 
 def _product(
