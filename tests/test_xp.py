@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hpfracc import _xp
 from hpfracc._arrays import dtype_name, library_of, to_host
-from hpfracc._xp import NUMPY, Namespace, array_namespace, lookup, namespace, namespace_of
-from hpfracc._xp.cupy import CuPyNamespace
+from hpfracc._xp import NUMPY, Namespace, array_namespace, namespace, namespace_of
+from hpfracc._xp.base import CuPyNamespace
 
 X = np.array([[1.0, -2.0, 3.0, 0.5], [0.0, 4.0, -1.0, 2.0]])
 
@@ -65,8 +66,8 @@ OfCuPy.__module__ = "cupy"
 def test_weights_of_cupy_values_are_numpys(monkeypatch: pytest.MonkeyPatch):
     """The two lookups differ only here: the array's own functions, and functions for weights."""
     monkeypatch.setitem(sys.modules, "cupy", np)
-    monkeypatch.setattr(lookup, "_NAMESPACE_OF_TYPE", {})
-    monkeypatch.setattr(lookup, "namespace", lambda name: CuPyNamespace(name))
+    monkeypatch.setattr(_xp, "_NAMESPACE_OF_TYPE", {})
+    monkeypatch.setattr(_xp, "namespace", lambda name: CuPyNamespace(name))
     array = OfCuPy()
     assert library_of(array) == "cupy"
     assert isinstance(array_namespace(array), CuPyNamespace)

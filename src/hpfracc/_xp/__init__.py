@@ -8,9 +8,45 @@ library of an existing array is in ``sys.modules``.
 
 from __future__ import annotations
 
-from hpfracc._xp.base import Namespace
-from hpfracc._xp.lookup import array_namespace, namespace, namespace_of
-from hpfracc._xp.numpy import NUMPY
+import functools
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import library_of
+from hpfracc._xp.base import NUMPY, CuPyNamespace, Namespace
+from hpfracc._xp.jax import JAXNamespace
+from hpfracc._xp.torch import TorchNamespace
 from hpfracc._xp.variables import of_variables, user_scope
 
 __all__ = ["NUMPY", "Namespace", "array_namespace", "namespace", "namespace_of", "of_variables", "user_scope"]
+
+_KINDS: dict[str, type[Namespace]] = {"torch": TorchNamespace, "jax": JAXNamespace, "cupy": CuPyNamespace}
+#: Namespace of each type of array, except for PyTorch, whose namespace depends on the device.
+_NAMESPACE_OF_TYPE: dict[type, Namespace] = {np.ndarray: NUMPY}
+
+
+@functools.lru_cache(maxsize=64)
+def namespace(library: str, device: Any = None) -> Namespace:
+    """The namespace of a library that is already imported."""
+    return NUMPY if library == "numpy" else _KINDS[library](library, device)
+
+
+def namespace_of(value: Any) -> Namespace:
+    """Namespace for weights that depend on ``value``: that of its library if it may carry a derivative."""
+    library = library_of(value)
+    if library == "torch":
+        return namespace("torch", value.device)
+    return namespace("jax") if library == "jax" else NUMPY
+
+
+def array_namespace(array: Any) -> Namespace:
+    """Namespace of the array's own library, and of its device for PyTorch; NumPy's for numbers and sequences."""
+    kind = type(array)
+    known = _NAMESPACE_OF_TYPE.get(kind)
+    if known is None:
+        library = library_of(array)
+        if library == "torch":
+            return namespace("torch", array.device)
+        known = _NAMESPACE_OF_TYPE[kind] = NUMPY if library == "python" else namespace(library)
+    return known

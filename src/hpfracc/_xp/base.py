@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Namespace", "scipy_special"]
+__all__ = ["NUMPY", "CuPyNamespace", "Namespace", "NumPyNamespace"]
 
 
 @functools.cache
-def scipy_special() -> ModuleType:
+def _scipy_special() -> ModuleType:
     """SciPy's special functions, imported on first use."""
     return importlib.import_module("scipy.special")
 
@@ -188,7 +188,7 @@ class Namespace:
 
     def lgamma(self, x: Any) -> Any:
         """The logarithm of the absolute value of Gamma."""
-        return scipy_special().gammaln(x)
+        return _scipy_special().gammaln(x)
 
     def rgamma(self, x: Any) -> Any:
         """``1 / Gamma(x)``, zero at the poles and smooth through them, with its sign (which ``exp(-lgamma)`` loses)."""
@@ -221,3 +221,63 @@ class Namespace:
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         """A context in which float64 really is float64 (JAX makes it float32 by default)."""
         return contextlib.nullcontext()
+
+
+class NumPyNamespace(Namespace):
+    """NumPy, with SciPy's transforms and special functions."""
+
+    round = np.rint  # a third of the time of np.round
+
+    @functools.cached_property
+    def fft(self) -> ModuleType:
+        """SciPy's, which supports threads and single precision. Imported on first use, because that takes 0.2 s."""
+        return importlib.import_module("scipy.fft")
+
+    def array(self, values: Any) -> Any:
+        """As float64."""
+        return np.asarray(values, np.float64)
+
+    def rgamma(self, x: Any) -> Any:
+        """SciPy's own."""
+        return _scipy_special().rgamma(x)
+
+    def quiet(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """NumPy is the one library that warns."""
+        return np.errstate(all="ignore")(function)
+
+
+NUMPY = NumPyNamespace("numpy")
+
+
+class CuPyNamespace(Namespace):
+    """Transforms by ``cupyx``, if it is imported, may overwrite their input, which saves a copy."""
+
+    def coefficients(self, array: np.ndarray[Any, Any], dtype: str, like: Any) -> Any:
+        """A copy on the current device."""
+        return self.module.asarray(array, dtype=dtype)
+
+    def can_cache(self, like: Any) -> bool:
+        """Copies outlive the call."""
+        return True
+
+    def round(self, x: Any) -> Any:
+        """Round to the nearest integer."""
+        return self.module.rint(x)
+
+    def fftn(self, x: Any, axes: tuple[int, ...]) -> Any:
+        """Works on a contiguous copy if ``x`` is not contiguous."""
+        return self.fft.fftn(self.contiguous(x), axes=axes)
+
+    def rfftn(self, x: Any, axes: tuple[int, ...]) -> Any:
+        """Works on a contiguous copy if ``x`` is not contiguous."""
+        return self.fft.rfftn(self.contiguous(x), axes=axes)
+
+    def ifftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+        """Overwrites ``x`` if possible."""
+        fft = sys.modules.get("cupyx.scipy.fft")
+        return super().ifftn(x, sizes, axes) if fft is None else fft.ifftn(x, sizes, axes=axes, overwrite_x=True)
+
+    def irfftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+        """Overwrites ``x`` if possible."""
+        fft = sys.modules.get("cupyx.scipy.fft")
+        return super().irfftn(x, sizes, axes) if fft is None else fft.irfftn(x, sizes, axes=axes, overwrite_x=True)
