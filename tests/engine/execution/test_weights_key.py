@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -107,3 +111,20 @@ def test_an_entry_that_its_holder_uses_outlives_older_lookups() -> None:
         entry.used = True
     cache.find("f", lambda: np.zeros(400, np.uint8))
     assert every[0].value is None and every[1].value is not None
+
+
+def test_a_key_on_two_devices_of_jax() -> None:
+    """Each device has its own transform."""
+    program = """
+import jax, numpy as np, hpfracc as hf
+weights, signal = np.arange(1.0, 2001.0, dtype="float32"), np.ones((3, 2000), "float32")
+for device in jax.devices():
+    w, x = jax.device_put(weights, device), jax.device_put(signal, device)
+    for _ in range(2):
+        found = hf.causal_convolution(w, x, weights_key="two", backend="jax")
+        assert found.devices() == {device}, found.devices()
+        np.testing.assert_allclose(found, np.cumsum(weights)[None].repeat(3, 0), atol=2.0, rtol=0)
+"""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, **flags}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -202,7 +202,11 @@ def bind(
     if tracked and index is not None and (tracks_gradient(arrays[index]) or any(map(is_transformed, arrays))):
         # A cached transform has no derivative, so it is used only if its operand is not differentiated.
         index = None
-    kind = None if index is None or not keyed else (np.shape(arrays[index]), dtype_name(arrays[index]))
+    kind = None
+    if index is not None and keyed:
+        operand = arrays[index]
+        # A JAX array's sharding tells the devices of one host apart, which are one arm.
+        kind = (np.shape(operand), dtype_name(operand), getattr(operand, "sharding", None))
     moves = _moves(arm, placement)
     return BoundArm(kernel, arm, call, converters, to_caller, scope, no_scope, index, keyed, moves, kind)
 

@@ -105,6 +105,7 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
         if result is not None:
             return result
         plan.in_chunks = None
+        review(plan, count, arrays)  # memory was freed since the arm was chosen
     calls = plan.claim(count)
     knowledge, request = plan.knowledge, plan.request
     # Another thread may change the plan's arm at any time, so bound and option are read once.

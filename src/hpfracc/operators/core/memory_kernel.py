@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import to_host
+from hpfracc._arrays import library_of, to_host
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import known_values, read_number
@@ -57,14 +57,16 @@ def read_memory_order(alpha: Any, who: str) -> Order:
 def normalised(outcome: Outcome, normalisation: Any, order: Order, *, divide: bool = False) -> Outcome:
     """The outcome times (or divided by) the normalisation at this order: a number, or a function of the order."""
     factor = normalisation(order.value) if callable(normalisation) else normalisation
-    known = None
-    if known_values(factor) is not None:
-        known = read_number("normalisation", factor)
-        if known <= 0.0:
-            raise InvalidInputError(
-                f"normalisation={known:g} at this order; use a positive number, or a function of alpha"
-            )
-    if known == 1.0 and not callable(normalisation):
+    known = known_values(factor)
+    if known is not None:
+        # Tensors and JAX arrays may have several numbers, such as one for each row.
+        numbers = known.ravel() if known.size and library_of(factor) in ("torch", "jax") else [factor]
+        for number in (read_number("normalisation", each) for each in numbers):
+            if number <= 0.0:
+                raise InvalidInputError(
+                    f"normalisation={number:g} at this order; use a positive number, or a function of alpha"
+                )
+    if known is not None and known.size == 1 and float(known.reshape(())) == 1.0 and not callable(normalisation):
         return outcome
     return _scaled(outcome, 1.0 / factor if divide else factor)
 

@@ -177,7 +177,7 @@ def rounding_note(rule: Rule, samples: Samples, order: Order, value: Any) -> str
     errors, sizes = known_values(rounding_of(rule, samples, order)), known_values(largest(value))
     if errors is None or sizes is None:
         return ""
-    lost, size = float(np.max(errors)), float(np.max(sizes))
+    lost, size = float(np.max(errors, initial=0.0)), float(np.max(sizes, initial=0.0))
     if lost <= LOST * size:
         return ""
     return (

@@ -33,10 +33,13 @@ def read_rate(rate: Any) -> Any:
     if is_array(rate) and library_of(rate) in ("torch", "jax"):
         if math.prod(rate.shape) != 1:
             raise ShapeError(f"rate has shape {tuple(rate.shape)}; give one number")
+        if "complex" in str(rate.dtype):
+            raise InvalidInputError(f"rate has dtype {rate.dtype}; use a real number")
+        rate = rate.reshape(())
         known = _known(rate)
         if known is not None:
             _check(known)
-        return rate.reshape(())
+        return rate
     number = read_number("rate", rate)
     _check(number)
     return number

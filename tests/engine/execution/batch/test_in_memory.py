@@ -333,3 +333,17 @@ def test_maps_of_a_lattice_are_done_in_pieces() -> None:
         found = hf.stencil_relax(costs, starts, backend="numpy")
     assert hf.last_decision().chunks > 1
     np.testing.assert_allclose(found, whole)
+
+
+def test_a_limit_that_ends_before_the_call_runs():
+    """Chunks are no longer needed, and the arm that only fitted under the limit is not used for the whole call."""
+    operation = get_operation("causal_convolution")
+    rng = np.random.default_rng(0)
+    weights, signal = rng.standard_normal(20_000), rng.standard_normal((4, 20_000))
+    with hf.use_backend("numpy"):
+        operation(weights, signal)
+        with hf.memory.limit("cpu", "2MiB"):
+            plan = operation.plan_for((weights, signal), None, None, {})
+        assert plan.in_chunks is not None
+        operation.run(plan, (weights, signal), None, {}, checked=True)
+    assert hf.last_decision().algorithm != "direct"
