@@ -1,0 +1,1 @@
+"""Random problems with known truth for every solver and operator that estimates its error. One module an area."""
