@@ -6,14 +6,12 @@ to samples and weights (the bar: 1.5 with an order that learns, 1.3 with a plain
 an order on a GPU is not read, so that the host need not wait; layers with bounds within (0, 1) do so too. A layer is
 compared with its operator followed by ``torch.nn.Linear`` (1.1), a convolution with its operator followed by
 ``torch.nn.Conv1d`` (1.2). ``--neural 256 1024`` adds neural fractional equations of as many steps (forward 1.5 times
-the bare evaluations, with the gradient 4.5); ``ops`` are the operations that PyTorch dispatches, views left out. On a
-GPU up to 4 million samples are replayed as CUDA graphs; ``--ordinary`` launches their operations one by one.
+the bare evaluations, with the gradient 4.5); ``ops`` are the operations that PyTorch dispatches, views left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +23,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import hpfracc as hf
 from hpfracc import ml
-from hpfracc.engine.backends.torch import replay
 
 
 def shape_of(text: str) -> tuple[int, ...]:
@@ -60,7 +57,7 @@ def backward(run: Callable[[], Any], *wanted: Any) -> Callable[[], Any]:
     def both() -> Any:
         return torch.autograd.grad(run(), wanted, slope)
 
-    for _ in range(2 * replay.CALLS if slope.is_cuda else 0):
+    for _ in range(20 if slope.is_cuda else 0):
         both()
     return both
 
@@ -131,17 +128,9 @@ def main() -> None:
     parser.add_argument("--dtypes", nargs="+", default=["float64", "float32"])
     parser.add_argument("--rows", type=int, default=64, help="of the layers' samples")
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--ordinary", action="store_true", help="no CUDA graphs")
     parser.add_argument("--neural", type=int, nargs="*", default=[], help="steps of neural fractional equations")
     options = parser.parse_args()
-    with replay.disabled() if options.ordinary else contextlib.nullcontext():
-        run(options)
-
-
-def run(options: argparse.Namespace) -> None:
-    """Measure and print."""
-    how = ", without CUDA graphs" if options.ordinary else ""
-    print(heading(f"Learning, {options.device}: forward and backward{how}"))
+    print(heading(f"Learning, {options.device}: forward and backward"))
     rows: list[list[str]] = []
     record: dict[str, Any] = {}
 

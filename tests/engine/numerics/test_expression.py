@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hpfracc.engine.numerics.expression import FUNCTIONS, parse_expression
@@ -122,11 +121,16 @@ def test_refuses_what_is_no_text() -> None:
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
-@given(st.text(max_size=60))
+@given(st.text(max_size=60) | st.text(alphabet="xy0123.+-*/() ", max_size=12))
+@example("x*y + 1")
 def test_any_text_is_read_or_refused(text: str) -> None:
-    """Whatever is typed, nothing but the one error comes out."""
-    with contextlib.suppress(InvalidInputError):
-        parse_expression(text, NAMES)
+    """Whatever is typed, it is a formula whose own text gives the same tree, or the one error."""
+    try:
+        found = parse_expression(text, NAMES)
+    except InvalidInputError:
+        return
+    assert parse_expression(found.source, NAMES).tree == found.tree
+    assert found.names == NAMES
 
 
 def test_is_parsed_once() -> None:

@@ -36,9 +36,13 @@ def test_no_lock_is_inherited_held(owner: Any) -> None:
 
     def child() -> None:
         for _ in range(3):
-            hf.causal_convolution(X, X, weights_key="w", backend="numpy")
-        pending_times.add(Passed(), lambda seconds: None)  # type: ignore[arg-type]
-        prepared_operands.get("another", lambda: np.zeros(3))
+            found = hf.causal_convolution(X, X, weights_key="w", backend="numpy")
+            np.testing.assert_allclose(found, np.convolve(X, X)[: X.size], rtol=1e-12)
+        seen: list[float] = []
+        pending_times.add(Passed(), seen.append)  # type: ignore[arg-type]
+        pending_times.settle()
+        assert seen == [1.0]
+        assert prepared_operands.get("another", lambda: np.zeros(3)).shape == (3,)
 
     try:
         run_in_child(child, timeout=500)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -19,7 +19,7 @@ from hpfracc.engine.primitives.base import Call
 from hpfracc.errors import MissingDependencyError
 from hpfracc.profiling.clocks import DeviceClock
 
-__all__ = ["Adapter", "Arm", "DeviceTimer", "HostAdapter", "Kernel", "KernelSpec", "MemoryModel", "Recordings"]
+__all__ = ["Adapter", "Arm", "DeviceTimer", "HostAdapter", "Kernel", "KernelSpec", "MemoryModel"]
 
 #: When a kernel compiles: never, once per dtypes and ranks, or once per shape.
 Compiles = Literal["never", "signature", "shape"]
@@ -139,16 +139,6 @@ class DeviceTimer(Protocol):
         """Time between the marks, or None if the device has not reached the second yet."""
 
 
-class Recordings(Protocol):
-    """Functions of arrays on a GPU whose launches are recorded after some calls, and replayed."""
-
-    def run_tracked(self, key: Hashable, function: Callable[..., Any], operands: Any) -> Any:
-        """The differentiable function of that name; None if the caller has to run it."""
-
-    def forget(self, key: Hashable) -> None:
-        """Drop what was recorded of a function."""
-
-
 class Adapter(ABC):
     """The engine's interface to one library. Importing an adapter's module does not import the library."""
 
@@ -227,10 +217,6 @@ class Adapter(ABC):
     def is_recording(self) -> bool:
         """Whether launches are being recorded now, not run: nothing may wait for the device or read its clock."""
         return False
-
-    def recordings(self) -> Recordings | None:
-        """Recorded functions of arrays; None if the library has none."""
-        return None
 
     def release_memory(self, device: str) -> None:
         """Release cached but unused memory."""

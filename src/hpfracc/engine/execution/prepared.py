@@ -6,17 +6,16 @@ than it saves, and a key that describes the weights cannot collide by chance.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from hpfracc._arrays import is_array, nbytes
 from hpfracc.engine.memory.host import HostProbe
 
-__all__ = ["PreparedOperand", "PreparedOperands", "holding", "prepared_operands"]
+__all__ = ["PreparedOperand", "PreparedOperands", "prepared_operands"]
 
 #: Minimum capacity in bytes: sixteen transforms of 1e6 points, or one of 1e7, in float64.
 CAPACITY = 256 * 2**20
@@ -26,23 +25,6 @@ CAPACITY = 256 * 2**20
 MAX_CAPACITY, _SHARE = 2**30, 32
 #: Maximum number of entries: a small entry takes 0.7 KB for its key and slot, which the bytes do not include.
 MAX_ENTRIES = 4096
-
-
-#: Active :func:`holding` blocks, by id.
-_holders: dict[int, dict[int, Any]] = {}
-
-
-@contextlib.contextmanager
-def holding(found: dict[int, Any]) -> Iterator[None]:
-    """Store in ``found``, by id, everything that caches return in this block, so that it outlives its eviction.
-
-    Includes values returned to other threads, because PyTorch differentiates in threads of its own.
-    """
-    _holders[id(found)] = found
-    try:
-        yield
-    finally:
-        del _holders[id(found)]
 
 
 class PreparedOperand:
@@ -91,13 +73,6 @@ class PreparedOperands:
 
     def find(self, key: Hashable, make: Callable[[], Any]) -> tuple[Any, PreparedOperand | None]:
         """As :meth:`get`, with the entry of the cache; None for a transform that is not kept."""
-        value, entry = self._find(key, make)
-        if _holders:
-            for found in list(_holders.values()):
-                found[id(value)] = value
-        return value, entry
-
-    def _find(self, key: Hashable, make: Callable[[], Any]) -> tuple[Any, PreparedOperand | None]:
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:

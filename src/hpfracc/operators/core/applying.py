@@ -16,7 +16,6 @@ from hpfracc._config import current_context, state
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.plan import Plan
-from hpfracc.engine.execution.replay import ReplayedFunction
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
@@ -131,14 +130,13 @@ class CachedApplication:
 class LearnedApplication:
     """A rule for samples of one length and dtype, and for orders of PyTorch's in one interval between whole numbers."""
 
-    __slots__ = ("_ceiling", "_functions", "_hidden", "_rule", "_value")
+    __slots__ = ("_ceiling", "_hidden", "_rule", "_value")
 
     def __init__(self, rule: Rule, order: Order) -> None:
         self._rule = rule
         self._ceiling = order.ceiling
         self._hidden = order.known is None
         self._value: Any = order.value
-        self._functions: dict[Any, ReplayedFunction] = {}
 
     def is_of(self, alpha: Any) -> bool:
         """Whether the rule was applied with this very order, not with one made from it; asked once."""
@@ -155,28 +153,8 @@ class LearnedApplication:
             # Whole orders are read again: some operators have none.
             if not self._ceiling - 1 < known < self._ceiling:
                 return None
-        if backend is None and values.is_cuda and alpha.requires_grad and type(step) is float:
-            result = self._replay(values, step, alpha)
-            if result is not None:
-                return result
         samples = Samples(values, grid or Grid(values.shape[-1], 0.0, step), backend)
         return self._rule.apply(samples, Order(alpha, known, self._ceiling, namespace_of(alpha)))
-
-    def _replay(self, values: Any, step: float, alpha: Any) -> Any:
-        """The same by replaying its launches on a GPU; None where they are not replayed."""
-        key = (step, current_context(), state.version)
-        function = self._functions.get(key)
-        if function is None:
-
-            def apply(values: Any, alpha: Any) -> Any:
-                # The order's value is not read: another call has another one.
-                samples = Samples(values, Grid(values.shape[-1], 0.0, step), None)
-                return self._rule.apply(samples, Order(alpha, None, self._ceiling, namespace_of(alpha)))
-
-            if len(self._functions) >= _MAX_SUMS:
-                self._functions.clear()
-            function = self._functions[key] = ReplayedFunction(apply)
-        return function.replay(values, alpha)
 
 
 @cache

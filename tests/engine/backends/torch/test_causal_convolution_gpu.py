@@ -73,14 +73,20 @@ def test_single_precision_is_not_tf32(algorithm: str):
 
 @each_algorithm
 def test_deterministic_mode(algorithm: str):
-    """Kernels run where the user allows deterministic algorithms alone."""
+    """Kernels run where the user allows deterministic algorithms alone, and their results are right and repeatable."""
     weights, signal = torch.randn(20, device="cuda"), torch.randn(3, 400, device="cuda", requires_grad=True)
     torch.use_deterministic_algorithms(True)
     try:
-        KERNELS[algorithm].run(weights, signal)
-        KERNELS[algorithm].run(weights, signal.detach())
+        found = [
+            KERNELS[algorithm].run(weights, given).detach() for given in (signal, signal.detach(), signal.detach())
+        ]
     finally:
         torch.use_deterministic_algorithms(False)
+    expected = CONTRACT.reference(weights.cpu().numpy(), signal.detach().cpu().numpy())
+    allowed = 8 * np.finfo("float32").eps * float(weights.abs().sum() * signal.detach().abs().max())
+    for each in found:
+        np.testing.assert_allclose(each.cpu().numpy(), expected, rtol=0, atol=allowed)
+    assert torch.equal(found[1], found[2])
 
 
 @each_algorithm
@@ -181,31 +187,3 @@ def test_what_is_remembered_of_a_launch_fits_the_next():
             expected = CONTRACT.reference(weights.cpu().numpy(), signal.cpu().numpy())
             allowed = 8 * np.finfo(dtype).eps * float(weights.abs().sum() * signal.abs().max())
             np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=0, atol=allowed)
-
-
-@pytest.mark.parametrize("tracked", [False, True])
-def test_triton_s_own_launcher_gives_the_same(tracked: bool, monkeypatch: pytest.MonkeyPatch):
-    """Kernels launched through the cache of compiled kernels and by Triton's own launcher agree to the last bit."""
-    pytest.importorskip("triton")
-    from hpfracc.engine.backends.torch import fused_kernels
-
-    kernel = KERNELS["fft"]
-    generator = torch.Generator(device="cuda").manual_seed(0)
-    weights = torch.randn(5000, generator=generator, device="cuda", dtype=torch.float64)
-    signal = torch.randn(3, 5000, generator=generator, device="cuda", dtype=torch.float64)
-    signal[1, 70] = torch.nan
-    prepared = kernel.prepare(weights, CONTRACT.describe(weights, signal))
-
-    def run() -> list[torch.Tensor]:
-        x = signal.clone().requires_grad_(tracked)
-        result = kernel.apply(prepared, x)
-        if not tracked:
-            return [result]
-        torch.nan_to_num(result).sum().backward()
-        return [result.detach(), x.grad]
-
-    found = [run() for _ in range(2)][-1]
-    for name in ("pad", "cut"):
-        monkeypatch.setattr(fused_kernels, name, getattr(fused_kernels, name).launch_ordinarily)
-    for one, other in zip(found, run(), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)

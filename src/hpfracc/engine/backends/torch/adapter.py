@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hpfracc._optional import import_optional, is_loaded
-from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec, MemoryModel, Recordings
+from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec, MemoryModel
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 from hpfracc.engine.primitives.toeplitz_apply import several_axes
 from hpfracc.profiling.clocks import DeviceClock
@@ -211,19 +211,10 @@ class TorchAdapter(Adapter):
         torch = sys.modules["torch"] if is_loaded("torch") else None
         return torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
-    def recordings(self) -> Recordings:
-        """CUDA graphs."""
-        from hpfracc.engine.backends.torch.replay import replays
-
-        return replays
-
     def release_memory(self, device: str) -> None:
-        """Drop recorded graphs and return the unused part of PyTorch's pool to the driver."""
+        """Return the unused part of PyTorch's pool to the driver."""
         torch = sys.modules["torch"] if is_loaded("torch") else None
         if device != "cpu" and torch is not None and torch.cuda.is_initialized():
-            from hpfracc.engine.backends.torch.replay import replays
-
-            replays.clear()
             with torch.cuda.device(device):
                 torch.cuda.empty_cache()
 

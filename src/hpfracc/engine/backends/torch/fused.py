@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -51,6 +52,12 @@ def _kernels() -> Any:
     return fused_kernels
 
 
+def _launch(kernel: Any, grid: tuple[int, int, int], tensors: Sequence[Tensor], *numbers: Any) -> None:
+    """Launch a kernel on the device of its tensors; ``numbers`` are its other arguments, constants last."""
+    with torch.cuda.device(tensors[0].get_device()):
+        kernel[grid](*tensors, *numbers)
+
+
 def _block(points: int) -> int:
     """Points per program: more for long rows, whose programs read the records of all earlier ones."""
     return 1024 if points <= 2**18 else 4096
@@ -80,12 +87,12 @@ def pad_and_clean(
     padded = signal.new_empty((*signal.shape[:-1], size))
     bad = signal.new_empty((rows, blocks), dtype=torch.int64)
     sums = padded if starts is None else signal.new_empty((rows, blocks, count))
-    _kernels().pad(
+    _launch(
+        _kernels().pad,
         (-(-size // block), rows, 1),
         (signal, padded, bad, bad if limit is None else limit, signal if starts is None else starts, sums),
-        (points, size, blocks, first),
-        (limit is not None, backwards, differences, count, block, _CHUNK),
-        (signal,) if starts is None else (signal, starts),
+        *(points, size, blocks, first),
+        *(limit is not None, backwards, differences, count, block, _CHUNK),
     )
     return padded, bad, sums
 
@@ -115,7 +122,8 @@ def cut_and_taint(
     size, block = product.shape[-1], _block(points)
     count = 0 if starts is None else starts.shape[0]
     result = product.new_empty((*product.shape[:-1], points))
-    _kernels().cut(
+    _launch(
+        _kernels().cut,
         (-(-points // block), product.numel() // size, 1),
         (
             product,
@@ -125,9 +133,8 @@ def cut_and_taint(
             product if starts is None else starts,
             product if sums is None else sums,
         ),
-        (points, size, bad.numel() if whole else bad.shape[-1], first),
-        (backwards, differences, count, scaled, whole, block, _CHUNK),
-        [tensor for tensor in (signal, starts) if tensor is not None],
+        *(points, size, bad.numel() if whole else bad.shape[-1], first),
+        *(backwards, differences, count, scaled, whole, block, _CHUNK),
     )
     return result
 
@@ -151,12 +158,11 @@ def start_slopes(backwards: Tensor, signal: Tensor, count: int, *, differences: 
         # Not a matrix product, which would lose digits if TF32 is allowed.
         backwards = torch.stack([(slopes * chosen[:, j : j + 1]).sum(0) for j in range(count)])
     result = signal.new_empty((count, points))
-    _kernels().start_slopes(
+    _launch(
+        _kernels().start_slopes,
         (-(-points // 1024), count, 1),
         (backwards, signal, result),
-        (points, first),
-        (differences, summed, 1024),
-        (signal,),
+        *(points, first, differences, summed, 1024),
     )
     return result
 
@@ -239,12 +245,12 @@ class OrderTable(NamedTuple):
         """Compute rows of weights, or sums with their slopes if ``sums`` is another tensor than ``values``."""
         from hpfracc.engine.backends.torch import table_kernel
 
-        table_kernel.table(
+        _launch(
+            table_kernel.table,
             (self.programs, rows, 1),
             (values, sums, order, *self[:5]),
-            (self.points, self.lags, self.rows * self.lags, above),
-            (sums is not values, *self.blocks, self.series.shape[0], _TABLE_CHUNK, _TABLE_CHUNKS),
-            (values, order),
+            *(self.points, self.lags, self.rows * self.lags, above),
+            *(sums is not values, *self.blocks, self.series.shape[0], _TABLE_CHUNK, _TABLE_CHUNKS),
         )
 
 

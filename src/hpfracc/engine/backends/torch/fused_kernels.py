@@ -6,8 +6,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from hpfracc.engine.backends.torch.launch import Launcher
-
 __all__ = ["cut", "pad", "start_slopes"]
 
 
@@ -34,7 +32,7 @@ def _total(sums, row, blocks, j, STARTS: tl.constexpr, CHUNK: tl.constexpr):
 
 
 @triton.jit
-def _pad(
+def pad(
     signal,
     padded,
     bad,
@@ -79,7 +77,7 @@ def _pad(
 
 
 @triton.jit
-def _cut(
+def cut(
     product,
     result,
     bad,
@@ -139,7 +137,7 @@ def _cut(
 
 
 @triton.jit
-def _start_slopes(
+def start_slopes(
     backwards,
     signal,
     result,
@@ -167,7 +165,3 @@ def _start_slopes(
         sample = tl.where(sample - sample == 0.0, sample, 0.0)
         value = tl.load(backwards + points - 1 - column, mask=inside, other=0.0) * sample
     tl.store(result + j * points + column, value, mask=column < points)
-
-
-start_slopes = Launcher(_start_slopes, triton.__version__)
-pad, cut = Launcher(_pad, triton.__version__), Launcher(_cut, triton.__version__)

@@ -6,7 +6,6 @@ For the derivative only the positions of non-finite samples are stored, one numb
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +14,6 @@ from torch.nn import functional
 
 from hpfracc._torch_transforms import is_batched
 from hpfracc.engine.backends.torch import fused
-from hpfracc.engine.backends.torch.replay import replays
 from hpfracc.engine.backends.torch.tracking import is_eager, is_only_recorded
 
 __all__ = [
@@ -27,10 +25,6 @@ __all__ = [
     "make_spectrum",
     "spectral_product",
 ]
-
-
-#: Maximum number of samples for which a sum is replayed: above, the GPU takes longer than the host's launches.
-_MAX_REPLAYED = 2**20
 
 
 class PaddedSpectrum(NamedTuple):
@@ -115,20 +109,6 @@ def convolve_fused(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions
 
 def _convolve(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> tuple[Tensor, Tensor]:
     """The sum, and records of non-finite samples."""
-    if signal.numel() <= _MAX_REPLAYED:
-        signal = signal.detach()
-        found = replays.run(_name("sum", prepared, options), partial(_sum, prepared, options), (signal,))
-        if found is not None:
-            return found[0], found[1]
-    return _sum(prepared, options, signal)
-
-
-def _name(what: str, prepared: PaddedSpectrum, options: SumOptions) -> tuple[Any, ...]:
-    """The name of a replayed function, which holds these tensors."""
-    return what, id(prepared.transform), prepared.size, options.differences, id(options.starts), options.first
-
-
-def _sum(prepared: PaddedSpectrum, options: SumOptions, signal: Tensor) -> tuple[Tensor, Tensor]:
     signal = signal.contiguous()
     padded, bad, _ = fused.pad_and_clean(signal, prepared.size, differences=options.differences)
     result = fused.cut_and_taint(
@@ -145,16 +125,6 @@ def _sum(prepared: PaddedSpectrum, options: SumOptions, signal: Tensor) -> tuple
 
 def _convolve_back(slope: Tensor, bad: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> Tensor:
     """The derivative of the sum: the reversed sum, over the points that do not depend on a non-finite sample."""
-    if slope.numel() <= _MAX_REPLAYED:
-        slope = slope.detach()
-        name = _name("slope", prepared, options)
-        found = replays.run(name, partial(_reversed_sum, prepared, options), (slope, bad))
-        if found is not None:
-            return found[0]
-    return _reversed_sum(prepared, options, slope, bad)
-
-
-def _reversed_sum(prepared: PaddedSpectrum, options: SumOptions, slope: Tensor, bad: Tensor) -> Tensor:
     slope = slope.contiguous()
     # The contributions of the starting weights are summed during padding, and added during truncation.
     padded, worse, sums = fused.pad_and_clean(

@@ -10,8 +10,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from hpfracc.engine.backends.torch.launch import Launcher
-
 __all__ = ["table"]
 
 
@@ -67,7 +65,7 @@ def _finish(made, values, row, points, column, SLOPE: tl.constexpr):
 
 
 @triton.jit
-def _table(
+def table(
     values,
     sums,
     order,
@@ -129,6 +127,3 @@ def _table(
             found += _finish(made, values, row, points, begin + column, SLOPE)
     if SLOPE:
         tl.store(sums + (above + row) * tl.num_programs(0) + number, found)
-
-
-table = Launcher(_table, triton.__version__)
