@@ -107,7 +107,6 @@ def _operation(name: str, primitive: Primitive) -> Iterator[str]:
             f'- Operands of `hf.explain("{name}", shape=...)`: {_sentence(primitive.example)}',
             f"- Work: {_sentence(primitive.work)}",
             f"- Workspace (a kernel may hold several copies): {_sentence(primitive.workspace)}",
-            f"- Reference in tests: {_sentence(primitive.reference)}",
         )
     )
 

@@ -18,7 +18,8 @@ from hpfracc._optional import is_installed
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Kernel, KernelSpec
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives.base import Call, Case, Primitive
+from hpfracc.engine.primitives.base import Call, Primitive
+from tests.helpers.contracts import Case, cases, reference
 
 FOLDER = Path(hpfracc.engine.backends.__file__).parent
 
@@ -124,7 +125,7 @@ class Solved:
     @cached_property
     def answer(self) -> np.ndarray:
         """Worked out once for all backends; some references take a while."""
-        return self.primitive.reference(*self.case.arrays, **self.case.params)
+        return reference(self.primitive, *self.case.arrays, **self.case.params)
 
 
 @cache
@@ -132,5 +133,5 @@ def solved(primitive: str, dtype: str) -> tuple[Solved, ...]:
     """The cases of a primitive in a dtype."""
     contract = PRIMITIVES[primitive]
     return tuple(
-        Solved(contract, case, contract.describe(*case.arrays, **case.params)) for case in contract.cases(dtype)
+        Solved(contract, case, contract.describe(*case.arrays, **case.params)) for case in cases(contract, dtype)
     )

@@ -9,6 +9,7 @@ from hpfracc._optional import is_installed
 from hpfracc.engine.backends.numpy.kernels.random import KERNELS
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.primitives import PRIMITIVES
+from tests.helpers.contracts import cases
 
 random = get_operation("random")
 KEY = np.array([1, 2, 3, 4], np.uint32)
@@ -30,7 +31,7 @@ def test_host_kernels_agree_to_the_bit(dtype: str) -> None:
     """NumPy's two ways and the compiled one, in one thread and in several."""
     from hpfracc.engine.backends.numba.kernels.random import random_compiled
 
-    for case in PRIMITIVES["random"].cases(dtype):
+    for case in cases(PRIMITIVES["random"], dtype):
         first, second = (kernel.run(*case.arrays, **case.params) for kernel in KERNELS.values())
         np.testing.assert_array_equal(first, second)
         for workers in (1, 3):

@@ -14,7 +14,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Compiles, Kernel, KernelSpec
 from hpfracc.engine.execution.batch.probing import Probe
 from hpfracc.engine.execution.operation import Operation, register
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Case, Primitive, dtype_of
+from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Primitive, dtype_of
 from hpfracc.engine.primitives.cuts import Cut
 from hpfracc.engine.selection.candidates import NEGLIGIBLE_BYTES
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
@@ -129,14 +129,6 @@ class OwnPrimitive(Primitive):
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """One operand of that shape."""
         return (ArraySpec(shape, dtype),), {}
-
-    def reference(self, *arrays: np.ndarray, **params: Any) -> np.ndarray:
-        """The function that was decorated."""
-        return np.asarray(self._function(*arrays, **params))
-
-    def cases(self, dtype: str) -> Iterator[Case]:
-        """No cases, because valid arguments are unknown."""
-        return iter(())
 
 
 class OwnOperation(Operation):

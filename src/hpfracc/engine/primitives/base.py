@@ -26,13 +26,9 @@ __all__ = [
     "INTEGERS",
     "ArraySpec",
     "Call",
-    "Case",
     "Primitive",
     "Transform",
     "dtype_of",
-    "reversed_view",
-    "samples",
-    "strided_view",
 ]
 
 FLOATS: frozenset[str] = frozenset({"float32", "float64"})
@@ -133,16 +129,6 @@ class Transform(NamedTuple):
         return math.prod(self.lengths) * self.rows * _itemsize(self.dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One test case of a primitive: operands by a seeded generator, and the parameters to call it with."""
-
-    name: str
-    arrays: tuple[np.ndarray, ...]
-    params: Mapping[str, Any] = field(default_factory=dict)
-    differentiable: bool = False
-
-
 class Primitive(ABC):
     """The contract of one operation.
 
@@ -185,14 +171,6 @@ class Primitive(ABC):
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """Operands and parameters of a typical call whose main operand has ``shape``."""
 
-    @abstractmethod
-    def reference(self, *arrays: np.ndarray, **params: Any) -> np.ndarray:
-        """A simple, correct implementation in NumPy, possibly slow, against which every kernel is tested."""
-
-    @abstractmethod
-    def cases(self, dtype: str) -> Iterator[Case]:
-        """Test cases: plain, batched, non-contiguous, zero-length, odd sizes."""
-
     def typical(self, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         """Convert random operands to those of a typical call, if time depends on more than their shapes."""
         return arrays
@@ -215,33 +193,3 @@ def dtype_of(array: Any) -> str:
     if isinstance(array, ArraySpec):
         return array.dtype
     return dtype_name(array)
-
-
-# Arrays for test cases: seeded, of any dtype, in all memory layouts that kernels must accept.
-
-
-def samples(dtype: str, shape: int | tuple[int, ...], seed: int) -> np.ndarray[Any, Any]:
-    """Normal numbers for inexact dtypes, the whole range for integers; the same for the same arguments."""
-    generator = np.random.default_rng(seed)
-    kind = np.dtype(dtype)
-    if kind.kind == "b":
-        return np.asarray(generator.integers(0, 2, shape).astype(bool))
-    if kind.kind in "iu":
-        limits = np.iinfo(kind)
-        return np.asarray(generator.integers(limits.min, limits.max, shape, dtype=kind.type, endpoint=True))
-    if kind.kind == "c":
-        return np.asarray((generator.standard_normal(shape) + 1j * generator.standard_normal(shape)).astype(kind))
-    return np.asarray(generator.standard_normal(shape).astype(kind))
-
-
-def strided_view(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The same elements with gaps between them: every axis steps over every other element of a larger array."""
-    room = np.zeros(tuple(2 * size for size in array.shape), array.dtype)
-    view = room[tuple(slice(None, None, 2) for _ in array.shape)]
-    view[...] = array
-    return view
-
-
-def reversed_view(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The same elements, the last axis stored backwards."""
-    return np.ascontiguousarray(array[..., ::-1])[..., ::-1]

@@ -20,6 +20,7 @@ from hpfracc.engine.backends.cupy.kernels.causal_convolution import KERNELS  # n
 from hpfracc.engine.memory.staging import SMALL_BYTES, PinnedLedger  # noqa: E402
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS  # noqa: E402
+from tests.helpers.contracts import reference  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 DEVICE = "cuda:0"
@@ -101,7 +102,7 @@ def test_non_finite_samples_stay_causal(algorithm: str, taps: int, dtype: str):
     rng = np.random.default_rng(2)
     weights, signal = rng.standard_normal(taps).astype(dtype), rng.standard_normal((4, 600)).astype(dtype)
     signal[1, 11], signal[2, 3], signal[2, 250], signal[3, -1] = np.nan, np.inf, -np.inf, np.nan
-    answer = CONTRACT.reference(weights, signal)
+    answer = reference(CONTRACT, weights, signal)
     result = cupy.asnumpy(KERNELS[algorithm].run(cupy.asarray(weights), cupy.asarray(signal)))
     finite = np.isfinite(answer)
     assert (np.isfinite(result) == finite).all()

@@ -16,6 +16,7 @@ from jax.test_util import check_grads  # noqa: E402
 
 from hpfracc.engine.backends.jax.kernels.causal_convolution import KERNELS, prepare_twisted  # noqa: E402
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
+from tests.helpers.contracts import reference  # noqa: E402
 
 CONTRACT = PRIMITIVES["causal_convolution"]
 each_algorithm = pytest.mark.parametrize("algorithm", sorted(KERNELS))
@@ -105,7 +106,7 @@ def test_non_finite_samples_stay_causal(algorithm: str, taps: int, way: str):
     """Points whose sum involves a bad sample are not finite, all others right; also in conformance tests."""
     weights, signal = (np.array(array) for array in operands((taps,), (4, 40)))
     signal[1, 11], signal[2, 3], signal[2, 25], signal[3, -1] = np.nan, np.inf, -np.inf, np.nan
-    answer = CONTRACT.reference(weights, signal)
+    answer = reference(CONTRACT, weights, signal)
     run = KERNELS[algorithm].run
     result = np.asarray(
         run(weights, signal)

@@ -17,7 +17,7 @@ from jax.test_util import check_grads  # noqa: E402
 
 from hpfracc.engine.backends import registry  # noqa: E402
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
-from hpfracc.engine.primitives.base import Case  # noqa: E402
+from tests.helpers.contracts import Case, cases  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def smooth_cases() -> list[object]:
             ("reduction", ("float64", "complex128")),
         )
         for dtype in dtypes
-        for case in PRIMITIVES[primitive].cases(dtype)
+        for case in cases(PRIMITIVES[primitive], dtype)
         if case.differentiable
     ]
 

@@ -7,6 +7,7 @@ import pytest
 
 from hpfracc.engine.backends.numpy.kernels.causal_convolution import KERNELS
 from hpfracc.engine.primitives import PRIMITIVES
+from tests.helpers.contracts import reference
 
 
 def kinds(values: np.ndarray) -> np.ndarray:
@@ -28,7 +29,7 @@ def test_kind_of_every_output_is_ieee_s(bad: list[float], algorithm: str, n: int
     weights, signal = generator.standard_normal(12).astype(dtype), generator.standard_normal((2, n)).astype(dtype)
     weights[4] = 0
     signal[0, generator.choice(n, len(bad), replace=False)] = bad
-    expected = PRIMITIVES["causal_convolution"].reference(weights, signal)
+    expected = reference(PRIMITIVES["causal_convolution"], weights, signal)
     result = KERNELS[algorithm].run(weights, signal, workers=workers)
     np.testing.assert_array_equal(kinds(result), kinds(expected))
     finite = np.isfinite(expected)
@@ -41,7 +42,7 @@ def test_a_bad_weight_reaches_only_the_outputs_that_use_it(bad: float, place: in
     """Outputs before the weight's own lag stay right."""
     weights, signal = np.linspace(1, 2, 20), np.linspace(-1, 1, 50)
     weights[place] = bad
-    expected = PRIMITIVES["causal_convolution"].reference(weights, signal)
+    expected = reference(PRIMITIVES["causal_convolution"], weights, signal)
     result = KERNELS["fft"].run(weights, signal)
     np.testing.assert_array_equal(kinds(result), kinds(expected))
     np.testing.assert_allclose(result[:place], expected[:place], rtol=1e-13)

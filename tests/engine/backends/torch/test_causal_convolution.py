@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from hpfracc.engine.backends.torch.kernels.causal_convolution import KERNELS  # noqa: E402
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
+from tests.helpers.contracts import reference  # noqa: E402
 
 CONTRACT = PRIMITIVES["causal_convolution"]
 each_algorithm = pytest.mark.parametrize("algorithm", sorted(KERNELS))
@@ -144,7 +145,7 @@ def test_non_finite_samples_stay_causal(algorithm: str, way: Callable[..., Any],
     n = 40 if taps < 4500 else 600 if algorithm == "direct" else 4500
     weights, signal = rng.standard_normal(taps).astype(dtype), rng.standard_normal((4, n)).astype(dtype)
     signal[1, 11], signal[2, 3], signal[2, 25], signal[3, -1] = np.nan, np.inf, -np.inf, np.nan
-    answer = CONTRACT.reference(weights, signal)
+    answer = reference(CONTRACT, weights, signal)
     result = way(KERNELS[algorithm].run, torch.from_numpy(weights), torch.from_numpy(signal)).numpy()
     finite = np.isfinite(answer)
     assert not finite.all()

@@ -13,6 +13,7 @@ if not torch.cuda.is_available():
 
 from hpfracc.engine.backends.torch.kernels.causal_convolution import KERNELS  # noqa: E402
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
+from tests.helpers.contracts import reference  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 CONTRACT = PRIMITIVES["causal_convolution"]
@@ -28,7 +29,7 @@ def test_non_finite_samples_stay_causal(algorithm: str, taps: int, dtype: str, t
     rng = np.random.default_rng(2)
     weights, signal = rng.standard_normal(taps).astype(dtype), rng.standard_normal((4, 600)).astype(dtype)
     signal[1, 11], signal[2, 3], signal[2, 250], signal[3, -1] = np.nan, np.inf, -np.inf, np.nan
-    answer = CONTRACT.reference(weights, signal)
+    answer = reference(CONTRACT, weights, signal)
     x = torch.from_numpy(signal).cuda().requires_grad_(tracked)
     result = KERNELS[algorithm].run(torch.from_numpy(weights).cuda(), x).detach().cpu().numpy()
     finite = np.isfinite(answer)
@@ -68,7 +69,7 @@ def test_single_precision_is_not_tf32(algorithm: str):
     finally:
         torch.set_float32_matmul_precision(before)
     allowed = 8 * np.finfo("float32").eps * np.abs(weights).sum() * np.abs(signal).max()
-    np.testing.assert_allclose(result.cpu().numpy(), CONTRACT.reference(weights, signal), rtol=0, atol=allowed)
+    np.testing.assert_allclose(result.cpu().numpy(), reference(CONTRACT, weights, signal), rtol=0, atol=allowed)
 
 
 @each_algorithm
@@ -82,7 +83,7 @@ def test_deterministic_mode(algorithm: str):
         ]
     finally:
         torch.use_deterministic_algorithms(False)
-    expected = CONTRACT.reference(weights.cpu().numpy(), signal.detach().cpu().numpy())
+    expected = reference(CONTRACT, weights.cpu().numpy(), signal.detach().cpu().numpy())
     allowed = 8 * np.finfo("float32").eps * float(weights.abs().sum() * signal.detach().abs().max())
     for each in found:
         np.testing.assert_allclose(each.cpu().numpy(), expected, rtol=0, atol=allowed)
@@ -184,6 +185,6 @@ def test_what_is_remembered_of_a_launch_fits_the_next():
                 prepared = kernel.prepare(weights, CONTRACT.describe(weights, signal))
                 found = kernel.apply(prepared, signal)
             stream.synchronize()
-            expected = CONTRACT.reference(weights.cpu().numpy(), signal.cpu().numpy())
+            expected = reference(CONTRACT, weights.cpu().numpy(), signal.cpu().numpy())
             allowed = 8 * np.finfo(dtype).eps * float(weights.abs().sum() * signal.abs().max())
             np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=0, atol=allowed)

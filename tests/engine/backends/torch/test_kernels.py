@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from hpfracc.engine.backends import registry  # noqa: E402
 from hpfracc.engine.backends.torch.adapter import ADAPTER  # noqa: E402
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
-from hpfracc.engine.primitives.base import Case  # noqa: E402
+from tests.helpers.contracts import Case, cases  # noqa: E402
 
 
 def kernel(primitive: str) -> object:
@@ -24,7 +24,7 @@ def smooth_cases() -> list[object]:
         pytest.param(primitive, case, id=f"{primitive}: {case.name} {dtype}")
         for primitive in ("matmul", "fft", "elementwise", "reduction")
         for dtype in ("float64", "complex128")
-        for case in PRIMITIVES[primitive].cases(dtype)
+        for case in cases(PRIMITIVES[primitive], dtype)
         if case.differentiable
     ]
 
