@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from unittest import mock
 
 import hpfracc
-from hpfracc import cli
+from hpfracc import _lazy, cli
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import KernelSpec
@@ -215,7 +215,7 @@ def packages() -> str:
     """Public names outside the engine, by package."""
     found: dict[str, list[str]] = {}
     for name in hpfracc.__all__:
-        package = hpfracc._HOMES.get(name, "").split(".")[1:2]
+        package = _lazy.homes("hpfracc").get(name, "").split(".")[1:2]
         if package and package[0] not in ("engine", "_config", "_explain") and name not in PRIMITIVES:
             kind = "class" if inspect.isclass(getattr(hpfracc, name)) else "function"
             found.setdefault(package[0], []).append(f".. auto{kind}:: hpfracc.{name}")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import hpfracc
+from hpfracc import _lazy
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.decision_log import composite
@@ -148,7 +149,7 @@ def _grids(kind: type[FractionalOperator]) -> str:
 
 def _function(kind: type[FractionalOperator]) -> str:
     """The public function of the operator's file."""
-    for name, home in hpfracc._HOMES.items():
+    for name, home in _lazy.homes("hpfracc").items():
         if home == kind.__module__ and inspect.isfunction(getattr(hpfracc, name)):
             return name
     raise LookupError(f"{kind.__module__} has no public function; add it to the tables of src/hpfracc/__init__.py")

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc import errors, lattice, memory, noise, pde, rough, transport
+from hpfracc import _lazy, errors, lattice, memory, noise, pde, rough, transport
 from hpfracc.analytics import PerformanceMonitor, UsageTracker
 from hpfracc.engine.execution.pressure.growth import Growth
 from hpfracc.profiling import Profiler, Span, get_profiler
@@ -74,7 +74,11 @@ def plain_pickling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def public_names() -> Iterator[tuple[str, Any]]:
     """Public names of the package and of each of its public modules."""
-    for module in ("hpfracc", *(f"hpfracc.{name}" for name in sorted(hf._MODULES)), "hpfracc.solvers.ode.problems"):
+    for module in (
+        "hpfracc",
+        *(f"hpfracc.{name}" for name in sorted(_lazy.modules("hpfracc"))),
+        "hpfracc.solvers.ode.problems",
+    ):
         if module == "hpfracc.ml" and importlib.util.find_spec("torch") is None:
             continue
         for name in getattr(importlib.import_module(module), "__all__", ()):

@@ -90,7 +90,9 @@ def _defined(body: list[ast.stmt]) -> Iterator[str]:
 
 def _imported(module: Module) -> Iterator[tuple[str, tuple[str, str]]]:
     """Each name of ours that a module imports, wherever in the file: as what, from which module, what."""
-    for node in ast.walk(module.tree()):
+    stub = module.path.with_suffix(".pyi")  # declares the names that a package loads on first use
+    trees = [module.tree(), *([ast.parse(stub.read_text(encoding="utf-8"))] if stub.exists() else [])]
+    for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == PACKAGE:
             for alias in node.names:
                 yield alias.asname or alias.name, (node.module, alias.name)

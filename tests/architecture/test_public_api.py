@@ -16,6 +16,15 @@ from tests.helpers import public_api
 RECORDS = {path.stem.removeprefix("api-"): path for path in (Path(__file__).parent / "data").glob("api-*.json")}
 
 
+#: Names of a version that later ones do not have, for the reason given.
+REMOVED = {
+    "hpfracc.solvers.ode.TensorExplicitRectangle": "ExplicitRectangle takes tensors",
+    "hpfracc.solvers.ode.TensorImplicitRectangle": "ImplicitRectangle takes tensors",
+    "hpfracc.solvers.ode.TensorImplicitTrapezoid": "ImplicitTrapezoid takes tensors",
+    "hpfracc.solvers.ode.TensorPECE": "PECE takes tensors",
+}
+
+
 @pytest.fixture(scope="module")
 def offered() -> dict[str, dict[str, Any]]:
     """Every public name of this version, as :func:`public_api.describe` tells it."""
@@ -25,6 +34,8 @@ def offered() -> dict[str, dict[str, Any]]:
 @pytest.fixture(params=sorted(RECORDS))
 def record(request: pytest.FixtureRequest) -> dict[str, Any]:
     told: dict[str, Any] = json.loads(RECORDS[request.param].read_text(encoding="utf-8"))
+    for part in ("names", "calls"):
+        told[part] = {path: value for path, value in told[part].items() if path not in REMOVED}
     return told
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import hpfracc
+from hpfracc import _lazy
 from tests.helpers.source import PACKAGE, REPOSITORY, SOURCE, find_imports, find_modules, resolve
 
 #: Words that only this library ever used, and what to write.
@@ -52,7 +52,7 @@ def intrusions(source: Path) -> list[tuple[str, str]]:
     A public name may be imported from its home, which has an underscore where the plain name would hide it.
     """
     modules = find_modules(source)
-    public = {f"{home}.{name}" for name, home in hpfracc._HOMES.items()}
+    public = {f"{home}.{name}" for name, home in _lazy.homes("hpfracc").items()}
     found = []
     for module in modules.values():
         if module.name == PACKAGE:

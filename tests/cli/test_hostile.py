@@ -17,7 +17,7 @@ from tests.helpers.thinned import thinned
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="uses /dev/full and the shell's redirections")
 
-CLI = f"{sys.executable} -W error -m hpfracc.cli"
+CLI = f"{sys.executable} -W error -m hpfracc"
 
 
 def shell(line: str, **variables: str) -> tuple[int, str]:

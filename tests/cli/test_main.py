@@ -33,7 +33,7 @@ COMMANDS = [
 def run_in_process(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(SOURCE.parent)}
     return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "hpfracc.cli", *arguments],
+        [sys.executable, "-W", "error", "-m", "hpfracc", *arguments],
         env=environment,
         capture_output=True,
         text=True,
@@ -147,7 +147,7 @@ def test_a_warning_is_a_line_on_stderr(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 def test_a_closed_pipe_is_not_an_error():
     """``hpfracc info | head -1`` ends without a message."""
-    command = f"{sys.executable} -W error -m hpfracc.cli info --json"
+    command = f"{sys.executable} -W error -m hpfracc info --json"
     script = f"{command} | head -c 1; status=${{PIPESTATUS[0]}}; echo; echo $status"
     answer = subprocess.run(
         ["bash", "-c", script],

@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _lazy
+
 #: The modules whose ``__all__`` is public.
 PUBLIC_MODULES = (
     "hpfracc",
     "hpfracc.algorithms.gpu_optimized_methods",
     "hpfracc.analytics",
     "hpfracc.batch",
+    "hpfracc.engine",
     "hpfracc.core.fractional_implementations",
     "hpfracc.errors",
     "hpfracc.lattice",
@@ -58,7 +61,8 @@ def public_objects() -> dict[str, Any]:
     found = {}
     for path in PUBLIC_MODULES:
         module = importlib.import_module(path)
-        for name in module.__all__:
+        kept = _lazy.homes(path) if path == "hpfracc" else ()  # the engine's names, which dir() does not list
+        for name in {*module.__all__, *kept}:
             found[f"{path}.{name}"] = getattr(module, name)
     return found
 

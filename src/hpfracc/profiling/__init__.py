@@ -16,37 +16,6 @@ Names are loaded on first use. While profiling is off, the engine only reads a f
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from hpfracc import _lazy
 
-if TYPE_CHECKING:
-    from hpfracc.profiling.comparison import Comparison, compare_profiles
-    from hpfracc.profiling.document import load_profile
-    from hpfracc.profiling.profiler import Profiler, get_profiler
-    from hpfracc.profiling.spans import Span
-
-__all__ = ["Comparison", "Profiler", "Span", "compare_profiles", "get_profiler", "load_profile"]
-
-_HOMES = {
-    "Comparison": "hpfracc.profiling.comparison",
-    "Profiler": "hpfracc.profiling.profiler",
-    "Span": "hpfracc.profiling.spans",
-    "compare_profiles": "hpfracc.profiling.comparison",
-    "get_profiler": "hpfracc.profiling.profiler",
-    "load_profile": "hpfracc.profiling.document",
-}
-
-
-# Hidden from type checkers, which would otherwise accept any attribute.
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(_HOMES[name]), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__, __all__ = _lazy.attach(__name__)

@@ -1,0 +1,22 @@
+"""Public names, loaded on first use: see ``hpfracc/_lazy.py``."""
+
+from hpfracc.ml.config import LayerConfig as LayerConfig
+from hpfracc.ml.torch.convolution import FractionalConv1d as FractionalConv1d
+from hpfracc.ml.torch.convolution import FractionalConv2d as FractionalConv2d
+from hpfracc.ml.torch.fourier import FractionalFourier as FractionalFourier
+from hpfracc.ml.torch.fractional_layer import FractionalDerivative as FractionalDerivative
+from hpfracc.ml.torch.fractional_layer import FractionalLayer as FractionalLayer
+from hpfracc.ml.torch.graph import GraphDiffusion as GraphDiffusion
+from hpfracc.ml.torch.graph import LaplacianPower as LaplacianPower
+from hpfracc.ml.torch.losses import FractionalLoss as FractionalLoss
+from hpfracc.ml.torch.neural_fode import NeuralFODE as NeuralFODE
+from hpfracc.ml.torch.neural_fsde import NeuralFSDE as NeuralFSDE
+from hpfracc.ml.torch.order import LearnableOrder as LearnableOrder
+from hpfracc.ml.torch.order import parameter_groups as parameter_groups
+from hpfracc.ml.torch.recurrent import FractionalFilter as FractionalFilter
+from hpfracc.ml.torch.recurrent import FractionalLSTM as FractionalLSTM
+from hpfracc.ml.torch.recurrent import FractionalRNN as FractionalRNN
+from hpfracc.ml.torch.residuals import FractionalResidual as FractionalResidual
+from hpfracc.ml.torch.residuals import LaplacianResidual as LaplacianResidual
+from hpfracc.ml.torch.residuals import graded_points as graded_points
+from hpfracc.ml.torch.residuals import whole_derivative as whole_derivative
