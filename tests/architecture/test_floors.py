@@ -69,8 +69,8 @@ FLOORS = {
 NEIGHBOURS = {("engine.primitives", "engine.numerics")} | {
     (f"engine.backends.{name}", "engine.backends.generic") for name in ("numpy", "numba", "torch", "jax", "cupy")
 }
-#: Their ``__init__.py`` runs before each of their rooms, so it imports nothing of ours above floor 0; the package's own does so
-#: only when a public name is touched.
+#: Their ``__init__.py`` runs before each of their rooms, so it imports nothing of ours above floor 0; the package's own
+#: does so only when a public name is touched.
 DIVIDED = ("engine", "engine.backends")
 #: The ``__init__.py`` of the package: stands above all, and nothing may import a name from it.
 ROOF = PACKAGE

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from hpfracc._optional import is_installed
+from hpfracc.engine.numerics.lengths import block_length
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives.base import ArraySpec
-from hpfracc.engine.primitives.causal_convolution import block_length, fills_one_block
+from hpfracc.engine.primitives.base import ArraySpec, fills_one_block
 from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError, UnsupportedDtypeError
 
 XY: dict[str, Any] = {"expression": "x*y", "names": ("x", "y")}

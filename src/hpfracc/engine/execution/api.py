@@ -6,7 +6,7 @@ import contextvars
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -48,17 +48,23 @@ __all__ = [
     "unlogged",
 ]
 
-causal_convolution = get_operation("causal_convolution")
-matmul = get_operation("matmul")
-fft = get_operation("fft")
-history_sum = get_operation("history_sum")
-reduction = get_operation("reduction")
-bitwise_xor = get_operation("bitwise_xor")
-spectral_multiply = get_operation("spectral_multiply")
-stencil_relax = get_operation("stencil_relax")
-toeplitz_apply = get_operation("toeplitz_apply")
+# Loaded when first used: each brings its contract.
+causal_convolution: Operation
+matmul: Operation
+fft: Operation
+history_sum: Operation
+reduction: Operation
+bitwise_xor: Operation
+spectral_multiply: Operation
+stencil_relax: Operation
+toeplitz_apply: Operation
 
-_elementwise = get_operation("elementwise")
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Operation:
+        if name not in __annotations__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return get_operation(name)
 
 
 def elementwise(expression: str, *, backend: Any = None, **arrays: Any) -> Any:
@@ -80,14 +86,11 @@ def elementwise(expression: str, *, backend: Any = None, **arrays: Any) -> Any:
     >>> hf.elementwise("2*x + 1", x=np.array([0.0, 1.0]))
     array([1., 3.])
     """
-    return _elementwise(*arrays.values(), expression=expression, names=tuple(arrays), backend=backend)
+    return get_operation("elementwise")(*arrays.values(), expression=expression, names=tuple(arrays), backend=backend)
 
 
 # Its arrays have names, so the items of a batch are mappings; the underlying operation stacks them.
-elementwise.stacked_form = partial(by_name, _elementwise)  # type: ignore[attr-defined]
-
-
-_exponential_recurrence = get_operation("exponential_recurrence")
+elementwise.stacked_form = partial(by_name, get_operation("elementwise"))  # type: ignore[attr-defined]
 
 
 def exponential_recurrence(
@@ -143,7 +146,7 @@ def exponential_recurrence(
     if initial is None:
         initial = np.zeros(rates.shape[-1:] or (1,))
     options = {"degree": degree, "lagged": lagged, "final": final}
-    result = _exponential_recurrence(rates, weights, steps, signal, initial, backend=backend, **options)
+    result = get_operation("exponential_recurrence")(rates, weights, steps, signal, initial, backend=backend, **options)
     if not final:
         return result
     n = result.shape[-1] - rates.shape[0]

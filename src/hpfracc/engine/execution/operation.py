@@ -265,16 +265,21 @@ def _key(arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[A
 # Every operation by name: the built-in primitives and users' operations.
 
 _lock = threading.Lock()
-_operations: dict[str, Operation] = {name: Operation(primitive) for name, primitive in PRIMITIVES.items()}
+_operations: dict[str, Operation] = {}
 
 
 def get_operation(name: str) -> Operation:
     """The operation of that name; raises :class:`UnknownOperationError` with similar names if there is none."""
     found = _operations.get(name)
+    if found is None and name in PRIMITIVES:
+        made = Operation(PRIMITIVES[name])
+        with _lock:
+            found = _operations.setdefault(name, made)
     if found is None:
-        close = difflib.get_close_matches(str(name), _operations, n=2, cutoff=0.5)
+        names = {*_operations, *PRIMITIVES}
+        close = difflib.get_close_matches(str(name), names, n=2, cutoff=0.5)
         hint = f"did you mean {' or '.join(map(repr, close))}? There are" if close else "there are"
-        raise UnknownOperationError(f"unknown operation {name!r}; {hint}: {', '.join(sorted(_operations))}")
+        raise UnknownOperationError(f"unknown operation {name!r}; {hint}: {', '.join(sorted(names))}")
     return found
 
 
@@ -288,7 +293,7 @@ copyreg.pickle(Operation, _by_name)
 
 def all_operations() -> dict[str, Operation]:
     """Every operation by name."""
-    return dict(_operations)
+    return {name: get_operation(name) for name in dict.fromkeys((*PRIMITIVES, *_operations))}
 
 
 def register(operation: Operation) -> Operation | None:

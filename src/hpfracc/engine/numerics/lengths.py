@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-__all__ = ["fast_length", "largest_factor", "power_of_two", "row_scratch", "transformed_shape"]
+__all__ = [
+    "MIN_BLOCK",
+    "block_length",
+    "fast_length",
+    "largest_factor",
+    "power_of_two",
+    "row_scratch",
+    "transformed_shape",
+]
+
+#: Shortest transform of a block: 2,048 doubles stay in a first-level cache.
+MIN_BLOCK = 2048
 
 
 @lru_cache(maxsize=1024)
@@ -65,3 +76,8 @@ def row_scratch(points: int, dtype: str) -> int:
     if points < 50 or largest_factor(points) ** 2 <= points:
         return points * (4 if single else 8) * (2 if dtype.startswith("complex") else 1)
     return (fast_length(2 * points - 1) + points) * (8 if single else 16)
+
+
+def block_length(taps: int) -> int:
+    """Length of one block's transform: a power of two, of which the weights fill at most a quarter."""
+    return power_of_two(max(MIN_BLOCK, 4 * taps))

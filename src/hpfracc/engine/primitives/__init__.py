@@ -2,45 +2,58 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator, Mapping
+
 from hpfracc.engine.primitives.base import Primitive
-from hpfracc.engine.primitives.bitwise_xor import BitwiseXor
-from hpfracc.engine.primitives.causal_convolution import CausalConvolution
-from hpfracc.engine.primitives.chirp_transform import ChirpTransform
-from hpfracc.engine.primitives.elementwise import Elementwise
-from hpfracc.engine.primitives.exponential_recurrence import ExponentialRecurrence
-from hpfracc.engine.primitives.fft import FourierTransform
-from hpfracc.engine.primitives.history_sum import HistorySum
-from hpfracc.engine.primitives.matmul import Matmul
-from hpfracc.engine.primitives.mittag_leffler import MittagLefflerFunction
-from hpfracc.engine.primitives.random import Random
-from hpfracc.engine.primitives.reduction import Reduction
-from hpfracc.engine.primitives.spectral_multiply import SpectralMultiply
-from hpfracc.engine.primitives.stencil_relax import StencilRelax
-from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply
-from hpfracc.engine.primitives.tridiagonal_solve import TridiagonalSolve
 
 __all__ = ["OWN_PRIMITIVES", "PRIMITIVES"]
 
-PRIMITIVES: dict[str, Primitive] = {
-    primitive.name: primitive
-    for primitive in (
-        CausalConvolution(),
-        Matmul(),
-        FourierTransform(),
-        Elementwise(),
-        Reduction(),
-        BitwiseXor(),
-        MittagLefflerFunction(),
-        SpectralMultiply(),
-        ToeplitzApply(),
-        StencilRelax(),
-        ExponentialRecurrence(),
-        HistorySum(),
-        ChirpTransform(),
-        Random(),
-        TridiagonalSolve(),
-    )
+#: The class of each primitive, in the module of its name.
+_CLASSES = {
+    "causal_convolution": "CausalConvolution",
+    "matmul": "Matmul",
+    "fft": "FourierTransform",
+    "elementwise": "Elementwise",
+    "reduction": "Reduction",
+    "bitwise_xor": "BitwiseXor",
+    "mittag_leffler": "MittagLefflerFunction",
+    "spectral_multiply": "SpectralMultiply",
+    "toeplitz_apply": "ToeplitzApply",
+    "stencil_relax": "StencilRelax",
+    "exponential_recurrence": "ExponentialRecurrence",
+    "history_sum": "HistorySum",
+    "chirp_transform": "ChirpTransform",
+    "random": "Random",
+    "tridiagonal_solve": "TridiagonalSolve",
 }
+
+
+class _Primitives(Mapping[str, Primitive]):
+    """One instance of each primitive, whose module is loaded when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Primitive] = {}
+
+    def __getitem__(self, name: str) -> Primitive:
+        found = self._loaded.get(name)
+        if found is None:
+            kind = _CLASSES[name]
+            found = getattr(importlib.import_module(f"{__name__}.{name}"), kind)()
+            found = self._loaded.setdefault(name, found)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in _CLASSES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_CLASSES)
+
+    def __len__(self) -> int:
+        return len(_CLASSES)
+
+
+PRIMITIVES: Mapping[str, Primitive] = _Primitives()
 
 
 #: The contracts of users' operations, added by the layer that registers them.

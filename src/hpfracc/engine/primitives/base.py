@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hpfracc._arrays import dtype_name
+from hpfracc.engine.numerics.lengths import block_length
 from hpfracc.engine.primitives.cuts import Cut
 from hpfracc.engine.workload import Bucket, as_shape, bucket_of
 from hpfracc.errors import UnsupportedDtypeError
@@ -29,6 +30,8 @@ __all__ = [
     "Primitive",
     "Transform",
     "dtype_of",
+    "fills_one_block",
+    "several_axes",
 ]
 
 FLOATS: frozenset[str] = frozenset({"float32", "float64"})
@@ -193,3 +196,21 @@ def dtype_of(array: Any) -> str:
     if isinstance(array, ArraySpec):
         return array.dtype
     return dtype_name(array)
+
+
+# Reasons why an algorithm does not serve a call: backends declare them, before a primitive is loaded.
+
+
+def several_axes(call: Call) -> str | None:
+    """Reason why a direct sum does not support a call, or None."""
+    count = len(call.facts["axes"])
+    return None if count == 1 else f"it sums along one axis, not {count} at once; fft supports any number"
+
+
+def fills_one_block(call: Call) -> str | None:
+    """Reason why blocks do not pay off for a call, or None if there are at least two."""
+    taps: int = call.facts["taps"]
+    step = block_length(taps) - taps + 1
+    if call.length > step:
+        return None
+    return f"{call.length} points fit into one block of {step}, which fft transforms as a whole"

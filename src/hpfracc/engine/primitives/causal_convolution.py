@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.numerics.lengths import fast_length, power_of_two
+from hpfracc.engine.numerics.lengths import block_length, fast_length
 from hpfracc.engine.primitives.base import (
     INEXACT,
     INTEGERS,
@@ -29,25 +29,9 @@ from hpfracc.engine.primitives.operands import (
 )
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["MIN_BLOCK", "CausalConvolution", "block_length", "fills_one_block"]
+__all__ = ["CausalConvolution"]
 
 _TAKES = INEXACT | INTEGERS
-#: Shortest transform of a block: 2,048 doubles stay in a first-level cache.
-MIN_BLOCK = 2048
-
-
-def block_length(taps: int) -> int:
-    """Length of one block's transform: a power of two, of which the weights fill at most a quarter."""
-    return power_of_two(max(MIN_BLOCK, 4 * taps))
-
-
-def fills_one_block(call: Call) -> str | None:
-    """Reason why blocks do not pay off for a call, or None if there are at least two."""
-    taps: int = call.facts["taps"]
-    step = block_length(taps) - taps + 1
-    if call.length > step:
-        return None
-    return f"{call.length} points fit into one block of {step}, which fft transforms as a whole"
 
 
 @final

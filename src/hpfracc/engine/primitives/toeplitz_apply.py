@@ -27,7 +27,7 @@ from hpfracc.engine.primitives.operands import (
 )
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["ToeplitzApply", "padded_sizes", "read_axes", "several_axes"]
+__all__ = ["ToeplitzApply", "padded_sizes", "read_axes"]
 
 _TAKES = INEXACT | INTEGERS
 
@@ -47,12 +47,6 @@ def read_axes(axes: Any, ndim: int) -> tuple[int, ...]:
 def padded_sizes(points: Sequence[int], taps: Sequence[int]) -> tuple[int, ...]:
     """Lengths of cyclic sums without wrap-around into the signal, along each axis."""
     return tuple(fast_length(max(1, n + used - 1)) for n, used in zip(points, taps, strict=True))
-
-
-def several_axes(call: Call) -> str | None:
-    """Reason why a direct sum does not support a call, or None."""
-    count = len(call.facts["axes"])
-    return None if count == 1 else f"it sums along one axis, not {count} at once; fft supports any number"
 
 
 @final

@@ -15,8 +15,7 @@ from hpfracc._arrays import is_tracer
 from hpfracc._optional import import_optional
 from hpfracc.engine.backends.base import Adapter, KernelSpec, MemoryModel
 from hpfracc.engine.hardware import driver_free_bytes
-from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
-from hpfracc.engine.primitives.toeplitz_apply import several_axes
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call, several_axes
 from hpfracc.errors import BackendUnavailableError
 from hpfracc.profiling.clocks import DeviceClock
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, final
 
 from hpfracc.engine.backends.base import HostAdapter, KernelSpec, MemoryModel
-from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
-from hpfracc.engine.primitives.toeplitz_apply import several_axes
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call, several_axes
 
 __all__ = ["ADAPTER", "NumbaAdapter"]
 

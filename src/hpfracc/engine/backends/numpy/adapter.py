@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, final
 
 from hpfracc.engine.backends.base import HostAdapter, KernelSpec, MemoryModel
-from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
-from hpfracc.engine.primitives.causal_convolution import fills_one_block
-from hpfracc.engine.primitives.toeplitz_apply import several_axes
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call, fills_one_block, several_axes
 
 __all__ = ["ADAPTER", "NumpyAdapter"]
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from hpfracc._optional import import_optional, is_loaded
 from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec, MemoryModel
-from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
-from hpfracc.engine.primitives.toeplitz_apply import several_axes
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call, several_axes
 from hpfracc.profiling.clocks import DeviceClock
 
 __all__ = ["ADAPTER", "TorchAdapter"]

@@ -21,9 +21,8 @@ from jax import lax
 
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.causal_convolution import with_starts
-from hpfracc.engine.numerics.lengths import fast_length
+from hpfracc.engine.numerics.lengths import block_length, fast_length
 from hpfracc.engine.primitives.base import Call
-from hpfracc.engine.primitives.causal_convolution import block_length
 
 __all__ = ["KERNELS"]
 

@@ -22,9 +22,8 @@ from hpfracc.engine.backends.numpy.halves import HalvedSpectrum, convolve_halves
 from hpfracc.engine.backends.numpy.nonfinite import all_finite, repaired, rescaled
 from hpfracc.engine.backends.numpy.twisted import TwistedSpectrum, convolve_twisted, twist
 from hpfracc.engine.memory.buffers import host_buffers
-from hpfracc.engine.numerics.lengths import fast_length
+from hpfracc.engine.numerics.lengths import block_length, fast_length
 from hpfracc.engine.primitives.base import Call
-from hpfracc.engine.primitives.causal_convolution import block_length
 from hpfracc.engine.workers import even_blocks, run_blocks
 
 __all__ = ["KERNELS", "CausalSpectrum"]

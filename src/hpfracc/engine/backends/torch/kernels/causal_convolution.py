@@ -26,9 +26,8 @@ from hpfracc.engine.backends.torch.fused_sum import (
 from hpfracc.engine.backends.torch.nonfinite import apply_causally, mark_reached
 from hpfracc.engine.backends.torch.tracked_sum import convolve_tracked, fits_tracked
 from hpfracc.engine.backends.torch.tracking import is_eager, is_only_recorded, untracked
-from hpfracc.engine.numerics.lengths import fast_length
+from hpfracc.engine.numerics.lengths import block_length, fast_length
 from hpfracc.engine.primitives.base import Call
-from hpfracc.engine.primitives.causal_convolution import block_length
 
 __all__ = ["KERNELS"]
 
