@@ -26,6 +26,7 @@ FLOORS = {
     "_files": 0,
     "_signatures": 0,
     "_lazy": 0,
+    "_reading": 0,
     "profiling": 1,
     "engine.workload": 2,
     "engine.primitives": 2,

@@ -1,0 +1,178 @@
+"""The vocabulary in which arguments are read and refused: every message has the name, the value and what to give.
+
+A function that takes a number, a choice or an object reads it with one of these at its public face, and can rely on it
+from then on. Rooms read what is theirs (orders, grids, boundary conditions) on top of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import operator
+import os
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hpfracc._arrays import library_of
+from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+
+__all__ = ["choice", "flag", "function", "instance", "number", "numbers", "pair", "path", "shown", "text", "whole"]
+
+_T = TypeVar("_T")
+#: Characters of a value in a message; the rest says nothing.
+_MAX_SHOWN = 80
+
+
+def shown(value: Any) -> str:
+    """A short ``repr``, or the type of an object whose ``repr`` fails or is long."""
+    try:
+        words = repr(value)
+    except Exception:  # a user's class may raise anything
+        return f"an object of type {type(value).__name__}"
+    return words if len(words) <= _MAX_SHOWN else f"{words[: _MAX_SHOWN - 3]}..."
+
+
+def _range(least: float | None, above: float | None, most: float | None, below: float | None) -> str:
+    low = f"at least {least:g}" if least is not None else f"above {above:g}" if above is not None else ""
+    high = f"at most {most:g}" if most is not None else f"below {below:g}" if below is not None else ""
+    return " and ".join(words for words in (low, high) if words)
+
+
+def number(
+    name: str,
+    value: Any,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+    infinite: bool = False,
+) -> float:
+    """A real number as a float: finite unless ``infinite``, never nan, and within the limits.
+
+    Takes Python's and NumPy's numbers and arrays of one element of any library that is on the host. Text, booleans and
+    complex numbers are refused.
+    """
+    limits = _range(least, above, most, below)
+    wanted = f"give a {'' if infinite else 'finite '}number{' ' if limits else ''}{limits}"
+    try:
+        if isinstance(value, str | bytes | bool | np.bool_):
+            raise TypeError
+        # An array of one element has one, whatever its number of axes.
+        found = float(value.item() if getattr(value, "ndim", 0) else value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise InvalidInputError(f"{name}={shown(value)} is not a number; {wanted}") from None
+    if (
+        math.isnan(found)
+        or (not infinite and math.isinf(found))
+        or (least is not None and found < least)
+        or (above is not None and found <= above)
+        or (most is not None and found > most)
+        or (below is not None and found >= below)
+    ):
+        raise InvalidInputError(f"{name}={found:g}: {wanted}")
+    return found
+
+
+def whole(name: str, value: Any, *, least: int | None = None, most: int | None = None) -> int:
+    """An integer within the limits; booleans and floats are refused."""
+    limits = _range(least, None, most, None)
+    wanted = f"give an integer{' ' if limits else ''}{limits}"
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        found = operator.index(value)
+    except TypeError:
+        raise InvalidInputError(f"{name}={shown(value)} is not an integer; {wanted}") from None
+    if (least is not None and found < least) or (most is not None and found > most):
+        raise InvalidInputError(f"{name}={found}: {wanted}")
+    return found
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInputError(f"{name}={shown(value)} is neither True nor False")
+    return bool(value)
+
+
+def choice(name: str, value: Any, options: Collection[str]) -> str:
+    """One of the ``options``; the message names the closest."""
+    if isinstance(value, str) and value in options:
+        return value
+    close = difflib.get_close_matches(value, options, n=1) if isinstance(value, str) else []
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    raise InvalidInputError(f"{name}={shown(value)}: {hint}use {', '.join(map(repr, options))}")
+
+
+def text(name: str, value: Any) -> str:
+    """A string that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise InvalidInputError(f"{name}={shown(value)} is not text; give a string")
+    return value
+
+
+def path(name: str, value: Any) -> Path:
+    """The path of a file or folder."""
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise InvalidInputError(f"{name}={shown(value)} is not a path; give a string or a pathlib.Path")
+    try:
+        return Path(value)
+    except TypeError:  # a path of bytes
+        raise InvalidInputError(f"{name}={shown(value)} is a path of bytes; give a string or a pathlib.Path") from None
+
+
+def function(name: str, value: Any, takes: str) -> Callable[..., Any]:
+    """Something that can be called; ``takes`` spells its arguments, such as ``(t, y)``."""
+    if not callable(value):
+        raise InvalidInputError(f"{name}={shown(value)} is not a function; give one that takes {takes}")
+    found: Callable[..., Any] = value
+    return found
+
+
+def instance(name: str, value: Any, kind: type[_T] | tuple[type[_T], ...], example: str) -> _T:
+    """An object of a class; ``example`` spells how one is made, such as ``hf.Caputo(0.5)``."""
+    if not isinstance(value, kind) or isinstance(value, type):
+        kinds = " or ".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
+        raise InvalidInputError(f"{name}={shown(value)} is no {kinds}; give one, such as {example}")
+    return value
+
+
+def numbers(
+    name: str, value: Any, *, ndim: int | None = None, finite: bool = True, least: float | None = None
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Real numbers on the host as float64, of any shape or of ``ndim`` axes.
+
+    Text, objects, complex numbers and rows of different lengths are refused.
+    """
+    try:
+        found = np.asarray(value)
+        if found.dtype.kind not in "fiu" and not (found.dtype.kind == "b" and library_of(value) == "numpy"):
+            raise TypeError
+        found = found.astype(np.float64)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise UnsupportedDtypeError(f"{name}={shown(value)} is not an array of real numbers; give floats") from None
+    if ndim is not None and found.ndim != ndim:
+        raise ShapeError(f"{name} has shape {found.shape}; give an array of {ndim} axes")
+    if finite and not np.isfinite(found).all():
+        raise InvalidInputError(f"{name} has entries that are not finite; give finite numbers")
+    if least is not None and found.size and float(found.min()) < least:
+        raise InvalidInputError(f"{name} has an entry of {float(found.min()):g}; give numbers of at least {least:g}")
+    return found
+
+
+def pair(name: str, value: Any, *, infinite: bool = False) -> tuple[float, float]:
+    """Two numbers in ascending order, such as bounds."""
+    try:
+        if isinstance(value, set | frozenset | dict):
+            raise TypeError  # in no order
+        low, high = value
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{name}={shown(value)} is not a pair of numbers; give (low, high)") from None
+    ends = number(f"{name}[0]", low, infinite=infinite), number(f"{name}[1]", high, infinite=infinite)
+    if not ends[0] < ends[1]:
+        raise InvalidInputError(f"{name}={shown(value)}: give (low, high) with low < high")
+    return ends
