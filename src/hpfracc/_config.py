@@ -104,7 +104,7 @@ def _check(name: str, value: Any) -> Any:
             raise ConfigurationError(f"{name}={value!r} is not a bool; use True or False")
         return value
     if name == "objective":
-        if value not in ("time", "energy"):
+        if not isinstance(value, str) or value not in ("time", "energy"):
             raise ConfigurationError(f"objective={value!r} is not known; use 'time' or 'energy'")
         return value
     if name == "wisdom":
@@ -132,6 +132,8 @@ def _mapping(name: str, value: Any) -> Mapping[Any, Any]:
 
 
 def _backends(operation: Any, backends: str | Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(backends, str | list | tuple | set | frozenset):
+        raise ConfigurationError(f"never={{{operation!r}: {backends!r}}} names no backends; write ['jax']")
     names = (backends,) if isinstance(backends, str) else tuple(backends)
     checked = tuple(check_backend(name) for name in names)
     if set(checked) == set(BACKENDS):
@@ -144,7 +146,7 @@ def check_backend(name: Any, *, auto: bool = False) -> str:
     text = getattr(name, "value", name)
     text = text.lower() if isinstance(text, str) else text
     allowed = (*BACKENDS, "auto") if auto else BACKENDS
-    if text not in allowed:
+    if not isinstance(text, str) or text not in allowed:
         raise ConfigurationError(f"unknown backend {name!r}; the backends are {', '.join(allowed)}")
     return str(text)
 

@@ -19,7 +19,21 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
-__all__ = ["choice", "flag", "function", "instance", "number", "numbers", "pair", "path", "shown", "text", "whole"]
+__all__ = [
+    "array",
+    "choice",
+    "flag",
+    "function",
+    "instance",
+    "listed",
+    "number",
+    "numbers",
+    "pair",
+    "path",
+    "shown",
+    "text",
+    "whole",
+]
 
 _T = TypeVar("_T")
 #: Characters of a value in a message; the rest says nothing.
@@ -176,3 +190,23 @@ def pair(name: str, value: Any, *, infinite: bool = False) -> tuple[float, float
     if not ends[0] < ends[1]:
         raise InvalidInputError(f"{name}={shown(value)}: give (low, high) with low < high")
     return ends
+
+
+def array(name: str, value: Any) -> Any:
+    """An array of numbers of any library; lists and numbers become NumPy arrays, text and ragged rows are refused."""
+    if library_of(value) != "python" and not isinstance(value, np.ndarray | np.generic):
+        return value
+    try:
+        found = np.asarray(value)
+    except ValueError:
+        raise ShapeError(f"{name}={shown(value)} has rows of different lengths; give an array of numbers") from None
+    if found.dtype.kind not in "biufc":
+        raise UnsupportedDtypeError(f"{name}={shown(value)} is not an array of numbers; give floats or complex numbers")
+    return found
+
+
+def listed(name: str, value: Any, what: str) -> list[Any]:
+    """The items of a sequence or another iterable; ``what`` says what they are."""
+    if isinstance(value, str | bytes) or not hasattr(value, "__iter__") or isinstance(value, type):
+        raise InvalidInputError(f"{name}={shown(value)} is not a sequence; give {what}")
+    return list(value)

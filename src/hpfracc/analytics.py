@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from hpfracc import _reading
 from hpfracc._files import parse_json, read_plain
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.document import write_text
@@ -121,7 +122,7 @@ class UsageTracker:
 
     def __init__(self, path: str | os.PathLike[str] | None = None, recorder: Recorder | None = None) -> None:
         self.recorder = recorder if recorder is not None else _own_recorder()
-        self.path = None if path is None else Path(path)
+        self.path = None if path is None else _reading.path("path", path)
         self._earlier: dict[str, dict[str, float]] = {} if self.path is None else _read(self.path)
 
     def __reduce__(self) -> NoReturn:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 
+from hpfracc import _reading
 from hpfracc._config import get_settings
 from hpfracc.engine.execution.batch.out_of_core import convolve_blocks as causal_convolution
 from hpfracc.engine.execution.batch.out_of_core import evaluate_blocks as elementwise
 from hpfracc.engine.execution.batch.run import run
-from hpfracc.errors import InvalidInputError
 
 __all__ = ["calculate_optimal_batch_size", "causal_convolution", "elementwise", "run"]
 
@@ -33,9 +33,8 @@ def calculate_optimal_batch_size(model_size_mb: float, gpu_memory_gb: float) -> 
     gpu_memory_gb : float
         Memory of the GPU in GiB. The fraction ``gpu_memory_limit`` of it is used.
     """
-    for name, value in (("model_size_mb", model_size_mb), ("gpu_memory_gb", gpu_memory_gb)):
-        if not (math.isfinite(value) and value > 0):
-            raise InvalidInputError(f"{name}={value!r} is not a size; use a finite number above 0")
+    model_size_mb = _reading.number("model_size_mb", model_size_mb, above=0)
+    gpu_memory_gb = _reading.number("gpu_memory_gb", gpu_memory_gb, above=0)
     free = get_settings().gpu_memory_limit * gpu_memory_gb * 1024.0 - _COPIES_OF_MODEL * model_size_mb
     samples = free / (model_size_mb / 100.0)
     return 1 if samples < 1 else 2 ** int(math.log2(samples))

@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import library_of
 from hpfracc.engine.execution.api import bitwise_xor, matmul
 from hpfracc.engine.execution.batch.run import run
@@ -60,12 +61,10 @@ class LatticeBatch:
     """Batched operations on several lattices, created by :func:`create_batch`."""
 
     def __init__(self, lattices: Sequence[Lattice], max_batch_size: int = 32) -> None:
-        self.lattices = list(lattices)
+        self.lattices = _reading.listed("lattices", lattices, "at least one Lattice")
         if not self.lattices or not all(isinstance(lattice, Lattice) for lattice in self.lattices):
             raise InvalidInputError(f"lattices={lattices!r}; give a sequence of at least one Lattice")
-        if isinstance(max_batch_size, bool) or not isinstance(max_batch_size, int) or max_batch_size < 1:
-            raise InvalidInputError(f"max_batch_size={max_batch_size!r}; use an integer of at least 1")
-        self.max_batch_size = max_batch_size
+        self.max_batch_size = _reading.whole("max_batch_size", max_batch_size, least=1)
         #: The keys used by the last :meth:`batch_xor_transform`.
         self.last_keys: list[Any] = []
         self._stats: dict[str, dict[str, float]] = {}

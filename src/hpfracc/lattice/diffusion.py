@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import library_of, to_host
 from hpfracc._xp import Namespace, namespace_of
 from hpfracc.engine.execution.api import spectral_multiply
@@ -61,6 +62,7 @@ class FractionalDiffusion:
         alpha: Any,
         scope: Callable[[Any], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
+        _reading.instance("geometry", geometry, Geometry, "lattice.geometry")
         if geometry.is_moore and not is_regular(geometry):
             laplacian_spectrum(geometry)  # raises the error
         self.geometry = geometry
@@ -233,9 +235,7 @@ class FractionalDiffusion:
 
 
 def _read_count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise InvalidInputError(f"{name}={value!r} is not a count; use an integer of at least 0")
-    return int(value)
+    return _reading.whole(name, value, least=0)
 
 
 def _read_times(times: Any) -> Array:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 import sys
 import time
 from typing import Any, Unpack, cast, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import library_of
 from hpfracc._config import config, use_backend
-from hpfracc.errors import InvalidInputError
 from hpfracc.lattice import transforms
 from hpfracc.lattice.lattice import Lattice
 from hpfracc.lattice.transforms import InverseOptions, TransformOptions
@@ -51,17 +50,12 @@ class UnifiedCatalyticLattice(Lattice):
     """
 
     def __init__(self, dimensions: int, size: int, enable_gpu: bool = True, enable_smart_routing: bool = True) -> None:
-        try:
-            axes, side = operator.index(dimensions), operator.index(size)
-        except TypeError:
-            raise InvalidInputError(f"dimensions={dimensions!r}, size={size!r}; use integers") from None
-        if axes < 1 or side < 1:
-            raise InvalidInputError(f"dimensions={axes}, size={side}; use at least 1 for both")
+        axes, side = _reading.whole("dimensions", dimensions, least=1), _reading.whole("size", size, least=1)
         super().__init__((side,) * axes)
         self.dimensions = axes
         self.side = side
-        self.enable_gpu = bool(enable_gpu)
-        self.enable_smart_routing = bool(enable_smart_routing)
+        self.enable_gpu = _reading.flag("enable_gpu", enable_gpu)
+        self.enable_smart_routing = _reading.flag("enable_smart_routing", enable_smart_routing)
         #: The key of the last xor transform.
         self.last_key: Any = None
         #: Parameters that invert the last transformation of each kind.

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.document import load_profile
 from hpfracc.profiling.formats import format_seconds
@@ -207,6 +208,8 @@ def _alone(path: tuple[str, ...], sides: tuple[dict[Any, Any], dict[Any, Any]], 
 
 def _documents(given: Any) -> Iterator[dict[str, Any]]:
     if isinstance(given, dict):
+        if not {"begun_unix_ns", "spans"} <= given.keys():
+            raise InvalidInputError(f"{_reading.shown(given)} is not a profile; give a file of profiler.export_json")
         yield given
     elif isinstance(given, str | os.PathLike):
         path = Path(given)
@@ -216,7 +219,7 @@ def _documents(given: Any) -> Iterator[dict[str, Any]]:
         for file in files:
             yield load_profile(file)
     else:
-        for each in given:
+        for each in _reading.listed("profile", given, "files of profiler.export_json"):
             yield from _documents(each)
 
 

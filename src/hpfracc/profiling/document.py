@@ -13,6 +13,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
+from hpfracc import _reading
 from hpfracc._files import parse_json, read_plain, write_whole
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.advice import advise, rank
@@ -254,6 +255,7 @@ def load_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
     InvalidInputError
         If the file is missing, is not a profile, is incomplete, or is of a later version.
     """
+    path = _reading.path("path", path)
     try:
         found = parse_json(read_plain(path, _MAX_BYTES).data, _MAX_DEPTH)
     except OSError as error:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling import recorder as recording
 from hpfracc.profiling.recorder import CAPACITY, Recorder
@@ -59,8 +60,8 @@ class Profiler:
         self, enabled: bool = True, *, capacity: int = CAPACITY, memory: bool | str = False, energy: bool = False
     ) -> None:
         self._recorder = Recorder(capacity, _memory(memory))
-        self._recorder.watch_energy(energy)
-        if enabled:
+        self._recorder.watch_energy(_reading.flag("energy", energy))
+        if _reading.flag("enabled", enabled):
             self._recorder.enable()
 
     def __reduce__(self) -> NoReturn:
@@ -215,7 +216,7 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _memory(memory: bool | str) -> MemoryMode:
-    if memory == "device":
+    if isinstance(memory, str) and memory == "device":
         return "device"
     if isinstance(memory, bool):
         return "all" if memory else ""
@@ -238,7 +239,7 @@ def get_profiler(enabled: bool = True) -> Profiler:
     1
     >>> get_profiler(enabled=False).reset()
     """
-    if enabled:
+    if _reading.flag("enabled", enabled):
         _shared.enable()
     else:
         _shared.disable()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import library_of
 from hpfracc._clusters import over_chunks
 from hpfracc.engine.backends.registry import library_functions
@@ -77,6 +78,7 @@ def mittag_leffler(z: Any, alpha: Any, beta: Any = 1.0, gamma: float = 1.0, *, b
         return _of_pairs(z, alpha, beta, lambda z, a, b: mittag_leffler(z, a, b, gamma, backend=backend))
     check_parameters(alpha, beta)
     z = _as_array(z)
+    gamma = _reading.number("gamma", gamma)
     if gamma == 1:
         value = get_operation("mittag_leffler")(z, alpha=alpha, beta=beta, backend=backend)
     else:
@@ -138,8 +140,8 @@ def _of_pairs(z: Any, alpha: Any, beta: Any, call: Callable[[Any, float, float],
         points, first, second = np.broadcast_arrays(z, *numbers)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
-            f"alpha has shape {np.shape(alpha)}, beta {np.shape(beta)} and z {z.shape}: {error}; use real numbers in "
-            "shapes that broadcast"
+            f"alpha={_reading.shown(alpha)} and beta={_reading.shown(beta)} with z of shape {z.shape}: {error}; use "
+            "real numbers in shapes that broadcast"
         ) from None
     result = np.empty(points.shape, points.dtype)
     for (a, b), where in pairs_of(first, second):
@@ -167,7 +169,7 @@ def _of_parameters(z: Any, alpha: Any, beta: Any, gamma: Any, backend: Any, owne
 
 def _as_array(z: Any) -> Any:
     if library_of(z) == "python":
-        return np.asarray(z)
+        return _reading.array("z", z)
     if isinstance(z, np.ndarray) and not z.dtype.isnative:
         return z.astype(z.dtype.newbyteorder("="))
     return z

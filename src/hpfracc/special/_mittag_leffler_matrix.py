@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
+from hpfracc import _reading
 from hpfracc._arrays import refuse_chunked
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -52,11 +53,9 @@ def mittag_leffler_matrix(a: Any, alpha: float, beta: float = 1.0) -> Array:
            [0.      , 2.718282]])
     """
     refuse_chunked(a, "a")
-    a = np.asarray(a)
+    a = _reading.array("a", a)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise ShapeError(f"a has shape {a.shape}, which is not square; use matrices of shape (..., n, n)")
-    if a.dtype.kind not in "biufc":
-        raise InvalidInputError(f"a has dtype {a.dtype}, which is not numeric; convert it to float64 or complex128")
     if not np.isfinite(a).all():
         raise InvalidInputError("a contains nan or inf, which is not supported; remove them")
     real = a.dtype.kind != "c"

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import library_of
 from hpfracc._clusters import over_chunks
 from hpfracc.engine.numerics.gamma import reciprocal_gammas
@@ -72,11 +73,8 @@ def wright(z: Any, lam: float, mu: float) -> Any:
         raise UnsupportedDtypeError(
             f"the Wright function is computed in NumPy only; convert z, which is a {type(z).__name__}, to NumPy"
         )
-    if not (-1 < lam <= 100 and abs(mu) <= 100):
-        raise InvalidInputError(f"lam={lam!r}, mu={mu!r} is out of range; use -1 < lam <= 100 and |mu| <= 100")
-    z = np.asarray(z)
-    if z.dtype.kind not in "biufc":
-        raise UnsupportedDtypeError(f"z has dtype {z.dtype}; convert it to float64 or complex128")
+    lam, mu = _reading.number("lam", lam, above=-1, most=100), _reading.number("mu", mu, least=-100, most=100)
+    z = _reading.array("z", z)
     real = z.dtype.kind != "c"
     points = np.ravel(z).astype(np.complex128)
     with np.errstate(all="ignore"):
@@ -123,11 +121,9 @@ def m_wright(x: Any, nu: float) -> Any:
     >>> round(float(special.m_wright(2.0, 0.5)), 12)
     0.20755374871
     """
-    if not 0 < nu < 1:
-        raise InvalidInputError(f"nu={nu!r} is out of range; use 0 < nu < 1")
-    if library_of(x) == "python":
-        x = np.asarray(x)
-    return wright(-x, -nu, 1.0 - nu)
+    nu = _reading.number("nu", nu, above=0, below=1)
+    x = _reading.array("x", x)
+    return wright(-(x.astype(np.int64) if str(x.dtype) == "bool" else x), -nu, 1.0 - nu)
 
 
 def _series(z: Array, lam: float, mu: float) -> tuple[Array, Array]:

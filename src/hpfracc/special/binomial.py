@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from hpfracc import _reading
 from hpfracc._arrays import refuse_chunked
 from hpfracc._clusters import over_chunks
 from hpfracc._xp import NUMPY, namespace_of
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["generalized_binomial", "grunwald_weights"]
 
@@ -41,9 +42,11 @@ def generalized_binomial(alpha: Any, k: Any) -> Any:
     >>> special.generalized_binomial(0.5, [0, 1, 2]).tolist()
     [1.0, 0.5, -0.125]
     """
-    alpha, k = np.broadcast_arrays(np.asarray(alpha, dtype=np.float64), np.asarray(k, dtype=np.float64))
-    if not (np.isfinite(alpha).all() and np.isfinite(k).all()):
-        raise InvalidInputError("alpha and k of a binomial coefficient must be finite; remove nan and inf")
+    alpha, k = _reading.numbers("alpha", alpha), _reading.numbers("k", k)
+    try:
+        alpha, k = np.broadcast_arrays(alpha, k)
+    except ValueError:
+        raise ShapeError(f"alpha has shape {np.shape(alpha)} and k {np.shape(k)}; give shapes that broadcast") from None
     if (k != np.floor(k)).any():
         return np.asarray(special.binom(alpha, k))[()]
     values = np.empty(k.shape)
@@ -82,12 +85,9 @@ def grunwald_weights(alpha: Any, n: int) -> Any:
     >>> special.grunwald_weights(0.5, 4).tolist()
     [1.0, -0.5, -0.125, -0.0625]
     """
-    if isinstance(n, bool) or n != int(n) or n < 0:
-        raise InvalidInputError(f"n={n!r} is not a number of weights; use an integer of at least 0")
+    n = _reading.whole("n", n, least=0)
     refuse_chunked(alpha, "alpha")
     xp = namespace_of(alpha)
-    order = np.asarray(float(alpha)) if xp is NUMPY else alpha.reshape(())
-    if xp is NUMPY and not np.isfinite(order):
-        raise InvalidInputError(f"alpha={alpha!r} is not finite; use a finite order")
+    order = np.asarray(_reading.number("alpha", alpha)) if xp is NUMPY else alpha.reshape(())
     k = xp.arange(1, max(n, 1), order.dtype, like=order)
     return xp.cumprod(xp.concatenate([xp.ones_like(order)[None], 1 - (order + 1) / k]))[:n]

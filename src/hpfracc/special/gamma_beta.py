@@ -10,10 +10,11 @@ from typing import Any, final
 import numpy as np
 from scipy import special
 
+from hpfracc import _reading
 from hpfracc._arrays import library_of
 from hpfracc._clusters import over_chunks
 from hpfracc.engine.backends.registry import library_functions
-from hpfracc.errors import UnsupportedDtypeError
+from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
 __all__ = ["BetaFunction", "GammaFunction", "beta", "digamma", "gamma", "incomplete_beta"]
 
@@ -155,11 +156,22 @@ class BetaFunction:
 _SCIPY = {"gamma": special.gamma, "digamma": special.digamma, "beta": special.beta, "incomplete_beta": special.betainc}
 
 
+def _of_numpy(name: str, operands: list[Any]) -> Any:
+    try:
+        return _SCIPY[name](*operands)
+    except TypeError:
+        kinds = ", ".join(str(np.asarray(operand).dtype) for operand in operands)
+        raise UnsupportedDtypeError(f"{name} of {kinds}: SciPy has it for real numbers only; give floats") from None
+    except ValueError:
+        shapes = ", ".join(str(np.shape(operand)) for operand in operands)
+        raise ShapeError(f"{name} of shapes {shapes}: give operands whose shapes broadcast") from None
+
+
 def _call(name: str, *operands: Any) -> Any:
     libraries = {library_of(operand) for operand in operands} - {"python", "numpy"}
     if not libraries:
         with np.errstate(all="ignore"):
-            return _SCIPY[name](*(np.asarray(operand)[()] for operand in operands))
+            return _of_numpy(name, [_reading.array(name, operand)[()] for operand in operands])
     if len(libraries) > 1:
         raise UnsupportedDtypeError(
             f"{name}: the operands are of {' and '.join(sorted(libraries))}; convert them to one library"

@@ -46,3 +46,12 @@ def test_empty_arrays_are_arrays() -> None:
     assert hf.elementwise("x + 1", x=np.empty((2, 0))).shape == (2, 0)
     assert hf.bitwise_xor(np.empty(0, np.int8), np.empty(0, np.int8)).dtype == np.int8
     assert hf.reduction(np.empty(0)) == 0.0
+
+
+def test_operands_by_name_are_those_by_position():
+    """Operands given by name become arrays as those by position do; an optional one may be None."""
+    x = [1.0, 2.0, 4.0]
+    np.testing.assert_array_equal(hf.engine.fft(x=x), hf.engine.fft(x))
+    found = hf.engine.causal_convolution(signal=x, weights=[1.0, 0.5], starts=None)
+    np.testing.assert_allclose(found, [1.0, 2.5, 5.0])
+    assert hf.engine.fft(x=[]).shape == (0,)

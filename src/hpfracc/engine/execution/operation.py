@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import KINDS, PAIR_KINDS, is_chunked, library_of, quick_kind, wraps_chunks
 from hpfracc._clusters import cluster_support
 from hpfracc._config import check_backend, current_context, state
@@ -64,11 +65,17 @@ class Operation:
     """
 
     def __init__(self, primitive: Primitive) -> None:
-        self.primitive = primitive
+        self.primitive = _reading.instance("primitive", primitive, Primitive, "that of a registered operation")
         self.name = primitive.name
         self.__name__ = primitive.name
         self.__doc__ = type(primitive).__doc__
         self.__signature__ = _signature(primitive)
+        #: Whether each operand must be given.
+        self._operands = {
+            name: parameter.default is parameter.empty
+            for name, parameter in inspect.signature(primitive.describe).parameters.items()
+            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        }
         self._plans: dict[Any, Plan] = {}
         self._retired_calls = 0
         #: Recently replaced plans. A call that found one before its replacement is still counted there.
@@ -92,6 +99,10 @@ class Operation:
                 plan = self._plans.get(key)
                 if plan is not None and plan.version == state.version:
                     return self.run(plan, arrays, weights_key, params)
+        if params and len(arrays) < len(self._operands):
+            # Operands given by name; None is an optional one that is not given.
+            given = [(name, params.pop(name)) for name in list(self._operands)[len(arrays) :] if name in params]
+            arrays += tuple([each for name, each in given if each is not None or self._operands[name]])
         if calls_are_wrapped():
             return call_wrapped(self, arrays, backend, weights_key, params)
         return self.find_and_run(arrays, backend, weights_key, params)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, final
 
+from hpfracc import _reading
 from hpfracc.engine.numerics.lengths import row_scratch
 from hpfracc.engine.numerics.trigonometric import TRIGONOMETRIC
 from hpfracc.engine.primitives.base import (
@@ -54,7 +55,7 @@ def plan_axes(axes: Any, kinds: Any, ndim: int) -> SpectralAxes:
     """Check ``axes`` and ``kinds`` for a signal with ``ndim`` axes."""
     name = SpectralMultiply.name
     chosen = list(axes) if isinstance(axes, Sequence) else [axes]
-    named = [kinds] * len(chosen) if isinstance(kinds, str) else list(kinds)
+    named = [kinds] * len(chosen) if isinstance(kinds, str) else _reading.listed("kinds", kinds, "one for each axis")
     if not chosen:
         raise InvalidInputError(f"{name}: axes={axes!r} names no axis; give at least one")
     if len(named) != len(chosen):
@@ -63,7 +64,7 @@ def plan_axes(axes: Any, kinds: Any, ndim: int) -> SpectralAxes:
     if len(set(numbers)) < len(numbers):
         raise InvalidInputError(f"{name}: axes={axes!r} names an axis twice; name each once")
     for kind in named:
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             raise InvalidInputError(f"{name}: kind {kind!r} is not a transform; use {', '.join(KINDS)}")
     pairs = list(zip(numbers, named, strict=True))
     return SpectralAxes(

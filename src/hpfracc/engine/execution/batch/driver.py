@@ -241,7 +241,7 @@ class ChunkSizer:
 def progress_of(progress: Progress, total: int, what: str) -> Iterator[Callable[[int], None]]:
     """A function that reports the number of items done since its last call."""
     done = 0
-    if callable(progress):
+    if callable(progress) and not isinstance(progress, type):
         tell = progress
 
         def count(more: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import all_alike, device_of, dtype_name, library_of, tracks_gradient
 from hpfracc.engine.primitives.base import Primitive
 from hpfracc.engine.primitives.operands import shape_of
@@ -156,7 +157,7 @@ def calls_of(items: Any, common: tuple[Any, ...] = ()) -> Calls:
     """The arguments of each call: rows of an array, or items of an iterable, after the common arguments."""
     if library_of(items) != "python" and shape_of(items):
         return Rows(items, common)
-    calls = list(items)
+    calls = _reading.listed("items", items, "the arguments of each call")
     kinds = set(map(type, calls))
     if common or not kinds <= {tuple}:
         if any(issubclass(kind, tuple) for kind in kinds):

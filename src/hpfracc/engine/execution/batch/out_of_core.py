@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import file_mapping, library_of
 from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batch.chunk_plans import check_speed, time_plan
@@ -115,7 +116,7 @@ def convolve_blocks(
     name = "causal_convolution"
     _check_host(name, "weights", weights)
     _check_host(name, "signal", signal)
-    weights, signal = np.asanyarray(weights), np.asanyarray(signal)
+    weights, signal = _as_array("weights", weights), _as_array("signal", signal)
     request = make_request(PRIMITIVES[name], (weights, signal), {}, backend=backend)
     call = request.call
     target = _target_of(name, out, call.shape, call.dtype, call.output_bytes)
@@ -301,6 +302,11 @@ def _evaluate_along(
 
 
 # Arrays in files.
+
+
+def _as_array(name: str, value: Any) -> Any:
+    """An array on the host, with its class: a memory map stays one."""
+    return value if isinstance(value, np.ndarray) else _reading.array(name, value)
 
 
 def _check_host(operation: str, name: str, array: Any) -> None:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Any, NoReturn
 
+from hpfracc import _reading
 from hpfracc._shielded import ShieldedCall
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.pressure.growth import SLOWEST, WINDOW, Growth, find_growth, grown_in_spans
@@ -376,8 +377,7 @@ class _Sampler:
 
 
 def _check_threshold(share: float) -> None:
-    if not 0.0 < share <= 1.0:
-        raise InvalidInputError(f"cleanup_threshold={share!r} is not a fraction; use a number above 0 and at most 1")
+    _reading.number("cleanup_threshold", share, above=0, most=1)
 
 
 _monitors: dict[str, MemoryMonitor] = {}

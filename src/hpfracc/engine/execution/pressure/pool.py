@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import nbytes
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
@@ -52,7 +53,9 @@ class MemoryPool(Guarded):
         super().__init__()
         if pinned is None:
             pinned = bool(hardware.machine().gpus)
-        self._host = BufferPool(parse_bytes("max_bytes", max_bytes), _pinned if pinned else None)
+        self._host = BufferPool(
+            parse_bytes("max_bytes", max_bytes), _pinned if _reading.flag("pinned", pinned) else None
+        )
         self._device: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._hits = self._misses = 0
 

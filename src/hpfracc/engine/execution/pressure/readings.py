@@ -6,6 +6,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hpfracc import _reading
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.memory.budget import HOST, get_budget
@@ -92,11 +93,10 @@ class Levels:
     """
 
     def __init__(self, marks: Sequence[float] = MARKS, below: float = BELOW) -> None:
-        marks = tuple(marks)
+        marks = tuple(_reading.numbers("thresholds", marks, ndim=1).tolist())
         if len(marks) != 3 or not 0.0 < marks[0] < marks[1] < marks[2] <= 1.0:
             raise InvalidInputError(f"thresholds={marks!r} are not three increasing fractions; use (0.6, 0.75, 0.9)")
-        if not 0.0 <= below < marks[0]:
-            raise InvalidInputError(f"hysteresis={below!r} is not a fraction below {marks[0]}; use one such as 0.05")
+        below = _reading.number("hysteresis", below, least=0, below=marks[0])
         self.marks = marks
         self.below = below
         self.level = Pressure.LOW
