@@ -262,7 +262,8 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
     def error() -> Any:
         assert companion is not None
         with np.errstate(invalid="ignore"):
-            distance = abs(value - companion.apply(samples, order)) + rounding_of(rule, samples, order)
+            distance = abs(value - companion.apply(samples, order))
+            distance = distance + rounding_of(rule, samples, order) + rule.start_error(samples, order)
         blind = min(rule.measured_from(order), samples.n)
         return join([distance[..., :blind] + math.nan, distance[..., blind:]]) if blind else distance
 
@@ -276,7 +277,7 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
 
 
 def _reusable(rule: Rule, order: Order) -> CachedApplication | LearnedApplication | None:
-    if not rule.one_call:
+    if not rule.can_repeat(order):
         return None
     if order.plain:
         return CachedApplication(rule, order)

@@ -44,6 +44,14 @@ class Rule(ABC):
         """
         return 0, 0
 
+    def can_repeat(self, order: Order) -> bool:
+        """Whether it can be applied to other samples of the same kind without reading the call again."""
+        return self.one_call
+
+    def start_error(self, samples: Samples, order: Order) -> Any:
+        """Estimate of the error at every point that comes from derivatives at the origin, where it uses them."""
+        return 0.0
+
     def measured_from(self, order: Order) -> int:
         """The first point at which it differs from its companion: before it, there is no error estimate."""
         return 0
