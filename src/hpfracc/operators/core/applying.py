@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Hashable, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from hpfracc._arrays import device_of, is_tracer, is_transformed, library_of, quick_kind
 from hpfracc._config import current_context, state
-from hpfracc._xp import namespace_of
+from hpfracc._xp import array_namespace, namespace_of
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.plan import Plan
 from hpfracc.engine.execution.replay import ReplayedFunction
@@ -22,7 +22,7 @@ from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome, rounding_note, rounding_of
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.values import Finish, RecordedSum, Samples, join
+from hpfracc.operators.core.values import Finish, RecordedSum, Samples, join, zeros
 
 __all__ = [
     "FAST",
@@ -32,10 +32,13 @@ __all__ = [
     "apply_rule",
     "cache_application",
     "cached_applications",
+    "estimated_distance",
     "learned_key",
+    "no_estimate",
     "order_beside",
     "pick_rule",
     "streamed_rule",
+    "unmeasured",
 ]
 
 #: The names of the method that keeps its memory as a sum of exponentials.
@@ -249,7 +252,7 @@ def streamed_rule(operator: HasRules, method: str, who: str, order: Order) -> tu
 
 
 def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
-    """Apply a rule to samples, with its distance from its companion as the error estimate."""
+    """Apply a rule to samples, with an error estimate from its companion and from every other sample."""
     if not rule.any_grid:
         samples.grid.require_uniform(f"{who} by {rule.name!r}")
     order = order_beside(order, samples.values)
@@ -257,23 +260,68 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
     # Non-finite samples are data: inf - inf needs no warning.
     with np.errstate(invalid="ignore"):
         value = rule.apply(samples, order)
-    companion = rule.companion
 
     def error() -> Any:
-        assert companion is not None
         with np.errstate(invalid="ignore"):
-            distance = abs(value - companion.apply(samples, order))
+            distance = estimated_distance(rule, samples, order, value, lambda rule, samples: rule.apply(samples, order))
             distance = distance + rounding_of(rule, samples, order) + rule.start_error(samples, order)
-        blind = min(rule.measured_from(order), samples.n)
-        return join([distance[..., :blind] + math.nan, distance[..., blind:]]) if blind else distance
+        return unmeasured(distance, rule.measured_from(order))
 
     return Outcome(
         value,
         rule.name,
-        None if companion is None else error,
-        note=lambda: rounding_note(rule, samples, order, value),
+        None if no_estimate(rule, samples, order) else error,
+        note=lambda: "; ".join(
+            filter(None, [no_estimate(rule, samples, order), rounding_note(rule, samples, order, value)])
+        ),
         reusable=_reusable(rule, order),
     )
+
+
+def no_estimate(rule: Rule, samples: Samples, order: Order) -> str:
+    """Why the error of a rule cannot be estimated; empty if it can."""
+    if rule.companion is not None or _can_halve(rule, samples, order):
+        return ""
+    if not rule.halves:
+        return f"no error estimate: {rule.name!r} is exact or not, depending on what the samples resolve"
+    least = 2 * max(rule.least_points(order), 2) - 1
+    return f"no error estimate: {samples.n} samples, and half of at least {least} are compared with all"
+
+
+def _can_halve(rule: Rule, samples: Samples, order: Order) -> bool:
+    return rule.halves and (samples.n + 1) // 2 >= max(rule.least_points(order), 2)
+
+
+def estimated_distance(
+    rule: Rule, samples: Samples, order: Order, value: Any, apply: Callable[[Rule, Samples], Any]
+) -> Any:
+    """The larger one of the distances of ``value`` from the rule's companion and from the rule on every other sample.
+
+    A companion alone can share the error of the rule, for example where f is singular. The second distance is at least
+    as large as the error if halving the step halves it; between the points that are compared it is the larger one of
+    its neighbours.
+    """
+    companion, xp = rule.companion, array_namespace(value)
+    near = None if companion is None else abs(value - apply(companion, samples))
+    if not _can_halve(rule, samples, order):
+        return near
+    coarse = replace(samples, values=samples.values[..., ::2], grid=samples.grid.every_other(), recorded=None)
+    apart = abs(value[..., ::2] - apply(rule, coarse))
+    first = min(max(rule.measured_from(order), 1), apart.shape[-1])
+    # The first points of the coarse grid are not measured either.
+    apart = join([zeros(apart, first), apart[..., first:]])
+    later = join([apart[..., 1:], apart[..., -1:]])
+    between = xp.where(later > apart, later, apart)
+    apart = xp.stack([apart, between], -1).reshape(*apart.shape[:-1], -1)[..., : samples.n]
+    if near is None:
+        return unmeasured(apart, 2 * first)
+    return xp.where(near >= apart, near, xp.where(apart > near, apart, near + apart))
+
+
+def unmeasured(distance: Any, count: int) -> Any:
+    """``distance`` with nan at the first ``count`` points."""
+    count = min(count, distance.shape[-1])
+    return join([distance[..., :count] + math.nan, distance[..., count:]]) if count else distance
 
 
 def _reusable(rule: Rule, order: Order) -> CachedApplication | LearnedApplication | None:

@@ -12,7 +12,7 @@ import numpy as np
 from hpfracc._arrays import device_of, is_array, library_of, refuse_masked, to_host, tracks_gradient
 from hpfracc._xp import Namespace, namespace_of, of_variables
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators.core.applying import pick_rule
+from hpfracc.operators.core.applying import estimated_distance, no_estimate, pick_rule, unmeasured
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, known_values
 from hpfracc.operators.core.order import Order, read_order
@@ -141,7 +141,7 @@ def of_samples(samples: Samples, varying: Varying, at: str, operator: Any) -> Ou
     xp, alpha = _beside(alpha, samples.values)
     with np.errstate(invalid="ignore"):
         value = (_by_past if at == "s" else _by_lag)(samples, xp, alpha)
-    return Outcome(value, "l1")
+    return Outcome(value, "l1", message=f"no error estimate for at={at!r}")
 
 
 def _refuse_moving_points(step: Any) -> None:
@@ -175,6 +175,7 @@ def _by_time(samples: Samples, varying: Varying, rule: Any, initial: Any) -> Out
         traced = None if grid.traced is None else (grid.traced - grid.traced[0]) / width
         unit, scale = replace(samples, grid=Grid(samples.n, 0.0, None, places, traced)), _scale(samples, alpha, width)
         reach = samples.n / min(1.0, float(np.diff(places).min()))
+    plain_rule = rule
     if given is not None:
         rule = rule.starting_with(tuple(one * scalar(width, x) ** k for k, one in enumerate(given, 1)))
     count = 24 + round(math.log(reach))
@@ -189,22 +190,23 @@ def _by_time(samples: Samples, varying: Varying, rule: Any, initial: Any) -> Out
                 total = one if total is None else total + one
             return total if scale is None else total * scale
 
-    def apply(rule: Any) -> Any:
-        return combine(lambda order: rule.apply(unit, order, exponent))
+    def apply(rule: Any, some: Samples) -> Any:
+        if some is not samples:
+            return _by_time(some, Varying(alpha[::2], n), plain_rule, initial).value
+        return combine(lambda order: rule.apply(unit, order, exponent) if n > 1 else rule.apply(unit, order))
 
-    value = apply(rule)
-    companion = rule.companion
+    value = apply(rule, samples)
+    middle = read_order(n - 0.5)
 
     def error() -> Any:
-        assert companion is not None
-        distance = abs(value - apply(companion))
+        distance = estimated_distance(rule, samples, middle, value, apply)
         if n > 1:
             # As a sum of signed terms: the interpolation between orders is linear in them.
             distance = distance + abs(combine(lambda order: rule.start_error(unit, order, exponent)))
-        blind = min(rule.measured_from(read_order(n - 0.5)), samples.n)
-        return join([distance[..., :blind] + math.nan, distance[..., blind:]])
+        return unmeasured(distance, rule.measured_from(middle))
 
-    return Outcome(value, rule.name, None if companion is None else error)
+    missing = no_estimate(rule, samples, middle)
+    return Outcome(value, rule.name, None if missing else error, message=missing)
 
 
 def _scale(samples: Samples, alpha: Any, width: float | None = None) -> Any:
