@@ -33,6 +33,7 @@ __all__ = [
     "cache_application",
     "cached_applications",
     "estimated_distance",
+    "largest_nearby",
     "learned_key",
     "no_estimate",
     "order_beside",
@@ -265,7 +266,7 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
         with np.errstate(invalid="ignore"):
             distance = estimated_distance(rule, samples, order, value, lambda rule, samples: rule.apply(samples, order))
             distance = distance + rounding_of(rule, samples, order) + rule.start_error(samples, order)
-        return unmeasured(distance, rule.measured_from(order))
+        return largest_nearby(unmeasured(distance, rule.measured_from(order)), two_sided=not rule.halves)
 
     return Outcome(
         value,
@@ -283,7 +284,7 @@ def no_estimate(rule: Rule, samples: Samples, order: Order) -> str:
     if rule.companion is not None or _can_halve(rule, samples, order):
         return ""
     if not rule.halves:
-        return f"no error estimate: {rule.name!r} is exact or not, depending on what the samples resolve"
+        return f"no error estimate: {rule.name!r} has none for samples"
     least = 2 * max(rule.least_points(order), 2) - 1
     return f"no error estimate: {samples.n} samples, and half of at least {least} are compared with all"
 
@@ -316,6 +317,35 @@ def estimated_distance(
     if near is None:
         return unmeasured(apart, 2 * first)
     return xp.where(near >= apart, near, xp.where(apart > near, apart, near + apart))
+
+
+def largest_nearby(distance: Any, *, two_sided: bool = False) -> Any:
+    """The largest finite ``distance`` from two thirds to one and a half times each point's place.
+
+    The difference of two approximations changes its sign here and there, where it says nothing about their errors. For
+    a rule with two ends the place is counted from the nearer one. nan stays where it is.
+    """
+    n, xp = distance.shape[-1], array_namespace(distance)
+    places = np.arange(n)
+    reach = np.minimum(places, n - 1 - places) if two_sided else places
+    low = places - reach // 3
+    high = np.minimum(places + reach // (3 if two_sided else 2), n - 1)
+    known = xp.where(xp.isfinite(distance), distance, zeros(distance, n))
+    width, levels = 1, [known]
+    while 2 * width <= n:  # each level has the maxima of windows twice as long
+        known = xp.maximum(known[..., : known.shape[-1] - width], known[..., width:])
+        width *= 2
+        levels.append(known)
+    sizes = np.log2(high - low + 1).astype(int)
+    cuts = [0, *(np.flatnonzero(np.diff(sizes)) + 1).tolist(), n]
+    parts = []
+    for begin, end in zip(cuts[:-1], cuts[1:], strict=True):
+        if begin == end:
+            continue
+        size, level = int(sizes[begin]), levels[int(sizes[begin])]
+        first, last = low[begin:end], high[begin:end] + 1 - 2**size
+        parts.append(xp.maximum(level[..., first], level[..., last]))
+    return xp.where(xp.isfinite(distance), join(parts), distance)
 
 
 def unmeasured(distance: Any, count: int) -> Any:

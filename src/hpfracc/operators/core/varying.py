@@ -12,7 +12,7 @@ import numpy as np
 from hpfracc._arrays import device_of, is_array, library_of, refuse_masked, to_host, tracks_gradient
 from hpfracc._xp import Namespace, namespace_of, of_variables
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators.core.applying import estimated_distance, no_estimate, pick_rule, unmeasured
+from hpfracc.operators.core.applying import estimated_distance, largest_nearby, no_estimate, pick_rule, unmeasured
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, known_values
 from hpfracc.operators.core.order import Order, read_order
@@ -203,7 +203,7 @@ def _by_time(samples: Samples, varying: Varying, rule: Any, initial: Any) -> Out
         if n > 1:
             # As a sum of signed terms: the interpolation between orders is linear in them.
             distance = distance + abs(combine(lambda order: rule.start_error(unit, order, exponent)))
-        return unmeasured(distance, rule.measured_from(middle))
+        return largest_nearby(unmeasured(distance, rule.measured_from(middle)))
 
     missing = no_estimate(rule, samples, middle)
     return Outcome(value, rule.name, None if missing else error, message=missing)
