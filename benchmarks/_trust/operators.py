@@ -1,4 +1,4 @@
-"""Random problems for operators: samples and callables with closed forms, smooth and singular, on all kinds of grids."""
+"""Random problems for operators: samples and callables with closed forms, smooth and singular, on any grid."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def hadamard(make: Callable[[float], Any], lowest: Callable[[float], int], most:
 
 
 def psi_caputo(rng: np.random.Generator) -> Outcome:
-    """psi = t^2 on any points."""
+    """Points whose squares are psi."""
     alpha, t = order_of(rng, 3.0), grid_of(rng, "uniform", 40, 400)
     powers = start_of(rng, alpha, str(rng.choice(["smooth", "solution"])))
     truth = powers.derivative(t**2, alpha, lowest=math.ceil(alpha))
@@ -215,6 +215,26 @@ def of_callable(make: Callable[[float], Any], start: str, sign: float, lowest: C
         return outcome(f"alpha={alpha:.4g}, end={end:.3g}, {words}", full(make(alpha), f, t, **options), truth)
 
     return trial
+
+
+def tempered_integral(rng: np.random.Generator) -> Outcome:
+    """``exp(-rate t)`` times powers, integrated."""
+    alpha, t, rate = order_of(rng, 2.0), grid_of(rng, "uniform", 40, 400), rng.uniform(0.0, 4.0)
+    p = rng.uniform(0.2, 2.0)
+    powers, fall = Powers(rng.normal(size=3), np.array([0.0, p, p + 1.0])), np.exp(-rate * t)
+    result = full(hf.TemperedIntegral(alpha, rate), fall * powers(t), t)
+    return outcome(f"alpha={alpha:.4g}, p={p:.3g}, n={t.size}", result, fall * powers.derivative(t, -alpha))
+
+
+def weyl(rng: np.random.Generator) -> Outcome:
+    """A periodic callable: Poisson's kernel, of any sharpness."""
+    alpha, r = order_of(rng, 3.0), rng.uniform(0.05, 0.95)
+    x, k = np.sort(rng.uniform(0.0, 6.0, 7)), np.arange(1.0, 1200.0)[:, None]
+    truth = (k**alpha * r**k * np.cos(k * x + alpha * np.pi / 2.0)).sum(axis=0)
+    result = full(
+        hf.Weyl(alpha, period=2.0 * np.pi), lambda s: (r * np.cos(s) - r * r) / (1 - 2 * r * np.cos(s) + r * r), x
+    )
+    return outcome(f"alpha={alpha:.4g}, r={r:.4g}", result, truth)
 
 
 def exponential_kernel(rng: np.random.Generator) -> Outcome:
@@ -297,6 +317,8 @@ FAMILIES: dict[str, Trial] = {
     "variable_order, samples": variable,
     "caputo_fabrizio, samples": exponential_kernel,
     "atangana_baleanu, samples": mittag_leffler_kernel,
+    "tempered_integral, samples": tempered_integral,
+    "weyl, callable": weyl,
     "riesz, centred": getoor("centred"),
     "riesz, centred4": getoor("centred4"),
     **{

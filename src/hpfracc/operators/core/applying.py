@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import weakref
 from collections.abc import Callable, Hashable, Mapping
@@ -339,7 +340,7 @@ def largest_nearby(distance: Any, *, two_sided: bool = False) -> Any:
     sizes = np.log2(high - low + 1).astype(int)
     cuts = [0, *(np.flatnonzero(np.diff(sizes)) + 1).tolist(), n]
     parts = []
-    for begin, end in zip(cuts[:-1], cuts[1:], strict=True):
+    for begin, end in itertools.pairwise(cuts):
         if begin == end:
             continue
         size, level = int(sizes[begin]), levels[int(sizes[begin])]

@@ -71,7 +71,7 @@ class _Start:
 def _shapes(n: int, alpha: float | None, count: int) -> tuple[Shape, ...]:
     """The fits to ``count`` samples: two polynomials, and those with powers of t^alpha if there are enough samples."""
     polynomials: list[Shape] = [tuple((i, 0) for i in range(n + size)) for size in _POLYNOMIALS]
-    found = polynomials if n + _POLYNOMIALS[1] + 2 <= count else polynomials[:1]
+    found = list(polynomials) if n + _POLYNOMIALS[1] + 2 <= count else polynomials[:1]
     if len(found) == 1:
         return tuple(found)
     if alpha is not None and not _GAP / 4 < alpha - (n - 1) < 1.0 - _GAP / 4:
@@ -79,7 +79,11 @@ def _shapes(n: int, alpha: float | None, count: int) -> tuple[Shape, ...]:
     smooth_source = [(i, 0) for i in range(n, n + 9)] + [(i, 1) for i in range(9)]
     homogeneous = [(i, j) for j in range(1, 9) for i in range(n)]
     at = n - 0.5 if alpha is None else alpha
-    for pairs, sizes in ((smooth_source, _MIXED), (homogeneous, _HOMOGENEOUS)):
+    # Fewer for a traced order, whose fits are compiled with the call.
+    families = (
+        ((smooth_source, _MIXED[1:]),) if alpha is None else ((smooth_source, _MIXED), (homogeneous, _HOMOGENEOUS))
+    )
+    for pairs, sizes in families:
         kept: list[tuple[int, int]] = []
         for pair in sorted(pairs, key=lambda pair: pair[0] + pair[1] * at):
             if all(abs(pair[0] - other[0] + (pair[1] - other[1]) * at) > _GAP for other in kept):
@@ -117,28 +121,25 @@ def _make_fits(n: int, known: float | None, places: Array) -> Any:
             size = len(shape)
             unit = float(places[size - 1])
             s = places[1:] / unit
-            columns = [
-                xp.concatenate([xp.array([float(pair == (0, 0))]), xp.power(s, pair[0] + pair[1] * exponent)])
-                for pair in shape
-            ]
-            values = xp.stack(columns, -1)
+            powers = _exponents(xp, shape, exponent)
+            log = xp.array(np.log(s))[:, None]
+            values = xp.concatenate([xp.array(np.eye(1, size)), xp.exp(log * powers)])
             weights = _padded(xp, xp.inv(values[:size]), size, count)
             used = min(size, count - 1)
             ahead = min(_PREDICTED, count - used)
             narrow = weights if used == size else _padded(xp, xp.inv(values[:used, :used]), used, count)
             predicted = xp.matmul(values[used : used + ahead, :used], narrow)
             rows = xp.array(np.eye(count)[used : used + ahead]) - predicted
-            shown = xp.concatenate([0.0 * neglected[None], xp.exp(xp.array(np.log(s))[:, None] * neglected)])
+            shown = xp.concatenate([0.0 * neglected[None], xp.exp(log * neglected)])
             residuals = xp.amax(abs(xp.matmul(rows, shown)), 0)
             clear = residuals > _ROUNDING * xp.amax(abs(rows).sum(-1), 0)
             missed = abs(xp.matmul(weights[1:n], shown))
             ratio = xp.amax(xp.where(clear, missed / xp.where(clear, residuals, 1.0), 0.0), -1)
             noise = xp.sqrt((weights[1:n] ** 2).sum(-1) / xp.amax((rows**2).sum(-1), 0))
             units = xp.array(unit ** -np.arange(1.0, n))
-            powers = xp.stack([xp.power(unit, -(i + j * exponent) + xp.array(0.0)) for i, j in shape])
             fits.append(
                 (
-                    _padded(xp, xp.array(powers).reshape(-1, 1) * weights, most, count),
+                    _padded(xp, xp.exp(-math.log(unit) * powers)[:, None] * weights, most, count),
                     _padded(xp, rows, _PREDICTED, count),
                     xp.maximum(ratio, _DEVIATIONS * noise) * units,
                     abs(weights[1:n]).sum(-1) * units,
@@ -147,6 +148,11 @@ def _make_fits(n: int, known: float | None, places: Array) -> Any:
         return tuple(xp.stack(table) for table in zip(*fits, strict=True))
 
     return make
+
+
+def _exponents(xp: Namespace, shape: Shape, alpha: Any) -> Any:
+    first, second = (np.array(part, dtype=np.float64) for part in zip(*shape, strict=True))
+    return xp.array(first) + xp.array(second) * alpha
 
 
 def _padded(xp: Namespace, table: Any, height: int, width: int) -> Any:
@@ -160,21 +166,16 @@ def _make_first(n: int, known: float | None, exponent: Order | None, places: Arr
         """``D^alpha s^p`` at 0 and the next points for each power p of each fit; 0 for those below n."""
         base = xp.stop_gradient(xp.array(alpha if exponent is None else exponent.value))
         shapes = _shapes(n, known, count)
-        most, log = max(map(len, shapes)), xp.array(np.log(places))
-        none = xp.array(np.zeros(len(places) + 1))
+        most, log = max(map(len, shapes)), xp.array(np.log(places))[:, None]
         tables = []
         for shape in shapes:
-            columns = []
-            for i, j in shape:
-                if j == 0 and i < n:
-                    columns.append(none)
-                    continue
-                power = i + j * base
-                size = xp.exp(xp.lgamma(power + 1.0))
-                later = size * xp.rgamma(power + 1.0 - alpha) * xp.exp((power - alpha) * log)
-                origin = none[:1] + size if (i, j) == (0, 1) else none[:1]
-                columns.append(xp.concatenate([origin, later]))
-            tables.append(xp.stack(columns + [none] * (most - len(shape)), -1))
+            powers = _exponents(xp, shape, base)
+            taken = np.array([float(j > 0 or i >= n) for i, j in shape])
+            origin = np.array([[float(pair == (0, 1)) for pair in shape]])
+            sizes = xp.exp(xp.lgamma(powers + 1.0)) * xp.array(taken)
+            later = sizes * xp.rgamma(powers + 1.0 - alpha) * xp.exp((powers - alpha) * log)
+            table = xp.concatenate([xp.array(origin) * sizes, later])
+            tables.append(_padded(xp, table, len(places) + 1, most))
         return (xp.stack(tables),)
 
     return make
@@ -211,7 +212,12 @@ def _find_start(head: Any, order: Order, places: Array, exponent: Order | None, 
     if known is not None:
         base = Order(known, known, n, NUMPY)
     scheme = ("start", n, known, count, key)
-    weights, rows, doubts, sums = _tables(scheme, _make_fits(n, known, places), base, count, key)
+    make_fits = _make_fits(n, known, places)
+    if base.plain:
+        weights, rows, doubts, sums = _tables(scheme, make_fits, base, count, key)
+    else:
+        with base.xp.scope():
+            weights, rows, doubts, sums = make_fits(base.xp, base.value, count)
     make_first = _make_first(n, known, exponent, places[1 : start_points(n)], count)
     (first_table,) = _tables((*scheme, "first"), make_first, order, count, key)
     space = array_namespace(weights)
