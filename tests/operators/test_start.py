@@ -169,13 +169,15 @@ def test_tensors_with_gradients():
 
 
 @NEEDS_JAX
+@pytest.mark.slow
 def test_under_jit():
-    """A traced order and traced samples give the same values."""
+    """A traced order and traced samples: fewer fits, about as good."""
     jax = importlib.import_module("jax")
     y = solution(1.3)
     with jax.enable_x64(True):
         run = jax.jit(lambda y, alpha: hf.caputo(y, step=T[1], alpha=alpha, ceiling=2))
-        np.testing.assert_allclose(run(y, 1.3), hf.caputo(y, T, 1.3), atol=1e-5)
+        assert error_of(run(y, 1.3), -y) < 2e-3
+        assert error_of(run(y, 1.3)[-100:], -y[-100:], 0) < 1e-4
 
 
 @pytest.mark.parametrize("method", ["centred", "centred4"])
