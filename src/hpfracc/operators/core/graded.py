@@ -34,8 +34,8 @@ _ALIKE = 100.0
 _DEEP = 2.0**-10
 #: Coefficients above this multiple of the truncation level are significant.
 _TOLD = 1e3
-#: Observed errors were up to nine times the contribution of the last coefficients: those of a power fall slowly.
-_SAFETY = 10.0
+#: Observed errors were up to nine times the contribution of the last coefficients, as those of a power fall slowly.
+_SAFETY = 4.0
 #: Contributions to the integral that stay above this fraction over all those halvings do not decrease.
 _FALLING = 0.9
 
