@@ -186,6 +186,10 @@ class Namespace:
         """Indices of the true elements of a one-dimensional ``x``."""
         return self.module.nonzero(x)[0]
 
+    def inv(self, x: Any) -> Any:
+        """The inverse of a matrix."""
+        return self.module.linalg.inv(x)
+
     def lgamma(self, x: Any) -> Any:
         """The logarithm of the absolute value of Gamma."""
         return _scipy_special().gammaln(x)

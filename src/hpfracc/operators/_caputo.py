@@ -19,6 +19,7 @@ from hpfracc.operators.rules.any_l1 import AnyGridL1, FastL1
 from hpfracc.operators.rules.any_slopes import differences_on
 from hpfracc.operators.rules.l1 import L1Rule
 from hpfracc.operators.rules.l12 import L12
+from hpfracc.operators.rules.start import FittedStart, read_initial, refuse_initial
 
 __all__ = ["Caputo", "caputo"]
 
@@ -53,6 +54,11 @@ class Caputo(FractionalOperator):
 
         It is the left-sided derivative of :math:`f(b - x)` at x = b - t; for an integer order n it is :math:`(-1)^n
         f^{(n)}`.
+    initial : sequence, optional
+        For samples and orders above 1 that are not whole: the derivatives 1 to n - 1 of f at the origin, if they are
+        known; each a number, or an array with one value for each row of samples. Without them they are fitted to the
+        first n + 9 samples, by a polynomial or, where that predicts the next samples better, with powers of
+        :math:`t^\alpha`, as solutions of fractional equations start. Their uncertainty is part of the error estimate.
 
     Notes
     -----
@@ -72,12 +78,13 @@ class Caputo(FractionalOperator):
     method: str = "auto"
     ceiling: int | None = None
     side: str = "left"
+    initial: Any = None
 
     definition: ClassVar[str] = "caputo"
     short_names: ClassVar[tuple[str, ...]] = ("C",)
     formula: ClassVar[str] = r"\frac{1}{\Gamma(n-\alpha)} \int_{t_0}^{t} (t-s)^{n-\alpha-1} f^{(n)}(s)\,ds"
-    rules: ClassVar[Any] = {"l1-2": L12(), "l1": L1Rule()}
-    any_grid_rules: ClassVar[Any] = {"l1": AnyGridL1(), "fast": FastL1()}
+    rules: ClassVar[Any] = {"l1-2": FittedStart(L12()), "l1": FittedStart(L1Rule())}
+    any_grid_rules: ClassVar[Any] = {"l1": FittedStart(AnyGridL1()), "fast": FittedStart(FastL1())}
     grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 
     def _of_samples(self, samples: Samples) -> Outcome:
@@ -86,7 +93,8 @@ class Caputo(FractionalOperator):
     def applied(self, samples: Samples, who: str) -> Outcome:
         """Apply to samples. Errors call the operator ``who``."""
         order = read_order(self.alpha, ceiling=self.ceiling)
-        rule = pick_rule(self, self.method, who, samples.grid)
+        chosen: Any = pick_rule(self, self.method, who, samples.grid)
+        rule: Rule = chosen.starting_with(self._initial(order, who))
         if order.known is not None and order.known < 0.0:
             return RiemannLiouvilleIntegral(-self.alpha, "fast" if self.method in FAST else "auto").applied(
                 samples, who
@@ -95,13 +103,22 @@ class Caputo(FractionalOperator):
             rule = differences_on(samples.grid)
         return apply_rule(rule, samples, order, who)
 
+    def _initial(self, order: Order, who: str) -> tuple[Any, ...] | None:
+        """The derivatives given at the origin, in the direction in which the operator runs."""
+        found = read_initial(self.initial, order, who)
+        if found is None or not self._is_right():
+            return found
+        return tuple(one * (-1.0) ** k for k, one in enumerate(found, 1))
+
     def _streamed(self) -> tuple[Rule, Order]:
         order = read_order(self.alpha, ceiling=self.ceiling)
         if order.known is not None and order.known < 0.0:
             return RiemannLiouvilleIntegral(-self.alpha)._streamed()
-        return streamed_rule(self, self.method, "the Caputo derivative", order)
+        rule: Any = streamed_rule(self, self.method, "the Caputo derivative", order)[0]
+        return rule.starting_with(self._initial(order, "the Caputo derivative")), order
 
     def _of_function(self, function: Function) -> Outcome:
+        refuse_initial(self.initial, "the Caputo derivative")
         order = read_order(self.alpha, ceiling=self.ceiling)
         return differentiate(function, order, self.method, initial_terms=False)
 
@@ -115,6 +132,7 @@ def caputo(
     method: str = "auto",
     ceiling: int | None = None,
     side: str = "left",
+    initial: Any = None,
     **options: Unpack[CallOptions],
 ) -> Any:
     """Caputo derivative of samples or of a callable.
@@ -125,7 +143,7 @@ def caputo(
         Samples, or a function of an array of points.
     t : array_like, optional
         The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, method, ceiling, side
+    alpha, method, ceiling, side, initial
         As for :class:`Caputo`.
     **options
         ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
@@ -148,4 +166,4 @@ def caputo(
     >>> float(np.round(hf.caputo(np.exp, 1.0, 0.5), 10))  # of a function: e erf(1)
     2.2906982523
     """
-    return operator_of(Caputo, alpha, method, ceiling, side)(f, t, **options)
+    return operator_of(Caputo, alpha, method, ceiling, side, initial)(f, t, **options)

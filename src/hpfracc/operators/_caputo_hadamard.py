@@ -13,6 +13,7 @@ from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
+from hpfracc.operators.rules.start import refuse_initial
 
 __all__ = ["CaputoHadamard", "caputo_hadamard"]
 
@@ -37,6 +38,9 @@ class CaputoHadamard(FractionalOperator):
         callables ``"spectral"`` or ``"graded"``.
     ceiling : int, optional
         The integer n, needed only if ``alpha`` is traced and above 1.
+    initial : sequence, optional
+        For samples and orders above 1: as for :class:`Caputo`, the derivatives 1 to n - 1 at the origin, in log t:
+        :math:`(t\,d/dt)^k f` at t = a.
 
     Notes
     -----
@@ -50,6 +54,7 @@ class CaputoHadamard(FractionalOperator):
     alpha: Any
     method: str = "auto"
     ceiling: int | None = None
+    initial: Any = None
 
     definition: ClassVar[str] = "caputo_hadamard"
     short_names: ClassVar[tuple[str, ...]] = ("CH",)
@@ -66,9 +71,10 @@ class CaputoHadamard(FractionalOperator):
         return logarithmic_grid(grid, t, _WHO)
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        return Caputo(self.alpha, self.method, self.ceiling).applied(samples, _WHO)
+        return Caputo(self.alpha, self.method, self.ceiling, initial=self.initial).applied(samples, _WHO)
 
     def _of_function(self, function: Function) -> Outcome:
+        refuse_initial(self.initial, _WHO)
         inner = Caputo(self.alpha, self.method, self.ceiling)
         return inner._of_function(logarithmic_function(function, _WHO))
 
@@ -81,6 +87,7 @@ def caputo_hadamard(
     *,
     method: str = "auto",
     ceiling: int | None = None,
+    initial: Any = None,
     **options: Unpack[CallOptions],
 ) -> Any:
     """Caputo-Hadamard derivative of samples or of a callable.
@@ -91,7 +98,7 @@ def caputo_hadamard(
         Samples, or a function of an array of points.
     t : array_like, optional
         The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, method, ceiling
+    alpha, method, ceiling, initial
         As for :class:`CaputoHadamard`.
     **options
         ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
@@ -111,4 +118,4 @@ def caputo_hadamard(
     >>> float(np.round(hf.caputo_hadamard(3.0 + np.log(t), t, 0.5)[-1], 10))  # 1 / Gamma(1.5), whatever is added
     1.1283791671
     """
-    return CaputoHadamard(alpha, method, ceiling)(f, t, **options)
+    return CaputoHadamard(alpha, method, ceiling, initial)(f, t, **options)

@@ -18,6 +18,7 @@ from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, rounding_of_points, uniform_step
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
+from hpfracc.operators.rules.start import refuse_initial
 
 __all__ = ["PsiCaputo", "logarithmic_function", "logarithmic_grid", "psi_caputo"]
 
@@ -57,6 +58,9 @@ class PsiCaputo(FractionalOperator):
         ``"graded"``.
     ceiling : int, optional
         The integer n, needed only if ``alpha`` is traced and above 1.
+    initial : sequence, optional
+        For samples and orders above 1: as for :class:`Caputo`, the derivatives 1 to n - 1 at the origin with respect to
+        psi, :math:`(\psi'^{-1} d/dt)^k f`.
 
     References
     ----------
@@ -68,6 +72,7 @@ class PsiCaputo(FractionalOperator):
     inverse: Callable[[Any], Any] | None = None
     method: str = "auto"
     ceiling: int | None = None
+    initial: Any = None
 
     definition: ClassVar[str] = "psi_caputo"
     formula: ClassVar[str] = (
@@ -131,11 +136,12 @@ class PsiCaputo(FractionalOperator):
         return images
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        outcome = Caputo(self.alpha, self.method, self.ceiling).applied(samples, _WHO)
+        outcome = Caputo(self.alpha, self.method, self.ceiling, initial=self.initial).applied(samples, _WHO)
         # The cached application would use the step of t, not that of psi.
         return replace(outcome, reusable=None)
 
     def _of_function(self, function: Function) -> Outcome:
+        refuse_initial(self.initial, _WHO)
         if not callable(self.psi):
             raise InvalidInputError("psi is given by samples, but f is a callable; give psi as a callable too")
         start = float(self._images(np.array([function.origin]))[0])
@@ -198,6 +204,7 @@ def psi_caputo(
     inverse: Callable[[Any], Any] | None = None,
     method: str = "auto",
     ceiling: int | None = None,
+    initial: Any = None,
     **options: Unpack[CallOptions],
 ) -> Any:
     """psi-Caputo derivative of samples or of a callable.
@@ -208,7 +215,7 @@ def psi_caputo(
         Samples, or a function of an array of points.
     t : array_like, optional
         The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, psi, inverse, method, ceiling
+    alpha, psi, inverse, method, ceiling, initial
         As for :class:`PsiCaputo`.
     **options
         ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
@@ -229,7 +236,7 @@ def psi_caputo(
     """
     if psi is None:
         raise InvalidInputError("psi is not given; use an increasing function such as np.log, or its samples")
-    return PsiCaputo(alpha, psi, inverse, method, ceiling)(f, t, **options)
+    return PsiCaputo(alpha, psi, inverse, method, ceiling, initial)(f, t, **options)
 
 
 # An operator in ``psi(t)`` is an ordinary one in x = psi(t) - psi(origin).

@@ -48,8 +48,8 @@ class OperatorStream:
     Notes
     -----
     Supports derivatives of non-integer order and integrals of order below 1 (the memory of others does not decay).
-    Above order 1 the first n + 2 points need the first n + 3 samples, where n is the order rounded up. In chunks that
-    end earlier these points are nan.
+    Above order 1 all points need the first samples, where n is the order rounded up: for Caputo the first n + 9, for
+    Riemann-Liouville the first n + 3. In chunks that end earlier the points up to there are nan.
     """
 
     #: The name of the axis; None in streams that were pickled by versions without it.
@@ -157,19 +157,19 @@ class OperatorStream:
         head, plan = self._head, self._plan
         self._window = plan.inputs(head)
         self._last = head[..., WINDOW - plan.lookback :]
-        self._firsts = plan.firsts(head)
+        self._firsts = plan.firsts(head, self.step)
         terms = len(plan.far.rates)
         self._states = [_wider(zeros(head, terms)) for _ in range(1 if plan.alternating is None else 2)]
         self._head = None
         return join([values, self._beyond(rest)]) if rest.shape[-1] else values
 
     def _at_head(self, new: int) -> Any:
-        """The rule on the first samples, padded with zeros, or with nan while points still need later samples."""
+        """The rule on the first samples, padded with zeros; nan at points that still need later samples."""
         head = self._head
         n = head.shape[-1]
-        # Points that need later samples become nan.
-        unknown = math.nan if n < self._rule.head(self._order)[1] else 0.0
-        padded = join([head, zeros(head, WINDOW - n) + unknown]) if n < WINDOW else head
+        if n < self._rule.head(self._order)[1]:
+            return head[..., n - new :] * math.nan
+        padded = join([head, zeros(head, WINDOW - n)]) if n < WINDOW else head
         with np.errstate(invalid="ignore"):
             return self._rule.apply(Samples(padded, Grid(WINDOW, 0.0, self.step)), self._order)[..., n - new : n]
 

@@ -17,6 +17,7 @@ from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.any_tempered import AnyGridTempered
 from hpfracc.operators.rules.l1 import L1Rule
 from hpfracc.operators.rules.l12 import L12
+from hpfracc.operators.rules.start import FittedStart, read_initial, refuse_initial
 from hpfracc.operators.rules.tempered import Tempered
 
 __all__ = ["TemperedCaputo", "tempered_caputo"]
@@ -50,6 +51,9 @@ class TemperedCaputo(FractionalOperator):
         callables ``"spectral"`` or ``"graded"``.
     ceiling : int, optional
         The integer n, needed only if ``alpha`` is traced and above 1.
+    initial : sequence, optional
+        For samples and orders above 1: as for :class:`Caputo`, the derivatives 1 to n - 1 at the origin of
+        f itself.
 
     References
     ----------
@@ -61,11 +65,12 @@ class TemperedCaputo(FractionalOperator):
     rate: Any = 1.0
     method: str = "auto"
     ceiling: int | None = None
+    initial: Any = None
 
     definition: ClassVar[str] = "tempered_caputo"
     short_names: ClassVar[tuple[str, ...]] = ("TC",)
     formula: ClassVar[str] = r"e^{-\lambda t}\, {}^{C}\!D^\alpha\big[e^{\lambda t} f(t)\big]"
-    rules: ClassVar[Any] = {"l1-2": Tempered(L12()), "l1": Tempered(L1Rule())}
+    rules: ClassVar[Any] = {"l1-2": FittedStart(Tempered(L12())), "l1": FittedStart(Tempered(L1Rule()))}
     any_grid_rules: ClassVar[Any] = {"l1": AnyGridTempered()}
     grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
 
@@ -75,11 +80,14 @@ class TemperedCaputo(FractionalOperator):
     def _of_samples(self, samples: Samples) -> Outcome:
         order, rate = read_positive_order(self.alpha, self.ceiling, _WHO), read_rate(self.rate)
         rule: Any = pick_rule(self, self.method, _WHO, samples.grid)
+        initial = read_initial(self.initial, order, _WHO)
         if order.is_integer:
             return whole_order(samples, order, rate, _WHO)
-        return apply_rule(rule.at_rate(rate), samples, order, _WHO)
+        rule = rule.at_rate(rate)
+        return apply_rule(rule if initial is None else rule.starting_with(initial), samples, order, _WHO)
 
     def _of_function(self, function: Function) -> Outcome:
+        refuse_initial(self.initial, _WHO)
         order, rate = read_positive_order(self.alpha, self.ceiling, _WHO), read_rate(self.rate)
         return tempered_function(function, order, rate, self.method, initial_terms=False)
 
@@ -93,6 +101,7 @@ def tempered_caputo(
     *,
     method: str = "auto",
     ceiling: int | None = None,
+    initial: Any = None,
     **options: Unpack[CallOptions],
 ) -> Any:
     """Tempered Caputo derivative of samples or of a callable.
@@ -103,7 +112,7 @@ def tempered_caputo(
         Samples, or a function of an array of points.
     t : array_like, optional
         The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, rate, method, ceiling
+    alpha, rate, method, ceiling, initial
         As for :class:`TemperedCaputo`.
     **options
         ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
@@ -124,4 +133,4 @@ def tempered_caputo(
     >>> bool(np.allclose(value, 2 * np.sqrt(t / np.pi) * np.exp(-2 * t)))
     True
     """
-    return TemperedCaputo(alpha, rate, method, ceiling)(f, t, **options)
+    return TemperedCaputo(alpha, rate, method, ceiling, initial)(f, t, **options)

@@ -15,6 +15,7 @@ from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.core.varying import Varying, of_function, of_samples
+from hpfracc.operators.rules.start import refuse_initial
 
 __all__ = ["VariableOrder", "variable_order"]
 
@@ -52,6 +53,9 @@ class VariableOrder(FractionalOperator):
         callables ``"spectral"`` or ``"graded"`` (not for ``at="t-s"``, which takes samples).
     ceiling : int, optional
         The integer n, needed only if ``alpha`` is traced and above 1.
+    initial : sequence, optional
+        For samples and orders above 1: as for :class:`Caputo`, the derivatives 1 to n - 1 at the origin.
+        The fit without them has powers of :math:`t^{\alpha(t_0)}`; for traced orders it is a polynomial.
 
     Notes
     -----
@@ -68,6 +72,7 @@ class VariableOrder(FractionalOperator):
     at: str = "t"
     method: str = "auto"
     ceiling: int | None = None
+    initial: Any = None
 
     definition: ClassVar[str] = "variable_order"
     short_names: ClassVar[tuple[str, ...]] = ("VO", "coimbra")
@@ -91,6 +96,7 @@ class VariableOrder(FractionalOperator):
         return of_samples(samples, self._varying(), self.at, self)
 
     def _of_function(self, function: Function) -> Outcome:
+        refuse_initial(self.initial, "the derivative of variable order")
         return of_function(function, self._varying(), self.at, self.method)
 
 
@@ -103,6 +109,7 @@ def variable_order(
     at: str = "t",
     method: str = "auto",
     ceiling: int | None = None,
+    initial: Any = None,
     **options: Unpack[CallOptions],
 ) -> Any:
     """Caputo derivative of variable order, of samples or of a callable.
@@ -113,7 +120,7 @@ def variable_order(
         Samples, or a function of an array of points.
     t : array_like, optional
         The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, at, method, ceiling
+    alpha, at, method, ceiling, initial
         As for :class:`VariableOrder`.
     **options
         ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
@@ -134,4 +141,4 @@ def variable_order(
     >>> bool(np.isclose(value[-1], hf.caputo(t, t, 0.9)[-1]))
     True
     """
-    return VariableOrder(alpha, at, method, ceiling)(f, t, **options)
+    return VariableOrder(alpha, at, method, ceiling, initial)(f, t, **options)

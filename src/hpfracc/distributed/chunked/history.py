@@ -272,7 +272,7 @@ def _finish(operator: Any, step: float, dtype: Any, backend: Any, place: Any, va
     numbers = np.arange(begin + skipped, begin + length, dtype=np.float64)
     value = np.array(value, dtype=np.result_type(value.dtype, np.float64))
     with np.errstate(invalid="ignore"):
-        for first, weights in zip(plan.firsts(head), plan.start(numbers), strict=True):
+        for first, weights in zip(plan.firsts(head, step), plan.start(numbers), strict=True):
             value[..., skipped:] += np.asarray(first) * weights
         value *= step**plan.scale
         if not begin:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import weakref
-from collections.abc import Hashable, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from hpfracc._arrays import device_of, is_tracer, is_transformed, library_of, quick_kind
 from hpfracc._config import current_context, state
-from hpfracc._xp import namespace_of
+from hpfracc._xp import array_namespace, namespace_of
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.plan import Plan
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
@@ -21,7 +22,7 @@ from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome, rounding_note, rounding_of
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.values import Finish, RecordedSum, Samples, join
+from hpfracc.operators.core.values import Finish, RecordedSum, Samples, join, zeros
 
 __all__ = [
     "FAST",
@@ -31,10 +32,14 @@ __all__ = [
     "apply_rule",
     "cache_application",
     "cached_applications",
+    "estimated_distance",
+    "largest_nearby",
     "learned_key",
+    "no_estimate",
     "order_beside",
     "pick_rule",
     "streamed_rule",
+    "unmeasured",
 ]
 
 #: The names of the method that keeps its memory as a sum of exponentials.
@@ -227,7 +232,7 @@ def streamed_rule(operator: HasRules, method: str, who: str, order: Order) -> tu
 
 
 def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
-    """Apply a rule to samples, with its distance from its companion as the error estimate."""
+    """Apply a rule to samples, with an error estimate from its companion and from every other sample."""
     if not rule.any_grid:
         samples.grid.require_uniform(f"{who} by {rule.name!r}")
     order = order_beside(order, samples.values)
@@ -235,26 +240,101 @@ def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:
     # Non-finite samples are data: inf - inf needs no warning.
     with np.errstate(invalid="ignore"):
         value = rule.apply(samples, order)
-    companion = rule.companion
 
     def error() -> Any:
-        assert companion is not None
         with np.errstate(invalid="ignore"):
-            distance = abs(value - companion.apply(samples, order)) + rounding_of(rule, samples, order)
-        blind = min(rule.measured_from(order), samples.n)
-        return join([distance[..., :blind] + math.nan, distance[..., blind:]]) if blind else distance
+            distance = estimated_distance(rule, samples, order, value, lambda rule, samples: rule.apply(samples, order))
+            distance = distance + rounding_of(rule, samples, order) + rule.start_error(samples, order)
+        return largest_nearby(unmeasured(distance, rule.measured_from(order)), two_sided=not rule.halves)
 
     return Outcome(
         value,
         rule.name,
-        None if companion is None else error,
-        note=lambda: rounding_note(rule, samples, order, value),
+        None if no_estimate(rule, samples, order) else error,
+        note=lambda: "; ".join(
+            filter(None, [no_estimate(rule, samples, order), rounding_note(rule, samples, order, value)])
+        ),
         reusable=_reusable(rule, order),
     )
 
 
+def no_estimate(rule: Rule, samples: Samples, order: Order) -> str:
+    """Why the error of a rule cannot be estimated; empty if it can."""
+    if rule.companion is not None or _can_halve(rule, samples, order):
+        return ""
+    if not rule.halves:
+        return f"no error estimate: {rule.name!r} has none for samples"
+    least = 2 * max(rule.least_points(order), 2) - 1
+    return f"no error estimate: {samples.n} samples, and half of at least {least} are compared with all"
+
+
+def _can_halve(rule: Rule, samples: Samples, order: Order) -> bool:
+    return rule.halves and (samples.n + 1) // 2 >= max(rule.least_points(order), 2)
+
+
+def estimated_distance(
+    rule: Rule, samples: Samples, order: Order, value: Any, apply: Callable[[Rule, Samples], Any]
+) -> Any:
+    """The larger one of the distances of ``value`` from the rule's companion and from the rule on every other sample.
+
+    A companion alone can share the error of the rule, for example where f is singular. The second distance is at least
+    as large as the error if halving the step halves it; between the points that are compared it is the larger one of
+    its neighbours.
+    """
+    companion, xp = rule.companion, array_namespace(value)
+    near = None if companion is None else abs(value - apply(companion, samples))
+    if not _can_halve(rule, samples, order):
+        return near
+    coarse = replace(samples, values=samples.values[..., ::2], grid=samples.grid.every_other(), recorded=None)
+    apart = abs(value[..., ::2] - apply(rule, coarse))
+    first = min(max(rule.measured_from(order), 1), apart.shape[-1])
+    # The first points of the coarse grid are not measured either.
+    apart = join([zeros(apart, first), apart[..., first:]])
+    later = join([apart[..., 1:], apart[..., -1:]])
+    between = xp.where(later > apart, later, apart)
+    apart = xp.stack([apart, between], -1).reshape(*apart.shape[:-1], -1)[..., : samples.n]
+    if near is None:
+        return unmeasured(apart, 2 * first)
+    return xp.where(near >= apart, near, xp.where(apart > near, apart, near + apart))
+
+
+def largest_nearby(distance: Any, *, two_sided: bool = False) -> Any:
+    """The largest finite ``distance`` from two thirds to one and a half times each point's place.
+
+    The difference of two approximations changes its sign here and there, where it says nothing about their errors. For
+    a rule with two ends the place is counted from the nearer one. nan stays where it is.
+    """
+    n, xp = distance.shape[-1], array_namespace(distance)
+    places = np.arange(n)
+    reach = np.minimum(places, n - 1 - places) if two_sided else places
+    low = places - reach // 3
+    high = np.minimum(places + reach // (3 if two_sided else 2), n - 1)
+    known = xp.where(xp.isfinite(distance), distance, zeros(distance, n))
+    width, levels = 1, [known]
+    while 2 * width <= n:  # each level has the maxima of windows twice as long
+        known = xp.maximum(known[..., : known.shape[-1] - width], known[..., width:])
+        width *= 2
+        levels.append(known)
+    sizes = np.log2(high - low + 1).astype(int)
+    cuts = [0, *(np.flatnonzero(np.diff(sizes)) + 1).tolist(), n]
+    parts = []
+    for begin, end in itertools.pairwise(cuts):
+        if begin == end:
+            continue
+        size, level = int(sizes[begin]), levels[int(sizes[begin])]
+        first, last = low[begin:end], high[begin:end] + 1 - 2**size
+        parts.append(xp.maximum(level[..., first], level[..., last]))
+    return xp.where(xp.isfinite(distance), join(parts), distance)
+
+
+def unmeasured(distance: Any, count: int) -> Any:
+    """``distance`` with nan at the first ``count`` points."""
+    count = min(count, distance.shape[-1])
+    return join([distance[..., :count] + math.nan, distance[..., count:]]) if count else distance
+
+
 def _reusable(rule: Rule, order: Order) -> CachedApplication | LearnedApplication | None:
-    if not rule.one_call:
+    if not rule.can_repeat(order):
         return None
     if order.plain:
         return CachedApplication(rule, order)

@@ -34,6 +34,8 @@ _ALIKE = 100.0
 _DEEP = 2.0**-10
 #: Coefficients above this multiple of the truncation level are significant.
 _TOLD = 1e3
+#: Observed errors were up to nine times the contribution of the last coefficients, as those of a power fall slowly.
+_SAFETY = 4.0
 #: Contributions to the integral that stay above this fraction over all those halvings do not decrease.
 _FALLING = 0.9
 
@@ -70,10 +72,10 @@ def differentiate_graded(function: Function, order: Order, *, initial_terms: boo
     value = parts[0] if len(parts) == 1 else join(parts)
 
     def error() -> float:
-        """The contribution of the last three coefficients of every panel, and of unresolved panels."""
+        """A multiple of the contribution of the last three coefficients of every panel, and of unresolved panels."""
         gap, size = np.abs(np.concatenate(tails, -1)), np.abs(to_host(value))
         rounding = 16.0 * float(np.finfo(real_dtype(value)).eps) * float(np.max(size[np.isfinite(size)], initial=0.0))
-        return float(np.max(gap[np.isfinite(gap)], initial=0.0)) + rounding
+        return _SAFETY * float(np.max(gap[np.isfinite(gap)], initial=0.0)) + rounding
 
     panels = len(mesh.left)
     message = f"{panels} panels on a graded mesh: one polynomial did not converge"

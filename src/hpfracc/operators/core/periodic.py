@@ -23,6 +23,8 @@ __all__ = ["check_period", "first_point", "of_periodic_function", "sampled"]
 _COUNTS = (16, 32, 64, 128, 256, 512, 1024)
 #: Number of samples if the values are traced and unknown; the result says so.
 _BLIND = 128
+#: Rounding errors of a value of f, and of a term of the sum, in units of eps.
+_ROUNDED = 4.0
 #: Coefficients this small relative to the largest value, in units of eps, are rounding errors.
 _ROUNDING = 20.0
 #: Coefficients are resolved this far below the tolerance, because differentiation amplifies the truncated ones.
@@ -107,7 +109,8 @@ def of_periodic_function(function: Function, rule: PeriodicRule, order: Order, p
     if looked:
         _refuse_jump(function, start, length, float(np.abs(to_host(values)).max(initial=0.0)))
     waves = np.arange(1, (count - 1) // 2 + 1)
-    angles = 2.0 * math.pi / count * np.outer(np.arange(count), waves)
+    # Whole turns are left out exactly: an angle of many turns has the rounding error of all of them.
+    angles = 2.0 * math.pi / count * (np.outer(np.arange(count), waves) % count)
     cosines, sines = (
         matmul(values, constant(2.0 / count * table, values), backend=function.backend)
         for table in (np.cos(angles), np.sin(angles))
@@ -138,7 +141,12 @@ def of_periodic_function(function: Function, rule: PeriodicRule, order: Order, p
     def error() -> float:
         known = order.known if order.known is not None else 0.0
         size = (2.0 * math.pi / length * waves) ** known
-        return float(level * np.sqrt((size**2).sum()))
+        left_out = float(level * np.sqrt((size**2).sum()))
+        heights = (abs(to_host(cosines)) + abs(to_host(sines))).reshape(-1, len(waves)).max(axis=0)
+        # Rounding of a point moves wave k by k turns of its size; that of f reaches all waves alike.
+        moved = ((_ROUNDED + 2.0 * math.pi * waves * _farthest(function, start, length)) * size * heights).sum()
+        noise = float(np.abs(to_host(values)).max(initial=0.0)) * float(np.sqrt((size**2).sum() / count))
+        return left_out + float(np.finfo(real_dtype(values)).eps) * (float(moved) + _ROUNDED * noise)
 
     if not looked:
         message = f"{count} samples of a period; f is traced, so that its waves are unknown"
@@ -147,6 +155,11 @@ def of_periodic_function(function: Function, rule: PeriodicRule, order: Order, p
     else:
         message = f"{count} samples of a period did not resolve f to the tolerance: it is not smooth enough"
     return Outcome(value, "spectral", error, resolved, message, looked=looked and order.known is not None)
+
+
+def _farthest(function: Function, start: float, length: float) -> float:
+    """The largest distance of a point from the start, in periods, and at least one."""
+    return max(1.0, float(np.abs(function.points - start).max(initial=0.0)) / length, abs(start) / length)
 
 
 def _fit(function: Function, start: float, length: float) -> tuple[Any, float, bool, bool]:

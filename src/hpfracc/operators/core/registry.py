@@ -36,6 +36,7 @@ class DerivativeParameters(_IntegralParameters, total=False):
     """The options of derivatives without ``method``, for type checkers; each accepts those that its class has."""
 
     ceiling: int | None
+    initial: Any
     before: Any
     psi: Any
     inverse: Callable[[Any], Any] | None
@@ -115,8 +116,8 @@ def create_fractional_derivative(
     definition : str
         A name such as ``"caputo"``, ``"riemann_liouville"`` (``"RL"``) or ``"grunwald_letnikov"`` (``"GL"``).
     **options
-        Further options of that operator: ``method=``, ``ceiling=`` or ``side=`` for most, ``rate=``, ``psi=`` and
-        others for those whose definition has them; see the operator's own class.
+        Further options of that operator: ``method=``, ``ceiling=`` or ``side=`` for most, ``initial=``, ``rate=``,
+        ``psi=`` and others for those whose definition has them; see the operator's own class.
 
     Returns
     -------

@@ -26,6 +26,8 @@ class Rule(ABC):
     #: Whether applying it makes a single engine call, so that no decisions need to be collected.
     one_call: ClassVar[bool] = False
 
+    #: Whether its difference from itself on every other sample is an error estimate: for causal rules.
+    halves: ClassVar[bool] = True
     #: Whether its result depends on the step, even for one sample.
     needs_step: ClassVar[bool] = True
 
@@ -44,8 +46,16 @@ class Rule(ABC):
         """
         return 0, 0
 
+    def can_repeat(self, order: Order) -> bool:
+        """Whether it can be applied to other samples of the same kind without reading the call again."""
+        return self.one_call
+
+    def start_error(self, samples: Samples, order: Order) -> Any:
+        """Estimate of the error at every point that comes from derivatives at the origin, where it uses them."""
+        return 0.0
+
     def measured_from(self, order: Order) -> int:
-        """The first point at which it differs from its companion: before it, there is no error estimate."""
+        """The first point at which its error can be estimated."""
         return 0
 
     def magnification(self, alpha: float) -> float:

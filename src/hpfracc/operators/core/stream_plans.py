@@ -18,13 +18,15 @@ from numpy.polynomial import legendre
 from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.exponentials import Exponentials, compress, exponential_nodes, exponential_sum, node_weights
+from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.lags import HEAD, Lags
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import binomial, binomials, tangent_defect, trapezoid_defect
-from hpfracc.operators.core.values import join, zeros
+from hpfracc.operators.core.values import Samples, join, zeros
 from hpfracc.operators.rules import grunwald, initial, l1, l12, simpson, trapezoid
 from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, increments, start_points
+from hpfracc.operators.rules.start import FittedStart
 
 __all__ = ["WINDOW", "StreamPlan", "plan_stream"]
 
@@ -55,7 +57,7 @@ class StreamPlan:
         Weights, at the rates of ``far``, of the excess of even lags over the mean, which odd lags have with opposite
         sign.
     firsts : callable
-        Maps the first ``WINDOW`` samples to the numbers ``v_i``, each with one point along the last axis.
+        Maps the first ``WINDOW`` samples and the step to the numbers ``v_i``, each with one point along the last axis.
     start : callable
         Maps indices of points, at least ``WINDOW``, to the weights of these numbers: a list of arrays.
     scale : float
@@ -69,7 +71,7 @@ class StreamPlan:
     weights: Callable[[int, int], Array]
     far: Exponentials
     alternating: Array | None
-    firsts: Callable[[Any], list[Any]]
+    firsts: Callable[[Any, float], list[Any]]
     start: Callable[[Array], list[Array]]
     scale: float
     near: Array = field(init=False)
@@ -96,6 +98,8 @@ def plan_stream(rule: Rule, order: Order, rtol: float | None, who: str, horizon:
     far = _Far(rtol, horizon)
     if isinstance(rule, initial.WithInitialTerms):
         return _with_initial_terms(plan_stream(rule.rule, order, rtol, who, horizon), order)
+    if isinstance(rule, FittedStart):
+        return _with_fitted_start(plan_stream(rule.rule, order, rtol, who, horizon), rule, order)
     if isinstance(rule, l1.L1Rule | l12.L12):
         return _increment_plan(rule, order, far)
     if isinstance(rule, grunwald.Grunwald | grunwald.WeightedGrunwald):
@@ -174,7 +178,7 @@ def _increment_plan(rule: Rule, order: Order, far: _Far) -> StreamPlan:
         weights=lambda begin, end: _between(lambda lags: make(NUMPY, beta, lags)[0], begin, end),
         far=Exponentials(rates, factor * power.weights * share),
         alternating=None,
-        firsts=(lambda head: [increments(head, n)[..., 1:2]]) if bends else lambda head: [],
+        firsts=(lambda head, step: [increments(head, n)[..., 1:2]]) if bends else lambda head, step: [],
         start=start if bends else lambda k: [],
         scale=-float(order.value),
     )
@@ -184,7 +188,7 @@ def _with_initial_terms(plan: StreamPlan, order: Order) -> StreamPlan:
     """The terms that Riemann-Liouville adds to Caputo."""
     n, alpha = order.ceiling, float(order.value)
 
-    def firsts(head: Any) -> list[Any]:
+    def firsts(head: Any, step: float) -> list[Any]:
         differences = forward_differences(head[..., : 1 if n == 1 else start_points(n) + 1])
         slopes = [
             sum(
@@ -193,13 +197,31 @@ def _with_initial_terms(plan: StreamPlan, order: Order) -> StreamPlan:
             )
             for k in range(n)
         ]
-        return [*plan.firsts(head), *slopes]
+        return [*plan.firsts(head, step), *slopes]
 
     def start(j: Array) -> list[Array]:
-        terms = [math.factorial(k) * float(NUMPY.rgamma(k + 1.0 - alpha)) * j ** (k - alpha) for k in range(n)]
-        return [*plan.start(j), *terms]
+        return [*plan.start(j), *_initial_terms(alpha, j, range(n))]
 
     return StreamPlan(plan.inputs, plan.lookback, plan.weights, plan.far, None, firsts, start, plan.scale)
+
+
+def _with_fitted_start(plan: StreamPlan, rule: FittedStart, order: Order) -> StreamPlan:
+    """The effect of better derivatives at the origin, for orders above 1."""
+    n, alpha = order.ceiling, float(order.value)
+    if n < 2:
+        return plan
+
+    def firsts(head: Any, step: float) -> list[Any]:
+        return [*plan.firsts(head, step), *rule.coefficients(Samples(head, Grid(WINDOW, 0.0, step)), order)]
+
+    def weights(j: Array) -> list[Array]:
+        return [*plan.start(j), *_initial_terms(alpha, j, range(1, n))]
+
+    return StreamPlan(plan.inputs, plan.lookback, plan.weights, plan.far, None, firsts, weights, plan.scale)
+
+
+def _initial_terms(alpha: float, j: Array, powers: range) -> list[Array]:
+    return [math.factorial(k) * float(NUMPY.rgamma(k + 1.0 - alpha)) * j ** (k - alpha) for k in powers]
 
 
 def _binomial_plan(rule: Rule, order: Order, far: _Far) -> StreamPlan:
@@ -231,7 +253,7 @@ def _binomial_plan(rule: Rule, order: Order, far: _Far) -> StreamPlan:
         weights=lambda begin, end: _between(lambda lags: make(NUMPY, alpha, lags, m), begin, end),
         far=Exponentials(found.rates, weights),
         alternating=None,
-        firsts=lambda head: forward_differences(head[..., :m]) if m else [],
+        firsts=lambda head, step: forward_differences(head[..., :m]) if m else [],
         start=start,
         scale=-alpha,
     )
@@ -266,7 +288,7 @@ def _trapezoid_plan(mu: float, far: _Far) -> StreamPlan:
         weights=lambda begin, end: _between(lambda lags: trapezoid._make_weights(NUMPY, mu, lags)[0], begin, end),
         far=Exponentials(power.rates, mu * (mu + 1.0) * scale * power.weights * hat),
         alternating=None,
-        firsts=lambda head: [head[..., :1]],
+        firsts=lambda head, step: [head[..., :1]],
         start=lambda k: [-scale * np.asarray(tangent_defect(NUMPY, mu + 1.0, k, 9))],
         scale=mu,
     )
@@ -293,7 +315,7 @@ def _simpson_plan(mu: float, far: _Far) -> StreamPlan:
         weights=lambda begin, end: _between(make, begin, end),
         far=Exponentials(rates, 0.5 * (even + odd)),
         alternating=0.5 * (even - odd),
-        firsts=lambda head: [head[..., i : i + 1] for i in range(3)],
+        firsts=lambda head, step: [head[..., i : i + 1] for i in range(3)],
         start=lambda k: [scale / mu * part for part in simpson.first_weights(mu, k)],
         scale=mu,
     )

@@ -12,18 +12,18 @@ import numpy as np
 from hpfracc._arrays import device_of, is_array, library_of, refuse_masked, to_host, tracks_gradient
 from hpfracc._xp import Namespace, namespace_of, of_variables
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators.core.applying import pick_rule
+from hpfracc.operators.core.applying import estimated_distance, largest_nearby, no_estimate, pick_rule, unmeasured
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, known_values
-from hpfracc.operators.core.order import read_order
+from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import power_differences, trapezoid_defects
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
 from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.increments import increments
 from hpfracc.operators.rules.l1 import L1Rule
+from hpfracc.operators.rules.start import read_initial
 
 __all__ = ["Varying", "of_function", "of_samples"]
 
@@ -127,7 +127,7 @@ def of_samples(samples: Samples, varying: Varying, at: str, operator: Any) -> Ou
     if callable(varying.alpha) and not is_array(varying.alpha) and library_of(step) in ("torch", "jax"):
         _refuse_moving_points(step)
     if at == "t":
-        return _by_time(samples, varying, pick_rule(operator, method, _WHO, samples.grid))
+        return _by_time(samples, varying, pick_rule(operator, method, _WHO, samples.grid), operator.initial)
     samples.grid.require_uniform(f"{_WHO} at={at!r}")
     if method not in ("auto", "l1"):
         raise InvalidInputError(f"method={method!r} is for at='t'; for at={at!r} use 'auto' or 'l1'")
@@ -137,10 +137,11 @@ def of_samples(samples: Samples, varying: Varying, at: str, operator: Any) -> Ou
     alpha = varying.at(lambda: samples.grid.times() - start, samples.n, f"{samples.n} samples")
     if varying.interval(alpha) != 1:
         raise InvalidInputError(f"at={at!r} takes orders in (0, 1]; use at='t' above")
+    read_initial(operator.initial, read_order(0.5), _WHO)
     xp, alpha = _beside(alpha, samples.values)
     with np.errstate(invalid="ignore"):
         value = (_by_past if at == "s" else _by_lag)(samples, xp, alpha)
-    return Outcome(value, "l1")
+    return Outcome(value, "l1", message=f"no error estimate for at={at!r}")
 
 
 def _refuse_moving_points(step: Any) -> None:
@@ -151,7 +152,7 @@ def _refuse_moving_points(step: Any) -> None:
         )
 
 
-def _by_time(samples: Samples, varying: Varying, rule: Rule) -> Outcome:
+def _by_time(samples: Samples, varying: Varying, rule: Any, initial: Any) -> Outcome:
     x = samples.values
     if not samples.n:
         rule.check(samples, read_order(0.5), _WHO)
@@ -159,9 +160,13 @@ def _by_time(samples: Samples, varying: Varying, rule: Rule) -> Outcome:
     n = varying.interval(alpha)
     xp, alpha = _beside(alpha, x)
     rule.check(samples, read_order(n - 0.5), _WHO)
+    given = read_initial(initial, read_order(n - 0.5), _WHO)
+    known = known_values(alpha)
+    exponent = read_order(float(n) if known is None or not n - 1 < known[0] < n else float(known[0]), ceiling=n)
     unit, scale, reach = samples, None, float(samples.n)
     if samples.grid.uniform:
         unit, scale = replace(samples, grid=Grid(samples.n, 0.0, 1.0)), _scale(samples, alpha)
+        width = samples.grid.step
     else:
         # In units of the mean step, the kernel extends from the shortest step to the longest lag.
         grid, times = samples.grid, samples.grid.times()
@@ -170,28 +175,38 @@ def _by_time(samples: Samples, varying: Varying, rule: Rule) -> Outcome:
         traced = None if grid.traced is None else (grid.traced - grid.traced[0]) / width
         unit, scale = replace(samples, grid=Grid(samples.n, 0.0, None, places, traced)), _scale(samples, alpha, width)
         reach = samples.n / min(1.0, float(np.diff(places).min()))
+    plain_rule = rule
+    if given is not None:
+        rule = rule.starting_with(tuple(one * scalar(width, x) ** k for k, one in enumerate(given, 1)))
     count = 24 + round(math.log(reach))
     with xp.scope():
         shares = _shares(xp, alpha, n, count, _is_known(alpha))
 
-    def apply(rule: Rule) -> Any:
+    def combine(part: Callable[[Order], Any]) -> Any:
         total: Any = None
         with np.errstate(invalid="ignore"):
             for share, node in zip(shares, _nodes(n, count), strict=True):
-                part = rule.apply(unit, read_order(float(node))) * constant(share, x)
-                total = part if total is None else total + part
+                one = part(read_order(float(node))) * constant(share, x)
+                total = one if total is None else total + one
             return total if scale is None else total * scale
 
-    value = apply(rule)
-    companion = rule.companion
+    def apply(rule: Any, some: Samples) -> Any:
+        if some is not samples:
+            return _by_time(some, Varying(alpha[::2], n), plain_rule, initial).value
+        return combine(lambda order: rule.apply(unit, order, exponent) if n > 1 else rule.apply(unit, order))
+
+    value = apply(rule, samples)
+    middle = read_order(n - 0.5)
 
     def error() -> Any:
-        assert companion is not None
-        distance = abs(value - apply(companion))
-        blind = min(rule.measured_from(read_order(n - 0.5)), samples.n)
-        return join([distance[..., :blind] + math.nan, distance[..., blind:]])
+        distance = estimated_distance(rule, samples, middle, value, apply)
+        if n > 1:
+            # As a sum of signed terms: the interpolation between orders is linear in them.
+            distance = distance + abs(combine(lambda order: rule.start_error(unit, order, exponent)))
+        return largest_nearby(unmeasured(distance, rule.measured_from(middle)))
 
-    return Outcome(value, rule.name, None if companion is None else error)
+    missing = no_estimate(rule, samples, middle)
+    return Outcome(value, rule.name, None if missing else error, message=missing)
 
 
 def _scale(samples: Samples, alpha: Any, width: float | None = None) -> Any:

@@ -35,6 +35,10 @@ class _L1(Rule):
         """Above order 1 the first n + 2 points from n + 3 samples."""
         return head_of(order)
 
+    def measured_from(self, order: Order) -> int:
+        """Above order 1 ``n + 3``."""
+        return 0 if order.ceiling <= 1 else start_points(order.ceiling) + 1
+
     def apply(self, samples: Samples, order: Order) -> Any:
         """The sum over the increments. Above order 1 the first points come from the first samples."""
         refuse_traced_points(samples, order)

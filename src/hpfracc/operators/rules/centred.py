@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, final
 
 from hpfracc._xp import Namespace
@@ -33,6 +34,12 @@ class Centred4(Rule):
 
     name = "centred4"
     one_call = True
+    halves = False
+
+    @property
+    def companion(self) -> Rule:  # type: ignore[override]
+        """The same with twice the step."""
+        return _Coarse(self.name, _make_weights4)
 
     def accuracy(self, alpha: float) -> float:
         """4."""
@@ -65,7 +72,12 @@ class Centred(Rule):
 
     name = "centred"
     one_call = True
-    companion = Centred4()
+    halves = False
+
+    @property
+    def companion(self) -> Rule:  # type: ignore[override]
+        """The same with twice the step."""
+        return _Coarse(self.name, _make_weights)
 
     def accuracy(self, alpha: float) -> float:
         """2."""
@@ -78,6 +90,38 @@ class Centred(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """One Toeplitz product."""
         return _product(samples, order, self.name, _make_weights, few=True)
+
+
+@final
+class _Coarse(Rule):
+    r"""A centred rule with twice the step: at each point, of the samples at even distances from it.
+
+    It has :math:`2^p` times the error if the rule has order p, also where that is low because f is not smooth at the
+    ends, so its distance from the rule is an error estimate.
+    """
+
+    halves = False
+
+    def __init__(self, name: str, make: Any) -> None:
+        self.name = name  # type: ignore[misc]
+        self._make = make
+
+    def accuracy(self, alpha: float) -> float:
+        """That of the rule."""
+        return 4.0 if self.name == Centred4.name else 2.0
+
+    def least_points(self, order: Order) -> int:
+        """One."""
+        return 1
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """One Toeplitz product, with weights of 0 at odd distances."""
+
+        def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
+            weights = self._make(xp, alpha, n // 2 + 1)[0] * xp.exp(-math.log(2.0) * alpha)
+            return (xp.stack([weights, 0.0 * weights], -1).reshape(-1)[:n],)
+
+        return _product(samples, order, f"{self.name}, twice the step", make)
 
 
 def _product(samples: Samples, order: Order, scheme: str, make: Any, few: bool = False) -> Any:

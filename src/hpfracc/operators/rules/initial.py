@@ -23,7 +23,7 @@ from hpfracc.operators.rules.increments import binomial_polynomial, forward_diff
 from hpfracc.operators.rules.l1 import L1Rule
 from hpfracc.operators.rules.l12 import L12
 
-__all__ = ["WithInitialTerms"]
+__all__ = ["WithInitialTerms", "make_terms"]
 
 
 @final
@@ -57,7 +57,7 @@ class WithInitialTerms(DelegatingRule):
         if n == 1:
             return self._apply_up_to_one(samples, order)
         value = self.rule.apply(samples, order)
-        terms, key, factor = scaled_weights(("initial", n), _make_terms(n), order, samples, -1, few=True)
+        terms, key, factor = scaled_weights(("initial", n), make_terms(n), order, samples, -1, few=True)
         last = start_points(n)
         differences = forward_differences(x[..., : last + 1])
         tail = value[..., last:]
@@ -74,8 +74,8 @@ class WithInitialTerms(DelegatingRule):
     def _apply_up_to_one(self, samples: Samples, order: Order) -> Any:
         """One causal convolution, in which the first sample has starting weights, and the value at the origin."""
         if not maybe_whole(order):
-            return self.rule.apply_with_term(samples, order, _make_terms(1), partial(_with_origin, order))
-        value = self.rule.apply_with_term(samples, order, _make_terms(1), None)
+            return self.rule.apply_with_term(samples, order, make_terms(1), partial(_with_origin, order))
+        value = self.rule.apply_with_term(samples, order, make_terms(1), None)
         limit = singular_origin(samples.values, order, start_points(1))
         return join([whole_at_origin(limit, lambda: slope_at_origin(samples, order), order), value[..., 1:]])
 
@@ -84,7 +84,9 @@ def _with_origin(order: Order, result: Any, values: Any) -> Any:
     return replace_first(result, singular_origin(values, order, start_points(1)))
 
 
-def _make_terms(ceiling: int) -> Any:
+def make_terms(ceiling: int) -> Any:
+    """The weights of the initial terms, as a function of the namespace, the order and the number of points."""
+
     def make(xp: Namespace, alpha: Any, n: int | Lags) -> tuple[Any, ...]:
         """``k! / Gamma(k + 1 - alpha) j^(k - alpha)`` at points j = 1 .. n-1 after a 0, for k below the ceiling."""
         points, zero = long_run(xp, 1, n), xp.array([0.0])

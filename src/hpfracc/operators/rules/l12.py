@@ -58,8 +58,8 @@ class L12(Rule):
         return head_of(order)
 
     def measured_from(self, order: Order) -> int:
-        """Two, the end of the first quadratic, and ``n + 2`` above order 1."""
-        return 2 if order.ceiling <= 1 else start_points(order.ceiling)
+        """Two, the end of the first quadratic, and ``n + 3`` above order 1."""
+        return 2 if order.ceiling <= 1 else start_points(order.ceiling) + 1
 
     def magnification(self, alpha: float) -> float:
         """That of the differences, doubled by the increments."""

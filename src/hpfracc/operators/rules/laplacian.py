@@ -29,6 +29,7 @@ class LaplacianRule(Rule):
     """A method for samples on a uniform grid of one or more axes."""
 
     one_call = True
+    halves = False
 
     @abstractmethod
     def over(self, samples: Samples, ratios: Ratios, order: Order) -> Any:

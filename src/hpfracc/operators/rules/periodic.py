@@ -31,6 +31,7 @@ class PeriodicRule(Rule):
     """
 
     needs_step = False
+    halves = False
     #: Whether the phase is shifted, so that the factor is complex.
     turns: bool
 

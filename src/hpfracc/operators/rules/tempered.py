@@ -21,10 +21,10 @@ from hpfracc.operators.rules.first_points import singular_origin, whole_at_origi
 from hpfracc.operators.rules.increments import start_points
 from hpfracc.operators.rules.quadrature import ConvolutionQuadrature
 
-__all__ = ["Tempered"]
+__all__ = ["STEEPEST", "Tempered"]
 
 #: Maximum time constants by which a later sample may be ahead of the first points that use it.
-_STEEPEST = 40.0
+STEEPEST = 40.0
 
 
 @final
@@ -176,7 +176,7 @@ def _decayed(xp: Namespace, head: Any, columns: Any, decay: Any) -> tuple[Any, .
     if points:
         lead = xp.array(np.arange(rows, dtype=np.float64)[:, None] - np.arange(points))
         # With such a fast decay the samples cannot be extrapolated backwards.
-        head = head * xp.exp(xp.where(decay * lead > _STEEPEST, math.nan, decay * lead))
+        head = head * xp.exp(xp.where(decay * lead > STEEPEST, math.nan, decay * lead))
     count, n = columns.shape[0] - 1, columns.shape[1]
     fall = xp.exp(-decay * xp.array(np.arange(n, dtype=np.float64)))
     firsts = [columns[j, j:] * fall[: n - j] for j in range(min(count, n))]

@@ -1,0 +1,336 @@
+"""Random problems for operators: samples and callables with closed forms, smooth and singular, on any grid."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.special import gamma, hyp2f1, rgamma
+
+import hpfracc as hf
+from benchmarks._trust.campaign import Outcome, Trial
+
+__all__ = ["FAMILIES"]
+
+Array = np.ndarray[Any, Any]
+EPS = float(np.finfo(np.float64).eps)
+
+
+def outcome(problem: str, result: Any, truth: Array, *, size: float = 0.0) -> Outcome:
+    """Worst point of a result: errors over estimates where there is one, all of it if there is none.
+
+    Points at which the truth is infinite or has no estimate are left out; ``size`` is that of the summands.
+    """
+    value, truth = np.atleast_1d(np.asarray(result.value)), np.atleast_1d(truth)
+    estimate = np.broadcast_to(np.asarray(result.error_estimate), value.shape)
+    error = np.abs(value - truth)
+    floor = 64.0 * EPS * max(float(np.max(np.abs(truth[np.isfinite(truth)]), initial=0.0)), size)
+    known = np.isfinite(estimate) & np.isfinite(truth)
+    if not known.any():
+        return Outcome(problem, float(np.nanmax(error)), math.nan, floor, reason=result.message)
+    worst = np.argmax(np.where(known, error, 0.0) / np.maximum(np.where(known, estimate, 1.0), floor))
+    success, reason = bool(result.converged), str(result.message)
+    return Outcome(problem, float(error[worst]), float(estimate[worst]), floor, success=success, reason=reason)
+
+
+def full(operator: Any, f: Any, t: Any, **options: Any) -> Any:
+    """The full output, without warnings: it says the same."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return operator(f, t, full_output=True, **options)
+
+
+class Powers:
+    """A sum of powers ``c t^p``, whose fractional derivatives are known."""
+
+    def __init__(self, coefficients: Array, exponents: Array) -> None:
+        self.terms = list(zip(coefficients, exponents, strict=True))
+
+    def __call__(self, t: Array) -> Array:
+        return np.asarray(sum(c * np.where(t > 0.0, t, 0.0) ** p if p else c + 0.0 * t for c, p in self.terms))
+
+    def derivative(self, t: Array, alpha: float, *, lowest: int = 0) -> Array:
+        """Of order alpha (an integral if negative), without whole powers below ``lowest``; at t > 0."""
+        safe = np.where(t > 0.0, t, 1.0)
+        total = np.zeros_like(safe)
+        for c, p in self.terms:
+            if not (float(p).is_integer() and p < lowest):
+                total = total + c * gamma(p + 1.0) * rgamma(p + 1.0 - alpha) * safe ** (p - alpha)
+        return np.where(t > 0.0, total, np.nan)
+
+
+def grid_of(rng: np.random.Generator, kind: str, low: int = 40, high: int = 800) -> Array:
+    """From 0 to some end: uniform, graded to the origin, or with random steps."""
+    n, end = int(np.exp(rng.uniform(math.log(low), math.log(high)))), rng.uniform(0.5, 4.0)
+    if kind == "uniform":
+        return np.linspace(0.0, end, n)
+    if kind == "graded":
+        return end * np.linspace(0.0, 1.0, n) ** rng.uniform(1.2, 2.5)
+    steps = rng.uniform(0.5, 1.5, n - 1)
+    return np.concatenate([[0.0], np.cumsum(steps) / steps.sum() * end])
+
+
+def order_of(rng: np.random.Generator, most: float = 3.0) -> float:
+    """An order in (0, most), not next to a whole one."""
+    return float(rng.integers(0, int(most)) + rng.uniform(0.05, 0.95))
+
+
+def start_of(rng: np.random.Generator, alpha: float, kind: str) -> Powers:
+    """A function that starts as told: with whole powers, as a solution of an equation of order alpha, or like t^p."""
+    n = math.ceil(alpha)
+    if kind == "smooth":
+        exponents = np.arange(7.0)
+    elif kind == "solution":
+        exponents = np.array([*range(n), alpha, alpha + 1.0, 2.0 * alpha, n, n + 1.0])
+    else:
+        exponents = np.array([*range(n), rng.uniform(max(alpha, 0.3), n + 1.5), n + 2.0])
+    return Powers(rng.normal(size=exponents.size), exponents)
+
+
+def exponential(rng: np.random.Generator) -> tuple[complex, Callable[[Array], Array]]:
+    """``Re exp(z t)``, growing, falling or turning."""
+    z = complex(rng.uniform(-3.0, 1.0), rng.choice([0.0, 1.0]) * rng.uniform(0.5, 12.0))
+    return z, lambda t: np.exp(z * t).real
+
+
+def of_exponential(z: complex, alpha: float, t: Array, lowest: int) -> Array:
+    """The derivative of ``Re exp(z t)`` of order alpha, without the Taylor polynomial below ``lowest``."""
+    safe = np.where(t > 0.0, t, 1.0)
+    value = z**lowest * safe ** (lowest - alpha) * np.asarray(hf.mittag_leffler(z * safe, 1.0, lowest + 1.0 - alpha))
+    return np.where(t > 0.0, value.real, np.nan)
+
+
+def causal(grid: str, start: str, make: Callable[[float], Any], lowest: Callable[[float], int], most: float) -> Trial:
+    """A family of derivatives of samples: of exponentials for ``start="wave"``, else of powers."""
+
+    def trial(rng: np.random.Generator) -> Outcome:
+        alpha, t = order_of(rng, most), grid_of(rng, grid)
+        if start == "wave":
+            z, f = exponential(rng)
+            truth = of_exponential(z, alpha, t, lowest(alpha))
+            words = f"z={z:.3g}"
+        else:
+            powers = start_of(rng, alpha, start)
+            f, truth = powers, powers.derivative(t, alpha, lowest=lowest(alpha))
+            words = f"terms={[(round(float(c), 3), round(float(p), 3)) for c, p in powers.terms]}"
+        words = f"alpha={alpha:.4g}, n={t.size}, end={t[-1]:.3g}, {words}"
+        return outcome(words, full(make(alpha), f(t), t), truth)
+
+    return trial
+
+
+def integral(grid: str, start: str) -> Trial:
+    """Riemann-Liouville integrals of samples."""
+
+    def trial(rng: np.random.Generator) -> Outcome:
+        alpha, t = order_of(rng, 3.0), grid_of(rng, grid)
+        if start == "wave":
+            z, f = exponential(rng)
+            truth, words = of_exponential(z, -alpha, t, 0), f"z={z:.3g}"
+        else:
+            p = rng.uniform(0.1, 2.0)
+            f = Powers(rng.normal(size=3), np.array([0.0, p, p + 1.0]))
+            truth, words = f.derivative(t, -alpha), f"p={p:.3g}"
+        return outcome(
+            f"alpha={alpha:.4g}, n={t.size}, {words}", full(hf.RiemannLiouvilleIntegral(alpha), f(t), t), truth
+        )
+
+    return trial
+
+
+def kinked(rng: np.random.Generator) -> Outcome:
+    """Caputo, order below 1, of samples of a function with a kink inside."""
+    alpha, t = order_of(rng, 1.0), grid_of(rng, "uniform")
+    at, slope = rng.uniform(0.2, 0.8) * t[-1], rng.normal(size=2)
+    f = slope[0] * t + slope[1] * np.maximum(t - at, 0.0)
+    after = np.maximum(t - at, 0.0)
+    truth = (slope[0] * t ** (1.0 - alpha) + slope[1] * after ** (1.0 - alpha)) * rgamma(2.0 - alpha)
+    return outcome(f"alpha={alpha:.4g}, n={t.size}, kink={at:.4g}", full(hf.Caputo(alpha), f, t), truth)
+
+
+def hadamard(make: Callable[[float], Any], lowest: Callable[[float], int], most: float, sign: float = 1.0) -> Trial:
+    """Operators in log t, of powers of log t, on points that are uniform there."""
+
+    def trial(rng: np.random.Generator) -> Outcome:
+        alpha, x = order_of(rng, most), grid_of(rng, "uniform", 40, 400)
+        powers = start_of(rng, alpha, str(rng.choice(["smooth", "solution"])))
+        truth = powers.derivative(x, sign * alpha, lowest=lowest(alpha))
+        return outcome(f"alpha={alpha:.4g}, n={x.size}", full(make(alpha), powers(x), np.exp(x)), truth)
+
+    return trial
+
+
+def psi_caputo(rng: np.random.Generator) -> Outcome:
+    """Points whose squares are psi."""
+    alpha, t = order_of(rng, 3.0), grid_of(rng, "uniform", 40, 400)
+    powers = start_of(rng, alpha, str(rng.choice(["smooth", "solution"])))
+    truth = powers.derivative(t**2, alpha, lowest=math.ceil(alpha))
+    return outcome(f"alpha={alpha:.4g}, n={t.size}", full(hf.PsiCaputo(alpha, np.square), powers(t**2), t), truth)
+
+
+def tempered(kind: Any, initial: bool, most: float) -> Trial:
+    """``exp(-rate t)`` times powers."""
+
+    def trial(rng: np.random.Generator) -> Outcome:
+        alpha, t, rate = order_of(rng, most), grid_of(rng, "uniform", 40, 400), rng.uniform(0.0, 4.0)
+        powers = start_of(rng, alpha, str(rng.choice(["smooth", "solution"])))
+        fall = np.exp(-rate * t)
+        truth = fall * powers.derivative(t, alpha, lowest=0 if initial else math.ceil(alpha))
+        words = f"alpha={alpha:.4g}, rate={rate:.3g}, n={t.size}"
+        return outcome(words, full(kind(alpha, rate), fall * powers(t), t), truth)
+
+    return trial
+
+
+def variable(rng: np.random.Generator) -> Outcome:
+    """An order that rises or falls within one interval."""
+    n = int(rng.integers(1, 3))
+    t = grid_of(rng, "uniform", 40, 200)
+    low, high = n - 1.0 + rng.uniform(0.1, 0.9, 2)
+    alpha = low + (high - low) * t / t[-1]
+    powers = start_of(rng, float(low), str(rng.choice(["smooth", "solution"])))
+    truth = np.array([float(powers.derivative(t[i : i + 1], a, lowest=n)[0]) for i, a in enumerate(alpha)])
+    return outcome(f"{low:.4g} to {high:.4g}, n={t.size}", full(hf.VariableOrder(alpha), powers(t), t), truth)
+
+
+def of_callable(make: Callable[[float], Any], start: str, sign: float, lowest: Callable[[float], int]) -> Trial:
+    """Callables: exponentials, and powers with and without ``factor=``."""
+
+    def trial(rng: np.random.Generator) -> Outcome:
+        alpha, end = order_of(rng, 3.0), 10.0 ** rng.uniform(-1.0, 1.0)
+        t = np.sort(rng.uniform(0.05, 1.0, 5)) * end
+        options: dict[str, Any] = {}
+        if start == "wave":
+            z, f = exponential(rng)
+            truth, words = of_exponential(z, sign * alpha, t, lowest(alpha)), f"z={z:.3g}"
+        else:
+            p = rng.uniform(max(sign * alpha, 0.1), 4.0)
+            f = Powers(rng.normal(size=2), np.array([p, p + 1.0]))
+            truth, words = f.derivative(t, sign * alpha, lowest=lowest(alpha)), f"p={p:.4g}"
+            if start == "factor":
+                options["factor"] = p
+        return outcome(f"alpha={alpha:.4g}, end={end:.3g}, {words}", full(make(alpha), f, t, **options), truth)
+
+    return trial
+
+
+def tempered_integral(rng: np.random.Generator) -> Outcome:
+    """``exp(-rate t)`` times powers, integrated."""
+    alpha, t, rate = order_of(rng, 2.0), grid_of(rng, "uniform", 40, 400), rng.uniform(0.0, 4.0)
+    p = rng.uniform(0.2, 2.0)
+    powers, fall = Powers(rng.normal(size=3), np.array([0.0, p, p + 1.0])), np.exp(-rate * t)
+    result = full(hf.TemperedIntegral(alpha, rate), fall * powers(t), t)
+    return outcome(f"alpha={alpha:.4g}, p={p:.3g}, n={t.size}", result, fall * powers.derivative(t, -alpha))
+
+
+def weyl(rng: np.random.Generator) -> Outcome:
+    """A periodic callable: Poisson's kernel, of any sharpness."""
+    alpha, r = order_of(rng, 3.0), rng.uniform(0.05, 0.95)
+    x, k = np.sort(rng.uniform(0.0, 6.0, 7)), np.arange(1.0, 1200.0)[:, None]
+    truth = (k**alpha * r**k * np.cos(k * x + alpha * np.pi / 2.0)).sum(axis=0)
+    result = full(
+        hf.Weyl(alpha, period=2.0 * np.pi), lambda s: (r * np.cos(s) - r * r) / (1 - 2 * r * np.cos(s) + r * r), x
+    )
+    return outcome(f"alpha={alpha:.4g}, r={r:.4g}", result, truth)
+
+
+def exponential_kernel(rng: np.random.Generator) -> Outcome:
+    """Caputo-Fabrizio of samples of an exponential."""
+    alpha, t = order_of(rng, 1.0), grid_of(rng, str(rng.choice(["uniform", "random"])))
+    z, f = exponential(rng)
+    rate = alpha / (1.0 - alpha)
+    truth = (z * (np.exp(z * t) - np.exp(-rate * t)) / (z + rate)).real / (1.0 - alpha)
+    return outcome(f"alpha={alpha:.4g}, n={t.size}, z={z:.3g}", full(hf.CaputoFabrizio(alpha), f(t), t), truth)
+
+
+def mittag_leffler_kernel(rng: np.random.Generator) -> Outcome:
+    """Atangana-Baleanu, in Caputo's sense, of samples of powers (whole, or one below 1)."""
+    alpha, t = order_of(rng, 1.0), grid_of(rng, "uniform", 40, 300)
+    p = float(rng.choice([1.0, 2.0, rng.uniform(0.4, 1.0)]))
+    rate = alpha / (1.0 - alpha)
+    series = gamma(p + 1.0) * t**p * np.asarray(hf.mittag_leffler(-rate * t**alpha, alpha, p + 1.0))
+    size = float(np.asarray(full(hf.AtanganaBaleanu(alpha), t, t).value)[-1])
+    known = float((gamma(2.0) * t * np.asarray(hf.mittag_leffler(-rate * t**alpha, alpha, 2.0)))[-1])
+    normalisation = 1.0 if abs(size * (1.0 - alpha) - known) < 0.01 * abs(known) else 1.0 - alpha + alpha / gamma(alpha)
+    truth = normalisation / (1.0 - alpha) * series
+    return outcome(f"alpha={alpha:.4g}, p={p:.3g}, n={t.size}", full(hf.AtanganaBaleanu(alpha), t**p, t), truth)
+
+
+def getoor(method: str) -> Trial:
+    """Riesz derivative of ``(1 - x^2)^p`` on [-1, 1], zero outside: Getoor's function for p = alpha / 2."""
+
+    def trial(rng: np.random.Generator) -> Outcome:
+        alpha, n = rng.uniform(0.1, 1.9), int(np.exp(rng.uniform(math.log(41), math.log(801))))
+        p = float(rng.choice([alpha / 2.0, rng.uniform(alpha / 2.0, 4.0)]))
+        x = np.linspace(-1.0, 1.0, n)
+        size = 2.0**alpha * gamma((1.0 + alpha) / 2.0) * gamma(p + 1.0) * rgamma(0.5) * rgamma(p + 1.0 - alpha / 2.0)
+        inside = np.abs(x) < 0.9
+        truth = np.full(n, np.nan)
+        truth[inside] = -size * hyp2f1((1.0 + alpha) / 2.0, alpha / 2.0 - p, 0.5, x[inside] ** 2)
+        f = np.maximum(1.0 - x**2, 0.0) ** p
+        return outcome(f"alpha={alpha:.4g}, p={p:.4g}, n={n}", full(hf.Riesz(alpha, method), f, x), truth)
+
+    return trial
+
+
+def first_above(alpha: float) -> int:
+    """Caputo's integer n."""
+    return math.ceil(alpha)
+
+
+def none(alpha: float) -> int:
+    """Riemann-Liouville: no Taylor polynomial is left out."""
+    return 0
+
+
+_STARTS = ("wave", "smooth", "solution", "power")
+FAMILIES: dict[str, Trial] = {
+    **{f"caputo, samples, {start}": causal("uniform", start, hf.Caputo, first_above, 3.0) for start in _STARTS},
+    **{
+        f"caputo, {grid} samples, {start}": causal(grid, start, hf.Caputo, first_above, 2.0)
+        for grid in ("graded", "random")
+        for start in ("wave", "solution")
+    },
+    **{
+        f"riemann_liouville, samples, {start}": causal("uniform", start, hf.RiemannLiouville, none, 3.0)
+        for start in _STARTS
+    },
+    "riemann_liouville, random samples": causal("random", "wave", hf.RiemannLiouville, none, 2.0),
+    **{
+        f"grunwald_letnikov, samples, {start}": causal("uniform", start, hf.GrunwaldLetnikov, none, 2.0)
+        for start in ("wave", "power")
+    },
+    **{
+        f"integral, {grid} samples, {start}": integral(grid, start)
+        for grid, start in (("uniform", "wave"), ("uniform", "power"), ("random", "wave"), ("graded", "power"))
+    },
+    "caputo, samples with a kink": kinked,
+    "caputo_hadamard, samples": hadamard(hf.CaputoHadamard, first_above, 3.0),
+    "hadamard, samples": hadamard(hf.Hadamard, none, 3.0),
+    "hadamard_integral, samples": hadamard(hf.HadamardIntegral, none, 2.0, -1.0),
+    "psi_caputo, samples": psi_caputo,
+    "tempered_caputo, samples": tempered(hf.TemperedCaputo, False, 3.0),
+    "tempered, samples": tempered(hf.TemperedRiemannLiouville, True, 2.0),
+    "variable_order, samples": variable,
+    "caputo_fabrizio, samples": exponential_kernel,
+    "atangana_baleanu, samples": mittag_leffler_kernel,
+    "tempered_integral, samples": tempered_integral,
+    "weyl, callable": weyl,
+    "riesz, centred": getoor("centred"),
+    "riesz, centred4": getoor("centred4"),
+    **{
+        f"caputo, callable, {start}": of_callable(hf.Caputo, start, 1.0, first_above)
+        for start in ("wave", "factor", "power")
+    },
+    **{
+        f"riemann_liouville, callable, {start}": of_callable(hf.RiemannLiouville, start, 1.0, none)
+        for start in ("wave", "factor", "power")
+    },
+    **{
+        f"integral, callable, {start}": of_callable(hf.RiemannLiouvilleIntegral, start, -1.0, none)
+        for start in ("wave", "factor", "power")
+    },
+}
