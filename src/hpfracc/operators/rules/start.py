@@ -97,12 +97,6 @@ def samples_of_start(n: int, count: int) -> int:
     return min(count, n + max(*_MIXED, *_HOMOGENEOUS) + _PREDICTED)
 
 
-@cache
-def _first_samples(n: int, count: int) -> int:
-    """Number of first samples that determine the start, of ``count`` samples."""
-    return min(count, n + max(*_MIXED, *_HOMOGENEOUS) + _PREDICTED)
-
-
 def _make_fits(n: int, known: float | None, places: Array) -> Any:
     def make(xp: Namespace, alpha: Any, count: int) -> tuple[Any, ...]:
         """Each fit as weights of the samples: coefficients of its powers, and residuals; and its uncertainty.
@@ -353,7 +347,7 @@ class FittedStart(DelegatingRule):
     def head(self, order: Order) -> tuple[int, int]:
         """Above order 1 the first points depend on all samples of the start."""
         n = order.ceiling
-        count = _first_samples(n, 1 << 30)
+        count = samples_of_start(n, 1 << 30)
         return (count - 1, count) if n > 1 else self.rule.head(order)
 
     def apply(self, samples: Samples, order: Order, exponent: Order | None = None) -> Any:
@@ -409,7 +403,7 @@ class FittedStart(DelegatingRule):
         None if the samples do not determine it: those after a gap, or those that decay within a few steps.
         """
         x, n = samples.values, order.ceiling
-        count = _first_samples(n, samples.n)
+        count = samples_of_start(n, samples.n)
         if self.any_grid:
             points = samples.grid.times()
             unit: Any = float(points[n] - points[0])
