@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hpfracc.ml as ml
 from hpfracc.errors import InvalidInputError
 from tests.ml.test_layers import LAYERS, learned, made, output
 
@@ -74,3 +75,16 @@ def test_every_layer_compiles(name: str):
     rho = next(value for key, value in layer.named_parameters() if key.endswith("rho"))
     one, other = (torch.autograd.grad((each.abs() ** 2).sum(), rho)[0] for each in (found, right))
     torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
+
+
+def test_deterministic_algorithms_of_torch_fix_the_choices():
+    """The engine tries no other arm while ``torch.use_deterministic_algorithms`` is on: one result to the bit."""
+    torch.manual_seed(0)
+    x = torch.randn(3, 64)
+    layer = ml.FractionalDerivative(0.4)
+    torch.use_deterministic_algorithms(True)
+    try:
+        results = {layer(x).numpy().tobytes() for _ in range(120)}
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert len(results) == 1

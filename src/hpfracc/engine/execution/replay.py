@@ -8,6 +8,7 @@ from typing import Any
 
 from hpfracc._arrays import library_of
 from hpfracc._config import adopt, config, current_context, get_settings
+from hpfracc._torch_transforms import is_deterministic
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.decision_log import current, record
 from hpfracc.engine.execution.prepared import holding
@@ -49,6 +50,7 @@ class ReplayedFunction:
             or not 0 < arrays[0].numel() <= _MAX
             or calls_are_wrapped()
             or get_settings().deterministic
+            or is_deterministic()
         ):
             return None
         self._calls += 1
