@@ -14,7 +14,9 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._arrays import may_be_cached
+from hpfracc._config import get_settings
 from hpfracc.engine.execution.prepared import PreparedOperands, prepared_operands
+from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.errors import AllBackendsFailedError
 
 _LRU = type(functools.lru_cache(lambda: None))
@@ -190,5 +192,6 @@ def test_a_failure_while_torch_traces_is_no_failure_of_its_arm() -> None:
         for _ in range(5):
             with pytest.raises(AllBackendsFailedError, match="torch:contour"):
                 hf.mittag_leffler(mode.from_tensor(x), 0.6)
+    assert knowledge_for(get_settings()).breaker.allows(("mittag_leffler", "torch:contour@cpu")) is None
     hf.mittag_leffler(x.requires_grad_(), 0.6)
     assert hf.last_decision().arm == "torch:contour@cpu"
