@@ -365,3 +365,19 @@ def test_bad_input():
         known["LearnableOrder"](0.5, bounds=(1.0, 0.0))
     with pytest.raises(ShapeError, match="larger than the 5"):
         known["FractionalConv1d"](1, 1, 9, key=jax.random.key(0))(np.ones((1, 1, 5)))
+
+
+def test_halves_of_a_sequence_continue_the_filter():
+    """The state of ``FractionalRNN`` contains its inputs; a bare output is refused, since the filter would restart."""
+    from hpfracc.ml.jax.recurrent import FractionalRNN
+
+    layer = FractionalRNN(2, 3, 0.3, key=jax.random.key(0))
+    x = jnp.asarray(np.random.default_rng(1).standard_normal((2, 11, 2)), "float32")
+    whole, (last, _) = layer(x)
+    first, state = layer(x[:, :5])
+    second, (end, inputs) = layer(x[:, 5:], state)
+    np.testing.assert_allclose(jnp.concatenate([first, second], 1), whole, atol=2e-6)
+    np.testing.assert_allclose(end, last, atol=2e-6)
+    assert inputs.shape == x.shape
+    with pytest.raises(InvalidInputError, match="earlier inputs"):
+        layer(x, last)

@@ -10,7 +10,7 @@ from hpfracc._config import check_backend, config
 from hpfracc.engine.backends.registry import BackendType
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["PERFORMANCE_MODES", "LayerConfig"]
+__all__ = ["PERFORMANCE_MODES", "LayerConfig", "mode_scope"]
 
 #: Allowed values of ``performance_mode``.
 PERFORMANCE_MODES = ("balanced", "deterministic", "memory")
@@ -54,4 +54,9 @@ class LayerConfig:
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         """The settings of the engine during a call."""
-        return config(deterministic=True) if self.performance_mode == "deterministic" else contextlib.nullcontext()
+        return mode_scope(self.performance_mode)
+
+
+def mode_scope(mode: str) -> contextlib.AbstractContextManager[Any]:
+    """The settings of the engine during a call of a layer in that mode."""
+    return config(deterministic=True) if mode == "deterministic" else contextlib.nullcontext()
