@@ -372,11 +372,11 @@ def test_halves_of_a_sequence_continue_the_filter():
     from hpfracc.ml.jax.recurrent import FractionalRNN
 
     layer = FractionalRNN(2, 3, 0.3, key=jax.random.key(0))
-    x = jnp.asarray(np.random.default_rng(1).standard_normal((2, 11, 2)), "float32")
+    x = jax.numpy.asarray(np.random.default_rng(1).standard_normal((2, 11, 2)), "float32")
     whole, (last, _) = layer(x)
     first, state = layer(x[:, :5])
     second, (end, inputs) = layer(x[:, 5:], state)
-    np.testing.assert_allclose(jnp.concatenate([first, second], 1), whole, atol=2e-6)
+    np.testing.assert_allclose(np.concatenate([first, second], 1), whole, atol=2e-6)
     np.testing.assert_allclose(end, last, atol=2e-6)
     assert inputs.shape == x.shape
     with pytest.raises(InvalidInputError, match="earlier inputs"):
