@@ -7,6 +7,7 @@ import inspect
 import io
 import math
 import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -22,9 +23,11 @@ from tests.helpers.thinned import thinned
 
 torch = pytest.importorskip("torch")
 
+from hpfracc.ml.config import INFINITE_AT_START  # noqa: E402
 from hpfracc.ml.torch.convolution import Conv1dOptions, Conv2dOptions  # noqa: E402
 from hpfracc.ml.torch.fractional_layer import _Rule  # noqa: E402
 from hpfracc.ml.torch.optimizers import FractionalGradientFlow  # noqa: E402
+from hpfracc.operators.core.registry import definitions  # noqa: E402
 
 F64 = torch.float64
 PATH = torch.tensor([[1.0, -1, 0, 0], [-1, 2, -1, 0], [0, -1, 2, -1], [0, 0, -1, 1]], dtype=F64)
@@ -575,3 +578,21 @@ def test_a_saturated_order_says_what_happened():
         order.rho.fill_(-800.0)
     with pytest.raises(InvalidInputError, match=r"alpha=0.0 is outside \(0, 1\].*learned order.*no longer learns"):
         ml.FractionalDerivative(order)(torch.randn(5))
+
+
+def test_derivatives_that_are_infinite_at_the_start_say_so():
+    """At construction, with what trains instead; all definitions of which this is so."""
+    x = torch.arange(1.0, 7.0)
+    infinite = set()
+    for kind in definitions("derivative"):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                first = ml.FractionalDerivative(0.4, definition=kind)(x)[0]
+        except (InvalidInputError, TypeError):  # needs more than an order
+            continue
+        if not torch.isfinite(first):
+            infinite.add(kind)
+    assert infinite == INFINITE_AT_START
+    with pytest.warns(UserWarning, match="riemann_liouville derivative is infinite at the first.*grunwald_letnikov"):
+        ml.FractionalLayer(0.4, definition="rl")

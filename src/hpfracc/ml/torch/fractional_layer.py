@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from hpfracc._signatures import names_options_of
 from hpfracc.engine.backends.registry import library_functions
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.ml.config import LayerConfig, mode_scope
+from hpfracc.ml.config import LayerConfig, mode_scope, warn_of_infinite_start
 from hpfracc.ml.options import LayerOptions
 from hpfracc.ml.torch.opaque import opaque
 from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, joined_order, shown_order, split_order
@@ -35,7 +35,10 @@ class FractionalDerivative(nn.Module):
     alpha : float, sequence of float, Tensor, Parameter or LearnableOrder
         The order; a number is fixed. A sequence gives one order per channel, along ``channel_axis``.
     definition : str
-        Any derivative of hpfracc, such as ``"caputo"`` or ``"riemann_liouville"``.
+        Any derivative of hpfracc, such as ``"caputo"``. ``"riemann_liouville"`` (and ``"hadamard"``, ``"marchaud"``,
+        ``"tempered"``) is infinite at the first sample unless that is 0, and so are a loss and its gradient: a warning
+        says so. To train, use ``"grunwald_letnikov"``, which is finite there and tends to the same derivative as the step
+        shrinks, ``"caputo"``, or samples less their first one.
     method : str
         A rule for that definition.
     step : float
@@ -75,6 +78,7 @@ class FractionalDerivative(nn.Module):
         super().__init__()
         self.order = as_order(alpha)
         self.definition = find_definition(definition, "derivative").definition
+        warn_of_infinite_start(self.definition)
         self.method = method
         if not float(step) > 0.0:
             raise InvalidInputError(f"step={step!r} is not a positive number; give the spacing of the samples")
