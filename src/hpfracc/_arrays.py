@@ -229,8 +229,8 @@ def is_transformed(value: Any) -> bool:
 def quick_kind(value: Any) -> tuple[Any, ...]:
     """Everything that decisions about an array depend on, as a cheap hashable key.
 
-    For PyTorch these are its raw attributes, whether it is inside a transform, and whether PyTorch is deterministic. For
-    tracers of JAX and for subclasses the type is part of it.
+    For PyTorch these are its raw attributes, whether it is inside a transform, and whether PyTorch is deterministic.
+    For tracers of JAX and for subclasses the type is part of it.
     """
     read = KINDS.get(type(value))
     if read is not None:

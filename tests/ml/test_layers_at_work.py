@@ -92,7 +92,7 @@ def test_a_layer_is_one_operation_of_a_graph():
     check_exported("derivative", 0.4)
     layer, x = made("derivative", 0.4)
     graph = torch.export.export(layer, (x,)).graph
-    assert [str(node.target) for node in graph.nodes if node.op == "call_function"][0] == "hpfracc.apply.default"
+    assert next(str(node.target) for node in graph.nodes if node.op == "call_function") == "hpfracc.apply.default"
 
 
 @pytest.mark.slow

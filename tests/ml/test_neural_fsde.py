@@ -342,9 +342,7 @@ def test_a_single_number_is_a_drift_or_a_diffusion():
 
     whole = torch.full((1, 2), 0.3, dtype=torch.float64)
     drifts = torch.full((1, 2), 0.5, dtype=torch.float64)
-    model = NeuralFSDE(
-        lambda t, y: drifts.expand(y.shape), lambda t, y: whole.expand(y.shape), alpha=0.75, step=0.25
-    )
+    model = NeuralFSDE(lambda t, y: drifts.expand(y.shape), lambda t, y: whole.expand(y.shape), alpha=0.75, step=0.25)
     right = model(y0, times, rng=1)
     size = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
     for strength in (0.3, np.float64(0.3), size):
@@ -352,11 +350,25 @@ def test_a_single_number_is_a_drift_or_a_diffusion():
     paths(0.5, size).sum().backward()
     assert size.grad.isfinite()
     found = hf.solve_fsde(
-        lambda t, y: -y, lambda t, y: 0.3, (0.0, 1.0), np.ones(2), alpha=0.75, step=0.25, paths=3, rng=1,
+        lambda t, y: -y,
+        lambda t, y: 0.3,
+        (0.0, 1.0),
+        np.ones(2),
+        alpha=0.75,
+        step=0.25,
+        paths=3,
+        rng=1,
         interpretation="ito",
     )
     same = hf.solve_fsde(
-        lambda t, y: -y, lambda t, y: 0.3 + 0.0 * y, (0.0, 1.0), np.ones(2), alpha=0.75, step=0.25, paths=3, rng=1,
+        lambda t, y: -y,
+        lambda t, y: 0.3 + 0.0 * y,
+        (0.0, 1.0),
+        np.ones(2),
+        alpha=0.75,
+        step=0.25,
+        paths=3,
+        rng=1,
         interpretation="ito",
     )
     np.testing.assert_array_equal(found.y, same.y)

@@ -456,7 +456,10 @@ def test_results_may_be_changed_in_place(operator: Any, bad: bool):
 def test_vmap_along_another_axis_than_the_last(name: str, mapped: int):
     """The operator along the first axis of each element, whichever axis of the batch is mapped."""
     torch = pytest.importorskip("torch")
-    own = {"fractional_difference": lambda x: hf.fractional_difference(x, 0.4, axis=0), "frft": lambda x: hf.frft(x, 0.4, 0)}
+    own = {
+        "fractional_difference": lambda x: hf.fractional_difference(x, 0.4, axis=0),
+        "frft": lambda x: hf.frft(x, 0.4, 0),
+    }
     apply = own.get(name, lambda x: getattr(hf, name)(x, step=0.5, alpha=0.4, axis=0))
     x = torch.tensor(np.random.default_rng(3).standard_normal((3, 5, 8)))
     right = torch.stack([apply(each) for each in x.unbind(mapped)])

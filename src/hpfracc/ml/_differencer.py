@@ -53,8 +53,8 @@ class FractionalDifferencer:
         Alternative to ``window``: drop the weights after the last one of at least this size.
     continues : bool, default True
         Whether rows that are transformed may follow those that were fitted. The labels of a ``DataFrame`` with a sorted
-        index tell: all fitted rows with earlier labels come before its first row. An array, which has no labels, follows
-        the fitted rows unless it is the fitted table itself. False: each table is a series of its own.
+        index tell: all fitted rows with earlier labels come before its first row. An array, which has no labels,
+        follows the fitted rows unless it is the fitted table itself. False: each table is a series of its own.
 
     Attributes
     ----------

@@ -37,8 +37,8 @@ class FractionalDerivative(nn.Module):
     definition : str
         Any derivative of hpfracc, such as ``"caputo"``. ``"riemann_liouville"`` (and ``"hadamard"``, ``"marchaud"``,
         ``"tempered"``) is infinite at the first sample unless that is 0, and so are a loss and its gradient: a warning
-        says so. To train, use ``"grunwald_letnikov"``, which is finite there and tends to the same derivative as the step
-        shrinks, ``"caputo"``, or samples less their first one.
+        says so. To train, use ``"grunwald_letnikov"``, which is finite there and tends to the same derivative as the
+        step shrinks, ``"caputo"``, or samples less their first one.
     method : str
         A rule for that definition.
     step : float

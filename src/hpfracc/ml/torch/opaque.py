@@ -1,8 +1,8 @@
 """Functions that ``torch.compile`` and ``torch.export`` keep as one operation.
 
 The engine chooses an algorithm when a call runs. So compilers must not look inside: a trace would freeze one choice.
-``hpfracc::apply`` is one operation of PyTorch for all such functions, with its shapes and its derivative. A program that
-was saved by ``torch.export.save`` needs ``import hpfracc.ml.torch.opaque`` before it is loaded.
+``hpfracc::apply`` is one operation of PyTorch for all such functions, with its shapes and its derivative. A program
+that was saved by ``torch.export.save`` needs ``import hpfracc.ml.torch.opaque`` before it is loaded.
 """
 
 from __future__ import annotations

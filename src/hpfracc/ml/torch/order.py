@@ -99,8 +99,8 @@ class LearnableOrder(nn.Module):
 class _FixedOrder(nn.Module):
     """An order that is not learned: a number, or one per channel.
 
-    The buffer ``alpha`` is for state dicts, so that they contain the order; ``value`` is what layers use, because weights
-    of plain numbers are cached and the buffer may lie on a GPU or be cast to half precision.
+    The buffer ``alpha`` is for state dicts, so that they contain the order; ``value`` is what layers use, because
+    weights of plain numbers are cached and the buffer may lie on a GPU or be cast to half precision.
     """
 
     alpha: Tensor

@@ -284,7 +284,7 @@ def _weights_shapes(tensors: list[Tensor], d: Any, ceiling: int | None, channels
 
 @opaque(_weights_shapes)
 def _weights(tensors: list[Tensor], d: Any, ceiling: int | None, channels: int | None) -> tuple[Tensor]:
-    """``w_0, w_1, ...`` for all steps of a sequence, the first of ``tensors``; one row per order if there are several."""
+    """``w_0, w_1, ...`` for all steps of a sequence, the first of ``tensors``; one row per order for several."""
     like, *order = tensors
     alpha = joined_order(order, d)
 

@@ -79,8 +79,8 @@ class FractionalResidual(nn.Module):
     alpha : float, Tensor, Parameter or LearnableOrder
         The order.
     definition : {"caputo", "riemann_liouville"}
-        Definition of the derivative. That of Riemann and Liouville is infinite at the first point unless the value there
-        is 0; leave that point out of the loss.
+        Definition of the derivative. That of Riemann and Liouville is infinite at the first point unless the value
+        there is 0; leave that point out of the loss.
     axis : int
         The axis of ``u`` along which the points lie.
 

@@ -164,7 +164,7 @@ def _of_function(function: types.FunctionType) -> list[Any]:
 
 
 def warn_of_captured(owner: nn.Module, **functions: Any) -> None:
-    """Warn of modules that functions of ``owner`` call but that are no part of it: an optimiser would not train them."""
+    """Warn of modules that functions of ``owner`` call and that are no part of it: no optimiser would train them."""
     own = {id(each) for each in owner.parameters()}
     for name, function in functions.items():
         for module in _modules((function,)):
@@ -172,8 +172,8 @@ def warn_of_captured(owner: nn.Module, **functions: Any) -> None:
             if count:
                 warnings.warn(
                     f"{name} calls a module, {type(module).__name__}, whose {count:,} parameters are not among the "
-                    f"parameters of {type(owner).__name__}; give the module itself (a class with forward(t, y)) to train "
-                    "it with this one",
+                    f"parameters of {type(owner).__name__}; give the module itself (a class with forward(t, y)) to "
+                    "train it with this one",
                     UserWarning,
                     stacklevel=3,
                 )
