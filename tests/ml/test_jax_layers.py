@@ -381,3 +381,16 @@ def test_halves_of_a_sequence_continue_the_filter():
     assert inputs.shape == x.shape
     with pytest.raises(InvalidInputError, match="earlier inputs"):
         layer(x, last)
+
+
+@pytest.mark.parametrize("method", ["eigen", "lanczos"])
+@pytest.mark.parametrize("name", ["GraphDiffusion", "LaplacianPower"])
+def test_integer_features_of_a_graph_are_not_rounded(name: str, method: str):
+    from hpfracc.ml.jax import graph
+
+    path = np.diag([1.0, 2.0, 1.0]) - np.eye(3, k=1) - np.eye(3, k=-1)
+    layer = getattr(graph, name)(path, 0.5, method=method)
+    found = layer(jax.numpy.eye(3, dtype=int))
+    np.testing.assert_allclose(found, layer(jax.numpy.eye(3)), rtol=1e-6)
+    assert 0.0 < float(found[0, 0]) != 1.0
+    np.testing.assert_allclose(layer(2j * jax.numpy.eye(3)), 2j * found, rtol=1e-5, atol=1e-6)

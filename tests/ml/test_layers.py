@@ -543,9 +543,10 @@ def test_integer_features_of_a_graph_are_not_rounded(make: Any, kind: Any):
     assert 0.0 < float(found[0, 0]) != 1.0
 
 
-def test_complex_features_of_a_graph():
-    x = torch.randn(4, 2, dtype=torch.complex128)
-    layer = ml.LaplacianPower(PATH, 0.5)
+@pytest.mark.parametrize("method", ["eigen", "lanczos"])
+def test_complex_features_of_a_graph(method: str):
+    x = torch.randn(3, 4, 2, dtype=torch.complex128)
+    layer = ml.LaplacianPower(PATH, 0.5, method=method)
     torch.testing.assert_close(layer(x), torch.complex(layer(x.real), layer(x.imag)))
 
 

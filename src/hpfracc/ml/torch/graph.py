@@ -92,15 +92,17 @@ def _apply(tensors: list[Tensor], kind: str, method: str, alpha: Any, time: floa
     x, graph, alpha = tensors[0], tensors[1 : 1 + count], joined_order(tensors[1 + count :], alpha)
     f = partial({"diffusion": _decay, "power": _power}[kind], alpha, time)
     with torch.autocast(x.device.type, enabled=False):
-        wide = x.to(torch.complex128 if x.is_complex() else torch.float64)
+        # L is real: real and imaginary parts are features of their own.
+        wide = (torch.view_as_real(x).flatten(-2) if x.is_complex() else x).double()
         # The buffers of a layer that was cast to half precision are not in double precision.
         parts = [each.double() for each in graph]
         if method == "eigen":
             left, right, values = parts
-            product = right.mT.to(wide.dtype) @ wide
-            found = left.to(wide.dtype) @ (f(values).unsqueeze(-1) * product)
+            found = left @ (f(values).unsqueeze(-1) * (right.mT @ wide))
         else:
             found = _by_lanczos(parts[0], wide, f)
+        if x.is_complex():
+            found = torch.view_as_complex(found.unflatten(-1, (-1, 2)).contiguous())
     return (found.to(_result_dtype(x)),)
 
 
