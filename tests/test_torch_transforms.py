@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from torch.autograd import forward_ad  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from hpfracc import _torch_transforms as transforms  # noqa: E402
 from hpfracc._arrays import quick_kind  # noqa: E402
@@ -133,10 +134,13 @@ def test_tensors_of_a_trace():
     with fake.FakeTensorMode() as mode:
         assert transforms.is_tracing()
         assert transforms.is_symbolic(mode.from_tensor(x))
+        assert transforms.is_symbolic(torch.ones(3))
         assert not transforms.is_lasting(mode.from_tensor(x))
     with torch.inference_mode():
         assert not transforms.is_lasting(torch.ones(3))
     assert not transforms.is_lasting(torch.ones(3, requires_grad=True))
+    with FlopCounterMode(display=False):  # a mode that only looks on
+        assert not transforms.is_tracing()
 
 
 def test_the_deterministic_mode_is_part_of_the_kind_of_a_tensor():

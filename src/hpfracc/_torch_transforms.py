@@ -99,9 +99,12 @@ def is_symbolic(tensor: Any) -> bool:
 
 
 def is_tracing() -> bool:
-    """Whether PyTorch records or imitates operations in this thread: it mixes no fake tensors with those that exist."""
+    """Whether PyTorch imitates operations with fake tensors in this thread; it mixes them with no other tensors."""
     functions = getattr(sys.modules.get("torch"), "_C", None)
-    return functions is not None and functions._len_torch_dispatch_stack() > 0
+    if functions is None or not functions._len_torch_dispatch_stack():
+        return False
+    kinds = functions._TorchDispatchModeKey
+    return any(functions._get_dispatch_mode(kind) is not None for kind in (kinds.FAKE, kinds.FUNCTIONAL))
 
 
 def is_lasting(tensor: Any) -> bool:
