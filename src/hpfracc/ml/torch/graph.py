@@ -58,11 +58,11 @@ class _Spectrum(nn.Module):
                 raise InvalidInputError(
                     f"the Laplacian has the eigenvalue {float(values[0]):g}; no graph has one below 0: use D - A"
                 )
-            left = right = vectors
+            left = right = vectors.contiguous()  # PyTorch saves no other layout without a warning
             values = values.clamp(min=0.0)
         else:
             left, values, turned = torch.linalg.svd(full)
-            right = turned.mH.contiguous()
+            left, right = left.contiguous(), turned.mH.contiguous()
         # Eigenvalues that are 0 up to rounding have no power and no logarithm.
         values = torch.where(values <= 1e-13 * values.max(), torch.zeros_like(values), values)
         self.register_buffer("left", left)
