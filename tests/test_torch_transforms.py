@@ -9,13 +9,16 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from torch.autograd import forward_ad  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from hpfracc import _torch_transforms as transforms  # noqa: E402
+from hpfracc._arrays import quick_kind  # noqa: E402
 
 
 def facts(x: Any) -> tuple[bool, ...]:
     """Wrapped, inside, inactive, dual, batched; and as the probes see the first ones."""
-    is_wrapped, innermost, level = transforms.PROBES or transforms.find_probes()
+    is_wrapped, innermost, level, deterministic = transforms.PROBES or transforms.find_probes()
+    assert deterministic() == transforms.is_deterministic()
     assert bool(is_wrapped(x)) == transforms.is_wrapped(x)
     assert (innermost() is not None) == transforms.is_inside()
     assert transforms.is_inactive() == (innermost() is None and level() < 0)
@@ -33,7 +36,7 @@ def test_outside_of_transforms():
     for x in (torch.ones(3), torch.ones(3, requires_grad=True)):
         assert facts(x) == (False, False, True, False, False)
         assert transforms.without_gradients(x) is x
-    assert len(transforms.PROBES) == 3
+    assert len(transforms.PROBES) == 4
 
 
 @pytest.mark.parametrize("transform", ["grad", "vmap", "jvp"])
@@ -120,3 +123,33 @@ def test_the_kind_of_two_tensors():
     for other in (torch.ones(4), x.double(), torch.ones(3, requires_grad=True)):
         assert transforms.tensor_pair(x, other) != kind
     torch.func.vmap(lambda one: one.new_zeros(()) if transforms.tensor_pair(x, y) is None else 1 / 0)(torch.ones(2))
+
+
+def test_tensors_of_a_trace():
+    """A fake tensor has no values, and lasts no longer than its mode."""
+    fake = pytest.importorskip("torch._subclasses.fake_tensor")
+    x = torch.ones(3)
+    assert transforms.is_lasting(x)
+    assert not (transforms.is_symbolic(x) or transforms.is_tracing())
+    with fake.FakeTensorMode() as mode:
+        assert transforms.is_tracing()
+        assert transforms.is_symbolic(mode.from_tensor(x))
+        assert transforms.is_symbolic(torch.ones(3))
+        assert not transforms.is_lasting(mode.from_tensor(x))
+    with torch.inference_mode():
+        assert not transforms.is_lasting(torch.ones(3))
+    assert not transforms.is_lasting(torch.ones(3, requires_grad=True))
+    with FlopCounterMode(display=False):  # a mode that only looks on
+        assert not transforms.is_tracing()
+
+
+def test_the_deterministic_mode_is_part_of_the_kind_of_a_tensor():
+    x = torch.ones(3)
+    before = quick_kind(x), transforms.tensor_pair(x, x)
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert transforms.is_deterministic()
+        assert quick_kind(x) != before[0]
+        assert transforms.tensor_pair(x, x) != before[1]
+    finally:
+        torch.use_deterministic_algorithms(False)

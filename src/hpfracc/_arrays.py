@@ -19,6 +19,8 @@ from hpfracc._torch_transforms import (
     is_dual,
     is_inactive,
     is_inside,
+    is_lasting,
+    is_symbolic,
     is_wrapped,
     outside_transforms,
     tensor_pair,
@@ -169,6 +171,24 @@ def is_dtensor(value: Any) -> bool:
     return kind.__name__ == "DTensor" and kind.__module__.startswith("torch.distributed")
 
 
+def may_be_cached(value: Any) -> bool:
+    """Whether every array in ``value``, a tuple or list of any depth, can be used after the call that made it.
+
+    Not so for tracers of JAX, for tensors that PyTorch makes while it traces, in inference mode or inside a transform,
+    and for those that carry a gradient.
+    """
+    if isinstance(value, tuple | list):
+        return all(map(may_be_cached, value))
+    library = library_of(value)
+    return is_lasting(value) if library == "torch" else library != "jax" or not is_tracer(value)
+
+
+def is_traced(value: Any) -> bool:
+    """Whether ``value`` has no values, because its library traces: a tracer of JAX, or a fake tensor of PyTorch."""
+    library = library_of(value)
+    return is_symbolic(value) if library == "torch" else library == "jax" and is_tracer(value)
+
+
 #: Whether a type is one of JAX's tracers. Filled as types are seen.
 _TRACERS: dict[type, bool] = {}
 
@@ -209,18 +229,19 @@ def is_transformed(value: Any) -> bool:
 def quick_kind(value: Any) -> tuple[Any, ...]:
     """Everything that decisions about an array depend on, as a cheap hashable key.
 
-    For PyTorch these are its raw attributes and whether it is inside a transform. For tracers of JAX and for subclasses
-    the type is part of it.
+    For PyTorch these are its raw attributes, whether it is inside a transform, and whether PyTorch is deterministic.
+    For tracers of JAX and for subclasses the type is part of it.
     """
     read = KINDS.get(type(value))
     if read is not None:
         return read(value)
     library = library_of(value)
     if library == "torch":
-        wrapped, _, level = PROBES or find_probes()
+        wrapped, _, level, deterministic = PROBES or find_probes()
         # Part of the key, because what is cached for calls that autograd records is not valid inside a transform.
         transformed = wrapped(value) or (level() >= 0 and is_dual(value))
-        return type(value), value.shape, value.dtype, value.device, value.layout, value.requires_grad, transformed
+        kind = type(value), value.shape, value.dtype, value.device, value.layout, value.requires_grad
+        return *kind, transformed, deterministic()
     if library == "jax" and not is_tracer(value):
         KINDS[type(value)] = attrgetter("shape", "dtype", "sharding")
         return quick_kind(value)

@@ -11,6 +11,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._optional import is_installed
+from hpfracc.ml._differencer import _CRITICAL, _is_stationary
 
 TABLE = 50 + np.cumsum(np.random.default_rng(2).standard_normal((120, 3)), axis=0)
 NEEDS_SKLEARN = pytest.mark.skipif(not is_installed("sklearn"), reason="scikit-learn is not installed")
@@ -25,7 +26,7 @@ def test_differences_down_the_columns_and_back(options):
     np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
     again = pickle.loads(pickle.dumps(differ))
     np.testing.assert_allclose(again.inverse_transform(found), TABLE, rtol=1e-11)
-    assert again.get_params() == {"d": 0.5, "window": None, "threshold": None, **options}
+    assert again.get_params() == {"d": 0.5, "window": None, "threshold": None, "continues": True, **options}
 
 
 def test_the_width_is_told():
@@ -34,7 +35,7 @@ def test_the_width_is_told():
     assert hf.FractionalDifferencer(window=9).fit(TABLE).width_ == 9
     assert hf.FractionalDifferencer(d=0.4, threshold=1e-2).fit(TABLE).width_ == 11
     assert hf.FractionalDifferencer().fit(TABLE).get_feature_names_out().tolist() == ["x0", "x1", "x2"]
-    assert repr(hf.FractionalDifferencer(d=0.4, window=3)) == "FractionalDifferencer(d=0.4, window=3)"
+    assert repr(hf.FractionalDifferencer(d=0.4, window=3)) == "FractionalDifferencer(d=0.4, window=3, continues=True)"
 
 
 @pytest.mark.parametrize(
@@ -131,3 +132,85 @@ def test_output_survives_a_clone_and_follows_the_configuration():
     assert isinstance(clone(chain).fit_transform(TABLE), pandas.DataFrame)
     with sklearn.config_context(transform_output="pandas"):
         assert isinstance(hf.FractionalDifferencer().fit_transform(TABLE), pandas.DataFrame)
+
+
+OPTIONS = [{}, {"d": 0.8, "window": 15}, {"d": 0.3, "threshold": 1e-2}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_goes_on_where_fit_ended(options):
+    """The differences of a series do not depend on where it was split, and are undone."""
+    whole = hf.FractionalDifferencer(**options).fit_transform(TABLE)
+    differ = hf.FractionalDifferencer(**options).fit(TABLE[:70])
+    np.testing.assert_allclose(differ.transform(TABLE[:70]), whole[:70], atol=1e-11)
+    np.testing.assert_allclose(differ.transform(TABLE[70:]), whole[70:], atol=1e-11)
+    np.testing.assert_allclose(differ.inverse_transform(whole[70:]), TABLE[70:], rtol=1e-10)
+    np.testing.assert_allclose(differ.inverse_transform(whole[:70]), TABLE[:70], rtol=1e-10)
+    own = hf.FractionalDifferencer(**options, continues=False).fit(TABLE[:70])
+    np.testing.assert_allclose(own.transform(TABLE[70:]), hf.FractionalDifferencer(**options).transform(TABLE[70:]))
+
+
+def test_labels_tell_which_rows_come_before():
+    """Later rows, rows among the fitted ones, and an earlier or separate table."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(TABLE, index=pandas.bdate_range("2024-01-01", periods=120))
+    whole = hf.FractionalDifferencer().fit_transform(frame)
+    differ = hf.FractionalDifferencer().fit(frame[20:90])
+    anew = hf.FractionalDifferencer().fit_transform(frame[20:])
+    np.testing.assert_allclose(differ.transform(frame[90:]), anew[70:], atol=1e-11)
+    np.testing.assert_allclose(differ.transform(frame[50:60]), anew[30:40], atol=1e-11)
+    np.testing.assert_allclose(differ.transform(frame[80:100]), anew[60:80], atol=1e-11)
+    np.testing.assert_allclose(differ.transform(frame[:20]), whole[:20], atol=1e-11)
+    with pytest.raises(hf.errors.InvalidInputError, match="cannot be compared"):
+        differ.transform(frame.reset_index(drop=True))
+
+
+@NEEDS_SKLEARN
+@pytest.mark.parametrize("labelled", [False, True])
+def test_a_grid_search_over_later_folds_finds_the_order(labelled):
+    """Each test fold goes on where its training rows end; started anew, 0.2 seemed best where 0.6 is right."""
+    from sklearn.linear_model import LinearRegression
+    from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+    from sklearn.pipeline import make_pipeline
+
+    rng = np.random.default_rng(5)
+    table = 50.0 + np.cumsum(rng.standard_normal((400, 1)), axis=0)
+    target = hf.fractional_difference(table, 0.6, axis=0)[:, 0] + 0.1 * rng.standard_normal(400)
+    if labelled:
+        table = pytest.importorskip("pandas").DataFrame(table, columns=["price"])
+    chain = make_pipeline(hf.FractionalDifferencer(), LinearRegression())
+    grid = {"fractionaldifferencer__d": [0.2, 0.4, 0.6, 0.8, 1.0]}
+    search = GridSearchCV(chain, grid, cv=TimeSeriesSplit(5)).fit(table, target)
+    assert search.best_params_ == {"fractionaldifferencer__d": 0.6}
+    assert search.best_score_ > 0.8
+    grid["fractionaldifferencer__continues"] = [False]
+    assert GridSearchCV(chain, grid, cv=TimeSeriesSplit(5)).fit(table, target).best_score_ < search.best_score_
+
+
+def test_the_smallest_order_that_is_stationary():
+    """Between 0 and 1 for a random walk, and 0 for noise; the orders tried are the user's."""
+    rng = np.random.default_rng(1)
+    noise = rng.standard_normal((600, 2))
+    walk = 100.0 + np.cumsum(noise, axis=0)
+    differ = hf.FractionalDifferencer(window=50)
+    assert differ.minimal_order(noise) == 0.0
+    found = differ.minimal_order(walk)
+    assert 0.0 < found < 1.0
+    assert differ.minimal_order(walk, level=0.01) >= found
+    assert differ.minimal_order(walk, orders=[1.0]) == 1.0
+    with pytest.raises(hf.errors.SolveError, match="no order of 0 to 0 makes"):
+        differ.minimal_order(walk, orders=[0.0])
+    with pytest.raises(hf.errors.InvalidInputError, match="level=0.2"):
+        differ.minimal_order(walk, level=0.2)
+    with pytest.raises(hf.errors.ShapeError, match="too few"):
+        differ.minimal_order(walk[:60])
+
+
+def test_the_test_for_a_unit_root_has_its_level():
+    """Of 400 random walks about 5 % pass: 20 +- 4.4; the critical value for 100 rows is MacKinnon's -2.8909."""
+    rng = np.random.default_rng(8)
+    walks = np.cumsum(rng.standard_normal((400, 120)), axis=1)
+    passed = sum(_is_stationary(walk, 0.05, 1) for walk in walks)
+    assert 8 <= passed <= 34
+    assert np.polyval(_CRITICAL[0.05][::-1], 0.01) == pytest.approx(-2.8909, abs=1e-4)
+    assert np.polyval(_CRITICAL[0.01][::-1], 0.01) == pytest.approx(-3.4975, abs=1e-4)

@@ -365,3 +365,32 @@ def test_bad_input():
         known["LearnableOrder"](0.5, bounds=(1.0, 0.0))
     with pytest.raises(ShapeError, match="larger than the 5"):
         known["FractionalConv1d"](1, 1, 9, key=jax.random.key(0))(np.ones((1, 1, 5)))
+
+
+def test_halves_of_a_sequence_continue_the_filter():
+    """The state of ``FractionalRNN`` contains its inputs; a bare output is refused, since the filter would restart."""
+    from hpfracc.ml.jax.recurrent import FractionalRNN
+
+    layer = FractionalRNN(2, 3, 0.3, key=jax.random.key(0))
+    x = jax.numpy.asarray(np.random.default_rng(1).standard_normal((2, 11, 2)), "float32")
+    whole, (last, _) = layer(x)
+    first, state = layer(x[:, :5])
+    second, (end, inputs) = layer(x[:, 5:], state)
+    np.testing.assert_allclose(np.concatenate([first, second], 1), whole, atol=2e-6)
+    np.testing.assert_allclose(end, last, atol=2e-6)
+    assert inputs.shape == x.shape
+    with pytest.raises(InvalidInputError, match="earlier inputs"):
+        layer(x, last)
+
+
+@pytest.mark.parametrize("method", ["eigen", "lanczos"])
+@pytest.mark.parametrize("name", ["GraphDiffusion", "LaplacianPower"])
+def test_integer_features_of_a_graph_are_not_rounded(name: str, method: str):
+    from hpfracc.ml.jax import graph
+
+    path = np.diag([1.0, 2.0, 1.0]) - np.eye(3, k=1) - np.eye(3, k=-1)
+    layer = getattr(graph, name)(path, 0.5, method=method)
+    found = layer(jax.numpy.eye(3, dtype=int))
+    np.testing.assert_allclose(found, layer(jax.numpy.eye(3)), rtol=1e-6)
+    assert 0.0 < float(found[0, 0]) != 1.0
+    np.testing.assert_allclose(layer(2j * jax.numpy.eye(3)), 2j * found, rtol=1e-5, atol=1e-6)

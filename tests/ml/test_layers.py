@@ -7,6 +7,7 @@ import inspect
 import io
 import math
 import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -22,8 +23,11 @@ from tests.helpers.thinned import thinned
 
 torch = pytest.importorskip("torch")
 
+from hpfracc.ml.config import INFINITE_AT_START  # noqa: E402
 from hpfracc.ml.torch.convolution import Conv1dOptions, Conv2dOptions  # noqa: E402
+from hpfracc.ml.torch.fractional_layer import _Rule  # noqa: E402
 from hpfracc.ml.torch.optimizers import FractionalGradientFlow  # noqa: E402
+from hpfracc.operators.core.registry import definitions  # noqa: E402
 
 F64 = torch.float64
 PATH = torch.tensor([[1.0, -1, 0, 0], [-1, 2, -1, 0], [0, -1, 2, -1], [0, 0, -1, 1]], dtype=F64)
@@ -290,7 +294,7 @@ def test_causality_of_convolutions():
     assert torch.isfinite(found[..., :5]).all() and torch.isnan(found[..., 5:]).all()
 
 
-def test_settings():
+def test_settings(monkeypatch: pytest.MonkeyPatch):
     """Each setting does something: pinned backends are refused, memory is saved, names are checked."""
     x = torch.randn(3, 64, requires_grad=True)
     with pytest.raises(PinnedBackendError):
@@ -313,12 +317,12 @@ def test_settings():
         ml.LayerConfig(backend="fortran")
     seen: list[bool] = []
     layer = ml.FractionalDerivative(0.5, config=ml.LayerConfig(performance_mode="deterministic"))
-    layer.apply_order = lambda x, a, c: seen.append(get_settings().deterministic) or x  # type: ignore[attr-defined]
+    monkeypatch.setattr(_Rule, "apply", lambda self, x, alpha: seen.append(get_settings().deterministic) or x)
     layer(x)
     assert seen == [True]
 
 
-def test_memory_is_saved_whatever_the_engine_chooses():
+def test_memory_is_saved_whatever_the_engine_chooses(monkeypatch: pytest.MonkeyPatch):
     """A pass may take another algorithm than the one before; first and second derivatives go through."""
     config = ml.LayerConfig(performance_mode="memory")
     layer = ml.FractionalDerivative(learned(0.5), config=config).double()
@@ -326,20 +330,20 @@ def test_memory_is_saved_whatever_the_engine_chooses():
     x = torch.randn(2, 6, dtype=F64, requires_grad=True)
     by_rho = torch.autograd.grad(plain(x).pow(2).sum(), [x, order.rho])
     passes: list[int] = []
-    apply_order = layer.apply_order
+    apply = _Rule.apply
 
-    def another_way(samples: Any, alpha: Any, ceiling: Any) -> Any:
+    def another_way(rule: Any, samples: Any, alpha: Any) -> Any:
         """The same numbers, but from the second pass on a matrix is kept as well."""
         passes.append(1)
         samples = samples if len(passes) == 1 else samples @ torch.eye(6, dtype=F64)
-        return apply_order(samples, alpha, ceiling)
+        return apply(rule, samples, alpha)
 
-    layer.apply_order = another_way  # type: ignore[method-assign]
-    found = torch.autograd.grad(layer(x).pow(2).sum(), [x, order.rho])
+    with monkeypatch.context() as patch:
+        patch.setattr(_Rule, "apply", another_way)
+        found = torch.autograd.grad(layer(x).pow(2).sum(), [x, order.rho])
     assert len(passes) == 2
     for one, other in zip(found, by_rho, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
-    layer.apply_order = apply_order  # type: ignore[method-assign]
     assert torch.autograd.gradcheck(layer, x, nondet_tol=1e-10)
     assert torch.autograd.gradgradcheck(layer, x, nondet_tol=1e-10)
     torch.testing.assert_close(torch.func.jacrev(layer)(x), torch.func.jacrev(plain)(x))
@@ -482,3 +486,114 @@ def test_layers_compile():
     torch.testing.assert_close(compiled(x), layer(x))
     compiled(x).sum().backward()
     assert layer.derivative.order.rho.grad is not None
+
+
+def test_halves_of_a_sequence_continue_the_filter():
+    """The state of ``FractionalRNN`` contains its inputs; a bare output is refused, since the filter would restart."""
+    torch.manual_seed(1)
+    layer = ml.FractionalRNN(2, 3, learned(0.3)).double()
+    x = torch.randn(2, 11, 2, dtype=F64)
+    whole, (last, inputs) = layer(x)
+    parts, state = [], None
+    for part in x.split([4, 1, 6], 1):
+        found, state = layer(part, state)
+        parts.append(found)
+    torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=0, atol=1e-14)
+    torch.testing.assert_close(state[0], last, rtol=0, atol=1e-14)
+    torch.testing.assert_close(inputs, x)
+    with pytest.raises(InvalidInputError, match="earlier inputs"):
+        layer(x, last)
+    with pytest.raises(ShapeError, match="earlier inputs of shape"):
+        layer(x, (last, x[:1]))
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", [each for each in LAYERS if each not in ("residual", "laplacian")])
+def test_half_precision(name: str, kind: Any):
+    """Every layer takes it, keeps its dtype and is as near to double precision as the dtype allows; gradients too."""
+    layer, x = made(name, 0.4)
+    right = output(layer, x)
+    found = output(layer.to(kind), x.to(kind).requires_grad_())
+    assert found.dtype == (torch.complex64 if name == "fourier" else kind)
+    assert (found.to(right.dtype) - right).abs().max() < 60 * torch.finfo(kind).eps * right.abs().max()
+    found.abs().sum().backward()
+
+
+@pytest.mark.parametrize("memory", ["full", "exponentials"])
+def test_half_precision_of_a_long_memory(memory: str):
+    """Cells are summed in single precision, over blocks of steps and with a state."""
+    torch.manual_seed(1)
+    layer = ml.FractionalLSTM(2, 3, 0.4, memory=memory)
+    x = torch.randn(2, 50, 2)
+    right, _ = layer(x)
+    found, state = layer.bfloat16()(x.bfloat16())
+    assert found.dtype == torch.bfloat16 and state[1].dtype == torch.float32
+    assert (found.float() - right).abs().max() < 0.03
+    if memory == "exponentials":
+        assert layer(x.bfloat16(), state)[0].dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.int8, torch.bool])
+@pytest.mark.parametrize("make", [ml.GraphDiffusion, ml.LaplacianPower])
+def test_integer_features_of_a_graph_are_not_rounded(make: Any, kind: Any):
+    features = torch.eye(4, dtype=kind)
+    found = make(PATH, 0.5)(features)
+    assert found.dtype == torch.get_default_dtype()
+    torch.testing.assert_close(found, make(PATH, 0.5)(features.double()).float())
+    assert 0.0 < float(found[0, 0]) != 1.0
+
+
+@pytest.mark.parametrize("method", ["eigen", "lanczos"])
+def test_complex_features_of_a_graph(method: str):
+    x = torch.randn(3, 4, 2, dtype=torch.complex128)
+    layer = ml.LaplacianPower(PATH, 0.5, method=method)
+    torch.testing.assert_close(layer(x), torch.complex(layer(x.real), layer(x.imag)))
+
+
+def test_a_fixed_order_is_in_the_state():
+    """State dicts contain it, in double precision and on loading; older ones, which do not, keep the layer's own."""
+    layer = ml.FractionalDerivative(0.4)
+    assert layer.state_dict()["order.alpha"] == torch.tensor(0.4, dtype=F64)
+    assert [name for name, _ in layer.named_buffers()] == ["order.alpha"]
+    assert layer.bfloat16().state_dict()["order.alpha"] == torch.tensor(0.4, dtype=F64)
+    other = ml.FractionalDerivative(0.7)
+    other.load_state_dict(layer.state_dict())
+    assert other.order() == 0.4
+    x = torch.randn(2, 6)
+    torch.testing.assert_close(other(x), ml.FractionalDerivative(0.4)(x))
+    assert other.load_state_dict({}, strict=True) and other.order() == 0.4
+    several = ml.FractionalDerivative([0.1, 0.2])
+    several.load_state_dict(ml.FractionalDerivative([0.3, 0.4]).state_dict())
+    assert several.order() == (0.3, 0.4)
+    model = torch.nn.Sequential(ml.FractionalConv2d(1, 1, 2, 0.3), ml.FractionalLSTM(1, 1, 0.2))
+    old = {name: each for name, each in model.state_dict().items() if not name.endswith("alpha")}
+    model.load_state_dict(old)
+    copied = pickle.loads(pickle.dumps(copy.deepcopy(layer)))
+    copied.load_state_dict(ml.FractionalDerivative(0.9).state_dict())
+    assert (copied.order(), layer.order()) == (0.9, 0.4)
+
+
+def test_a_saturated_order_says_what_happened():
+    order = ml.LearnableOrder(0.5)
+    with torch.no_grad():
+        order.rho.fill_(-800.0)
+    with pytest.raises(InvalidInputError, match=r"alpha=0.0 is outside \(0, 1\].*learned order.*no longer learns"):
+        ml.FractionalDerivative(order)(torch.randn(5))
+
+
+def test_derivatives_that_are_infinite_at_the_start_say_so():
+    """At construction, with what trains instead; all definitions of which this is so."""
+    x = torch.arange(1.0, 7.0)
+    infinite = set()
+    for kind in definitions("derivative"):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                first = ml.FractionalDerivative(0.4, definition=kind)(x)[0]
+        except (InvalidInputError, TypeError):  # needs more than an order
+            continue
+        if not torch.isfinite(first):
+            infinite.add(kind)
+    assert infinite == INFINITE_AT_START
+    with pytest.warns(UserWarning, match="riemann_liouville derivative is infinite at the first.*grunwald_letnikov"):
+        ml.FractionalLayer(0.4, definition="rl")

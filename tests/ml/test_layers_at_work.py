@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from typing import Any
 
 import numpy as np
 import pytest
 
+import hpfracc.ml as ml
 from hpfracc.errors import InvalidInputError
 from tests.ml.test_layers import LAYERS, learned, made, output
 
@@ -61,16 +63,75 @@ def test_arrays_of_another_library_are_refused(name: str):
         layer(np.asarray(x))
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", LAYERS)
-def test_every_layer_compiles(name: str):
-    """``torch.compile`` gives the same answers and the same gradient in the order."""
+def check_compiled(name: str, order: Any) -> None:
+    """One graph, with the same answers and gradients."""
     torch.compiler.reset()
-    layer, x = made(name, learned(0.4))
-    compiled = torch.compile(layer, backend="eager")
+    layer, x = made(name, order)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    x.requires_grad_()
     found, right = output(compiled, x), output(layer, x)
     torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-12)
-    rho = next(value for key, value in layer.named_parameters() if key.endswith("rho"))
-    one, other = (torch.autograd.grad((each.abs() ** 2).sum(), rho)[0] for each in (found, right))
+    variables = [x, *layer.parameters()]
+    one, other = (torch.autograd.grad((each.abs() ** 2).sum(), variables) for each in (found, right))
     torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
+
+
+def check_exported(name: str, order: Any) -> None:
+    """A program that was saved and loaded gives the answers of the layer."""
+    layer, x = made(name, order)
+    file = io.BytesIO()
+    torch.export.save(torch.export.export(layer, (x,)), file)
+    file.seek(0)
+    program = torch.export.load(file).module()
+    torch.testing.assert_close(output(program, 2.0 * x), output(layer, 2.0 * x), rtol=1e-12, atol=1e-12)
+
+
+def test_a_layer_is_one_operation_of_a_graph():
+    """The engine is not traced: the graph has one node for it, which chooses when it runs."""
+    check_compiled("derivative", learned(0.4))
+    check_exported("derivative", 0.4)
+    layer, x = made("derivative", 0.4)
+    graph = torch.export.export(layer, (x,)).graph
+    assert next(str(node.target) for node in graph.nodes if node.op == "call_function") == "hpfracc.apply.default"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["plain", "learned"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_layer_compiles_and_exports(name: str, order: str):
+    check_compiled(name, 0.4 if order == "plain" else learned(0.4))
+    check_exported(name, 0.4 if order == "plain" else learned(0.4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", ["full", "exponentials"])
+def test_a_long_recurrent_layer_compiles(memory: str):
+    """Beyond one block of steps."""
+    torch.compiler.reset()
+    layer = ml.FractionalLSTM(2, 3, learned(0.3), memory=memory).double()
+    x = torch.randn(2, 40, 2, dtype=torch.float64)
+    found, right = torch.compile(layer, backend="aot_eager", fullgraph=True)(x)[0], layer(x)[0]
+    one, other = (torch.autograd.grad(each.square().sum(), list(layer.parameters())) for each in (found, right))
+    torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_an_exported_layer_has_further_derivatives_and_any_length():
+    layer = ml.FractionalDerivative(0.4)
+    sizes = ({0: torch.export.Dim("rows"), 1: torch.export.Dim("points")},)
+    program = torch.export.export(layer, (torch.randn(3, 9, dtype=torch.float64),), dynamic_shapes=sizes).module()
+    x = torch.randn(2, 14, dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(program(x), layer(x))
+    assert torch.autograd.gradgradcheck(lambda x: program(x) ** 2, (x,), fast_mode=True)
+
+
+def test_deterministic_algorithms_of_torch_fix_the_choices():
+    """The engine tries no other arm while ``torch.use_deterministic_algorithms`` is on: one result to the bit."""
+    torch.manual_seed(0)
+    x = torch.randn(3, 64)
+    layer = ml.FractionalDerivative(0.4)
+    torch.use_deterministic_algorithms(True)
+    try:
+        results = {layer(x).numpy().tobytes() for _ in range(120)}
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert len(results) == 1

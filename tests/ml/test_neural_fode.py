@@ -15,6 +15,9 @@ from tests.helpers.thinned import thinned
 torch = pytest.importorskip("torch")
 from hpfracc.ml.torch.neural_fode import NeuralFODE  # noqa: E402
 
+#: Networks are captured by functions here, and optimised on their own.
+pytestmark = pytest.mark.filterwarnings("ignore:.* calls a module:UserWarning")
+
 ADJOINTS = ("direct", "recomputed", "stored")
 
 

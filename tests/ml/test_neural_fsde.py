@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
+import hpfracc as hf
 from hpfracc import noise
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError, SolveError
 
@@ -17,9 +19,13 @@ from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
+from hpfracc.ml.torch.neural_fode import NeuralFODE  # noqa: E402
 from hpfracc.ml.torch.neural_fsde import NeuralFSDE  # noqa: E402
 from hpfracc.ml.torch.order import LearnableOrder  # noqa: E402
 from tests.helpers.thinned import thinned  # noqa: E402
+
+#: Networks are captured by functions here, and optimised on their own.
+pytestmark = pytest.mark.filterwarnings("ignore:.* calls a module:UserWarning")
 
 TIMES = [0.0, 0.5, 1.0]
 MODELS: list[dict[str, Any]] = [
@@ -324,3 +330,69 @@ def test_a_square_root_of_a_negative_state():
     model = NeuralFSDE(still, lambda t, y: torch.sqrt(y), "fbm", hurst=0.5, interpretation="ito", step=0.1)
     with pytest.raises(SolveError, match=r"diffusion of path \d is nan at step \d+, t=.*square root"):
         model(torch.full((8, 1), 0.01), [0.0, 1.0], rng=0)
+
+
+def test_a_single_number_is_a_drift_or_a_diffusion():
+    """It holds for all components, as a number, a scalar tensor or a parameter."""
+    y0, times = torch.ones(3, 2, dtype=torch.float64), torch.linspace(0.0, 1.0, 3)
+
+    def paths(drift: Any, diffusion: Any) -> Any:
+        model = NeuralFSDE(lambda t, y: drift, lambda t, y: diffusion, alpha=0.75, step=0.25)
+        return model(y0, times, rng=1)
+
+    whole = torch.full((1, 2), 0.3, dtype=torch.float64)
+    drifts = torch.full((1, 2), 0.5, dtype=torch.float64)
+    model = NeuralFSDE(lambda t, y: drifts.expand(y.shape), lambda t, y: whole.expand(y.shape), alpha=0.75, step=0.25)
+    right = model(y0, times, rng=1)
+    size = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    for strength in (0.3, np.float64(0.3), size):
+        torch.testing.assert_close(paths(0.5, strength), right, rtol=0, atol=1e-15)
+    paths(0.5, size).sum().backward()
+    assert size.grad.isfinite()
+    found = hf.solve_fsde(
+        lambda t, y: -y,
+        lambda t, y: 0.3,
+        (0.0, 1.0),
+        np.ones(2),
+        alpha=0.75,
+        step=0.25,
+        paths=3,
+        rng=1,
+        interpretation="ito",
+    )
+    same = hf.solve_fsde(
+        lambda t, y: -y,
+        lambda t, y: 0.3 + 0.0 * y,
+        (0.0, 1.0),
+        np.ones(2),
+        alpha=0.75,
+        step=0.25,
+        paths=3,
+        rng=1,
+        interpretation="ito",
+    )
+    np.testing.assert_array_equal(found.y, same.y)
+
+
+def test_a_module_that_a_function_calls_is_named():
+    """Its parameters are not those of the layer: an optimiser would not train it."""
+    net = torch.nn.Linear(2, 2)
+    with pytest.warns(UserWarning, match="drift calls a module, Linear, whose 6 parameters are not among"):
+        NeuralFSDE(lambda t, y: net(y), 0.3, alpha=0.75, noise="additive", step=0.1)
+    with pytest.warns(UserWarning, match="func calls a module, Linear"):
+        NeuralFODE(lambda t, y: net(y), 0.7, step=0.1)
+
+    class Drift(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = net
+
+        def forward(self, t: Any, y: Any) -> Any:
+            return self.net(y)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = NeuralFSDE(Drift(), 0.3, alpha=0.75, noise="additive", step=0.1)
+        frozen = torch.nn.Linear(2, 2).requires_grad_(False)
+        NeuralFODE(lambda t, y: frozen(y), 0.7, step=0.1)
+    assert len(list(model.parameters())) == 2

@@ -17,6 +17,9 @@ from hpfracc.ml.torch.neural_fode import NeuralFODE  # noqa: E402
 from hpfracc.ml.torch.neural_fsde import NeuralFSDE  # noqa: E402
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers  # noqa: E402
 
+#: Networks are captured by functions here, and optimised on their own.
+pytestmark = pytest.mark.filterwarnings("ignore:.* calls a module:UserWarning")
+
 F64 = torch.float64
 ADJOINTS = ("direct", "recomputed", "stored")
 
@@ -210,6 +213,7 @@ def test_a_compiled_network():
         compiled = torch.compile(net, backend="eager")
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
+            warnings.filterwarnings("ignore", ".* calls a module")
             counted[adjoint], *_ = trained(lambda t, y, compiled=compiled: compiled(y), net, adjoint, steps=4)
         assert not said, [str(each.message) for each in said]
     for adjoint in ("recomputed", "stored"):

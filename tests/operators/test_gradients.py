@@ -449,3 +449,22 @@ def test_results_may_be_changed_in_place(operator: Any, bad: bool):
     result *= 2.0
     (slope,) = torch.autograd.grad(result[1:400].sum(), alpha)
     torch.testing.assert_close(slope, expected)
+
+
+@pytest.mark.parametrize("name", ["caputo", "riemann_liouville_integral", "riesz", "fractional_difference", "frft"])
+@pytest.mark.parametrize("mapped", [0, 1, 2])
+def test_vmap_along_another_axis_than_the_last(name: str, mapped: int):
+    """The operator along the first axis of each element, whichever axis of the batch is mapped."""
+    torch = pytest.importorskip("torch")
+    own = {
+        "fractional_difference": lambda x: hf.fractional_difference(x, 0.4, axis=0),
+        "frft": lambda x: hf.frft(x, 0.4, 0),
+    }
+    apply = own.get(name, lambda x: getattr(hf, name)(x, step=0.5, alpha=0.4, axis=0))
+    x = torch.tensor(np.random.default_rng(3).standard_normal((3, 5, 8)))
+    right = torch.stack([apply(each) for each in x.unbind(mapped)])
+    torch.testing.assert_close(torch.func.vmap(apply, in_dims=mapped)(x), right, rtol=1e-12, atol=1e-12)
+    slope = torch.func.vmap(torch.func.grad(lambda x: apply(x).abs().square().sum()), in_dims=mapped)(x)
+    y = x.clone().requires_grad_()
+    (found,) = torch.autograd.grad(sum(apply(each).abs().square().sum() for each in y.unbind(mapped)), y)
+    torch.testing.assert_close(slope, found.movedim(mapped, 0), rtol=1e-10, atol=1e-10)

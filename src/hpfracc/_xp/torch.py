@@ -106,6 +106,10 @@ class TorchNamespace(Namespace):
         """Reversed along the last axis."""
         return x.flip(-1)
 
+    def moveaxis(self, x: Any, source: int, destination: int) -> Any:
+        """``movedim``, because ``torch.func.vmap`` has no rule for ``torch.moveaxis``."""
+        return self.module.movedim(x, source, destination)
+
     def nonzero(self, x: Any) -> Any:
         """Indices of the true elements of a one-dimensional ``x``."""
         return self.module.nonzero(x)[:, 0]

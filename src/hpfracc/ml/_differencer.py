@@ -9,13 +9,21 @@ import numpy as np
 
 from hpfracc._frames import open_samples
 from hpfracc._optional import import_optional
-from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
+from hpfracc.errors import InvalidInputError, ShapeError, SolveError, UnsupportedDtypeError
 from hpfracc.operators._fractional_difference import fractional_difference
 from hpfracc.operators.core.sequences import difference_width
 
 __all__ = ["FractionalDifferencer"]
 
-_PARAMETERS = ("d", "window", "threshold")
+_PARAMETERS = ("d", "window", "threshold", "continues")
+#: Critical values of the t-statistic of the augmented Dickey-Fuller test with a constant, as polynomials in 1/T.
+#: J. G. MacKinnon, "Critical values for cointegration tests", Queen's Economics Department Working Paper 1227, 2010,
+#: table 2, N = 1.
+_CRITICAL = {
+    0.01: (-3.43035, -6.5393, -16.786, -79.433),
+    0.05: (-2.86154, -2.8903, -4.234, -40.040),
+    0.10: (-2.56677, -1.5384, -2.809, 0.0),
+}
 
 
 class DifferencerOptions(TypedDict, total=False):
@@ -24,16 +32,16 @@ class DifferencerOptions(TypedDict, total=False):
     d: float
     window: int | None
     threshold: float | None
+    continues: bool
 
 
 @final
 class FractionalDifferencer:
     """Fractional differences of the columns of a table whose rows are in order of time.
 
-    A transformer in the sense of scikit-learn, which need not be installed. It has no state but its parameters: each
-    call of :meth:`transform` treats its rows as a complete series that starts with the first row. So transform a series
-    before you split it, or put the last ``width - 1`` rows in front of the next part. A value depends on earlier rows
-    only.
+    A transformer in the sense of scikit-learn, which need not be installed. A value depends on its own row and on
+    earlier ones, those of :meth:`fit` included: :meth:`transform` goes on where :meth:`fit` ended. So the parts of a
+    series can be differenced one after the other, as in ``GridSearchCV(..., cv=TimeSeriesSplit())``.
 
     Parameters
     ----------
@@ -43,6 +51,10 @@ class FractionalDifferencer:
         Number of rows that a value depends on; all earlier rows by default.
     threshold : float, optional
         Alternative to ``window``: drop the weights after the last one of at least this size.
+    continues : bool, default True
+        Whether rows that are transformed may follow those that were fitted. The labels of a ``DataFrame`` with a sorted
+        index tell: all fitted rows with earlier labels come before its first row. An array, which has no labels,
+        follows the fitted rows unless it is the fitted table itself. False: each table is a series of its own.
 
     Attributes
     ----------
@@ -52,6 +64,13 @@ class FractionalDifferencer:
         Their names, if all of them are strings.
     width_ : int or None
         Number of rows that a value depends on; None without window and threshold.
+    rows_ : array
+        The fitted table.
+
+    Notes
+    -----
+    A gap between the fitted rows and the next ones is not known, and neither are rows that a fold leaves out: use folds
+    whose training rows are consecutive, such as those of ``TimeSeriesSplit``.
 
     Examples
     --------
@@ -61,16 +80,28 @@ class FractionalDifferencer:
     >>> differ = hf.FractionalDifferencer(d=0.5).fit(series)
     >>> bool(np.allclose(differ.inverse_transform(differ.transform(series)), series))
     True
+    >>> halves = hf.FractionalDifferencer(d=1.0).fit(series[:3])
+    >>> halves.transform(series[3:]).ravel()
+    array([1., 1.])
     """
 
     n_features_in_: int
     feature_names_in_: np.ndarray[Any, Any]
     width_: int | None
+    rows_: np.ndarray[Any, Any]
 
-    def __init__(self, d: float = 0.5, *, window: int | None = None, threshold: float | None = None) -> None:
+    def __init__(
+        self,
+        d: float = 0.5,
+        *,
+        window: int | None = None,
+        threshold: float | None = None,
+        continues: bool = True,
+    ) -> None:
         self.d = d
         self.window = window
         self.threshold = threshold
+        self.continues = continues
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name; ``deep`` is accepted for scikit-learn and has no effect."""
@@ -82,7 +113,7 @@ class FractionalDifferencer:
         Parameters
         ----------
         **params
-            ``d``, ``window`` and ``threshold``.
+            ``d``, ``window``, ``threshold`` and ``continues``.
 
         Returns
         -------
@@ -103,7 +134,7 @@ class FractionalDifferencer:
         return self
 
     def fit(self, X: Any, y: Any = None) -> FractionalDifferencer:  # noqa: N803 (scikit-learn's name)
-        """Check the parameters against a table of rows (times) by columns; ``y`` is not used."""
+        """Check the parameters against a table of rows (times) by columns, and keep it; ``y`` is not used."""
         table = _as_table(X)
         fractional_difference(table[:1], self.d, self.window, self.threshold, axis=0)
         self.n_features_in_ = table.shape[1]
@@ -115,7 +146,69 @@ class FractionalDifferencer:
         self.width_ = self.window
         if self.threshold is not None:
             self.width_ = difference_width(self.d, self.threshold)
+        self.rows_ = np.array(table)
+        self._labels = _sorted_labels(X)
         return self
+
+    def minimal_order(
+        self,
+        X: Any,  # noqa: N803
+        *,
+        level: float = 0.05,
+        orders: Any = None,
+        lags: int | None = None,
+    ) -> float:
+        r"""The smallest order whose differences are stationary by the augmented Dickey-Fuller test, in every column.
+
+        The test regresses :math:`\Delta y_t = c + \gamma y_{t-1} + \sum_{i=1}^p \delta_i \Delta y_{t-i} + e_t`, and
+        passes if the t-statistic of :math:`\gamma` is below its critical value [1], [2]. The first row is subtracted
+        from each column before, because a level that begins with the first row is no memory.
+
+        Parameters
+        ----------
+        X : array_like, shape (rows, columns)
+            The table, with the window or threshold of this object; the first ``width - 1`` differences are left out.
+        level : {0.01, 0.05, 0.1}
+            Probability to pass by chance where :math:`\gamma = 0`.
+        orders : array_like, optional
+            Orders to try, in this sequence; 0, 0.05, ..., 1 by default.
+        lags : int, optional
+            p; by default the number up to :math:`12 (T/100)^{1/4}` with the smallest information criterion of Akaike.
+
+        Returns
+        -------
+        float
+            The order, for ``d``.
+
+        References
+        ----------
+        1. D. A. Dickey, W. A. Fuller, J. Amer. Statist. Assoc. 74, 1979, 427-431.
+        2. J. G. MacKinnon, "Critical values for cointegration tests", Queen's Economics Department Working Paper 1227,
+           2010.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import hpfracc as hf
+        >>> walk = np.cumsum(np.random.default_rng(3).standard_normal((500, 1)), axis=0)
+        >>> 0.0 < hf.FractionalDifferencer().minimal_order(walk) < 1.0
+        True
+        """
+        if level not in _CRITICAL:
+            raise InvalidInputError(f"level={level!r} is not tabulated; use {', '.join(map(str, _CRITICAL))}")
+        tried = np.arange(21) / 20.0 if orders is None else np.asarray(orders, np.float64).ravel()
+        table = _as_table(X).astype(np.float64)
+        table = table - table[:1]
+        for d in map(float, tried):
+            width = self.window if self.threshold is None else difference_width(d, self.threshold)
+            found = fractional_difference(table, d, self.window, self.threshold, axis=0)
+            kept = found[0 if width is None else min(width, len(found)) - 1 :]
+            if all(_is_stationary(column, level, lags) for column in kept.T):
+                return d
+        raise SolveError(
+            f"no order of {tried.min():g} to {tried.max():g} makes every column stationary at the level {level:g}; try "
+            "larger orders, or more rows"
+        )
 
     def set_output(self, *, transform: str | None = None) -> FractionalDifferencer:
         """Set the type that :meth:`transform` returns, as scikit-learn's transformers do.
@@ -179,8 +272,37 @@ class FractionalDifferencer:
                 f"X has {table.shape[1]} features, but FractionalDifferencer is expecting {expected} features as "
                 "input; give the columns it was fitted with, or fit it again"
             )
-        found = fractional_difference(table, self.d, self.window, self.threshold, axis=0, inverse=inverse)
+        options: dict[str, Any] = {"d": self.d, "window": self.window, "threshold": self.threshold, "axis": 0}
+        past = self._past(given, table, options, inverse).astype(table.dtype)
+        if not inverse:
+            found = fractional_difference(np.concatenate([past, table]), **options)[len(past) :]
+        else:
+            if len(past):  # what the past contributes to these rows is known
+                whole = np.concatenate([past, np.zeros_like(table)])
+                table = table - fractional_difference(whole, **options)[len(past) :]
+            found = fractional_difference(table, **options, inverse=True)
         return np.ascontiguousarray(found)
+
+    def _past(
+        self, given: Any, table: np.ndarray[Any, Any], options: dict[str, Any], inverse: bool
+    ) -> np.ndarray[Any, Any]:
+        """The fitted rows before those of ``table``."""
+        rows = getattr(self, "rows_", table[:0])
+        if not self.continues or not len(rows):
+            return rows[:0]
+        labels = _sorted_labels(given)
+        if labels is not None and self._labels is not None:
+            try:
+                count = int(self._labels.searchsorted(labels[0]))
+            except TypeError:
+                raise InvalidInputError(
+                    f"the first label {labels[0]!r} cannot be compared with {self._labels[-1]!r}, the last one of fit; "
+                    "give both tables the same kind of index, or continues=False"
+                ) from None
+        else:
+            known = fractional_difference(rows, **options) if inverse and table.shape == rows.shape else rows
+            count = 0 if _is_same(table, known, inverse) else len(rows)
+        return rows[:count] if self.width_ is None else rows[:count][max(0, count - self.width_ + 1) :]
 
     def __sklearn_tags__(self) -> Any:
         """Tags of the estimator; called by scikit-learn."""
@@ -197,6 +319,53 @@ class FractionalDifferencer:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items() if value is not None)
         return f"FractionalDifferencer({shown})"
+
+
+def _sorted_labels(given: Any) -> Any:
+    """The index of a frame if it is sorted; None for all other tables."""
+    index = getattr(given, "index", None)
+    return index if getattr(index, "is_monotonic_increasing", False) and hasattr(index, "searchsorted") else None
+
+
+def _is_same(table: np.ndarray[Any, Any], known: np.ndarray[Any, Any], inverse: bool) -> bool:
+    """Whether a table is the fitted one; differences of it, which ``inverse`` undoes, agree but for rounding."""
+    if table.shape != known.shape:
+        return False
+    rounding = float(np.sqrt(np.finfo(table.dtype).eps)) if inverse else 0.0
+    size = float(np.nanmax(np.abs(known), initial=0.0))
+    return bool(np.allclose(table, known, rtol=0.0, atol=rounding * size, equal_nan=True))
+
+
+def _is_stationary(y: np.ndarray[Any, Any], level: float, lags: int | None) -> bool:
+    """Whether the augmented Dickey-Fuller test with a constant rejects a unit root."""
+    change = np.diff(y)
+    most = lags if lags is not None else int(12.0 * (len(y) / 100.0) ** 0.25)
+    if most < 0 or len(change) - most < most + 4:
+        raise ShapeError(f"{len(y)} differences are too few for a test with {most} lags; give more rows or fewer lags")
+    if not np.isfinite(y).all():
+        raise InvalidInputError("a column has values that are not finite; fill or drop them before the test")
+    if np.ptp(y) == 0.0:
+        return True
+
+    def fit(count: int, first: int) -> tuple[float, float]:
+        """The information criterion, and the t-statistic, with ``count`` lags from difference ``first`` on."""
+        past = [change[first - i : len(change) - i] for i in range(1, count + 1)]
+        given = np.column_stack([y[first:-1], np.ones(len(change) - first), *past])
+        basis, triangle = np.linalg.qr(given)
+        if np.abs(np.diagonal(triangle)).min() <= 1e-12 * np.abs(triangle).max():
+            raise InvalidInputError("the lags of a column depend on each other; give fewer lags")
+        target = change[first:]
+        rest = target - basis @ (basis.T @ target)
+        inverse = np.linalg.inv(triangle)
+        rows, columns = given.shape
+        variance = float(rest @ rest) / (rows - columns)
+        slope = float((inverse @ (basis.T @ target))[0])
+        error = float(np.sqrt(variance * np.sum(inverse[0] ** 2)))
+        return rows * float(np.log(max(variance, 1e-300) * (rows - columns) / rows)) + 2.0 * columns, slope / error
+
+    chosen = most if lags is not None else min(range(most + 1), key=lambda count: fit(count, most)[0])
+    statistic = fit(chosen, chosen)[1]
+    return statistic < float(np.polynomial.polynomial.polyval(1.0 / (len(change) - chosen), _CRITICAL[level]))
 
 
 def _names_of(given: Any) -> np.ndarray[Any, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -10,10 +11,12 @@ from hpfracc._config import check_backend, config
 from hpfracc.engine.backends.registry import BackendType
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["PERFORMANCE_MODES", "LayerConfig"]
+__all__ = ["INFINITE_AT_START", "PERFORMANCE_MODES", "LayerConfig", "mode_scope", "warn_of_infinite_start"]
 
 #: Allowed values of ``performance_mode``.
 PERFORMANCE_MODES = ("balanced", "deterministic", "memory")
+#: Derivatives that are infinite at the first sample unless that is 0.
+INFINITE_AT_START = frozenset({"riemann_liouville", "hadamard", "marchaud", "tempered"})
 
 
 @final
@@ -54,4 +57,21 @@ class LayerConfig:
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         """The settings of the engine during a call."""
-        return config(deterministic=True) if self.performance_mode == "deterministic" else contextlib.nullcontext()
+        return mode_scope(self.performance_mode)
+
+
+def mode_scope(mode: str) -> contextlib.AbstractContextManager[Any]:
+    """The settings of the engine during a call of a layer in that mode."""
+    return config(deterministic=True) if mode == "deterministic" else contextlib.nullcontext()
+
+
+def warn_of_infinite_start(definition: str) -> None:
+    """Warn of a derivative that makes losses and gradients infinite."""
+    if definition in INFINITE_AT_START:
+        warnings.warn(
+            f"the {definition} derivative is infinite at the first sample unless that is 0, and so are a loss and its "
+            "gradient; to train, use definition='grunwald_letnikov', which is finite there and tends to the same "
+            "derivative, or 'caputo', or subtract the first sample",
+            UserWarning,
+            stacklevel=4,
+        )

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.errors import InvalidInputError
+from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["LONGEST", "decays", "read_memory_option", "weight_factors"]
+__all__ = ["LONGEST", "decays", "past_inputs", "read_memory_option", "weight_factors"]
 
 Array = np.ndarray[Any, Any]
 
@@ -57,3 +57,19 @@ def read_memory_option(memory: Any) -> str:
     if memory not in ("full", "exponentials"):
         raise InvalidInputError(f"memory={memory!r} is not known; use 'full' or 'exponentials'")
     return str(memory)
+
+
+def past_inputs(state: Any, x: Any) -> Any:
+    """The inputs before ``x``, from the state ``(h, inputs)`` of a recurrent layer with a filter."""
+    if not (isinstance(state, tuple | list) and len(state) == 2):
+        raise InvalidInputError(
+            f"state={type(state).__name__} without the earlier inputs, which the filter needs; give the whole state "
+            "that the call before returned, (h, inputs)"
+        )
+    past = state[1]
+    if past.ndim != 3 or past.shape[0] != x.shape[0] or past.shape[2] != x.shape[2]:
+        raise ShapeError(
+            f"earlier inputs of shape {tuple(past.shape)} before those of shape {tuple(x.shape)}; give the state of "
+            "the same sequences"
+        )
+    return past

@@ -18,6 +18,7 @@ import numpy as np
 from hpfracc._arrays import dtype_name, is_array, library_of
 from hpfracc._config import current_context
 from hpfracc._frames import refuse_tables
+from hpfracc._torch_transforms import is_deterministic
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.execution.bind import BoundArm, bind
@@ -242,6 +243,8 @@ def make_request(
     settings = context.settings()
     if placement is None:
         placement = place(arrays)
+    if placement.library == "torch" and is_deterministic():
+        settings = replace(settings, deterministic=True)
     if prepared and primitive.prepared_operand is None:
         raise InvalidInputError(f"{primitive.name} has no operand that can be prepared; omit weights_key")
     kinds = tuple((_dtype(array), tuple(array.shape)) for array in map(as_array, arrays))

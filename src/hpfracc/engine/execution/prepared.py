@@ -12,7 +12,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from hpfracc._arrays import is_array, nbytes
+from hpfracc._arrays import is_array, may_be_cached, nbytes
+from hpfracc._torch_transforms import is_tracing
 from hpfracc.engine.memory.host import HostProbe
 
 __all__ = ["PreparedOperand", "PreparedOperands", "prepared_operands"]
@@ -44,6 +45,9 @@ class PreparedOperand:
 class PreparedOperands:
     """A least-recently-used cache bounded in bytes and in entries; thread-safe.
 
+    It keeps no array that belongs to a transform (:func:`~hpfracc._arrays.may_be_cached`), and is not used while
+    PyTorch traces: a later call would find a tensor without values.
+
     The default ``capacity`` is 256 MiB, or up to 1 GiB if that is at most 1/32 of this process's memory.
     """
 
@@ -73,6 +77,8 @@ class PreparedOperands:
 
     def find(self, key: Hashable, make: Callable[[], Any]) -> tuple[Any, PreparedOperand | None]:
         """As :meth:`get`, with the entry of the cache; None for a transform that is not kept."""
+        if is_tracing():
+            return make(), None
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
@@ -81,6 +87,8 @@ class PreparedOperands:
                 return entry.value, entry
             self.misses += 1
         made = make()
+        if not may_be_cached(made):
+            return made, None
         size = _size(made)
         with self._lock:
             if size > self.capacity or key in self._entries:

@@ -187,7 +187,9 @@ def _is_much_slower(plan: Plan, request: Request, failed: Arm, selection: Select
 
 
 def _remember(plan: Plan, request: Request, arm: Arm, need: int, kind: Failure, error: Exception) -> None:
-    """Exclude the arm for a time that depends on the kind of failure."""
+    """Exclude the arm for a time that depends on the kind of failure; not for what fails only while it is traced."""
+    if request.placement.traced:
+        return
     breaker, key = plan.knowledge.breaker, (request.call.operation, arm.name)
     if kind is Failure.MEMORY:
         drop_frames(error)

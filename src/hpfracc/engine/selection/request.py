@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import device_of, is_dense, is_tracer, library_of, tracks_gradient
+from hpfracc._arrays import device_of, is_dense, is_traced, is_tracer, library_of, tracks_gradient
 from hpfracc._config import Settings, check_backend, current_context
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.primitives.base import Call, Primitive
@@ -41,7 +41,7 @@ class Placement:
     device : str
         Where the operands are, ``"cpu"`` or ``"cuda:<index>"``.
     gradient, traced : bool
-        Whether a derivative is tracked, and whether the operands are tracers of JAX.
+        Whether a derivative is tracked, and whether the operands are tracers of JAX or fake tensors of PyTorch.
     """
 
     library: str = "numpy"
@@ -88,7 +88,7 @@ def place(arrays: Sequence[Any]) -> Placement:
                 f"a tensor of layout {array.layout} was given, sparse or packed; use .to_dense() first"
             )
         gradient = gradient or tracks_gradient(array)
-        traced = traced or is_tracer(array)
+        traced = traced or is_traced(array)
         where = device_of(array)
         if where != "cpu":
             if device not in ("cpu", where):

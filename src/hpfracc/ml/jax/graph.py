@@ -70,12 +70,15 @@ def _apply(layer: GraphDiffusion | LaplacianPower, f: Any, x: Any, alpha: Any) -
     x = as_samples(x)
     if x.ndim < 2 or x.shape[-2] != layer.nodes:
         raise ShapeError(f"features of shape {x.shape} for {layer.nodes} nodes; give (..., nodes, features)")
+    if not jnp.issubdtype(x.dtype, jnp.inexact):  # integers would be rounded
+        x = x.astype(jnp.result_type(float))
+    if jnp.iscomplexobj(x):  # L is real
+        return _apply(layer, f, x.real, alpha) + 1j * _apply(layer, f, x.imag, alpha)
     if layer.method == "eigen":
         left, values, right = layer.matrices
         factors = jnp.asarray(f(jnp.asarray(values), alpha))
         inner = jnp.matmul(jnp.asarray(right.T, x.dtype), x, precision="highest")
         return jnp.matmul(jnp.asarray(left, x.dtype), factors.astype(x.dtype)[:, None] * inner, precision="highest")
-    kept = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.result_type(float)
     wide = x.astype(jnp.result_type(float))  # float64 if JAX has it enabled
     columns = jnp.moveaxis(wide, -2, 0).reshape(layer.nodes, -1)
     matrix = tuple(jnp.asarray(each, each.dtype if each.dtype.kind == "i" else wide.dtype) for each in layer.matrices)
@@ -85,7 +88,7 @@ def _apply(layer: GraphDiffusion | LaplacianPower, f: Any, x: Any, alpha: Any) -
             f"the Lanczos method did not reach its tolerance within 600 vectors of {layer.nodes} nodes, or the "
             "Laplacian has negative eigenvalues; use D - A, a shorter time or a larger order, or method='eigen'"
         )
-    return jnp.moveaxis(found.reshape(layer.nodes, *x.shape[:-2], x.shape[-1]), 0, -2).astype(kept)
+    return jnp.moveaxis(found.reshape(layer.nodes, *x.shape[:-2], x.shape[-1]), 0, -2).astype(x.dtype)
 
 
 @dataclass(frozen=True)

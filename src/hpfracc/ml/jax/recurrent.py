@@ -23,7 +23,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.jax.fractional_layer import FractionalDerivative
 from hpfracc.ml.jax.order import LearnableOrder, OrderLike, as_order
 from hpfracc.ml.jax.pytrees import as_samples, pytree, uniform_parameters
-from hpfracc.ml.memory_exponentials import LONGEST, decays, read_memory_option, weight_factors
+from hpfracc.ml.memory_exponentials import LONGEST, decays, past_inputs, read_memory_option, weight_factors
 from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.sequences import binomials
 from hpfracc.operators.core.weights import weights_of
@@ -113,19 +113,25 @@ class FractionalRNN:
         recurrent = uniform_parameters(jax.random.fold_in(key, 2), (hidden_size, hidden_size), hidden_size)
         object.__setattr__(self, "recurrent_weight", recurrent)
 
-    def __call__(self, x: Any, state: Any = None) -> tuple[Any, Any]:
-        """Outputs of shape (batch, time, hidden), and the last state."""
+    def __call__(self, x: Any, state: tuple[Any, Any] | None = None) -> tuple[Any, tuple[Any, Any]]:
+        """Outputs of shape (batch, time, hidden), and the final state.
+
+        The state is the last output and all inputs so far, because the filter does not forget: the ``state`` of a call
+        that continues the sequence.
+        """
         x = as_samples(x)
         _check_sequences(x, self.input_weight.shape[1] // 2)
-        driven = _product(jnp.concatenate([x, self.filter(x)], -1), self.input_weight) + self.input_bias
-        start = jnp.zeros((x.shape[0], self.recurrent_weight.shape[0]), driven.dtype) if state is None else state
+        past = x if state is None else jnp.concatenate([past_inputs(state, x), x], 1)
+        filtered = self.filter(past)[:, -x.shape[1] :]
+        driven = _product(jnp.concatenate([x, filtered], -1), self.input_weight) + self.input_bias
+        start = jnp.zeros((x.shape[0], self.recurrent_weight.shape[0]), driven.dtype) if state is None else state[0]
 
         def step(h: Any, one: Any) -> tuple[Any, Any]:
             h = jnp.tanh(one + _product(h, self.recurrent_weight))
             return h, h
 
         last, outputs = jax.lax.scan(step, start, jnp.moveaxis(driven, 1, 0))
-        return jnp.moveaxis(outputs, 0, 1), last
+        return jnp.moveaxis(outputs, 0, 1), (last, past)
 
 
 @final

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, shown_order, uncompiled
+from hpfracc.ml.torch.opaque import opaque
+from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, joined_order, shown_order, split_order
 from hpfracc.operators._frft import frft
 
 __all__ = ["FractionalFourier"]
@@ -51,16 +52,24 @@ class FractionalFourier(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Complex, of the shape of ``x``."""
         check_tensor(x)
-        return _transform(x, self.order(), self.axis, self.method)
+        order, value = split_order(self.order)
+        return _transform([x, *order], value, self.axis, self.method)[0]
 
     def extra_repr(self) -> str:
         """Order, axis and method."""
         return f"order={shown_order(self.order)}, axis={self.axis}, method={self.method!r}"
 
 
-@uncompiled
-def _transform(x: Tensor, order: Any, axis: int, method: str) -> Tensor:
+def _shapes(tensors: list[Tensor], *_: Any) -> list[Tensor]:
+    x = tensors[0]
+    double = x.dtype in (torch.float64, torch.complex128, torch.int64)
+    return [x.new_empty(x.shape, dtype=torch.complex128 if double else torch.complex64)]
+
+
+@opaque(_shapes)
+def _transform(tensors: list[Tensor], value: Any, axis: int, method: str) -> tuple[Tensor]:
+    x, *order = tensors
     with torch.autocast(x.device.type, enabled=False):
         wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-        found: Tensor = frft(wide, order, axis, method=method)
-    return found
+        found: Tensor = frft(wide, joined_order(order, value), axis, method=method)
+    return (found,)

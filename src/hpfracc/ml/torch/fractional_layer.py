@@ -2,7 +2,7 @@ r"""The fractional derivative as a layer, alone and before a linear map."""
 
 from __future__ import annotations
 
-from typing import Any, Unpack, final
+from typing import Any, NamedTuple, Unpack, final
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from hpfracc._signatures import names_options_of
 from hpfracc.engine.backends.registry import library_functions
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.ml.config import LayerConfig
+from hpfracc.ml.config import LayerConfig, mode_scope, warn_of_infinite_start
 from hpfracc.ml.options import LayerOptions
-from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, shown_order, uncompiled
+from hpfracc.ml.torch.opaque import opaque
+from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, joined_order, shown_order, split_order
 from hpfracc.operators.core.registry import find_definition
 
 __all__ = ["FractionalDerivative", "FractionalLayer"]
@@ -34,7 +35,10 @@ class FractionalDerivative(nn.Module):
     alpha : float, sequence of float, Tensor, Parameter or LearnableOrder
         The order; a number is fixed. A sequence gives one order per channel, along ``channel_axis``.
     definition : str
-        Any derivative of hpfracc, such as ``"caputo"`` or ``"riemann_liouville"``.
+        Any derivative of hpfracc, such as ``"caputo"``. ``"riemann_liouville"`` (and ``"hadamard"``, ``"marchaud"``,
+        ``"tempered"``) is infinite at the first sample unless that is 0, and so are a loss and its gradient: a warning
+        says so. To train, use ``"grunwald_letnikov"``, which is finite there and tends to the same derivative as the
+        step shrinks, ``"caputo"``, or samples less their first one.
     method : str
         A rule for that definition.
     step : float
@@ -74,6 +78,7 @@ class FractionalDerivative(nn.Module):
         super().__init__()
         self.order = as_order(alpha)
         self.definition = find_definition(definition, "derivative").definition
+        warn_of_infinite_start(self.definition)
         self.method = method
         if not float(step) > 0.0:
             raise InvalidInputError(f"step={step!r} is not a positive number; give the spacing of the samples")
@@ -84,16 +89,11 @@ class FractionalDerivative(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The derivative, of the shape and dtype of ``x``."""
-        return _differentiate(self, x)
-
-    def apply_order(self, x: Tensor, alpha: Any, ceiling: int | None) -> Tensor:
-        """The derivative of one order, for samples of float32 or float64."""
-        kind: Any = find_definition(self.definition, "derivative")
-        options: dict[str, Any] = {"method": self.method}
-        if ceiling is not None and "ceiling" in kind.__dataclass_fields__:
-            options["ceiling"] = ceiling
-        found: Tensor = kind(alpha, **options)(x, step=self.step, axis=self.axis, backend=self.config.engine_backend)
-        return found
+        check_tensor(x)
+        order, alpha = split_order(self.order)
+        rule = (self.definition, self.method, self.step, self.axis, self.channel_axis)
+        mode = (self.config.engine_backend, self.config.performance_mode)
+        return _differentiate([x, *order], alpha, self.order.ceiling, self.order.channels, *rule, *mode)[0]
 
     def extra_repr(self) -> str:
         """Order, definition, step and axis."""
@@ -110,20 +110,57 @@ def _checked(config: Any) -> LayerConfig:
     return config
 
 
-@uncompiled
-def _differentiate(layer: FractionalDerivative, x: Tensor) -> Tensor:
-    """Apply a layer's operator: outside autocast, and not compiled, since the engine chooses while it runs."""
-    check_tensor(x)
+class _Rule(NamedTuple):
+    """What a layer's derivative depends on, besides the samples and a learned order."""
+
+    alpha: float | tuple[float, ...] | None
+    ceiling: int | None
+    channels: int | None
+    definition: str
+    method: str
+    step: float
+    axis: int
+    channel_axis: int
+    backend: str | None
+    mode: str
+
+    def apply(self, x: Tensor, alpha: Any) -> Tensor:
+        """With a single order, or one per channel."""
+        if self.channels is None:
+            return self._apply_one(x, alpha)
+        axis = self.channel_axis
+        if not -x.ndim <= axis < x.ndim or x.shape[axis] != self.channels or axis % x.ndim == self.axis % x.ndim:
+            raise ShapeError(
+                f"{self.channels} orders for samples of shape {tuple(x.shape)} whose channels lie along axis {axis}; "
+                "give as many orders as channels, along an axis other than that of the derivative"
+            )
+        rows = [self._apply_one(x.narrow(axis, i, 1), alpha[i]) for i in range(self.channels)]
+        return torch.cat(rows, axis)
+
+    def _apply_one(self, x: Tensor, alpha: Any) -> Tensor:
+        """The derivative of one order, for samples of float32 or float64."""
+        kind: Any = find_definition(self.definition, "derivative")
+        options: dict[str, Any] = {"method": self.method}
+        if self.ceiling is not None and "ceiling" in kind.__dataclass_fields__:
+            options["ceiling"] = self.ceiling
+        found: Tensor = kind(alpha, **options)(x, step=self.step, axis=self.axis, backend=self.backend)
+        return found
+
+
+@opaque(lambda tensors, *rule: [torch.empty_like(tensors[0], memory_format=torch.contiguous_format)])
+def _differentiate(tensors: list[Tensor], *options: Any) -> tuple[Tensor]:
+    """Apply a layer's operator, outside autocast."""
+    x, *order = tensors
+    rule = _Rule(*options)
     kind = x.dtype
-    with torch.autocast(x.device.type, enabled=False), layer.config.scope():
+    with torch.autocast(x.device.type, enabled=False), mode_scope(rule.mode):
         wide = x.float() if kind in _HALF else x
-        alpha = layer.order()
-        saving = layer.config.performance_mode == "memory"
-        if saving and library_functions("torch", "tracking").is_only_recorded(wide):
-            result: Tensor = _RecomputedDerivative.apply(wide, alpha, layer)
+        alpha = joined_order(order, rule.alpha)
+        if rule.mode == "memory" and library_functions("torch", "tracking").is_only_recorded(wide):
+            result: Tensor = _RecomputedDerivative.apply(wide, alpha, rule)
         else:
-            result = _of_orders(layer, wide, alpha)
-    return result.to(kind) if kind in _HALF else result
+            result = rule.apply(wide, alpha)
+    return (result.to(kind) if kind in _HALF else result,)
 
 
 class _RecomputedDerivative(torch.autograd.Function):
@@ -134,38 +171,22 @@ class _RecomputedDerivative(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, alpha: Any, layer: FractionalDerivative) -> Tensor:
+    def forward(ctx: Any, x: Tensor, alpha: Any, rule: _Rule) -> Tensor:
         ctx.learned = isinstance(alpha, Tensor)
         ctx.save_for_backward(x, *((alpha,) if ctx.learned else ()))
-        ctx.alpha, ctx.layer = None if ctx.learned else alpha, layer
-        return _of_orders(layer, x, alpha)
+        ctx.alpha, ctx.rule = None if ctx.learned else alpha, rule
+        return rule.apply(x, alpha)
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, *order = ctx.saved_tensors
         create = torch.is_grad_enabled()
-        with torch.enable_grad(), torch.autocast(x.device.type, enabled=False), ctx.layer.config.scope():
-            result = _of_orders(ctx.layer, x, order[0] if order else ctx.alpha)
+        with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
+            result = ctx.rule.apply(x, order[0] if order else ctx.alpha)
             wanted = [tensor for tensor in (x, *order) if tensor.requires_grad]
             found = iter(torch.autograd.grad(result, wanted, slope, create_graph=create))
         by_x = next(found) if x.requires_grad else None
         return by_x, next(found) if order and order[0].requires_grad else None, None
-
-
-def _of_orders(layer: FractionalDerivative, x: Tensor, alpha: Any) -> Tensor:
-    """With a single order, or one per channel."""
-    ceiling = layer.order.ceiling
-    count = layer.order.channels
-    if count is None:
-        return layer.apply_order(x, alpha, ceiling)
-    axis = layer.channel_axis
-    if not -x.ndim <= axis < x.ndim or x.shape[axis] != count or axis % x.ndim == layer.axis % x.ndim:
-        raise ShapeError(
-            f"{count} orders for samples of shape {tuple(x.shape)} whose channels lie along axis {axis}; give as many "
-            "orders as channels, along an axis other than that of the derivative"
-        )
-    rows = [layer.apply_order(x.narrow(axis, i, 1), alpha[i], ceiling) for i in range(count)]
-    return torch.cat(rows, axis)
 
 
 @final

@@ -3,13 +3,15 @@ r"""Layers on graphs: fractional diffusion and powers of the Laplacian."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
-from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, shown_order, uncompiled
+from hpfracc.ml.torch.opaque import opaque
+from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, joined_order, shown_order, split_order
 from hpfracc.solvers.ode.tensors.on_torch.once import differentiable_once
 from hpfracc.special import mittag_leffler
 
@@ -56,28 +58,64 @@ class _Spectrum(nn.Module):
                 raise InvalidInputError(
                     f"the Laplacian has the eigenvalue {float(values[0]):g}; no graph has one below 0: use D - A"
                 )
-            left = right = vectors
+            left = right = vectors.contiguous()  # PyTorch saves no other layout without a warning
             values = values.clamp(min=0.0)
         else:
             left, values, turned = torch.linalg.svd(full)
-            right = turned.mH.contiguous()
+            left, right = left.contiguous(), turned.mH.contiguous()
         # Eigenvalues that are 0 up to rounding have no power and no logarithm.
         values = torch.where(values <= 1e-13 * values.max(), torch.zeros_like(values), values)
         self.register_buffer("left", left)
         self.register_buffer("right", right)
         self.register_buffer("values", values)
 
-    def function(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
-        """``f(L) x`` for features of shape (..., nodes, features), in their dtype; ``f`` maps float64 to float64."""
+    def check(self, x: Any) -> None:
+        """Refuse features that do not fit the graph."""
+        check_tensor(x)
         if x.ndim < 2 or x.shape[-2] != self.nodes:
             raise ShapeError(f"features of shape {tuple(x.shape)} for {self.nodes} nodes; give (..., nodes, features)")
-        with torch.autocast(x.device.type, enabled=False):
-            wide = x.double()
-            if self.method == "eigen":
-                found = self.left @ (f(self.values).unsqueeze(-1) * (self.right.mT @ wide))
-            else:
-                found = _by_lanczos(self.matrix, wide, f)
-        return found.to(x.dtype)
+
+    def tensors(self) -> list[Tensor]:
+        """The decomposition, or the Laplacian itself for the Lanczos method."""
+        return [self.left, self.right, self.values] if self.method == "eigen" else [self.matrix]
+
+
+def _result_dtype(x: Tensor) -> torch.dtype:
+    """The dtype of features after a layer: their own, or PyTorch's default for integers."""
+    return x.dtype if x.is_floating_point() or x.is_complex() else torch.get_default_dtype()
+
+
+@opaque(lambda tensors, *_: [tensors[0].new_empty(tensors[0].shape, dtype=_result_dtype(tensors[0]))])
+def _apply(tensors: list[Tensor], kind: str, method: str, alpha: Any, time: float) -> tuple[Tensor]:
+    """``f(L) x`` for features of shape (..., nodes, features), computed in double precision."""
+    count = 3 if method == "eigen" else 1
+    x, graph, alpha = tensors[0], tensors[1 : 1 + count], joined_order(tensors[1 + count :], alpha)
+    f = partial({"diffusion": _decay, "power": _power}[kind], alpha, time)
+    with torch.autocast(x.device.type, enabled=False):
+        # L is real: real and imaginary parts are features of their own.
+        wide = (torch.view_as_real(x).flatten(-2) if x.is_complex() else x).double()
+        # The buffers of a layer that was cast to half precision are not in double precision.
+        parts = [each.double() for each in graph]
+        if method == "eigen":
+            left, right, values = parts
+            found = left @ (f(values).unsqueeze(-1) * (right.mT @ wide))
+        else:
+            found = _by_lanczos(parts[0], wide, f)
+        if x.is_complex():
+            found = torch.view_as_complex(found.unflatten(-1, (-1, 2)).contiguous())
+    return (found.to(_result_dtype(x)),)
+
+
+def _decay(beta: Any, time: float, values: Tensor) -> Tensor:
+    found: Tensor = mittag_leffler(-values * time**beta, beta)
+    return found
+
+
+def _power(alpha: Any, _: float, values: Tensor) -> Tensor:
+    # Exclude the eigenvalue 0, whose logarithm would make the gradient nan.
+    still = values == 0.0
+    powers = torch.exp(alpha * torch.log(torch.where(still, torch.ones_like(values), values)))
+    return torch.where(still, torch.zeros_like(values), powers)
 
 
 def _by_lanczos(matrix: Tensor, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
@@ -213,12 +251,11 @@ class GraphDiffusion(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Features after the time, of shape (..., nodes, features)."""
-        check_tensor(x)
-        beta = self.order()
-        if not isinstance(beta, Tensor) and not 0.0 < beta <= 1.0:
+        self.spectrum.check(x)
+        order, beta = split_order(self.order)
+        if beta is not None and not 0.0 < beta <= 1.0:
             raise InvalidInputError(f"beta={beta:g} is outside (0, 1]; use an order there")
-
-        return _diffuse(self.spectrum, x, beta, self.time)
+        return _apply([x, *self.spectrum.tensors(), *order], "diffusion", self.spectrum.method, beta, self.time)[0]
 
     def extra_repr(self) -> str:
         """Order, time and size."""
@@ -226,15 +263,6 @@ class GraphDiffusion(nn.Module):
             f"beta={shown_order(self.order)}, definition='caputo', time={self.time:g}, nodes={self.spectrum.nodes}, "
             f"method={self.spectrum.method!r}"
         )
-
-
-@uncompiled
-def _diffuse(spectrum: _Spectrum, x: Tensor, beta: Any, time: float) -> Tensor:
-    def decay(values: Tensor) -> Tensor:
-        found: Tensor = mittag_leffler(-values * time**beta, beta)
-        return found
-
-    return spectrum.function(x, decay)
 
 
 @final
@@ -276,18 +304,11 @@ class LaplacianPower(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Features of shape (..., nodes, features)."""
-        check_tensor(x)
-        alpha = self.order()
-        if not isinstance(alpha, Tensor) and not alpha > 0.0:
+        self.spectrum.check(x)
+        order, alpha = split_order(self.order)
+        if alpha is not None and not alpha > 0.0:
             raise InvalidInputError(f"alpha={alpha:g} is not positive; use an order above 0")
-
-        def power(values: Tensor) -> Tensor:
-            # Exclude the eigenvalue 0, whose logarithm would make the gradient nan.
-            still = values == 0.0
-            powers = torch.exp(alpha * torch.log(torch.where(still, torch.ones_like(values), values)))
-            return torch.where(still, torch.zeros_like(values), powers)
-
-        return self.spectrum.function(x, power)
+        return _apply([x, *self.spectrum.tensors(), *order], "power", self.spectrum.method, alpha, 1.0)[0]
 
     def extra_repr(self) -> str:
         """Order and size."""

@@ -13,6 +13,7 @@ from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 from hpfracc.ml.fode_methods import NeuralOptions, read_method
 from hpfracc.solvers.ode._fdeint import fdeint
+from hpfracc.solvers.ode.tensors.on_torch.buffers import warn_of_captured
 
 __all__ = ["NeuralFODE"]
 
@@ -92,6 +93,7 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
         else:
             _refuse_foreign("alpha", alpha)
             self.register_buffer("alpha", torch.as_tensor(alpha, dtype=torch.float64), persistent=True)
+        warn_of_captured(self, func=func)
 
     def order(self) -> Any:
         """The order as a tensor, or a tuple of them."""

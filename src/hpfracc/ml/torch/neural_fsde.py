@@ -15,7 +15,7 @@ from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 from hpfracc.ml.fsde_models import read_model, read_samples, simulate
 from hpfracc.ml.torch.order import OrderLike, as_order, shown_order
 from hpfracc.ml.torch.regenerated_noise import along_regenerated_noise
-from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
+from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers, warn_of_captured
 
 __all__ = ["NeuralFSDE"]
 
@@ -31,12 +31,13 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
     Parameters
     ----------
     drift : nn.Module or callable
-        ``drift(t, y, *args)`` with y of shape ``(paths, d)``; returns that shape.
+        ``drift(t, y, *args)`` with y of shape ``(paths, d)``; returns that shape, or one number. Give a network as a
+        module: the parameters of one that a function merely calls are not those of this layer, and a warning says so.
     diffusion : nn.Module, callable, number or tensor
         With ``noise="additive"`` numbers or a tensor, of shape ``()``, ``(d,)`` or ``(d, m)``; a parameter is learned,
         and so is a module that returns the tensor when called without arguments. Otherwise ``diffusion(t, y, *args)``,
-        of shape ``(paths, d)`` (``"diagonal"``: component i has its own noise, whose strength depends on component i
-        alone) or ``(paths, d, m)`` (``"general"``).
+        of shape ``(paths, d)`` or one number (``"diagonal"``: component i has its own noise, whose strength depends on
+        component i alone) or ``(paths, d, m)`` (``"general"``).
     model : {"volterra", "fbm", "markov"}
         ``"volterra"``: Caputo's equation with white noise, as an Ito integral. ``"fbm"``: fractional Brownian motion;
         for multiplicative noise :math:`H \ge 1/2`. ``"markov"``: Riemann-Liouville fractional Brownian motion as a sum
@@ -117,6 +118,7 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
         self.order = as_order(alpha if hurst is None else hurst)
         if self.order.channels is not None:
             raise ShapeError(f"{'alpha' if hurst is None else 'hurst'} has {self.order.channels} values; give one")
+        warn_of_captured(self, drift=drift, diffusion=diffusion)
 
     def forward(
         self,

@@ -2,12 +2,12 @@ r"""Learnable orders, and the order argument of all layers."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable
-from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, final
+from collections.abc import Iterable
+from typing import Any, TypedDict, Unpack, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -19,13 +19,11 @@ __all__ = [
     "OrderLike",
     "as_order",
     "check_tensor",
+    "joined_order",
     "parameter_groups",
     "shown_order",
-    "uncompiled",
+    "split_order",
 ]
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 #: Anything a layer accepts as its order.
 OrderLike = Any
@@ -99,14 +97,24 @@ class LearnableOrder(nn.Module):
 
 
 class _FixedOrder(nn.Module):
-    """An order that is not learned: a number, or one per channel."""
+    """An order that is not learned: a number, or one per channel.
+
+    The buffer ``alpha`` is for state dicts, so that they contain the order; ``value`` is what layers use, because
+    weights of plain numbers are cached and the buffer may lie on a GPU or be cast to half precision.
+    """
+
+    alpha: Tensor
 
     def __init__(self, alpha: Any) -> None:
         super().__init__()
-        values = torch.as_tensor(alpha, dtype=torch.float64)
-        if values.ndim > 1 or not bool(torch.isfinite(values).all()):
+        values = np.asarray(alpha, np.float64)
+        if values.ndim > 1 or not np.isfinite(values).all():
             raise InvalidInputError(f"alpha={alpha!r} is not a real number, nor one for each channel; use such as 0.5")
         self.value: Any = float(values) if values.ndim == 0 else tuple(values.tolist())
+        self.register_buffer("alpha", torch.as_tensor(self.value, dtype=torch.float64))
+        self.register_state_dict_pre_hook(_write_order)
+        self.register_load_state_dict_pre_hook(_supply_order)
+        self.register_load_state_dict_post_hook(_read_order)
 
     @property
     def ceiling(self) -> int | None:
@@ -121,6 +129,24 @@ class _FixedOrder(nn.Module):
 
     def extra_repr(self) -> str:
         return f"alpha={shown_order(self)}"
+
+
+def _write_order(module: Any, prefix: str, keep_vars: bool) -> None:
+    """Before a state dict is made: the order in float64, whatever the module was cast to."""
+    module.alpha = torch.as_tensor(module.value, dtype=torch.float64, device=module.alpha.device)
+
+
+def _supply_order(module: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Before a state dict is loaded: in older ones, which lack fixed orders, the layer's own."""
+    _write_order(module, prefix, False)
+    state.setdefault(prefix + "alpha", module.alpha)
+
+
+def _read_order(module: Any, _: Any) -> None:
+    """After a state dict is loaded."""
+    if not module.alpha.is_meta:
+        values = module.alpha.tolist()
+        module.value = values if isinstance(values, float) else tuple(values)
 
 
 class _GivenOrder(nn.Module):
@@ -161,20 +187,15 @@ def as_order(alpha: OrderLike) -> Any:
     return _FixedOrder(alpha)
 
 
-def uncompiled(function: Callable[P, T]) -> Callable[P, T]:
-    """Exclude ``function`` from ``torch.compile``, because the engine chooses at run time.
+def split_order(order: Any) -> tuple[list[Tensor], Any]:
+    """The order for an :func:`~hpfracc.ml.torch.opaque.opaque` function: as a tensor, or as numbers."""
+    value = order()
+    return ([value], None) if isinstance(value, Tensor) else ([], value)
 
-    Like ``torch.compiler.disable``, which takes seconds to import code that only compilation needs.
-    """
 
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        if torch.compiler.is_compiling():
-            skipped: Callable[P, T] = torch.compiler.disable(function)
-            return skipped(*args, **kwargs)
-        return function(*args, **kwargs)
-
-    return call
+def joined_order(tensors: list[Tensor], value: Any) -> Any:
+    """The order that was split off."""
+    return tensors[0] if value is None else value
 
 
 def shown_order(order: Any) -> str:

@@ -19,15 +19,24 @@ from torch.utils.checkpoint import checkpoint
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.ml.memory_exponentials import LONGEST, decays, read_memory_option, weight_factors
+from hpfracc.ml.memory_exponentials import LONGEST, decays, past_inputs, read_memory_option, weight_factors
 from hpfracc.ml.torch.fractional_layer import FractionalDerivative
-from hpfracc.ml.torch.order import LearnableOrder, OrderLike, as_order, check_tensor, shown_order, uncompiled
+from hpfracc.ml.torch.opaque import opaque
+from hpfracc.ml.torch.order import (
+    LearnableOrder,
+    OrderLike,
+    as_order,
+    check_tensor,
+    joined_order,
+    shown_order,
+    split_order,
+)
 from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.sequences import binomials
 from hpfracc.operators.core.weights import weights_of
 
-__all__ = ["FractionalFilter", "FractionalLSTM", "FractionalRNN", "memory_weights"]
+__all__ = ["FractionalFilter", "FractionalLSTM", "FractionalRNN"]
 
 #: Steps summed one by one; earlier ones are summed together, by FFT.
 _BLOCK = 32
@@ -35,20 +44,6 @@ _BLOCK = 32
 
 def _make_weights(xp: Namespace, d: Any, n: int | Lags) -> tuple[Any]:
     return (binomials(xp, d, n),)
-
-
-def memory_weights(order: Any, n: int, like: Tensor) -> Tensor:
-    """``w_0 .. w_{n-1}`` in the dtype of ``like``; one row per order if there are several."""
-    d, ceiling = order(), order.ceiling
-
-    def row(one: Any) -> Tensor:
-        if isinstance(one, Tensor) and one.device != like.device:
-            one = one.to(like.device)
-        read = read_order(one, ceiling=ceiling if isinstance(one, Tensor) else None, name="d")
-        (weights,) = weights_of("memory", _make_weights, read, n, few=True)
-        return torch.as_tensor(weights.copy() if read.plain else weights, device=like.device).to(like.dtype)
-
-    return row(d) if order.channels is None else torch.stack([row(d[i]) for i in range(order.channels)])
 
 
 @final
@@ -123,9 +118,13 @@ class FractionalRNN(nn.Module):
     --------
     >>> import torch
     >>> from hpfracc.ml import FractionalRNN
-    >>> outputs, last = FractionalRNN(3, 5)(torch.randn(2, 20, 3))
+    >>> layer, x = FractionalRNN(3, 5), torch.randn(2, 20, 3)
+    >>> outputs, (last, inputs) = layer(x)
     >>> outputs.shape, last.shape
     (torch.Size([2, 20, 5]), torch.Size([2, 5]))
+    >>> first, state = layer(x[:, :12])
+    >>> bool(torch.allclose(layer(x[:, 12:], state)[0], outputs[:, 12:], atol=1e-5))
+    True
     """
 
     def __init__(self, input_size: int, hidden_size: int, d: OrderLike = None) -> None:
@@ -137,16 +136,21 @@ class FractionalRNN(nn.Module):
         self.recurrent = nn.Linear(hidden_size, hidden_size, bias=False)
         _initialised(self, hidden_size)
 
-    def forward(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Outputs of shape (batch, time, hidden), and the last state."""
+    def forward(self, x: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Outputs of shape (batch, time, hidden), and the final state.
+
+        The state is the last output and all inputs so far, because the filter does not forget: the ``state`` of a call
+        that continues the sequence.
+        """
         _check_sequences(x, self.input_size)
-        driven = self.input(torch.cat([x, self.filter(x)], -1))
-        h = x.new_zeros(x.shape[0], self.hidden_size) if state is None else state
+        past = x if state is None else torch.cat([past_inputs(state, x), x], 1)
+        driven = self.input(torch.cat([x, self.filter(past)[:, -x.shape[1] :]], -1))
+        h = driven.new_zeros(x.shape[0], self.hidden_size) if state is None else state[0]
         outputs = []
         for t in range(x.shape[1]):
             h = torch.tanh(driven[:, t] + self.recurrent(h))
             outputs.append(h)
-        return torch.stack(outputs, 1), h
+        return torch.stack(outputs, 1), (h, past)
 
     def extra_repr(self) -> str:
         """Sizes."""
@@ -207,24 +211,25 @@ class FractionalLSTM(nn.Module):
             return self._along(driven, state)
         if state is not None:
             raise InvalidInputError("a state without all earlier cells; use memory='exponentials' to continue")
-        weights = -_weights(self.order, steps, driven)
+        order, d = split_order(self.order)
+        weights = -_weights([driven, *order], d, self.order.ceiling, self.order.channels)[0]
         h = driven.new_zeros(x.shape[0], self.hidden_size)
         outputs: list[Tensor] = []
         cells: Tensor | None = None
         for begin in range(0, steps, _BLOCK):
             count = min(_BLOCK, steps - begin)
-            history = None if cells is None else _history(weights, cells, count)
+            history = None if cells is None else _history([weights, cells], count)[0]
             block: list[Tensor] = []
             for j in range(count):
                 gates = driven[:, begin + j] + self.recurrent(h)
                 enter, leave, candidate = gates.chunk(3, -1)
-                c = torch.sigmoid(enter) * torch.tanh(candidate)
+                c = (torch.sigmoid(enter) * torch.tanh(candidate)).to(weights.dtype)
                 if history is not None:
                     c = c + history[..., j]
                 if block:
                     c = c + (torch.stack(block, -1) * weights[..., 1 : j + 1].flip(-1)).sum(-1)
                 block.append(c)
-                h = torch.sigmoid(leave) * torch.tanh(c)
+                h = torch.sigmoid(leave) * torch.tanh(c).to(driven.dtype)
                 outputs.append(h)
             made = torch.stack(block, -1)
             cells = made if cells is None else torch.cat([cells, made], -1)
@@ -236,7 +241,8 @@ class FractionalLSTM(nn.Module):
         batch, steps = driven.shape[:2]
         if steps > LONGEST:
             raise InvalidInputError(f"{steps:,} steps; exponentials cover {LONGEST:,} lags: use memory='full'")
-        first, decay, weights = _exponentials(self.order, driven)
+        order, d = split_order(self.order)
+        first, decay, weights = _exponentials([driven, *order], d)
         kind = first.dtype
         if state is None:
             empty = driven.new_zeros(batch, self.hidden_size, dtype=kind)
@@ -249,7 +255,7 @@ class FractionalLSTM(nn.Module):
                 # Lag 1 separately, the others from the exponentials.
                 c = torch.sigmoid(enter) * torch.tanh(candidate) + first * before + (weights * past).sum(0)
                 past, before = torch.addcmul(before, decay, past), c
-                h = torch.sigmoid(leave) * torch.tanh(c)
+                h = torch.sigmoid(leave) * torch.tanh(c).to(part.dtype)
                 outputs.append(h)
             return torch.stack(outputs, 1), h, before, past
 
@@ -266,29 +272,60 @@ class FractionalLSTM(nn.Module):
         return f"{self.input_size}, {self.hidden_size}, d={shown_order(self.order)}, memory={self.memory!r}"
 
 
-@uncompiled
-def _weights(order: Any, steps: int, like: Tensor) -> Tensor:
-    return memory_weights(order, steps, like.float() if like.dtype in (torch.float16, torch.bfloat16) else like)
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of cells and weights: single precision for half-precision sequences."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
-@uncompiled
-def _exponentials(order: Any, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _weights_shapes(tensors: list[Tensor], d: Any, ceiling: int | None, channels: int | None) -> list[Tensor]:
+    like, steps = tensors[0], tensors[0].shape[1]
+    return [like.new_empty(steps if channels is None else (channels, steps), dtype=_wide(like.dtype))]
+
+
+@opaque(_weights_shapes)
+def _weights(tensors: list[Tensor], d: Any, ceiling: int | None, channels: int | None) -> tuple[Tensor]:
+    """``w_0, w_1, ...`` for all steps of a sequence, the first of ``tensors``; one row per order for several."""
+    like, *order = tensors
+    alpha = joined_order(order, d)
+
+    def row(one: Any) -> Tensor:
+        if isinstance(one, Tensor) and one.device != like.device:
+            one = one.to(like.device)
+        read = read_order(one, ceiling=ceiling if isinstance(one, Tensor) else None, name="d")
+        (weights,) = weights_of("memory", _make_weights, read, like.shape[1], few=True)
+        found = torch.as_tensor(weights.copy() if read.plain else weights, device=like.device)
+        return found.to(_wide(like.dtype))
+
+    return (row(alpha) if channels is None else torch.stack([row(alpha[i]) for i in range(channels)]),)
+
+
+def _exponentials_shapes(tensors: list[Tensor], d: Any) -> list[Tensor]:
+    like = tensors[0]
+    count = tensors[1].numel() if d is None else len(d) if isinstance(d, tuple) else 1
+    sizes = (count,), (len(decays()), 1, 1), (len(decays()), 1, count)
+    return [like.new_empty(size, dtype=_wide(like.dtype)) for size in sizes]
+
+
+@opaque(_exponentials_shapes)
+def _exponentials(tensors: list[Tensor], d: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The weight of lag 1, decays of shape (95, 1, 1), and weights of shape (95, 1, 1) or (95, 1, orders)."""
-    kind = torch.float32 if like.dtype in (torch.float16, torch.bfloat16) else like.dtype
+    like, *order = tensors
+    kind = _wide(like.dtype)
     with torch.autocast(like.device.type, enabled=False):
-        d = torch.as_tensor(order(), dtype=torch.float64, device=like.device).reshape(-1)
-        if not d.requires_grad and bool(((d < 0.0) | (d > 1.0)).any()):
-            raise InvalidInputError(f"d={d.tolist()}: exponentials are for orders from 0 to 1; use memory='full'")
+        orders = torch.as_tensor(joined_order(order, d), dtype=torch.float64, device=like.device).reshape(-1)
+        if not orders.requires_grad and bool(((orders < 0.0) | (orders > 1.0)).any()):
+            raise InvalidInputError(f"d={orders.tolist()}: exponentials are for orders from 0 to 1; use memory='full'")
         decay, scale, bent = (torch.as_tensor(each, device=like.device) for each in (decays(), *weight_factors()))
-        weights = torch.sin(math.pi * d) * scale[:, None] * torch.exp(d * bent[:, None])
-    return d.to(kind), decay.to(kind)[:, None, None], weights.to(kind)[:, None, :]
+        weights = torch.sin(math.pi * orders) * scale[:, None] * torch.exp(orders * bent[:, None])
+    return orders.to(kind), decay.to(kind)[:, None, None], weights.to(kind)[:, None, :]
 
 
-@uncompiled
-def _history(weights: Tensor, cells: Tensor, count: int) -> Tensor:
+@opaque(lambda tensors, count: [tensors[1].new_empty(*tensors[1].shape[:-1], count, dtype=tensors[0].dtype)])
+def _history(tensors: list[Tensor], count: int) -> tuple[Tensor]:
     """The contribution of all earlier cells to the next ``count`` ones."""
+    weights, cells = tensors
     before = cells.shape[-1]
     with torch.autocast(cells.device.type, enabled=False):
         padded = nn.functional.pad(cells.to(weights.dtype), (0, count))
         found: Tensor = causal_convolution(weights[..., : before + count], padded)[..., before:]
-    return found
+    return (found,)

@@ -8,8 +8,10 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from hpfracc._config import check_backend
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, shown_order, uncompiled
+from hpfracc.ml.torch.opaque import opaque
+from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, joined_order, shown_order, split_order
 from hpfracc.operators._fractional_laplacian import fractional_laplacian
 from hpfracc.operators.core.registry import find_definition
 
@@ -77,7 +79,8 @@ class FractionalResidual(nn.Module):
     alpha : float, Tensor, Parameter or LearnableOrder
         The order.
     definition : {"caputo", "riemann_liouville"}
-        Definition of the derivative.
+        Definition of the derivative. That of Riemann and Liouville is infinite at the first point unless the value
+        there is 0; leave that point out of the loss.
     axis : int
         The axis of ``u`` along which the points lie.
 
@@ -109,7 +112,13 @@ class FractionalResidual(nn.Module):
     def forward(self, u: Tensor, right: Tensor | float = 0.0) -> Tensor:
         """The residual at every point, the first included."""
         check_tensor(u)
-        return _derivative(self, u) - right
+        if u.shape[self.axis] != self.points.shape[0]:
+            raise ShapeError(
+                f"values of shape {tuple(u.shape)} at {self.points.shape[0]} points along axis {self.axis}; give one "
+                "value for each point"
+            )
+        order, value = split_order(self.order)
+        return _derivative([u, self.points, *order], value, self.order.ceiling, self.definition, self.axis)[0] - right
 
     def extra_repr(self) -> str:
         """Order, definition and number of points."""
@@ -119,20 +128,18 @@ class FractionalResidual(nn.Module):
         )
 
 
-@uncompiled
-def _derivative(residual: FractionalResidual, u: Tensor) -> Tensor:
-    if u.shape[residual.axis] != residual.points.shape[0]:
-        raise ShapeError(
-            f"values of shape {tuple(u.shape)} at {residual.points.shape[0]} points along axis {residual.axis}; give "
-            "one value for each point"
-        )
-    kind: Any = find_definition(residual.definition, "derivative")
-    options: dict[str, Any] = {}
-    if residual.order.ceiling is not None:
-        options["ceiling"] = residual.order.ceiling
+def _like_first(tensors: list[Tensor], *_: Any) -> list[Tensor]:
+    return [torch.empty_like(tensors[0], memory_format=torch.contiguous_format)]
+
+
+@opaque(_like_first)
+def _derivative(tensors: list[Tensor], value: Any, ceiling: int | None, definition: str, axis: int) -> tuple[Tensor]:
+    u, points, *order = tensors
+    kind: Any = find_definition(definition, "derivative")
+    options: dict[str, Any] = {} if ceiling is None else {"ceiling": ceiling}
     with torch.autocast(u.device.type, enabled=False):
-        found: Tensor = kind(residual.order(), **options)(u, residual.points.cpu().numpy(), axis=residual.axis)
-    return found
+        found: Tensor = kind(joined_order(order, value), **options)(u, points.detach().cpu().numpy(), axis=axis)
+    return (found,)
 
 
 @final
@@ -169,20 +176,27 @@ class LaplacianResidual(nn.Module):
         if self.order.channels is not None:
             raise ShapeError("a residual has one order; give a single number")
         self.step = float(step)
-        self.options: dict[str, Any] = {"method": method, "axis": axis, "backend": backend}
+        self.options: dict[str, Any] = {
+            "method": method,
+            "axis": axis,
+            "backend": None if backend is None else check_backend(backend, auto=True),
+        }
 
     def forward(self, u: Tensor, right: Tensor | float = 0.0) -> Tensor:
         """The residual at every point."""
         check_tensor(u)
-        return _laplacian(self, u) - right
+        order, value = split_order(self.order)
+        return _laplacian([u, *order], value, self.step, *self.options.values())[0] - right
 
     def extra_repr(self) -> str:
         """Order and step."""
         return f"alpha={shown_order(self.order)}, step={self.step:g}"
 
 
-@uncompiled
-def _laplacian(residual: LaplacianResidual, u: Tensor) -> Tensor:
+@opaque(_like_first)
+def _laplacian(tensors: list[Tensor], value: Any, step: float, method: str, axis: Any, backend: Any) -> tuple[Tensor]:
+    u, *order = tensors
+    alpha = joined_order(order, value)
     with torch.autocast(u.device.type, enabled=False):
-        found: Tensor = fractional_laplacian(u, alpha=residual.order(), step=residual.step, **residual.options)
-    return found
+        found: Tensor = fractional_laplacian(u, alpha=alpha, step=step, method=method, axis=axis, backend=backend)
+    return (found,)

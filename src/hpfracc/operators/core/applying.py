@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from hpfracc._arrays import device_of, is_tracer, is_transformed, library_of, quick_kind
+from hpfracc._arrays import device_of, is_traced, is_transformed, library_of, may_be_cached, quick_kind
 from hpfracc._config import current_context, state
 from hpfracc._xp import array_namespace, namespace_of
 from hpfracc.engine.execution.api import causal_convolution
@@ -117,7 +117,7 @@ class CachedApplication:
 
     def _keep(self, made: RecordedSum, values: Any, grid: Grid) -> None:
         operands: tuple[Any, ...] = (made.weights, *made.starts)
-        if is_tracer(values) or any(map(is_transformed, operands)):
+        if is_traced(values) or not may_be_cached(operands):
             return
         try:
             plan = causal_convolution.plan_for((made.weights, values, *made.starts), None, made.key, made.options)
@@ -180,7 +180,9 @@ def learned_key(operator: Any, values: Any) -> Hashable:
 def cache_application(operator: Any, values: Any, application: Any) -> None:
     """Keep how an operator was applied to ``values`` for the next samples of their kind."""
     key: Any = None
-    if isinstance(application, CachedApplication) and not is_tracer(values):
+    if is_traced(values):
+        return
+    if isinstance(application, CachedApplication):
         key = (operator, quick_kind(values))
     elif isinstance(application, LearnedApplication) and application.is_of(operator.alpha):
         key = learned_key(operator, values)

@@ -118,7 +118,11 @@ def read_order(alpha: Any, *, ceiling: int | None = None, name: str = "alpha") -
         raise InvalidInputError(f"ceiling={ceiling!r} is not a whole number; use the integer next above {name}")
     found = math.ceil(known) if known is not None else ceiling if ceiling is not None else 1
     if ceiling is not None and found != ceiling:
-        raise InvalidInputError(f"ceiling={ceiling} does not fit {name}={known}, which needs {found}; leave it out")
+        raise InvalidInputError(
+            f"{name}={known} is outside ({ceiling - 1}, {ceiling}], the orders between the bounds of a learned order "
+            f"or those of ceiling={ceiling}. A learned order at the end of its bounds no longer learns: start it "
+            "further inside, or give it a smaller learning rate. For any other order leave ceiling out"
+        )
     return Order(value, known, int(found), xp)
 
 

@@ -101,17 +101,22 @@ class NoisyProblem:
 
     def drift(self, t: Any, y: Any) -> Any:
         """The drift, shape ``(paths, d)``."""
-        return self._array("drift", self.functions[0](t, y, *self.args))
+        return self._array("drift", self.functions[0](t, y, *self.args), y)
 
     def diffusion(self, t: Any, y: Any) -> Any:
         """The diffusion, shape ``(paths, d)`` or ``(paths, d, m)``."""
         function = self.functions[1]
         if function is None:
             return self.xp.module.broadcast_to(self.constant, (y.shape[0], *self.constant.shape))
-        return self._array("diffusion", function(t, y, *self.args))
+        return self._array("diffusion", function(t, y, *self.args), y)
 
-    def _array(self, name: str, value: Any) -> Any:
+    def _array(self, name: str, value: Any, y: Any) -> Any:
+        """A function's value in the library and dtype of the state; a single number holds for all components."""
         traits = self.traits
+        if isinstance(value, int | float):  # NumPy's numbers included
+            return self.xp.full_like(y, value)
+        if getattr(value, "shape", None) == () and library_of(value) == traits.library:
+            return self.xp.module.broadcast_to(self.xp.astype(value, traits.dtype), tuple(y.shape))
         if traits.library == "numpy":
             if library_of(value) in ("torch", "jax", "cupy"):
                 raise InvalidInputError(

@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from hpfracc._torch_transforms import find_probes, is_dual, outside_transforms
+from hpfracc._torch_transforms import find_probes, is_dual, is_symbolic, outside_transforms
 
 __all__ = ["is_eager", "is_only_recorded", "is_readable", "multiply_over", "untracked"]
 
@@ -32,18 +32,18 @@ def is_only_recorded(*tensors: Tensor) -> bool:
     While a transform of ``torch.func`` is active, other tensors count as transformed too: PyTorch then refuses autograd
     functions that have no rules for it.
     """
-    if torch.compiler.is_compiling() or _innermost() is not None:
+    if torch.compiler.is_compiling() or _innermost() is not None or any(map(is_symbolic, tensors)):
         return False
     return _level() < 0 or not any(map(is_dual, tensors))
 
 
-_is_wrapped, _innermost, _level = find_probes()
+_is_wrapped, _innermost, _level, _ = find_probes()
 _wants_gradient = operator.attrgetter("requires_grad")
 
 
 def is_readable(signal: Tensor) -> bool:
     """Whether a value can be read now, without waiting for a device."""
-    return signal.is_cpu and not _is_wrapped(signal) and not torch.compiler.is_compiling()
+    return signal.is_cpu and not (_is_wrapped(signal) or is_symbolic(signal) or torch.compiler.is_compiling())
 
 
 def multiply_over(product: Tensor, factor: Tensor) -> Tensor:

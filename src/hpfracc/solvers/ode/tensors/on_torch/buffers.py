@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import types
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-__all__ = ["Buffers", "UnchangedBuffers"]
+__all__ = ["Buffers", "UnchangedBuffers", "warn_of_captured"]
 
 #: Larger buffers, in bytes, are copied only where their module has changed one of its buffers in place.
 _ALWAYS_COPIED = 1 << 16
@@ -160,3 +161,19 @@ def _of_function(function: types.FunctionType) -> list[Any]:
         except ValueError:  # not assigned yet
             continue
     return found
+
+
+def warn_of_captured(owner: nn.Module, **functions: Any) -> None:
+    """Warn of modules that functions of ``owner`` call and that are no part of it: no optimiser would train them."""
+    own = {id(each) for each in owner.parameters()}
+    for name, function in functions.items():
+        for module in _modules((function,)):
+            count = sum(each.numel() for each in module.parameters() if each.requires_grad and id(each) not in own)
+            if count:
+                warnings.warn(
+                    f"{name} calls a module, {type(module).__name__}, whose {count:,} parameters are not among the "
+                    f"parameters of {type(owner).__name__}; give the module itself (a class with forward(t, y)) to "
+                    "train it with this one",
+                    UserWarning,
+                    stacklevel=3,
+                )
