@@ -82,8 +82,8 @@ def solve_fsde(
     args : tuple
         Further arguments of both functions. Tensors and JAX arrays among them select the library as ``y0`` does.
     rng, key, first_path
-        As in :meth:`hpfracc.noise.Noise.sample`: a path depends only on the seed and its number. ``key`` is a JAX key,
-        and may be traced.
+        As in :meth:`hpfracc.noise.Noise.sample`: a path depends only on the seed and its number, up to rounding.
+        ``key`` is a JAX key, and may be traced.
     interpretation : {"ito", "stratonovich", "young"}, optional
         Required for multiplicative Brownian noise. For H above 1/2 it is the Young integral; below, it is the limit
         along smooth paths, here called Stratonovich. Noise with jumps is in the Ito sense.

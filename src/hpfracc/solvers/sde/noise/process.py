@@ -129,7 +129,7 @@ class Noise(ABC):
         size : int or tuple of int
             Shape of the batch of paths.
         rng : int, numpy.random.Generator, numpy.random.SeedSequence or torch.Generator, optional
-            A seed gives the same paths each time, for any ``size``; a generator gives new ones. With a
+            A seed gives the same paths each time, for any ``size`` up to rounding; a generator gives new ones. With a
             ``torch.Generator`` the paths are tensors on its device.
         key : jax key, optional
             JAX key; the paths are JAX arrays. May be traced.

@@ -1,4 +1,4 @@
-"""The rough Heston model: option prices by its characteristic function, paths by Markov factors."""
+"""The rough Heston model: option prices by its characteristic function, paths by its integrated variance."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 from scipy import special
 
 from hpfracc.errors import AccuracyWarning, InvalidInputError, SolveError
+from hpfracc.solvers.sde.noise.process import read_positive
 from hpfracc.solvers.sde.noise.source import make_source, read_size
-from hpfracc.solvers.sde.rough.factors import MarkovScheme
+from hpfracc.solvers.sde.rough.integrated_variance import plan_sampling
 from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
 from hpfracc.solvers.sde.rough.riccati import solve_riccati
 from hpfracc.solvers.sde.rough.smile import (
@@ -169,14 +170,15 @@ class Heston(VolatilityModel):
         rng: Any = None,
         *,
         step: float | None = None,
-        factors: int = 4,
+        tol: float = 1e-4,
         first_path: int = 0,
     ) -> RoughPaths:
-        """Paths of price and variance, by Markov factors.
+        r"""Paths of price and variance.
 
-        The kernel becomes a sum of exponentials, the drift is solved exactly, and the diffusion moves to one of three
-        points with the first five moments of its law [1]. The variance is never negative, and the weak error is of
-        second order in ``step``.
+        The integrated variance of each step has an inverse Gaussian law, given the past [1]; the kernel is exact, the
+        discounted price is a martingale, and no variance is negative. Given the integrated variance, the price is
+        exact. The variance at the requested times is drawn by Andersen's quadratic-exponential law. The weak error
+        has an order from 1.5 at small H to 2 at H = 1/2.
 
         Parameters
         ----------
@@ -187,37 +189,43 @@ class Heston(VolatilityModel):
         rng : None, int, numpy.random.Generator or SeedSequence, optional
             Seed of the random numbers.
         step : float, optional
-            Largest step; by default the last time over 256.
-        factors : int
-            Number of exponentials, 1 to 4. The relative error of implied volatilities from the kernel alone is about
-            1e-3, 1e-4 and 5e-5 with 2, 3 and 4 of them.
+            Largest step. By default there are as many steps to each of the times as ``tol`` needs, mostly 8 to 16.
+        tol : float
+            Without ``step``: largest bias of implied volatilities, see :class:`~hpfracc.rough.RoughPaths`.
         first_path : int
-            Number of the first path: paths are the same in one call and in several.
+            Number of the first path: paths are the same up to rounding in one call and in several.
 
         Returns
         -------
         RoughPaths
-            ``t``, ``S`` and ``V``; ``S`` and ``V`` have the shape ``size + (n,)``.
+            ``t``, ``S``, ``V`` and ``bias``; ``S`` and ``V`` have the shape ``size + (n,)``.
 
         References
         ----------
-        1. C. Bayer and S. Breneis, "Efficient option pricing in the rough Heston model using weak simulation
-           schemes", Quantitative Finance 24, 2024.
+        1. E. Abi Jaber and E. Attal, "Simulating integrated Volterra square-root processes and Volterra Heston models
+           via inverse Gaussian", 2025.
         """
         times = read_times(t, uniform=False)
         if self.sigma == 0.0:
             raise InvalidInputError("sigma=0: the variance is deterministic; use a positive sigma")
-        if step is None:
-            step = float(times[-1]) / 256.0
-        elif isinstance(step, bool) or not isinstance(step, int | float | np.number) or not 0.0 < step < math.inf:
-            raise InvalidInputError(f"step={step!r} is not a step; use a number above 0")
+        for name, number in (("step", step), ("tol", tol)):
+            if number is not None:
+                read_positive(name, number)
         shape = read_size(size)
         count = math.prod(shape)
         source = make_source(rng, None, first_path=first_path, count=count)
+        scheme, bias = plan_sampling(self, tuple(times.tolist()), step, tol)
+        if bias > tol and step is None:
+            warnings.warn(
+                f"implied volatilities of the paths have a bias of {bias:.2g} with {scheme.sizes.size:,} steps, above "
+                f"tol={tol:g}; give a step= or a larger tol",
+                AccuracyWarning,
+                stacklevel=2,
+            )
+        numbers = max(_NUMBERS_PER_PATH, scheme.sizes.size // 2)
         source.check_room("Heston.sample", count, 4 * times.size)
-        scheme = MarkovScheme(self, times, float(step), factors)
-        chunks = [scheme.paths(source, low, high - low) for low, high in source.chunks(count, _NUMBERS_PER_PATH)]
-        return join_chunks(times, shape, chunks)
+        chunks = [scheme.paths(source, low, high - low) for low, high in source.chunks(count, numbers)]
+        return join_chunks(times, shape, chunks, bias)
 
     def _transform(
         self, u: np.ndarray[Any, Any], T: float, tol: float
@@ -264,7 +272,7 @@ class Heston(VolatilityModel):
         forward = float(self.forward(T))
         log_moneyness = np.log(forward / K)
         target = tol * self.S0
-        cut = math.asinh(self._cutoff(T))
+        cut = math.asinh(self.cutoff(T))
         sums: list[np.ndarray[Any, Any]] = []
         inside = np.zeros(K.shape)
         total = np.zeros(K.shape)
@@ -295,7 +303,7 @@ class Heston(VolatilityModel):
         # Prices satisfy the arbitrage bounds; rounding may violate them slightly.
         return np.clip(smaller - np.sqrt(forward * K) / math.pi * sums[-1], 0.0, smaller), error_of_price
 
-    def _cutoff(self, T: float) -> float:
+    def cutoff(self, T: float) -> float:
         """Frequency beyond which the transform is negligible, from an approximation with half its exponent."""
         a = self.H + 0.5
         u = np.geomspace(0.1, 1e9, 400)
