@@ -15,6 +15,7 @@ from hpfracc._xp import Namespace, namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian, LevyNoise, StableLevy
 from hpfracc.solvers.sde.noise.process import plain_hurst
+from hpfracc.solvers.sde.placement import refuse_unreal
 
 __all__ = ["Functions", "NoisyProblem", "Traits", "read_problem"]
 
@@ -101,17 +102,21 @@ class NoisyProblem:
 
     def drift(self, t: Any, y: Any) -> Any:
         """The drift, shape ``(paths, d)``."""
-        return self._array("drift", self.functions[0](t, y, *self.args))
+        return self._array("drift", self.functions[0](t, y, *self.args), y)
 
     def diffusion(self, t: Any, y: Any) -> Any:
         """The diffusion, shape ``(paths, d)`` or ``(paths, d, m)``."""
         function = self.functions[1]
         if function is None:
             return self.xp.module.broadcast_to(self.constant, (y.shape[0], *self.constant.shape))
-        return self._array("diffusion", function(t, y, *self.args))
+        return self._array("diffusion", function(t, y, *self.args), y)
 
-    def _array(self, name: str, value: Any) -> Any:
+    def _array(self, name: str, value: Any, y: Any) -> Any:
+        """A function's value as an array of the state's kind; a number is that of all components."""
         traits = self.traits
+        refuse_unreal(f"the value of {name}", value)
+        if np.ndim(value) == 0 and library_of(value) in ("python", "numpy", traits.library):
+            value = self.xp.zeros_like(y) + value
         if traits.library == "numpy":
             if library_of(value) in ("torch", "jax", "cupy"):
                 raise InvalidInputError(
