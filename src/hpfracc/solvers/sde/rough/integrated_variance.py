@@ -109,8 +109,8 @@ class IntegratedVariance:
         squares = mittag_leffler(-kappa * s**a, a, a) ** 2 @ quadrature
         self.spread = model.sigma**2 * squares * (0.5 * last[:, 0]) ** (2.0 * a - 1.0)
 
-    def transform(self, u: np.ndarray[Any, Any], steps: int) -> np.ndarray[Any, Any]:
-        r"""The transform :math:`E\,e^{iuX}` of the log-price after some steps, that of the scheme.
+    def exponent(self, u: np.ndarray[Any, Any], steps: int) -> np.ndarray[Any, Any]:
+        r"""The logarithm of the transform :math:`E\,e^{iuX}` of the log-price after some steps, that of the scheme.
 
         It is affine: each step adds :math:`\alpha_i \psi_i` to the exponent, backwards from the last.
         """
@@ -123,8 +123,8 @@ class IntegratedVariance:
             # E exp(p U + b Z) of the inverse Gaussian law, with 1 - sqrt(1 - x) = x / (1 + sqrt(1 - x)).
             s = k * (k * p + b)
             psi[i] = 2.0 * (p + b / k) / (1.0 + np.sqrt(1.0 - 2.0 * s)) - b / k
-        values: np.ndarray[Any, Any] = np.exp(self.means[:steps] @ psi)
-        return values
+        found: np.ndarray[Any, Any] = self.means[:steps] @ psi
+        return found
 
     def bias(self) -> float:
         """Largest error of implied volatilities of the scheme: at the money and one standard deviation away.
@@ -137,14 +137,18 @@ class IntegratedVariance:
     def _bias(self, place: int) -> float:
         steps, T = int(self.ends[place]), float(self.times[1:][place])
         total = float(self.means[:steps].sum())
-        u, weight, exact = _fourier_nodes(self.model, T)
         deviations, width = np.array([-1.0, 0.0, 1.0]), math.sqrt(total)
-        moneyness = width * deviations
-        off = self.transform(u - 0.5j, steps) - exact
-        price = (weight * off * np.exp(-1j * u * moneyness[:, None])).real.sum(axis=-1) * np.exp(0.5 * moneyness)
         vega = math.sqrt(T / (2.0 * math.pi)) * np.exp(-0.5 * (0.5 * width - deviations) ** 2)
+        off = [self._off(steps, T, moneyness) for moneyness in width * deviations]
         extra = float(self._shortfalls[place]) / (2.0 * width * math.sqrt(T))
-        return float(np.abs(price / vega).max()) + extra
+        return float(np.abs(np.array(off) / vega).max()) + extra
+
+    def _off(self, steps: int, T: float, moneyness: float) -> float:
+        """Error of the price at one log-moneyness, relative to the forward price."""
+        tilt, cut = self.model._contours(np.array([self.model.forward(T) * math.exp(moneyness)]), T)
+        u, weight, exact = _fourier_nodes(self.model, T, float(tilt[0]), float(cut[0]))
+        terms = [np.exp(exponent - 1j * u * moneyness) for exponent in (self.exponent(u - 0.5j, steps), exact)]
+        return float((weight * (terms[0] - terms[1])).real.sum()) * math.exp(0.5 * moneyness)
 
     @cached_property
     def _shortfalls(self) -> np.ndarray[Any, Any]:
@@ -230,13 +234,15 @@ def _normal_score(x: np.ndarray[Any, Any], mean: np.ndarray[Any, Any], scale: fl
 
 
 @lru_cache(maxsize=8)
-def _fourier_nodes(model: Any, T: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Frequencies and weights of Lewis' formula, and the model's transform half a unit below the real axis."""
-    y = np.linspace(0.0, math.asinh(model.cutoff(T)), _NODES)
-    u = np.sinh(y)
-    weight = np.cosh(y) / (u * u + 0.25) * (y[1] - y[0]) / math.pi
+def _fourier_nodes(
+    model: Any, T: float, tilt: float, cutoff: float
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Frequencies and weights of Lewis' formula, and the logarithm of the model's transform half a unit below them."""
+    y = np.linspace(0.0, math.asinh(cutoff), _NODES)
+    u = np.sinh(y + 1j * tilt) - 1j * math.sin(tilt)
+    weight = np.cosh(y + 1j * tilt) / (u * u + 0.25) * (y[1] - y[0]) / math.pi
     weight[0] *= 0.5
-    return u, weight, model.characteristic_function(u - 0.5j, T, tol=1e-7)
+    return u, weight, model._log_transform(u - 0.5j, T, 1e-7)[0]
 
 
 @lru_cache(maxsize=8)
