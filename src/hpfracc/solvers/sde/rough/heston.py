@@ -76,8 +76,9 @@ class Heston(VolatilityModel):
     The characteristic function of :math:`X_T = \ln(S_T/F_T)` is
     :math:`\exp(\kappa\theta\,I^1 h(T) + v_0\,I^{1-a} h(T))`, where ``h`` solves a fractional Riccati equation [1].
     It is solved by collocation in :math:`t^a`, where ``h`` is smooth. Prices follow by Lewis' formula [2], with the
-    trapezoidal rule after :math:`u = \sinh y`; both errors are estimated and reported. Where the transform decays slowly
-    along the real axis, as near ``rho = -1``, the contour is tilted to :math:`u = \sinh(y + i\omega) - i\sin\omega` [3].
+    trapezoidal rule after :math:`u = \sinh y`; both errors are estimated and reported. Where the transform decays
+    slowly along the real axis, as near ``rho = -1``, the contour is tilted to
+    :math:`u = \sinh(y + i\omega) - i\sin\omega` [3].
 
     References
     ----------
