@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from itertools import pairwise
 
 import numpy as np
 from scipy import integrate
@@ -27,8 +28,7 @@ def _heston_put_below(model: rough.Heston, strike: float, T: float) -> float:
         return float((phi * np.exp(-1j * x * math.log(strike))).real / (x * x + 0.25))
 
     ends = [0.0, *np.geomspace(1.0, 1e5, 26)]
-    pairs = zip(ends[:-1], ends[1:], strict=True)
-    total = sum(integrate.quad(integrand, low, high, epsabs=1e-13, limit=400)[0] for low, high in pairs)
+    total = sum(integrate.quad(integrand, low, high, epsabs=1e-13, limit=400)[0] for low, high in pairwise(ends))
     return 1.0 - math.sqrt(strike) / math.pi * total
 
 
@@ -50,10 +50,10 @@ def heston_prices(rng: np.random.Generator) -> Outcome:
 
 
 def heston_paths(rng: np.random.Generator) -> Outcome:
-    """Prices from paths against those of the transform: two standard errors and the bias are the estimate."""
+    """Prices from paths against those of the transform: a standard error and the bias are the estimate."""
     model = rough.Heston(
-        H=rng.choice([0.05, 0.1, 0.3, 0.5]), v0=rng.uniform(0.02, 0.1), theta=rng.uniform(0.02, 0.1), kappa=rng.uniform(0.1, 3.0),
-        sigma=rng.uniform(0.1, 0.6), rho=rng.uniform(-0.9, 0.5),
+        H=float(rng.choice([0.05, 0.1, 0.3, 0.5])), v0=rng.uniform(0.02, 0.1), theta=rng.uniform(0.02, 0.1),
+        kappa=rng.uniform(0.1, 3.0), sigma=rng.uniform(0.1, 0.6), rho=rng.uniform(-0.9, 0.5),
     )  # fmt: skip
     T, count = rng.uniform(0.1, 2.0), 4000
     paths = model.sample([0.0, T], count, rng=int(rng.integers(2**31)), tol=1e-3)

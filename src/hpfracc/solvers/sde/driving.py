@@ -98,7 +98,7 @@ class Driving:
     apart : bool
         Whether the second set has independent normal increments of variance 1, for any process of the first.
     every : int
-        The paths are drawn at ``times`` and given at every so many of them.
+        The paths are drawn at ``times``; every one in this number is used.
     """
 
     noise: Noise

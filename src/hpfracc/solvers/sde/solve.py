@@ -342,7 +342,7 @@ def _read_places(t_eval: Any, t: np.ndarray, save: Any) -> np.ndarray | None:
     if save != "all":
         raise InvalidInputError(f"t_eval= with save={save!r}; it selects the times of save='all'")
     times = read_grid(t_eval, "t_eval", first=float(t[0])).times
-    places = np.searchsorted(t, times - 0.5 * (t[1] - t[0]))
+    places: np.ndarray = np.searchsorted(t, times - 0.5 * (t[1] - t[0]))
     near = places < t.size
     near[near] = np.abs(t[places[near]] - times[near]) <= 1e-9 * (t[-1] - t[0])
     if not near.all():

@@ -153,7 +153,7 @@ class IntegratedVariance:
     @cached_property
     def _shortfalls(self) -> np.ndarray[Any, Any]:
         """Means of the shortfall at the requested times, which is by how much the integrated variance is too large."""
-        found = []
+        found: list[float] = []
         for i, step in enumerate(self._steps(make_source(0, None, count=_PILOT), 0, _PILOT)):
             if i + 1 == self.ends[len(found)]:
                 found.append(-float(np.minimum(step.expected, 0.0).mean()))
@@ -213,7 +213,7 @@ class IntegratedVariance:
         quadratic = mean / (1.0 + b * b) * (b + z) ** 2
         filled = 2.0 / (1.0 + np.maximum(ratio, 1.0))  # probability of V > 0
         exponential = np.maximum(mean / filled * (np.log(filled) - special.log_ndtr(-z)), 0.0)
-        return np.where(ratio <= 1.5, quadratic, exponential)
+        return np.asarray(np.where(ratio <= 1.5, quadratic, exponential))
 
 
 def _inverse_gaussian(
@@ -222,7 +222,7 @@ def _inverse_gaussian(
     """Inverse Gaussian numbers with variance ``scale * mean``, by the roots of Michael, Schucany and Haas."""
     r = 0.5 * scale * normal * normal / mean
     small = mean / (1.0 + r + np.sqrt(r * (2.0 + r)))
-    return np.where(uniform * (mean + small) <= mean, small, mean * (mean / small))
+    return np.asarray(np.where(uniform * (mean + small) <= mean, small, mean * (mean / small)))
 
 
 def _normal_score(x: np.ndarray[Any, Any], mean: np.ndarray[Any, Any], scale: float) -> np.ndarray[Any, Any]:
