@@ -7,6 +7,7 @@ import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from hpfracc import _config
 from hpfracc.engine.execution import state
 from hpfracc.operators.core import fast_memory
 from tests.helpers.gpus import hide_gpus
+from tests.helpers.rounding import rounding_by_shape
 from tests.helpers.thinned import Thinning
 
 # Tests import JAX themselves, several processes at once perhaps: none may take most of a GPU for itself.
@@ -31,6 +33,14 @@ gc.set_threshold(20_000, 20, 20)
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("hpfracc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("hpfracc")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rounding-by-shape",
+        action="store_true",
+        help="round transforms differently in batches of different shape, as on ARM (tests/helpers/rounding.py)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -63,6 +73,20 @@ def host_alone(request: pytest.FixtureRequest, fresh_state: None, monkeypatch: p
         with hide_gpus(monkeypatch):
             yield
     else:
+        yield
+
+
+@pytest.fixture
+def rounding_as_on_arm() -> Iterator[None]:
+    """Transforms round a row by the shape of its batch."""
+    with rounding_by_shape():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def asked_rounding(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With ``--rounding-by-shape`` every test runs with :func:`rounding_by_shape`."""
+    with rounding_by_shape() if request.config.getoption("--rounding-by-shape") else nullcontext():
         yield
 
 

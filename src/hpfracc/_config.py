@@ -335,7 +335,8 @@ class config:
     exploration_budget : float
         Fraction of the total run time that may be spent on trying alternatives (default 0.01).
     deterministic : bool
-        Whether decisions must be reproducible: no exploration, no updates (default False).
+        Whether decisions must be reproducible: no exploration, no updates (default False). Results of a repeated run
+        are then the same to the bit with the same number of threads, and up to rounding with another.
     allow_slow : bool
         Whether to run a call for which memory leaves only an algorithm that is predicted to take more than a minute and
         ten times as long as with enough memory. Otherwise it raises :class:`~hpfracc.errors.OutOfMemoryError` (default

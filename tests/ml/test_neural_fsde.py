@@ -110,7 +110,7 @@ def test_gradients_are_those_of_the_paths(options: dict[str, Any], kind: str):
 
 @pytest.mark.parametrize("options", [{}, {"model": "markov"}, {"model": "fbm"}], ids=["volterra", "markov", "fbm"])
 def test_stored_is_direct(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
-    """Steps are run again along noise that is drawn again, also with Dropout; over several blocks."""
+    """Steps are run again along noise that is drawn again, also with Dropout; over several blocks, up to rounding."""
     from hpfracc.ml.torch import regenerated_noise
 
     monkeypatch.setattr(regenerated_noise, "BLOCK", 3)
@@ -126,10 +126,7 @@ def test_stored_is_direct(options: dict[str, Any], monkeypatch: pytest.MonkeyPat
         model(torch.ones(3, 2, dtype=torch.float64), TIMES, rng=1).square().sum().backward()
         found.append([order.rho.grad, *(each.grad for each in net.parameters())])
     for one, two in zip(*found, strict=True):
-        if options == {"model": "fbm"}:  # the gradient in H of all noise is summed over blocks first
-            torch.testing.assert_close(one, two, rtol=1e-13, atol=1e-15)
-        else:
-            assert torch.equal(one, two)
+        torch.testing.assert_close(one, two, rtol=1e-12, atol=1e-14)
 
 
 class Alive(TorchDispatchMode):  # type: ignore[misc]

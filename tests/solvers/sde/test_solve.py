@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import gamma
 from typing import Any
 
@@ -161,16 +162,17 @@ def test_additive_noise_of_any_kind() -> None:
     assert abs(mean_error(np.cos(stable.y[:, 0]), exact)) < 4
 
 
+@pytest.mark.usefixtures("rounding_as_on_arm")
 def test_paths_do_not_depend_on_how_many_there_are() -> None:
-    """Nor on chunks: a functional of many paths is that of the paths one by one."""
+    """Up to rounding, nor on chunks: a functional of many paths is that of the paths one by one."""
     options: dict[str, Any] = {"step": 0.01, "noise": noise.FractionalBrownian(0.4), "rng": 8}
     whole = hf.solve_fsde(linear, multiple, (0, 1), [1.0, 2.0], paths=12, **options)
     part = hf.solve_fsde(linear, multiple, (0, 1), [1.0, 2.0], paths=4, first_path=6, **options)
-    np.testing.assert_array_equal(part.y, whole.y[6:10])
+    np.testing.assert_allclose(part.y, whole.y[6:10], rtol=1e-10)
     last = hf.solve_fsde(linear, multiple, (0, 1), [1.0, 2.0], paths=12, save="last", **options)
-    np.testing.assert_array_equal(last.y, whole.y[:, :, -1])
+    np.testing.assert_allclose(last.y, whole.y[:, :, -1], rtol=1e-10)
     peak = hf.solve_fsde(linear, multiple, (0, 1), [1.0, 2.0], paths=12, save=lambda t, y: y[:, 0].max(-1), **options)
-    np.testing.assert_array_equal(peak.y, whole.y[:, 0].max(-1))
+    np.testing.assert_allclose(peak.y, whole.y[:, 0].max(-1), rtol=1e-10)
     assert last.noise is None and whole.noise.shape == (12, 2, 101)
 
 
@@ -317,3 +319,95 @@ def test_growth_is_no_divergence() -> None:
     for process in (noise.Brownian(), noise.FractionalBrownian(0.2), noise.StableLevy(0.5)):
         found = hf.solve_fsde(lambda t, y: -150.0 * y, 1.0, (0, 1), 0.0, step=0.01, rng=1, paths=2000, noise=process)
         assert found.success and found.stats["diverged"] == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"noise": noise.FractionalBrownian(0.7)}, {"alpha": 0.8}, {"noise": noise.StableLevy(1.5)}],
+    ids=["Brownian", "fractional", "Caputo", "stable"],
+)
+def test_steps_along_the_same_noise(options: dict[str, Any]) -> None:
+    """With one ``noise_step``, solutions of different steps follow the same noise, also in pairs."""
+    solve = partial(hf.solve_fsde, lambda t, y: -y, 1.0, (0, 1), [1.0, 2.0], rng=1, paths=4, antithetic=True, **options)
+    fine = solve(step=0.025)
+    for step, every in ((0.05, 2), (0.1, 4)):
+        coarse = solve(step=step, noise_step=0.025)
+        np.testing.assert_array_equal(coarse.noise, fine.noise[..., ::every])
+        assert np.abs(coarse.y - fine.y[..., ::every]).max() < 1.0
+
+
+def test_strong_order_along_the_same_noise() -> None:
+    """Euler's strong order 1/2 with multiplicative noise, against the exact solution on the same path."""
+    errors, steps = [], (2**-4, 2**-6, 2**-8)
+    for step in steps:
+        found = hf.solve_fsde(
+            lambda t, y: 0.0 * y, lambda t, y: y, (0, 1), 1.0, step=step, noise_step=2**-8, paths=500, rng=2,
+            interpretation="ito", method="euler",
+        )  # fmt: skip
+        errors.append(np.sqrt(np.mean((found.y[:, 0, -1] - np.exp(found.noise[:, 0, -1] - 0.5)) ** 2)))
+    assert np.polyfit(np.log(steps), np.log(errors), 1)[0] == pytest.approx(0.5, abs=0.15)
+
+
+@pytest.mark.parametrize("process", [noise.Brownian(), noise.FractionalBrownian(0.7)], ids=repr)
+def test_a_step_of_the_noise_keeps_the_law(process: noise.Noise) -> None:
+    """Caputo's equation draws the newest integral apart: its variance is that without ``noise_step``."""
+    options: dict[str, Any] = {"alpha": 0.75, "noise": process, "paths": 4000, "save": "last", "step": 0.1}
+    one = hf.solve_fsde(lambda t, y: -y, 1.0, (0, 1), 0.0, rng=1, **options).y[:, 0] ** 2
+    two = hf.solve_fsde(lambda t, y: -y, 1.0, (0, 1), 0.0, rng=2, noise_step=0.025, **options).y[:, 0] ** 2
+    assert abs(one.mean() - two.mean()) < 4.0 * np.hypot(one.std(), two.std()) / np.sqrt(4000)
+
+
+def test_saved_times() -> None:
+    """``t_eval`` are times of steps; values and noise are those of all steps there."""
+    solve = partial(hf.solve_fsde, lambda t, y: -y, 1.0, (1, 2), [1.0, 2.0], step=0.1, rng=1, paths=3)
+    whole, some = solve(), solve(t_eval=[1.0, 1.3, 2.0])
+    np.testing.assert_array_equal(some.t, whole.t[[0, 3, 10]])
+    np.testing.assert_array_equal(some.y, whole.y[..., [0, 3, 10]])
+    np.testing.assert_array_equal(some.noise, whole.noise[..., [0, 3, 10]])
+    for given, message in (
+        ({"t_eval": [1.05]}, "1.05, which is not the time of a step"),
+        ({"t_eval": [2.5]}, "2.5, which is not"),
+        ({"t_eval": [0.5]}, "t_eval must be finite"),
+        ({"t_eval": [1.5], "save": "last"}, "t_eval= with save='last'"),
+        ({"noise_step": 0.03}, "noise_step=0.03 does not divide the step 0.1"),
+        ({"noise_step": 0.2}, "noise_step=0.2 does not divide"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            solve(**given)
+
+
+@pytest.mark.parametrize(
+    ("y0", "message"),
+    [
+        (1j, "y0 is complex128"),
+        (["a"], "y0=.* has dtype str"),
+        (np.array([1], "m8[s]"), "y0=.* has dtype timedelta64"),
+        (np.ones(1, np.float16), "y0 is float16"),
+    ],
+    ids=["complex", "text", "time", "half"],
+)
+def test_values_that_are_not_real_are_refused(y0: Any, message: str) -> None:
+    """Nothing is dropped from them."""
+    with pytest.raises(InvalidInputError, match=message):
+        hf.solve_fsde(lambda t, y: -y, 1.0, (0, 1), y0, step=0.1)
+
+
+def test_functions_that_are_not_real_are_refused() -> None:
+    """Nor from drift and diffusion, which may become complex later."""
+    for drift, diffusion, name in (
+        (lambda t, y: -1j * y, 1.0, "the value of drift is complex"),
+        (lambda t, y: -y if t < 0.5 else np.emath.sqrt(-y), 1.0, "the value of drift is complex"),
+        (lambda t, y: -y, lambda t, y: 1j * y, "the value of diffusion is complex"),
+        (lambda t, y: -y, 1j, "diffusion is complex"),
+    ):
+        with pytest.raises(InvalidInputError, match=name):
+            hf.solve_fsde(drift, diffusion, (0, 1), 9.0, step=0.1, interpretation="ito", rng=1)
+
+
+def test_a_number_is_the_diffusion_of_all_components() -> None:
+    """From the function as from the argument."""
+    plain = hf.solve_fsde(lambda t, y: -y, 0.3, (0, 1), [1.0, 2.0], step=0.1, rng=1)
+    function = hf.solve_fsde(
+        lambda t, y: -y, lambda t, y: 0.3, (0, 1), [1.0, 2.0], step=0.1, rng=1, interpretation="ito", method="euler"
+    )
+    np.testing.assert_allclose(function.y, plain.y, rtol=1e-14)

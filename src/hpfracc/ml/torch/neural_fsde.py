@@ -60,7 +60,7 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
     adjoint : {"direct", "stored"}
         ``"direct"`` keeps all steps and the noise for the backward pass. ``"stored"`` keeps the paths, and the whole
         state every 32 steps: the backward pass regenerates the noise from its key and recomputes these steps. The
-        gradient is bitwise the same. With ``model="fbm"`` and a learned Hurst index the noise is kept.
+        gradient is the same up to rounding. With ``model="fbm"`` and a learned Hurst index the noise is kept.
 
     Notes
     -----

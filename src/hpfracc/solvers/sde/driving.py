@@ -97,6 +97,8 @@ class Driving:
         Whether every second path has the negative noise of the one before.
     apart : bool
         Whether the second set has independent normal increments of variance 1, for any process of the first.
+    every : int
+        The paths are drawn at ``times``; every one in this number is used.
     """
 
     noise: Noise
@@ -106,9 +108,10 @@ class Driving:
     factor: Any
     antithetic: bool
     apart: bool = False
+    every: int = 1
 
     def paths(self, placement: StatePlacement, low: int, high: int) -> Any:
-        """The paths ``low`` to ``high``, shape ``(paths, sets * m, n)``."""
+        """The paths ``low`` to ``high``, shape ``(paths, sets * m, (n - 1) / every + 1)``."""
         share, number = 2 if self.antithetic else 1, self.sets * self.noises
         drawn = self.noises if self.apart else number
         source, xp = placement.source, placement.xp
@@ -121,14 +124,16 @@ class Driving:
         found = self.noise._sample(own, read_grid(self.times), count * drawn)
         found = xp.astype(found, source.dtype).reshape(count, drawn, self.times.size)
         if self.apart:
-            normals = own.numbers(0, count * drawn, self.times.size - 1, stream=_APART).cumsum(-1)
+            normals = own.numbers(0, count * drawn, self.times.size - 1, stream=_APART).cumsum(-1) / self.every**0.5
             normals = xp.concatenate([xp.zeros_like(normals[:, :1]), normals], -1)
             found = xp.concatenate([found, normals.reshape(found.shape)], 1)
+        if self.every > 1:
+            found = found[..., :: self.every]
         if self.factor is not None:
             found = self._mixed(xp, found)
         if not self.antithetic:
             return found
-        return xp.stack([found, -found], 1).reshape(high - low, number, self.times.size)
+        return xp.stack([found, -found], 1).reshape(high - low, number, found.shape[-1])
 
     def _mixed(self, xp: Any, paths: Any) -> Any:
         """Mix the noises term by term, so that no sum depends on the number of paths."""

@@ -14,11 +14,11 @@ from hpfracc._config import get_settings
 from hpfracc._optional import import_optional
 from hpfracc._xp import Namespace, namespace
 from hpfracc.engine.selection.request import never_reason, preference_error, read_preference
-from hpfracc.errors import BackendUnavailableError, PinnedBackendError
+from hpfracc.errors import BackendUnavailableError, InvalidInputError, PinnedBackendError
 from hpfracc.solvers.sde.noise import FractionalBrownian, Noise
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
 
-__all__ = ["StatePlacement", "move_noise", "place_state"]
+__all__ = ["StatePlacement", "move_noise", "place_state", "refuse_unreal"]
 
 #: The name of a simulation in ``config(pin=..., never=...)``.
 _OPERATION = "solve_fsde"
@@ -70,6 +70,29 @@ class StatePlacement:
         if self.library == "jax":
             return self.xp.module.asarray(values, self.dtype)
         return np.asarray(values, np.float64)
+
+
+def refuse_unreal(name: str, value: Any) -> None:
+    """Raise an error unless ``value`` has real numbers of at least single precision.
+
+    Raises
+    ------
+    InvalidInputError
+        With the dtype and a remedy.
+    """
+    if isinstance(value, list | tuple) and any(library_of(each) in ("torch", "jax") for each in value):
+        for each in value:
+            refuse_unreal(name, each)
+        return
+    dtype = dtype_name(value) if library_of(value) in ("torch", "jax", "cupy") else np.asarray(value).dtype.name
+    if dtype.startswith("complex"):
+        raise InvalidInputError(
+            f"{name} is {dtype}, and equations with noise are real; make real and imaginary parts components of y"
+        )
+    if dtype in ("float16", "bfloat16"):
+        raise InvalidInputError(f"{name} is {dtype}, which has too few digits; give float32 or float64")
+    if not dtype.startswith(("float", "int", "uint", "bool")):
+        raise InvalidInputError(f"{name}={value!r} has dtype {dtype}; give real numbers")
 
 
 def place_state(

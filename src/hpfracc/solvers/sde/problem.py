@@ -15,6 +15,7 @@ from hpfracc._xp import Namespace, namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian, LevyNoise, StableLevy
 from hpfracc.solvers.sde.noise.process import plain_hurst
+from hpfracc.solvers.sde.placement import refuse_unreal
 
 __all__ = ["Functions", "NoisyProblem", "Traits", "read_problem"]
 
@@ -113,10 +114,11 @@ class NoisyProblem:
     def _array(self, name: str, value: Any, y: Any) -> Any:
         """A function's value in the library and dtype of the state; a single number holds for all components."""
         traits = self.traits
+        refuse_unreal(f"the value of {name}", value)
         if isinstance(value, int | float):  # NumPy's numbers included
             return self.xp.full_like(y, value)
-        if getattr(value, "shape", None) == () and library_of(value) == traits.library:
-            return self.xp.module.broadcast_to(self.xp.astype(value, traits.dtype), tuple(y.shape))
+        if getattr(value, "shape", None) == () and library_of(value) in ("numpy", traits.library):
+            return self.xp.zeros_like(y) + value
         if traits.library == "numpy":
             if library_of(value) in ("torch", "jax", "cupy"):
                 raise InvalidInputError(

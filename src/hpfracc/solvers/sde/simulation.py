@@ -73,6 +73,8 @@ class Simulation:
         What is saved of a path.
     moments : bool
         Whether only the mean and the standard error are stored.
+    places : ndarray of int, optional
+        Indices of the saved times; all by default.
     """
 
     problem: NoisyProblem
@@ -87,6 +89,12 @@ class Simulation:
     save: str | Callable[[Any, Any], Any]
     moments: bool
     progress: bool | Callable[..., Any]
+    places: np.ndarray | None = None
+
+    @property
+    def saved(self) -> np.ndarray:
+        """Times of the result."""
+        return self.t if self.places is None else self.t[self.places]
 
     @property
     def traced(self) -> bool:
@@ -99,15 +107,14 @@ class Simulation:
         """Number of chunks and bytes, from shapes and free memory."""
         traits, method = self.problem.traits, self.method
         item = 4 if traits.dtype == "float32" else 8
-        steps = self.t.size - 1
-        fine = steps * method.parts(traits, steps) + 1
+        fine = self.driving.times.size
         row = item * (_FULL_ARRAYS * fine * traits.noises * method.sets(traits) + 2 * self.t.size * traits.dimension)
         if method.remembers:
             row += 3 * item * count_rates(fine) * traits.dimension
         least = 2 if self.driving.antithetic else 1
         kept = 0
         if not self.moments and self.save == "all":
-            kept = item * self.count * self.t.size * (traits.dimension + traits.noises)
+            kept = item * self.count * self.saved.size * (traits.dimension + traits.noises)
         elif not self.moments and self.save == "last":
             kept = item * self.count * traits.dimension
         if self.traced or (self.placement.library != "numpy" and self.save == "all"):
@@ -182,7 +189,7 @@ class Simulation:
         }
         values, noise = kept.joined()
         return FSDEResult(
-            self.t,
+            self.saved,
             values,
             noise,
             self.method.name,
@@ -222,7 +229,10 @@ class Simulation:
                 warn_of_stiffness(self.problem, order, self.t, self.h, y)
         if self.save == "all":
             parts = self.method.parts(self.problem.traits, self.t.size - 1)
-            return y, driving[:, : self.problem.traits.noises, ::parts], diverged
+            noise = driving[:, : self.problem.traits.noises, ::parts]
+            if self.places is not None:
+                y, noise = y[..., self.places], noise[..., self.places]
+            return y, noise, diverged
         return (_functional(self.save, self.t, y) if callable(self.save) else y), None, diverged
 
     @property
@@ -327,7 +337,7 @@ class _SavedValues:
     def _nothing(self) -> tuple[Any, Any]:
         """Values of zero paths."""
         simulation = self._simulation
-        traits, n = simulation.problem.traits, simulation.t.size
+        traits, n = simulation.problem.traits, simulation.saved.size
         array = simulation.placement.array
         if simulation.save == "all":
             return array(np.empty((0, traits.dimension, n))), array(np.empty((0, traits.noises, n)))

@@ -14,8 +14,8 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.driving import Driving, read_correlation, refuse_antithetic
 from hpfracc.solvers.sde.methods import ALIASES, METHODS, PathMethod, methods_for
 from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian, Noise, StableLevy, TemperedStable
-from hpfracc.solvers.sde.noise.process import plain_hurst
-from hpfracc.solvers.sde.placement import StatePlacement, move_noise, place_state
+from hpfracc.solvers.sde.noise.process import plain_hurst, read_grid, read_positive
+from hpfracc.solvers.sde.placement import StatePlacement, move_noise, place_state, refuse_unreal
 from hpfracc.solvers.sde.problem import Traits, read_problem
 from hpfracc.solvers.sde.progress import read_progress
 from hpfracc.solvers.sde.result import FSDEResult
@@ -31,6 +31,8 @@ def solve_fsde(
     y0: Any,
     *,
     step: float,
+    noise_step: float | None = None,
+    t_eval: Any = None,
     alpha: Any = 1.0,
     noise: Noise | None = None,
     correlation: Any = None,
@@ -57,9 +59,9 @@ def solve_fsde(
     drift : callable
         ``drift(t, y, *args)`` with y of shape ``(paths, d)``; returns ``(paths, d)``.
     diffusion : callable, float or array_like
-        ``diffusion(t, y, *args)`` returns ``(paths, d)``: component i has its own noise, whose strength depends on
-        component i only; or ``(paths, d, m)`` for m noises that all components share. A number or an array, of shape
-        ``(d,)`` or ``(d, m)``, is additive noise.
+        ``diffusion(t, y, *args)`` returns ``(paths, d)``, or a number: component i has its own noise, whose strength
+        depends on component i only; or ``(paths, d, m)`` for m noises that all components share. A number or an array,
+        of shape ``(d,)`` or ``(d, m)``, is additive noise.
     t_span : (float, float)
         Start and end.
     y0 : float or array_like, shape (d,) or (paths, d)
@@ -67,6 +69,13 @@ def solve_fsde(
         precision, with derivatives; ``drift``, ``diffusion`` and ``save`` are then written in that library.
     step : float
         Largest step; the actual steps are equal and divide the interval.
+    noise_step : float, optional
+        Step at which the noise is drawn, by default ``step``; a whole number of them makes one step. Solutions with the
+        same ``rng`` and ``noise_step`` and different ``step`` follow the same paths of the noise, as strong errors and
+        multilevel Monte Carlo need.
+    t_eval : array_like, shape (k,), optional
+        Times that are saved with ``save="all"``, increasing; by default those of all steps. They must be times of
+        steps: a path between them is not known.
     alpha : float, or a scalar of PyTorch or JAX
         Order of the derivative, at most 1; the cost of the history is the same at every step. Above 1/2 for white
         noise, in the Ito sense; above 1 - H for fractional noise, and above 1 - 1/p for stable and tempered noise of
@@ -82,8 +91,8 @@ def solve_fsde(
     args : tuple
         Further arguments of both functions. Tensors and JAX arrays among them select the library as ``y0`` does.
     rng, key, first_path
-        As in :meth:`hpfracc.noise.Noise.sample`: a path depends only on the seed and its number. ``key`` is a JAX key,
-        and may be traced.
+        As in :meth:`hpfracc.noise.Noise.sample`: a path depends only on the seed and its number, up to rounding.
+        ``key`` is a JAX key, and may be traced.
     interpretation : {"ito", "stratonovich", "young"}, optional
         Required for multiplicative Brownian noise. For H above 1/2 it is the Young integral; below, it is the limit
         along smooth paths, here called Stratonovich. Noise with jumps is in the Ito sense.
@@ -147,6 +156,8 @@ def solve_fsde(
         t_span,
         y0,
         step=step,
+        noise_step=noise_step,
+        t_eval=t_eval,
         alpha=alpha,
         noise=noise,
         correlation=correlation,
@@ -172,6 +183,8 @@ def read_simulation(
     y0: Any,
     *,
     step: Any,
+    noise_step: Any = None,
+    t_eval: Any = None,
     alpha: Any = 1.0,
     noise: Noise | None = None,
     correlation: Any = None,
@@ -193,6 +206,7 @@ def read_simulation(
     count = _read_count(paths, antithetic)
     if not callable(save) and save not in ("all", "last"):
         raise InvalidInputError(f"save={save!r}: use 'all', 'last', or a function of (t, y)")
+    places = _read_places(t_eval, t, save)
     if keep not in ("values", "moments"):
         raise InvalidInputError(f"keep={keep!r}: use 'values' or 'moments'")
     read_progress(progress)
@@ -202,7 +216,11 @@ def read_simulation(
     others = (args, given, correlation, alpha, *owned)
     placement = place_state(backend, rng, key, y0, others, first_path=first_path, count=count)
     start = _read_start(y0, count, placement)
-    strength = diffusion if callable(diffusion) else _read_numbers("diffusion", diffusion, placement)
+    strength = (
+        diffusion
+        if callable(diffusion)
+        else _read_numbers("diffusion", diffusion, placement, ", or a function of (t, y)")
+    )
     problem = read_problem(drift, strength, float(t[0]), start, process, interpretation, args)
     order = _read_order(alpha, process)
     ordinary = library_of(order) == "python" and order == 1.0
@@ -210,14 +228,16 @@ def read_simulation(
     if antithetic:
         refuse_antithetic(process)
     factor = read_correlation(correlation, process, problem.traits.noises, placement)
-    fine = (t.size - 1) * chosen.parts(problem.traits, t.size - 1)
+    every = _read_noise_step(noise_step, h)
+    fine = (t.size - 1) * chosen.parts(problem.traits, t.size - 1) * every
     times = np.linspace(0.0, float(t[-1] - t[0]), fine + 1)
     noises, moved = problem.traits.noises, move_noise(process, placement)
     sets = chosen.sets(problem.traits)
     # The remainder of fractional noise is drawn as plain normal numbers.
     apart = sets > 1 and problem.traits.hurst != 0.5 and not problem.traits.jumps
-    driving = Driving(moved, times, noises, sets, factor, bool(antithetic), apart)
-    return Simulation(problem, chosen, order, t, h, start, driving, placement, count, save, keep == "moments", progress)
+    driving = Driving(moved, times, noises, sets, factor, bool(antithetic), apart, every)
+    moments = keep == "moments"
+    return Simulation(problem, chosen, order, t, h, start, driving, placement, count, save, moments, progress, places)
 
 
 def choose_method(traits: Traits, name: str, methods: dict[str, PathMethod]) -> PathMethod:
@@ -302,6 +322,37 @@ def _read_times(t_span: Any, step: Any) -> tuple[np.ndarray, float]:
     return np.linspace(begin, end, steps + 1), (end - begin) / steps
 
 
+def _read_noise_step(noise_step: Any, h: float) -> int:
+    """Number of steps of the noise in one step."""
+    if noise_step is None:
+        return 1
+    ratio = h / read_positive("noise_step", noise_step)
+    if round(ratio) < 1 or abs(ratio - round(ratio)) > 1e-9 * ratio:
+        raise InvalidInputError(
+            f"noise_step={noise_step!r} does not divide the step {h:.12g} into a whole number of parts; use "
+            f"{h:.12g} / {max(1, round(ratio))}"
+        )
+    return round(ratio)
+
+
+def _read_places(t_eval: Any, t: np.ndarray, save: Any) -> np.ndarray | None:
+    """Indices of the times that are saved."""
+    if t_eval is None:
+        return None
+    if save != "all":
+        raise InvalidInputError(f"t_eval= with save={save!r}; it selects the times of save='all'")
+    times = read_grid(t_eval, "t_eval", first=float(t[0])).times
+    places: np.ndarray = np.searchsorted(t, times - 0.5 * (t[1] - t[0]))
+    near = places < t.size
+    near[near] = np.abs(t[places[near]] - times[near]) <= 1e-9 * (t[-1] - t[0])
+    if not near.all():
+        raise InvalidInputError(
+            f"t_eval has {times[~near][0]:.12g}, which is not the time of a step from {t[0]:.12g} to {t[-1]:.12g} in "
+            f"steps of {t[1] - t[0]:.12g}; use a step that divides it"
+        )
+    return places
+
+
 def _read_count(paths: Any, antithetic: bool) -> int:
     try:
         count = operator.index(paths)
@@ -314,20 +365,19 @@ def _read_count(paths: Any, antithetic: bool) -> int:
     return count
 
 
-def _read_numbers(name: str, value: Any, placement: StatePlacement) -> Any:
+def _read_numbers(name: str, value: Any, placement: StatePlacement, other: str = "") -> Any:
     refuse_chunked(value, name)
     try:
+        refuse_unreal(name, value)
         return placement.array(value)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"{name}={value!r}: give numbers, or a function of (t, y)") from None
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(f"{name}={value!r}: give numbers{other}") from None
 
 
 def _read_start(y0: Any, count: int, placement: StatePlacement) -> Any:
-    refuse_chunked(y0, "y0")
-    try:
-        start = placement.array(y0)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"y0={y0!r}: give numbers") from None
+    start = _read_numbers("y0", y0, placement)
     shape = tuple(start.shape)
     if start.ndim < 2:
         start = start.reshape(1, -1)

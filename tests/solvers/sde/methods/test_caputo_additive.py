@@ -82,19 +82,20 @@ def test_strong_order(alpha: float, index: float) -> None:
     assert -np.polyfit(np.log(counts), np.log(errors), 1)[0] > alpha + index - 1 - 0.15
 
 
+@pytest.mark.usefixtures("rounding_as_on_arm")
 @pytest.mark.parametrize(
     "process", [noise.FractionalBrownian(0.7), noise.StableLevy(1.5)], ids=["fractional", "stable"]
 )
 def test_paths_do_not_depend_on_how_many_there_are(process: noise.Noise) -> None:
-    """To the bit, in pairs too; fractional noise is that of the ordinary equation with the same seed."""
+    """Up to rounding, in pairs too; fractional noise is that of the ordinary equation with the same seed."""
     options: dict[str, Any] = {"step": 0.1, "alpha": 0.7, "noise": process, "rng": 4}
     for pairs in (False, True):
         whole = hf.solve_fsde(lambda t, y: -y, 1.0, (0, 1), [1.0, 2.0], paths=12, antithetic=pairs, **options)
         part = hf.solve_fsde(
             lambda t, y: -y, 1.0, (0, 1), [1.0, 2.0], paths=4, first_path=6, antithetic=pairs, **options
         )
-        np.testing.assert_array_equal(part.y, whole.y[6:10])
-        np.testing.assert_array_equal(part.noise, whole.noise[6:10])
+        np.testing.assert_allclose(part.y, whole.y[6:10], rtol=0.0, atol=1e-13)
+        np.testing.assert_allclose(part.noise, whole.noise[6:10], rtol=0.0, atol=1e-13)
     if isinstance(process, noise.FractionalBrownian):
         plain = hf.solve_fsde(
             lambda t, y: -y, 1.0, (0, 1), [1.0, 2.0], paths=12, antithetic=True, **{**options, "alpha": 1.0}

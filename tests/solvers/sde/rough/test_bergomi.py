@@ -80,6 +80,13 @@ def test_controls_do_not_bias():
     np.testing.assert_allclose(found.value - puts.value, 1.0 - strikes, atol=1e-12)
 
 
+@pytest.mark.parametrize("paths", [64, 4000])
+def test_a_known_variance_is_no_reason_to_warn(paths):
+    """At eta = 0 the variance is a number: its mean is off by rounding alone, and the price is Black's."""
+    found = Bergomi(H=0.1, eta=0.0, rho=-0.5, xi=0.04).price(1.1, 0.5, paths=paths, steps=20, rng=1)
+    assert abs(found.value - black_price(1.0, 1.1, 0.5, 0.2)) < 4.0 * found.error + 1e-12
+
+
 def test_unreliable_errors_are_told():
     """At a huge eta a few paths carry the variance: two seeds differ by far more than their errors say."""
     wild = Bergomi(H=0.07, eta=8.0, rho=-0.9, xi=0.235**2)
@@ -88,15 +95,17 @@ def test_unreliable_errors_are_told():
     assert abs(one.value - two.value) > 4.0 * np.hypot(one.error, two.error)
 
 
+@pytest.mark.usefixtures("rounding_as_on_arm")
 def test_paths():
-    """S is a martingale, V has the mean xi, and paths do not depend on how many are made together."""
+    """S is a martingale, V has the mean xi, and paths depend on how many are made together by rounding alone."""
     t = np.linspace(0.0, 0.5, 33)
     paths = MODEL.sample(t, 4000, rng=4)
     for values, mean in ((paths.S[:, -1], 1.0), (paths.V[:, 5], 0.235**2)):
         assert abs(values.mean() - mean) < 4.0 * values.std() / np.sqrt(4000)
     part = MODEL.sample(t, (2, 5), rng=4, first_path=100)
-    assert np.array_equal(part.S.reshape(10, 33), paths.S[100:110])
-    assert np.array_equal(part.V.reshape(10, 33), paths.V[100:110])
+    np.testing.assert_allclose(part.S.reshape(10, 33), paths.S[100:110], rtol=1e-12)
+    np.testing.assert_allclose(part.V.reshape(10, 33), paths.V[100:110], rtol=1e-12)
+    assert np.isnan(paths.bias)
 
 
 def test_bad_input():

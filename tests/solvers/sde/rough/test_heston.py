@@ -140,3 +140,29 @@ def test_a_missed_tolerance_is_told(nodes, monkeypatch):
 def model_bounds(values):
     """Prices clipped to the bounds of arbitrage at strikes 0.9 and 1."""
     return np.clip(values, [0.1, 0.0], 1.0)
+
+
+@pytest.mark.parametrize(
+    "maturity", [0.1, pytest.param(0.01, marks=pytest.mark.slow), pytest.param(1.0, marks=pytest.mark.slow)]
+)
+def test_perfect_correlation(maturity):
+    """At rho = -1 the transform decays slowly along the real axis, and fast along the contour that is taken."""
+    parameters = {"H": 0.1, "v0": 0.04, "theta": 0.04, "kappa": 0.3, "sigma": 0.4, "S0": 100.0, "r": 0.03}
+    strikes = [90.0, 100.0]
+    limit = Heston(rho=-1.0, **parameters).price(strikes, maturity)
+    assert np.all(limit.error < 1e-6)
+    # Prices are smooth in rho up to -1.
+    one, two, three = (Heston(rho=rho, **parameters).price(strikes, maturity).value for rho in (-0.97, -0.98, -0.99))
+    np.testing.assert_allclose(limit.value, one - 3.0 * two + 3.0 * three, atol=2e-5 + np.max(limit.error))
+
+
+@pytest.mark.parametrize("rho", [-1.0, 1.0])
+def test_contours_agree(rho, monkeypatch):
+    """At H = 1/2, short maturity and perfect correlation, prices do not depend on the angle of the contour."""
+    model = Heston(H=0.5, v0=0.04, theta=0.04, kappa=1.0, sigma=0.3, rho=rho)
+    found = []
+    for angle in (0.3, 0.5):
+        monkeypatch.setattr(heston, "_TILTS", (0.0, angle, -angle))
+        assert np.any(model._contours(np.array([0.9, 1.0, 1.1]), 0.05)[0] != 0.0)
+        found.append(model.price([0.9, 1.0, 1.1], 0.05, tol=1e-9))
+    assert np.all(np.abs(found[0].value - found[1].value) <= found[0].error + found[1].error + 1e-12)

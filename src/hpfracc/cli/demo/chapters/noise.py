@@ -57,8 +57,8 @@ def build(context: DemoContext) -> Chapter:
         Words(
             (
                 "The increments of fractional Brownian motion are correlated over all times. Paths are sampled from "
-                "the exact distribution with Fourier transforms. A path depends only on the seed and its number, not "
-                "on the batch size, the threads or the machine.",
+                "the exact distribution with Fourier transforms. A path depends only on the seed and its number; the "
+                "batch size, the threads and the machine change it by rounding at most.",
             )
         ),
         Figures(

@@ -17,6 +17,11 @@ __all__ = ["HurstEstimate", "hurst"]
 _MIN_POINTS = 32
 #: Estimates stay inside this interval; at its ends the likelihood has no curvature.
 _BOUNDS = (1e-3, 1.0 - 1e-3)
+#: Changes below this fraction of the values are rounding.
+_ROUNDING = 16.0 * np.finfo(float).eps
+#: Fraction of the increments that is tapered. Without it, the high frequencies of a rough path leak into the low ones:
+#: at H = 0.02 and 1,000 steps 77 % of the intervals of 95 % cover H. The standard error grows by 2.7 %.
+_TAPERED = 0.1
 #: Steps over which second differences are taken.
 _DILATIONS = (1, 2, 3, 4)
 #: Lags after which squared correlations of second differences, which decay like k^(4H-8), are negligible.
@@ -80,7 +85,8 @@ def hurst(
     -----
     With the spectral density :math:`f(\lambda; H) \propto (1 - \cos\lambda) \sum_j |\lambda + 2\pi j|^{-2H-1}` and the
     periodogram I, Whittle's estimate minimises :math:`\log \overline{I/f} + \overline{\log f}`; its variance is
-    :math:`2 / (n\,\mathrm{Var}_\lambda\,\partial_H \log f)`.
+    :math:`2 / (n\,\mathrm{Var}_\lambda\,\partial_H \log f)`, times 1.05 for the taper: the increments less their mean
+    are multiplied by a window that rises over the first and falls over the last twentieth.
 
     References
     ----------
@@ -109,11 +115,11 @@ def hurst(
     rows = values.reshape(-1, values.shape[-1])
     if method == "whittle":
         steps = rows if increments else np.diff(rows)
-        _refuse_constant(steps)
+        _refuse_constant(steps - steps.mean(-1, keepdims=True), rows)
         found = [_whittle(row) for row in steps]
     else:
         levels = np.cumsum(rows, -1) if increments else rows
-        _refuse_constant(np.diff(levels, 2))
+        _refuse_constant(np.diff(levels, 2), levels)
         found = [_variations(row) for row in levels]
     index, error = (np.array(column).reshape(values.shape[:-1]) for column in zip(*found, strict=True))
     width = special.ndtri(0.5 + 0.5 * confidence) * error
@@ -123,9 +129,11 @@ def hurst(
     return HurstEstimate(index, error, (low, high), confidence, method)
 
 
-def _refuse_constant(steps: np.ndarray) -> None:
-    if not np.all(np.any(steps != 0, -1)):
-        raise InvalidInputError("a path is constant or a straight line; it has no Hurst index")
+def _refuse_constant(changes: np.ndarray, values: np.ndarray) -> None:
+    """Raise an error if changes that should be 0 on a line are no larger than the rounding of the values."""
+    largest = np.abs(values).max(-1)
+    if not np.all(np.sqrt(np.mean(changes**2, -1)) > _ROUNDING * largest):
+        raise InvalidInputError("a path is constant or a straight line up to rounding; it has no Hurst index")
 
 
 def _log_density(index: float, waves: np.ndarray) -> np.ndarray:
@@ -139,7 +147,10 @@ def _log_density(index: float, waves: np.ndarray) -> np.ndarray:
 def _whittle(steps: np.ndarray) -> tuple[float, float]:
     n = steps.size
     waves = 2.0 * math.pi * np.arange(1, (n - 1) // 2 + 1) / n
-    power = np.abs(fft.rfft(steps)[1 : waves.size + 1]) ** 2
+    taper, end = np.ones(n), round(0.5 * _TAPERED * n)
+    taper[:end] = np.sin(0.5 * math.pi * (np.arange(end) + 0.5) / end) ** 2
+    taper[n - end :] = taper[:end][::-1]
+    power = np.abs(fft.rfft(taper * (steps - steps.mean()))[1 : waves.size + 1]) ** 2
 
     def loss(index: float) -> float:
         density = _log_density(index, waves)
@@ -148,7 +159,8 @@ def _whittle(steps: np.ndarray) -> tuple[float, float]:
     index = float(optimize.minimize_scalar(loss, bounds=_BOUNDS, method="bounded", options={"xatol": 1e-6}).x)
     low, high = max(index - 1e-4, 0.5 * _BOUNDS[0]), min(index + 1e-4, 1.0 - 0.5 * _BOUNDS[0])
     slope = (_log_density(high, waves) - _log_density(low, waves)) / (high - low)
-    return index, math.sqrt(2.0 / (n * float(np.var(slope))))
+    spread = np.sum(taper**4) / np.sum(taper**2) ** 2  # 1 / n without the taper
+    return index, math.sqrt(2.0 * spread / float(np.var(slope)))
 
 
 def _variations(levels: np.ndarray) -> tuple[float, float]:

@@ -49,18 +49,20 @@ class TimeGrid:
         return int(self.times.size) - 1
 
 
-def read_grid(t: Any) -> TimeGrid:
-    """Check times: one axis, finite, increasing, not before 0."""
+def read_grid(t: Any, name: str = "t", *, first: float = 0.0) -> TimeGrid:
+    """Check times: one axis, finite, increasing, not before ``first``."""
     if is_tracer(t):
-        raise InvalidInputError("t is traced, and the times must be known; create them outside the traced function")
+        raise InvalidInputError(
+            f"{name} is traced, and the times must be known; create them outside the traced function"
+        )
     try:
         times = np.array(to_host(t), dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidInputError(f"t={t!r}: give an array of times") from None
+        raise InvalidInputError(f"{name}={t!r}: give an array of times") from None
     if times.ndim != 1 or not times.size:
-        raise ShapeError(f"t has shape {times.shape}; give the times along one axis, at least one")
-    if not np.all(np.isfinite(times)) or times[0] < 0 or np.any(np.diff(times) <= 0):
-        raise InvalidInputError("t must be finite, increasing, and not start before 0")
+        raise ShapeError(f"{name} has shape {times.shape}; give the times along one axis, at least one")
+    if not np.all(np.isfinite(times)) or times[0] < first or np.any(np.diff(times) <= 0):
+        raise InvalidInputError(f"{name} must be finite, increasing, and not start before {first:g}")
     step = None
     if times.size > 1 and times[0] == 0:
         guess = float(times[-1]) / (times.size - 1)
@@ -129,7 +131,7 @@ class Noise(ABC):
         size : int or tuple of int
             Shape of the batch of paths.
         rng : int, numpy.random.Generator, numpy.random.SeedSequence or torch.Generator, optional
-            A seed gives the same paths each time, for any ``size``; a generator gives new ones. With a
+            A seed gives the same paths each time, for any ``size`` up to rounding; a generator gives new ones. With a
             ``torch.Generator`` the paths are tensors on its device.
         key : jax key, optional
             JAX key; the paths are JAX arrays. May be traced.

@@ -1,7 +1,8 @@
 """Sources of random numbers: a key, the first path, and the library, device and precision of the result.
 
-A number depends only on the key, the stream, its path and its position. So paths 0 to 999 are the same in one call, in
-ten calls of 100 with ``first_path=``, in chunks of any size, and on several machines.
+A number depends only on the key, the stream, its path and its position, to the bit. So paths 0 to 999 are the same in
+one call, in ten calls of 100 with ``first_path=``, in chunks of any size, and on several machines; those that need
+transforms or matrix products, up to rounding.
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ class Bergomi(VolatilityModel):
         chunks = []
         for low, high in source.chunks(count, 4 * times.size):
             chunks.append(scheme.paths(source, low, high - low))
-        return join_chunks(times, shape, chunks)
+        return join_chunks(times, shape, chunks, math.nan)
 
     def _out_of_money(
         self,

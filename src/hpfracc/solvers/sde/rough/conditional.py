@@ -15,6 +15,8 @@ __all__ = ["ConditionalEstimate", "Terminal"]
 
 #: Minimum effective number of paths of the integrated variance, and maximum deviation of its mean in standard errors.
 _FEWEST_PATHS, _MAX_ERRORS = 30.0, 6.0
+#: Rounding of an integrated variance, relative to its mean.
+_ROUNDING = 1e-10
 #: Paths whose prices are evaluated together; with only a hundred, call overhead would dominate.
 _TOGETHER = 2048
 
@@ -120,7 +122,8 @@ class ConditionalEstimate:
         total, squares = paths + off, square + 2.0 * off + paths  # sums of the ratio itself, and of its square
         effective = total**2 / max(squares, 1e-300)
         spread = math.sqrt(max(square - off**2 / paths, 0.0))
-        if effective < min(_FEWEST_PATHS, 0.25 * paths) or abs(off) > _MAX_ERRORS * spread:
+        # A variance without randomness is off by rounding, and so is its spread.
+        if effective < min(_FEWEST_PATHS, 0.25 * paths) or abs(off) > _MAX_ERRORS * spread + _ROUNDING * paths:
             warnings.warn(
                 f"{where}: the integrated variance of {paths:,} paths has "
                 f"{total / paths:.3g} times its known mean, from about {effective:.3g} of them; prices and their "

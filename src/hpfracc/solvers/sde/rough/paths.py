@@ -20,11 +20,17 @@ class RoughPaths(NamedTuple):
         Times.
     S, V : ndarray, shape size + (n,)
         Price and variance.
+    bias : float
+        For :class:`~hpfracc.rough.Heston`: the largest error of implied volatilities that the steps cause, at the money
+        and one standard deviation away, at the first and the last time. It is computed from the characteristic
+        functions of scheme and model, so it has no statistical error. nan for :class:`~hpfracc.rough.Bergomi`, whose
+        exact prices are unknown: repeat with more times.
     """
 
     t: np.ndarray[Any, Any]
     S: np.ndarray[Any, Any]
     V: np.ndarray[Any, Any]
+    bias: float
 
 
 def read_times(t: Any, *, uniform: bool) -> np.ndarray[Any, Any]:
@@ -45,11 +51,14 @@ def read_times(t: Any, *, uniform: bool) -> np.ndarray[Any, Any]:
 
 
 def join_chunks(
-    t: np.ndarray[Any, Any], shape: tuple[int, ...], chunks: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]
+    t: np.ndarray[Any, Any],
+    shape: tuple[int, ...],
+    chunks: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]],
+    bias: float,
 ) -> RoughPaths:
     """Join chunks of paths into one array of the requested shape."""
     if not chunks:
         empty = np.empty((*shape, t.size))
-        return RoughPaths(t, empty, empty.copy())
+        return RoughPaths(t, empty, empty.copy(), bias)
     price, variance = (np.concatenate(parts).reshape(*shape, t.size) for parts in zip(*chunks, strict=True))
-    return RoughPaths(t, price, variance)
+    return RoughPaths(t, price, variance, bias)

@@ -168,5 +168,6 @@ def _newton(
             return h
     raise SolveError(
         f"the fractional Riccati equation was not solved: Newton's method did not converge in {_MAX_ITERATIONS} "
-        "iterations; the transform may not exist for these parameters. Use a shorter maturity or a smaller sigma"
+        "iterations; the transform may not exist for these parameters. Use a smaller sigma, or a rho farther from -1 "
+        "and 1"
     )
