@@ -130,6 +130,10 @@ def walk_mesh(
         try:
             for state in advance(mesh):
                 if not np.all(np.isfinite(state)):
+                    if len(states) == 1 and not np.all(np.isfinite(problem.evaluate(problem.t0, np.array(problem.y0)))):
+                        raise StepError(
+                            f"The right-hand side is not finite at the start, t = {problem.t0:g}: correct it there."
+                        )
                     raise StepError(
                         f"The solution is not finite at t = {problem.t0 + mesh[len(states)]:g}: take a smaller step, "
                         "or check whether the solution ends there."

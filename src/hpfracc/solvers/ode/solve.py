@@ -135,7 +135,7 @@ def solve_fode(
         interrupted. ``False``: never. With ``hf.config(deterministic=True)`` nothing is compiled unless requested here
         or by ``backend="numba"``, because the decision depends on measured times and affects the last digits.
     progress : bool or callable
-        Whether to show a progress bar with the remaining time, or ``progress(t, y)``, called from time to time with the
+        Whether to show a progress bar with the elapsed time, or ``progress(t, y)``, called from time to time with the
         newest point.
     estimate : bool or "auto"
         Whether to compute an ``error_estimate`` of a solution with a given ``step``, from its defect at up to 24 steps

@@ -350,3 +350,22 @@ def test_robertson_at_order_one():
     reference = solve_ivp(reaction, (0.0, 4e3), [1.0, 0.0, 0.0], method="Radau", rtol=1e-10, atol=1e-13)
     error = np.abs(result.y[:, -1] - reference.y[:, -1]).max()
     assert result.success and result.stats["steps"] < 3000 and error < 1e-5
+
+
+@pytest.mark.parametrize(("alpha", "rtol"), [(0.5, 1e-7), (0.7, 1e-10), (1.0, 1e-8), (1.5, 1e-6)])
+def test_a_jump_at_a_tight_tolerance_is_passed(alpha: float, rtol: float):
+    """Steps shrank to rounding there, and the solve ended; the error was up to 200 times the estimate."""
+    given = {"dy0": [[0.0]]} if alpha > 1.0 else {}
+    result = hf.solve_fode(
+        lambda t, y: -y + (1.0 if t >= 1.0 else 0.0), (0.0, 3.0), [1.0], alpha, rtol=rtol, atol=1e-3 * rtol, **given
+    )
+    tau = np.maximum(result.t - 1.0, 0.0)
+    exact = mittag_leffler(-(result.t**alpha), alpha) + tau**alpha * mittag_leffler(-(tau**alpha), alpha, alpha + 1.0)
+    error = np.abs(result.y[0] - exact).max()
+    assert result.success and result.t[-1] == 3.0 and error < 10.0 * rtol
+    assert error < 3.0 * result.error_estimate
+
+
+def test_a_jump_that_rounding_hides_is_named():
+    result = hf.solve_fode(lambda t, y: -y + (1.0 if t >= 1.0 else 0.0), (0.0, 1.5), [1.0], 0.3, rtol=1e-9, atol=1e-12)
+    assert not result.success and "jumps near t = 1," in result.message and result.t[-1] == 1.5

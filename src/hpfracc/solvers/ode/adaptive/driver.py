@@ -114,6 +114,13 @@ class _Pass:
         self._share = share
 
     @property
+    def jump(self) -> float | None:
+        """Time of a jump of the right-hand side that was passed with longer steps than the tolerance allows."""
+        if self.stepper is None or self.stepper.jumped is None:
+            return None
+        return self.system.time(self.stepper.jumped)
+
+    @property
     def ratio(self) -> float:
         """The estimated global error over the tolerance."""
         return math.nan if self.stepper is None else self.stepper.ratio
@@ -145,7 +152,7 @@ class _Pass:
                     crawl = watch.look(stepper)
                     if crawl is not None:
                         return self._fail(crawl)
-                    if stepper.ratio > most_ratio:
+                    if stepper.ratio > most_ratio and stepper.jumped is None:
                         self.hopeless = True
                         return None
                 if is_break:
@@ -198,7 +205,7 @@ class _Pass:
         """Record the requested values of the newest step; returns whether to continue."""
         stepper, problem = self.stepper, self.problem
         assert stepper is not None
-        self.largest_error = np.maximum(self.largest_error, np.abs(stepper.error))
+        self.largest_error = np.maximum(self.largest_error, np.abs(stepper.error) * self._importance(stepper))
         if problem.delays:
             self._error_times.append(stepper.tau)
             self._errors.append(stepper.error)
@@ -221,6 +228,13 @@ class _Pass:
                 self.states.extend(stepper.continuation()(asked))
         report(self.system.time(limit), lambda: stepper.y.reshape(problem.shape))
         return end is None
+
+    def _importance(self, stepper: Stepper) -> float:
+        """Weight of the error in the estimate: where y starts like t^(alpha-1), it falls to 0 like t^(1-alpha)."""
+        if not self.system.offset:
+            return 1.0
+        share = (stepper.tau + self.system.offset) / (self.problem.t1 - self.problem.t0)
+        return float(min(share, 1.0) ** (1.0 - stepper.least))
 
     def _watch(self) -> float | None:
         stepper, problem = self.stepper, self.problem
@@ -279,17 +293,22 @@ def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str
             current.run(report, math.inf if last else _HOPELESS, speed)
             note_steps()
             nfev, njev = nfev + current.system.nfev, njev + current.system.njev
-            if last or not current.success or current.ratio <= 1.0:
+            if last or not current.success or current.ratio <= 1.0 or current.jump is not None:
                 break
             notes.append(f"pass {number}: the global error was {current.ratio:.2g} times the tolerance")
             share *= min(max(0.5 / current.ratio, 0.02), 0.7)
     if current.success and control == "global" and current.ratio > _TOLERATED:
         current.success = False
-        current.message = (
-            f"The end was reached, but the error may be {current.ratio:.2g} times the tolerance: the equation "
-            f"amplifies errors, or rtol={options.rtol:g} is too small. Loosen it, shorten the interval, or, for a "
-            "chaotic solution that no method can follow, use method='adaptive_local'."
+        cause = (
+            f"the equation amplifies errors, or rtol={options.rtol:g} is too small. Loosen it, shorten the interval, "
+            "or, for a chaotic solution that no method can follow, use method='adaptive_local'."
         )
+        if current.jump is not None:
+            cause = (
+                f"the right-hand side jumps near t = {current.jump:g}, and times close behind it are not resolved by "
+                f"rounding. Loosen rtol={options.rtol:g}, or use times relative to the jump."
+            )
+        current.message = f"The end was reached, but the error may be {current.ratio:.2g} times the tolerance: {cause}"
     decision = (name, reason, "exponentials", speed.compiled)
     result = _result(problem, options, current, decision, number, nfev, njev, [*notes, *speed.notes])
     result.stats["seconds"] = time.perf_counter() - started

@@ -106,6 +106,14 @@ def read_function(
     return reading.bind(function, floats) or "a captured value changed while it was read"
 
 
+def _is_private(node: ast.AST) -> bool:
+    """Whether Python replaces this name inside of a class."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
+            return name.startswith("__") and not name.endswith("__")
+    return False
+
+
 def _read(
     function: types.FunctionType, args: tuple[Any, ...], shape: tuple[int, ...], out_shape: tuple[int, ...]
 ) -> _Reading:
@@ -190,6 +198,8 @@ class _Reader:
         if code.co_flags & 0x2AC or code.co_kwonlyargcount:  # *args, **kwargs, generators, coroutines
             raise RefusedError(f"{function.__name__} takes *args, keywords, or is a generator")
         node = self.captures.syntax(function)
+        if any(_is_private(each) for each in ast.walk(node)):
+            raise RefusedError(f"{function.__name__} uses a name with two underscores, which a class replaces")
         names = code.co_varnames[: code.co_argcount]
         defaults = len(function.__defaults__ or ())
         if not len(names) - defaults <= len(arguments) <= len(names):
