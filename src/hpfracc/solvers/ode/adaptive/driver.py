@@ -48,7 +48,7 @@ class _CrawlWatch:
         self._problem, self._options, self._length = problem, options, length
         # A limit above the default is deliberate.
         self._most = _MAX_AHEAD if options.max_steps == MAX_STEPS else options.max_steps
-        self._steps, self._tau, self._pace, self._jumps = 0, 0.0, 0.0, False
+        self._steps, self._tau, self._pace, self._jumps, self._passed = 0, 0.0, 0.0, False, 0
 
     def look(self, stepper: Stepper) -> str | None:
         """Called after a step. Returns the reason to end the solve, with a remedy, or None to continue."""
@@ -61,7 +61,8 @@ class _CrawlWatch:
             return None
         pace, before = (stepper.tau - self._tau) / (steps - self._steps), self._pace
         self._steps, self._tau, self._pace = steps, stepper.tau, pace
-        jumps, self._jumps = self._jumps, False
+        jumps, self._jumps = self._jumps or stepper.jumps > self._passed + 8, False
+        self._passed = stepper.jumps
         # Steps that still grow, as after the start, do not predict the rest.
         if not before or pace > 1.5 * before or pace * self._most >= self._length - stepper.tau:
             return None

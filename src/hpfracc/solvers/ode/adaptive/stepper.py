@@ -81,7 +81,7 @@ class Stepper:
         self.moved = np.zeros_like(self.y)
         self.ratio = 0.0
         self.largest = np.abs(self.y)
-        self.accepted = self.rejected = 0
+        self.accepted = self.rejected = self.jumps = 0
         self.pieces: list[Piece] = []  # the last two
         self.snapshots: list[list[Snapshot]] = []  # before each of them
         self.arithmetic: Arithmetic = NumpyArithmetic()
@@ -217,6 +217,7 @@ class Stepper:
         self._take(trial, step, level, end, degree, None if between is None else between.coefficients)
         self._choose_degree(errors, degree, between)
         if jump is not None:
+            self.jumps += 1
             self.restart()
         return True
 

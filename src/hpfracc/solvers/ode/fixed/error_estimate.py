@@ -265,9 +265,9 @@ def _propagate(
         size = max(float(np.abs(known).max()), 1e-9 * float(largest.max()))  # not below the accuracy of the steps
         if newton.matrix is None:
             change = evaluate(t, y + known) - f
-            ratio = float(np.abs(weight * change).max()) / size
-            if ratio <= 0.3:  # not stiff: one or two iterations are close enough
-                if ratio > 0.05:
+            response = float(np.abs(weight * change).max())
+            if response <= 0.3 * size:  # not stiff: one or two iterations are close enough
+                if response > 0.05 * size:
                     change = evaluate(t, y + known + weight * change) - f
                 errors[:, k] = known + weight * change
                 moved[:, k] = change
