@@ -138,8 +138,8 @@ def solve_fode(
         Whether to show a progress bar with the elapsed time, or ``progress(t, y)``, called from time to time with the
         newest point.
     estimate : bool or "auto"
-        Whether to compute an ``error_estimate`` of a solution with a given ``step``, from its defect at up to 24 steps
-        (``stats["estimate_evaluations"]`` evaluations, a few per cent of a long solve). ``"auto"``: unless the
+        Whether to compute an ``error_estimate`` of a solution with a given ``step``, from its defect at up to 24
+        steps, and more for jumps and oscillations (``stats["estimate_evaluations"]`` evaluations). ``"auto"``: unless the
         right-hand side is compiled, because the estimate would then be slow in comparison. If the estimate exceeds a
         tenth of a component's maximum, ``message`` names the component and the times. (With ``terms``, these are the
         components of the equivalent system: those of y, then those of its derivatives.)

@@ -357,14 +357,12 @@ def is_far(y: Any, rules: Any, table: Any, value: Any, inverse: Any, equation: A
     newest = weights[0, 0] + weights[1, 0]
     apart, size = 0.0, 0.0
     for c in range(len(y)):
-        error = known[c] + newest * (value[c] - values[0, c])
-        apart, size = max(apart, abs(error - guess[c])), max(size, abs(error))
-    if not apart > FAR * size:
-        return False
-    for c in range(len(y)):
-        guess[c] = known[c] + newest * (value[c] - values[0, c])
-        other[c] = y[c] + guess[c]
-    return True
+        other[c] = known[c] + newest * (value[c] - values[0, c])
+        apart, size = max(apart, abs(other[c] - guess[c])), max(size, abs(other[c]))
+    if apart > FAR * size:
+        guess[:] = other
+    other[:] = y + guess
+    return bool(apart > FAR * size)
 
 
 @_compile
