@@ -140,7 +140,7 @@ def solve_fode(
     estimate : bool or "auto"
         Whether to compute an ``error_estimate`` of a solution with a given ``step``, from its defect at up to 24
         steps, and more for jumps and oscillations (``stats["estimate_evaluations"]`` evaluations). ``"auto"``: unless
-        the right-hand side is compiled, because the estimate would then be slow in comparison. If the estimate exceeds a
+        the right-hand side is compiled, because the estimate would then be slow in comparison. If it exceeds a
         tenth of a component's maximum, ``message`` names the component and the times. (With ``terms``, these are the
         components of the equivalent system: those of y, then those of its derivatives.)
 
