@@ -359,3 +359,11 @@ def test_a_guess_that_cannot_be_solved_is_told():
     """With the solver's own message."""
     with pytest.raises(SolveError, match=r"cannot be solved at the guess \(rate = 1"):
         hf.fit_fode(lambda t, y, rate: rate * y * np.nan, T, np.ones(26), parameters={"rate": 1.0}, alpha=0.5, y0=[1.0])
+
+
+def test_free_derivatives_and_orders_above_one_say_what_to_do():
+    t = np.linspace(0.0, 1.0, 8)
+    with pytest.raises(InvalidInputError, match="dy0 holds 'free'"):
+        hf.fit_fode(lambda t, y, k: -k * y, t, np.cos(t), parameters={"k": 1.0}, dy0="free")
+    with pytest.raises(InvalidInputError, match=r"dy0=\[...\], the initial derivatives, allows orders above 1"):
+        hf.fit_fode(lambda t, y, k: -k * y, t, np.cos(t), parameters={"k": 1.0}, guess={"alpha": 1.5})

@@ -75,12 +75,20 @@ class DelayedStates:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.table: Tableau | None = None
+        #: The error of the solution at a time after t0, which is added to the states while errors are estimated.
+        self.error: Callable[[float], Array] | None = None
 
     def __call__(self, t: float, y: Array) -> tuple[Array, ...]:
         """The states at ``t`` minus each delay; ``y`` is the state at ``t``."""
         assert self.table is not None
         elapsed = t - self.problem.t0
-        return tuple(self._state(elapsed - lag, y).reshape(self.problem.shape) for lag in self.problem.delays)
+        states = [self._state(elapsed - lag, y) for lag in self.problem.delays]
+        if self.error is not None:
+            states = [
+                state if elapsed < lag else state + self.error(elapsed - lag)
+                for state, lag in zip(states, self.problem.delays, strict=True)
+            ]
+        return tuple(state.reshape(self.problem.shape) for state in states)
 
     def _state(self, then: float, y: Array) -> Array:
         table, problem = self.table, self.problem

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._interrupts import raise_if_nested
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.options import Options
@@ -129,6 +130,10 @@ def walk_mesh(
         try:
             for state in advance(mesh):
                 if not np.all(np.isfinite(state)):
+                    if len(states) == 1 and not np.all(np.isfinite(problem.evaluate(problem.t0, np.array(problem.y0)))):
+                        raise StepError(
+                            f"The right-hand side is not finite at the start, t = {problem.t0:g}: correct it there."
+                        )
                     raise StepError(
                         f"The solution is not finite at t = {problem.t0 + mesh[len(states)]:g}: take a smaller step, "
                         "or check whether the solution ends there."
@@ -143,6 +148,7 @@ def walk_mesh(
         except StepError as error:
             success, message = False, str(error)
         except KeyboardInterrupt:
+            raise_if_nested()
             success, interrupted = False, True
             message = f"Interrupted at t = {problem.t0 + mesh[len(states) - 1]:g}: here is the solution up to then."
     note_steps()

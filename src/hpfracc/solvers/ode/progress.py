@@ -1,7 +1,8 @@
 """Progress of a solve, and interrupts outside of its loop over steps.
 
-Every loop over steps catches KeyboardInterrupt and returns the steps that were completed. Before the loop there is only
-the initial value to return; after it KeyboardInterrupt is raised.
+Every loop over steps catches KeyboardInterrupt and returns the steps that were completed, unless the solve is part of
+another call (`hpfracc._interrupts`). Before the loop there is only the initial value to return; after it
+KeyboardInterrupt is raised.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ def progress_report(wish: bool | Callable[..., Any], t0: float, t1: float, title
         yield _ignore
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (
         TextColumn("[bold]{task.description}"),
         BarColumn(bar_width=28),
         TaskProgressColumn(),
         TextColumn("t = {task.fields[now]}"),
-        TimeRemainingColumn(),
+        TimeElapsedColumn(),  # a remaining time would be wrong by orders: steps grow
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=1.0, now=f"{t0:g}")

@@ -65,7 +65,9 @@ class FODEResult:
         Estimate of the maximum absolute error of y over all times and components; nan if there is none. With adaptive
         steps the error is integrated along with the solution, and ``stats["error_over_tolerance"]`` is its largest
         ratio to ``atol + rtol Y(t)``, with ``Y(t)`` the largest ``|y(s)| s / t`` up to t: near a zero of y the error
-        may be many times ``atol + rtol |y(t)|``. With a given step it is computed from the defect of the solution
+        may be many times ``atol + rtol |y(t)|``. Where a Riemann-Liouville solution starts like ``t^(alpha-1)``, it is
+        the maximum of the error times ``(t/T)^(1-alpha)``, which is finite. With a given step it is computed from the
+        defect of the solution
         (``stats["component_errors"]`` for each component), and is within a small factor of the error for product rules;
         for methods with starting weights and orders up to 0.5 it may be much larger than the error.
     decision : SolveDecision

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hpfracc._arrays import dtype_name
+from hpfracc._interrupts import interrupt_scope, raise_if_nested
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.auto import solve_auto, solve_with
@@ -134,12 +135,12 @@ def solve_fode(
         interrupted. ``False``: never. With ``hf.config(deterministic=True)`` nothing is compiled unless requested here
         or by ``backend="numba"``, because the decision depends on measured times and affects the last digits.
     progress : bool or callable
-        Whether to show a progress bar with the remaining time, or ``progress(t, y)``, called from time to time with the
+        Whether to show a progress bar with the elapsed time, or ``progress(t, y)``, called from time to time with the
         newest point.
     estimate : bool or "auto"
-        Whether to compute an ``error_estimate`` of a solution with a given ``step``, from its defect at up to 24 steps
-        (``stats["estimate_evaluations"]`` evaluations, a few per cent of a long solve). ``"auto"``: unless the
-        right-hand side is compiled, because the estimate would then be slow in comparison. If the estimate exceeds a
+        Whether to compute an ``error_estimate`` of a solution with a given ``step``, from its defect at up to 24
+        steps, and more for jumps and oscillations (``stats["estimate_evaluations"]`` evaluations). ``"auto"``: unless
+        the right-hand side is compiled, because the estimate would then be slow in comparison. If it exceeds a
         tenth of a component's maximum, ``message`` names the component and the times. (With ``terms``, these are the
         components of the equivalent system: those of y, then those of its derivatives.)
 
@@ -207,10 +208,11 @@ def solve_fode(
             return solve_auto(problem, options)
         return solve_with(find_method(method, problem.library), problem, options)
 
-    with watch_steps() as stepped:
+    with interrupt_scope(), watch_steps() as stepped:
         try:
             return solve_reduced(problem, options, solve) if problem.terms else solve(problem, options)
         except KeyboardInterrupt:
+            raise_if_nested()
             if stepped[0]:
                 raise
             return only_the_start(problem, options)

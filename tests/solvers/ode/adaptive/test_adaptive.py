@@ -321,3 +321,51 @@ def test_between_the_steps_of_a_stiff_equation_the_tolerance_holds_too(alpha: fl
         found = hf.solve_fode(fun, (0.0, end), [1.0], alpha, rtol=1e-6, atol=1e-6, t_eval=t)
         assert found.success and found.stats["switches"]
         assert np.max(np.abs(found.y[0] - exact(t)) / (1e-6 + 1e-6 * exact(t))) < 3.0
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_estimate_of_a_rotation_is_stable(compiled: bool):
+    """The estimate was 1.8e49 at an error of 3e-13, because its own propagation was not stable."""
+    if compiled:
+        pytest.importorskip("numba")
+
+    def rotation(t: float, y: Any) -> Any:
+        return np.array([-1e3 * y[1], 1e3 * y[0]])
+
+    result = hf.solve_fode(rotation, (0.0, 0.3), [1.0, 0.0], 0.95, compile=compiled)
+    exact = hf.mittag_leffler(1e3j * result.t**0.95, 0.95)
+    error = max(np.abs(result.y[0] - exact.real).max(), np.abs(result.y[1] - exact.imag).max())
+    assert result.success and result.stats["passes"] == 1
+    assert error / 3.0 < result.error_estimate < 30.0 * error
+
+
+def test_robertson_at_order_one():
+    """It took 12,000 steps in six passes to an error 1,000 times too small, and was called chaotic."""
+
+    def reaction(t: float, y: Any) -> Any:
+        a, b, c = y
+        return np.array([-0.04 * a + 1e4 * b * c, 0.04 * a - 1e4 * b * c - 3e7 * b * b, 3e7 * b * b])
+
+    result = hf.solve_fode(reaction, (0.0, 4e3), [1.0, 0.0, 0.0], 1.0, rtol=1e-5)
+    reference = solve_ivp(reaction, (0.0, 4e3), [1.0, 0.0, 0.0], method="Radau", rtol=1e-10, atol=1e-13)
+    error = np.abs(result.y[:, -1] - reference.y[:, -1]).max()
+    assert result.success and result.stats["steps"] < 3000 and error < 1e-5
+
+
+@pytest.mark.parametrize(("alpha", "rtol"), [(0.5, 1e-7), (0.7, 1e-10), (1.0, 1e-8), (1.5, 1e-6)])
+def test_a_jump_at_a_tight_tolerance_is_passed(alpha: float, rtol: float):
+    """Steps shrank to rounding there, and the solve ended; the error was up to 200 times the estimate."""
+    given = {"dy0": [[0.0]]} if alpha > 1.0 else {}
+    result = hf.solve_fode(
+        lambda t, y: -y + (1.0 if t >= 1.0 else 0.0), (0.0, 3.0), [1.0], alpha, rtol=rtol, atol=1e-3 * rtol, **given
+    )
+    tau = np.maximum(result.t - 1.0, 0.0)
+    exact = mittag_leffler(-(result.t**alpha), alpha) + tau**alpha * mittag_leffler(-(tau**alpha), alpha, alpha + 1.0)
+    error = np.abs(result.y[0] - exact).max()
+    assert result.success and result.t[-1] == 3.0 and error < 10.0 * rtol
+    assert error < 3.0 * result.error_estimate
+
+
+def test_a_jump_that_rounding_hides_is_named():
+    result = hf.solve_fode(lambda t, y: -y + (1.0 if t >= 1.0 else 0.0), (0.0, 1.5), [1.0], 0.3, rtol=1e-9, atol=1e-12)
+    assert not result.success and "jumps near t = 1," in result.message and result.t[-1] == 1.5

@@ -406,3 +406,38 @@ def test_numba_asked_for_is_used_or_refused():
     assert hf.solve_fode(lambda t, y: -y, (0.0, 1.0), y0, 0.6, method="pece", step=0.1, backend="numba").success
     with pytest.raises(InvalidInputError, match="backend='numba'"):
         hf.solve_fode(lambda t, y: -y, (0.0, 1.0), y0, 0.6, method="implicit_trapezoid", step=0.1, backend="numba")
+
+
+class _Private:
+    __rate = 2.0
+
+    def fun(t: float, y: Any) -> Any:  # noqa: N805 - a plain function in a class
+        __k = 3.0
+        return -__k * y
+
+
+def test_names_that_a_class_replaces_are_refused():
+    assert "two underscores" in str(read(_Private.fun))
+
+
+def test_sums_of_floats_are_refused_where_python_compensates_them(monkeypatch: pytest.MonkeyPatch):
+    from hpfracc.solvers.ode.compiled import vocabulary
+
+    def fun(t: float, y: Any) -> Any:
+        return np.array([sum([1e16, t, -1e16]), -y[1]])
+
+    def of_states(t: float, y: Any) -> Any:
+        return np.array([sum(y), -y[1]])
+
+    monkeypatch.setattr(vocabulary, "COMPENSATED", True)
+    assert "compensate" in str(read(fun)) and isinstance(read(of_states), BoundSource)
+
+
+def test_sums_of_negative_zeros():
+    """NumPy's start with 0.0."""
+
+    def fun(t: float, y: Any) -> Any:
+        return np.array([1.0 / np.sum(-0.0 * y), -y[1]])
+
+    source = read(fun)
+    assert isinstance(source, BoundSource) and "0.0" in source.source

@@ -76,3 +76,7 @@ class Controller:
         """Restart with the length of the first step."""
         self.level = min(self.level, 0)
         self._previous = 1.0
+
+    def start_with(self, step: float) -> None:
+        """Try this length next."""
+        self.level = math.floor(LEVELS_PER_OCTAVE * math.log2(step / self.unit))

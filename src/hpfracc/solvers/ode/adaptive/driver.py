@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._interrupts import raise_if_nested
 from hpfracc.solvers.ode.adaptive.solution import AdaptiveSolution
 from hpfracc.solvers.ode.adaptive.speed import Speed
 from hpfracc.solvers.ode.adaptive.stepper import Stepper
@@ -47,7 +48,7 @@ class _CrawlWatch:
         self._problem, self._options, self._length = problem, options, length
         # A limit above the default is deliberate.
         self._most = _MAX_AHEAD if options.max_steps == MAX_STEPS else options.max_steps
-        self._steps, self._tau, self._pace, self._jumps = 0, 0.0, 0.0, False
+        self._steps, self._tau, self._pace, self._jumps, self._passed = 0, 0.0, 0.0, False, 0
 
     def look(self, stepper: Stepper) -> str | None:
         """Called after a step. Returns the reason to end the solve, with a remedy, or None to continue."""
@@ -60,7 +61,8 @@ class _CrawlWatch:
             return None
         pace, before = (stepper.tau - self._tau) / (steps - self._steps), self._pace
         self._steps, self._tau, self._pace = steps, stepper.tau, pace
-        jumps, self._jumps = self._jumps, False
+        jumps, self._jumps = self._jumps or stepper.jumps > self._passed + 8, False
+        self._passed = stepper.jumps
         # Steps that still grow, as after the start, do not predict the rest.
         if not before or pace > 1.5 * before or pace * self._most >= self._length - stepper.tau:
             return None
@@ -113,6 +115,13 @@ class _Pass:
         self._share = share
 
     @property
+    def jump(self) -> float | None:
+        """Time of a jump of the right-hand side that was passed with longer steps than the tolerance allows."""
+        if self.stepper is None or self.stepper.jumped is None:
+            return None
+        return self.system.time(self.stepper.jumped)
+
+    @property
     def ratio(self) -> float:
         """The estimated global error over the tolerance."""
         return math.nan if self.stepper is None else self.stepper.ratio
@@ -144,7 +153,7 @@ class _Pass:
                     crawl = watch.look(stepper)
                     if crawl is not None:
                         return self._fail(crawl)
-                    if stepper.ratio > most_ratio:
+                    if stepper.ratio > most_ratio and stepper.jumped is None:
                         self.hopeless = True
                         return None
                 if is_break:
@@ -153,6 +162,7 @@ class _Pass:
         except NotFiniteError as error:
             return self._fail(f"{error}: check the right-hand side and the initial values.")
         except KeyboardInterrupt:
+            raise_if_nested()
             self.interrupted = True
             reached = 0.0 if self.stepper is None else self.stepper.tau
             return self._fail(f"Interrupted at t = {self.system.time(reached):g}: here is the solution up to then.")
@@ -196,7 +206,7 @@ class _Pass:
         """Record the requested values of the newest step; returns whether to continue."""
         stepper, problem = self.stepper, self.problem
         assert stepper is not None
-        self.largest_error = np.maximum(self.largest_error, np.abs(stepper.error))
+        self.largest_error = np.maximum(self.largest_error, np.abs(stepper.error) * self._importance(stepper))
         if problem.delays:
             self._error_times.append(stepper.tau)
             self._errors.append(stepper.error)
@@ -219,6 +229,13 @@ class _Pass:
                 self.states.extend(stepper.continuation()(asked))
         report(self.system.time(limit), lambda: stepper.y.reshape(problem.shape))
         return end is None
+
+    def _importance(self, stepper: Stepper) -> float:
+        """Weight of the error in the estimate: where y starts like t^(alpha-1), it falls to 0 like t^(1-alpha)."""
+        if not self.system.offset:
+            return 1.0
+        share = (stepper.tau + self.system.offset) / (self.problem.t1 - self.problem.t0)
+        return float(min(share, 1.0) ** (1.0 - stepper.least))
 
     def _watch(self) -> float | None:
         stepper, problem = self.stepper, self.problem
@@ -277,17 +294,22 @@ def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str
             current.run(report, math.inf if last else _HOPELESS, speed)
             note_steps()
             nfev, njev = nfev + current.system.nfev, njev + current.system.njev
-            if last or not current.success or current.ratio <= 1.0:
+            if last or not current.success or current.ratio <= 1.0 or current.jump is not None:
                 break
             notes.append(f"pass {number}: the global error was {current.ratio:.2g} times the tolerance")
             share *= min(max(0.5 / current.ratio, 0.02), 0.7)
     if current.success and control == "global" and current.ratio > _TOLERATED:
         current.success = False
-        current.message = (
-            f"The end was reached, but the error may be {current.ratio:.2g} times the tolerance: the equation "
-            f"amplifies errors, or rtol={options.rtol:g} is too small. Loosen it, shorten the interval, or, for a "
-            "chaotic solution that no method can follow, use method='adaptive_local'."
+        cause = (
+            f"the equation amplifies errors, or rtol={options.rtol:g} is too small. Loosen it, shorten the interval, "
+            "or, for a chaotic solution that no method can follow, use method='adaptive_local'."
         )
+        if current.jump is not None:
+            cause = (
+                f"the right-hand side jumps near t = {current.jump:g}, and times close behind it are not resolved by "
+                f"rounding. Loosen rtol={options.rtol:g}, or use times relative to the jump."
+            )
+        current.message = f"The end was reached, but the error may be {current.ratio:.2g} times the tolerance: {cause}"
     decision = (name, reason, "exponentials", speed.compiled)
     result = _result(problem, options, current, decision, number, nfev, njev, [*notes, *speed.notes])
     result.stats["seconds"] = time.perf_counter() - started

@@ -26,6 +26,10 @@ Array = np.ndarray[Any, Any]
 HIGHEST = 5
 _MAX_TRIES = 60
 _SHORTEST = 1e-290
+#: The right-hand side jumps if it changes by this multiple of its previous changes.
+_JUMP = 4.0
+#: Behind a jump, up to this multiple of the shortest step, a step may be longer than the tolerance allows.
+_NEAR_JUMP = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +81,13 @@ class Stepper:
         self.moved = np.zeros_like(self.y)
         self.ratio = 0.0
         self.largest = np.abs(self.y)
-        self.accepted = self.rejected = 0
+        self.accepted = self.rejected = self.jumps = 0
         self.pieces: list[Piece] = []  # the last two
         self.snapshots: list[list[Snapshot]] = []  # before each of them
         self.arithmetic: Arithmetic = NumpyArithmetic()
         first = min(options.first_step or self._first_step(), self._longest())
         self.controller = Controller(first, self.least, longest=2.0 * length)
+        self.jumped: float | None = None  # where a jump was passed
 
     # -- interface ----------------------------------------------------------------------------------------------------
 
@@ -93,6 +98,8 @@ class Stepper:
         for tries in range(1, _MAX_TRIES + 1):
             step, level, end = self._propose(stop)
             if step < 8.0 * np.finfo(float).eps * self.tau or step < _SHORTEST:
+                if self._pass_jump():
+                    return None
                 break
             try:
                 if self._attempt(step, level, end):
@@ -116,6 +123,37 @@ class Stepper:
         self.values = self.system(self.tau, self.y)[np.newaxis]
         self.states, self.steps, self.levels, self.degree = [self.y], [], [], 1
         self.controller.restart()
+
+    def _pass_jump(self) -> bool:
+        """Step over a jump of the right-hand side that is closer than steps can be, and restart behind it.
+
+        Behind a jump the solution bends as after t0, but times near t cannot be closer than their rounding. So the
+        first steps are as long as that requires; the error that they make is one of a few times of rounding.
+        """
+        step = 32.0 * np.finfo(float).eps * max(abs(self.tau), abs(self.system.time(self.tau)))
+        if self.jumped is not None and self.tau - self.jumped < _NEAR_JUMP * step:
+            step = max(step, 0.5 * (self.tau - self.jumped))
+        else:
+            before = self.system(max(self.tau - step, 0.0), self.y)
+            for _ in range(12):
+                behind, later = (self.system(self.tau + k * step, self.y) for k in (1.0, 2.0))
+                change = np.abs(behind - before)
+                if np.any((change > 10.0 * np.abs(later - behind)) & (change > 1e-6 * np.abs(behind))):
+                    break
+                step *= 2.0
+            else:
+                return False
+            self.jumped = self.tau
+        end = self.tau + step
+        trial = self.arithmetic.attempt(self, step, None, end, 1) if end < self.length else None
+        if trial is None:
+            return False
+        trial.terms[...] = 0.0
+        trial.terms[min(2, len(trial.terms) - 1)] = self._jump_bound(np.abs(trial.values[0] - trial.values[1]), step)
+        self._take(trial, step, None, end, 1, None)
+        self.restart()
+        self.controller.start_with(step)
+        return True
 
     def _propose(self, stop: float) -> tuple[float, int | None, float]:
         """Length of the next step, its level if it is in the sequence, and its end."""
@@ -152,6 +190,14 @@ class Stepper:
         # overestimate, because the errors of the steps accumulate.
         ahead = int(self.corrector.stiff)
         error = errors[min(degree + ahead, len(errors) - 1)]
+        jump = self._find_jump(trial, step)
+        if jump is not None and error <= 1.0:
+            size = Norm(trial.scale, self.system.components)(jump)
+            if size > 1.0:
+                self.rejected += 1
+                self.controller.reject(size, 0.0)
+                return False
+            trial.terms[min(degree + 1, len(trial.terms) - 1)] += jump
         if not error <= 1.0:
             self.rejected += 1
             lower = degree - 1 if degree > 1 and errors[degree - 1 + ahead] <= error else degree
@@ -170,7 +216,33 @@ class Stepper:
                 return False
         self._take(trial, step, level, end, degree, None if between is None else between.coefficients)
         self._choose_degree(errors, degree, between)
+        if jump is not None:
+            self.jumps += 1
+            self.restart()
         return True
+
+    def _find_jump(self, trial: Trial, step: float) -> Array | None:
+        """Bound of the error if the right-hand side jumps within this step, at its end or at the last time; or None.
+
+        The terms of a polynomial across a jump underestimate it, because their weights fall with the degree.
+        """
+        values = trial.values
+        if len(values) < 4 or len(self.steps) < 2:
+            return None
+        change, before = np.abs(values[0] - values[1]) / step, np.abs(values[1:3] - values[2:4])
+        smooth = np.maximum(before[0] / self.steps[0], before[1] / self.steps[1])
+        jumps = change > _JUMP * smooth + 1e-13 * np.abs(values).max(axis=0) / step
+        if not jumps.any():
+            return None
+        return self._jump_bound(np.where(jumps, change * step, 0.0), step)
+
+    def _jump_bound(self, jump: Array, step: float) -> Array:
+        """How far the integral of the right-hand side may be off if it jumps by this within a step."""
+        bound = 0.5 * jump
+        for alpha, which in self.system.groups:
+            far = (self.length / step) ** (alpha - 1.0) * alpha if alpha > 1.0 else 0.0
+            bound[which] *= step**alpha / math.gamma(alpha + 1.0) * max(1.0, far)
+        return self.corrector.damped(bound) if self.corrector.stiff else bound
 
     def _take(
         self, trial: Trial, step: float, level: int | None, end: float, degree: int, through: Array | None

@@ -170,19 +170,25 @@ class CompiledArithmetic:
         )
         there = False
         if self._fun is not None:
-            there, ratio = call_kernel(
+            there, ratio, evaluations = call_kernel(
                 *(kernels.take, self._kind, self._reference, system.time(end), trial.inherited, self._scratch),
                 *(self._parameters, *common),
             )
-            system.nfev += 1
+            system.nfev += evaluations
         if not there:
             equation = np.empty((3, n), dtype)
             call_kernel(
                 *(kernels.begin_take, self._kind, degree, trial.y, self._rules, trial.inherited, self._table),
-                *(stepper.moved, equation),
+                *(stepper.moved, self._nothing if inverse is None else inverse, equation),
             )
             try:
-                value, there = system(end, equation[2]), True
+                value = system(end, equation[2])
+                if call_kernel(
+                    *(kernels.is_far, self._kind, trial.y, self._rules, self._table, value),
+                    *(self._nothing if inverse is None else inverse, equation),
+                ):
+                    value = system(end, equation[2])
+                there = True
             except NotFiniteError:
                 value = equation[0]
             both[...] = 0.0

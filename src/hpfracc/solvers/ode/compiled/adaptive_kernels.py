@@ -30,11 +30,12 @@ from typing import Any
 import numba
 import numpy as np
 
-from hpfracc.solvers.ode.adaptive.corrector import MAX_ITERATIONS, MAX_NEWTON, PART
+from hpfracc.solvers.ode.adaptive.corrector import FAR, LINEAR_ITERATIONS, MAX_ITERATIONS, MAX_NEWTON, PART
 from hpfracc.solvers.ode.compiled.kernels import call
 
 __all__ = [
-    "attempt", "begin_take", "correct", "correct_newton", "end_take", "finish", "iterate", "newton", "prepare", "take",
+    "attempt", "begin_take", "correct", "correct_newton", "end_take", "finish", "is_far", "iterate", "newton",
+    "prepare", "take",
 ]  # fmt: skip
 
 _compile = numba.njit(cache=True)
@@ -320,8 +321,13 @@ def attempt(
 
 
 @_compile
-def begin_take(degree: int, y: Any, rules: Any, inherited: Any, table: Any, moved_before: Any, out: Any) -> None:
-    """The equation of the estimated error: its known part, a guess, and the state shifted by that guess."""
+def begin_take(
+    degree: int, y: Any, rules: Any, inherited: Any, table: Any, moved_before: Any, inverse: Any, out: Any
+) -> None:
+    """The equation of the estimated error: its known part, a guess, and the state shifted by that guess.
+
+    If the equation is stiff, the guess solves the linear equation; see ``Corrector.propagate``.
+    """
     weights, terms = rules[2], table[1]
     known, guess, other = out[0], out[1], out[2]
     rows, n = terms.shape
@@ -330,7 +336,33 @@ def begin_take(degree: int, y: Any, rules: Any, inherited: Any, table: Any, move
     for c in range(n):
         known[c] = inherited[c] + terms[defect, c] + older * moved_before[c]
         guess[c] = known[c] + newest * moved_before[c]
+    if len(inverse):
+        rho = 0.0
+        for r in range(degree + 1):
+            rho += weights[r, 0] / newest
+        guess[:] = known
+        for _ in range(LINEAR_ITERATIONS):
+            guess[:] = _apply(inverse, rho * known + (1.0 - rho) * guess)
+    for c in range(n):
         other[c] = y[c] + guess[c]
+
+
+@_compile
+def is_far(y: Any, rules: Any, table: Any, value: Any, inverse: Any, equation: Any) -> bool:
+    """Whether the estimated error is far from its guess, which it then replaces; see ``Corrector.propagate``."""
+    if len(inverse):
+        return False
+    weights, values = rules[2], table[0]
+    known, guess, other = equation[0], equation[1], equation[2]
+    newest = weights[0, 0] + weights[1, 0]
+    apart, size = 0.0, 0.0
+    for c in range(len(y)):
+        other[c] = known[c] + newest * (value[c] - values[0, c])
+        apart, size = max(apart, abs(other[c] - guess[c])), max(size, abs(other[c]))
+    if apart > FAR * size:
+        guess[:] = other
+    other[:] = y + guess
+    return bool(apart > FAR * size)
 
 
 @_compile
@@ -452,12 +484,16 @@ def take(
     both: Any,
     new: Any,
 ) -> Any:
-    """:func:`begin_take`, an evaluation and :func:`end_take` in one; whether the value was finite, and the ratio."""
+    """:func:`begin_take`, one or two evaluations, :func:`end_take`; whether values were finite, ratio, evaluations."""
     equation, value = np.empty((3, len(y)), y.dtype), np.empty_like(y)
-    begin_take(degree, y, rules, inherited, table, moved_before, equation)
+    begin_take(degree, y, rules, inherited, table, moved_before, inverse, equation)
     there = _evaluate(fun, t, equation[2], value, scratch, parameters) == 0
+    evaluations = 1
+    if there and is_far(y, rules, table, value, inverse, equation):
+        there = _evaluate(fun, t, equation[2], value, scratch, parameters) == 0
+        evaluations = 2
     ratio = end_take(
         there, value, equation, tau, end, degree, y, rules, table, moved_before, largest_before, inverse,
         states, decay, moments, power, step, atol, rtol, errors, largest, both, new,
     )  # fmt: skip
-    return there, ratio
+    return there, ratio, evaluations

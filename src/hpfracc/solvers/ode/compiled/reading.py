@@ -36,7 +36,7 @@ from hpfracc.solvers.ode.compiled.captures import (
     signature_of,
 )
 from hpfracc.solvers.ode.compiled.emitting import Emitter, ForkError
-from hpfracc.solvers.ode.compiled.source import NoSourceError
+from hpfracc.solvers.ode.compiled.source import NoSourceError, is_private
 from hpfracc.solvers.ode.compiled.values import Array, BailError, Known, RefusedError, Scalar, Truth, Value
 from hpfracc.solvers.ode.compiled.vocabulary import FUNCTIONS, attribute, method
 
@@ -190,6 +190,8 @@ class _Reader:
         if code.co_flags & 0x2AC or code.co_kwonlyargcount:  # *args, **kwargs, generators, coroutines
             raise RefusedError(f"{function.__name__} takes *args, keywords, or is a generator")
         node = self.captures.syntax(function)
+        if any(is_private(each) for each in ast.walk(node)):
+            raise RefusedError(f"{function.__name__} uses a name with two underscores, which a class replaces")
         names = code.co_varnames[: code.co_argcount]
         defaults = len(function.__defaults__ or ())
         if not len(names) - defaults <= len(arguments) <= len(names):

@@ -9,7 +9,7 @@ import linecache
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 
-__all__ = ["NoSourceError", "syntax_of"]
+__all__ = ["NoSourceError", "is_private", "syntax_of"]
 
 _FUTURE = 0
 for _name in features.all_feature_names:
@@ -96,3 +96,11 @@ def _is_compiled_to(node: ast.Lambda, code: CodeType) -> bool:
     """Whether this lambda, whose body is a constant, compiles to ``code``."""
     alone = compile(ast.Expression(node), "<source>", "eval", dont_inherit=True)
     return any(each.replace(co_flags=code.co_flags) == code for each in _code_objects(alone))
+
+
+def is_private(node: ast.AST) -> bool:
+    """Whether Python replaces this name inside of a class."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
+            return name.startswith("__") and not name.endswith("__")
+    return False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -227,14 +228,14 @@ def _sum(e: Emitter, value: Value, axis: Value = None) -> Value:
     if axis is None or items.ndim == 1:
         if axis not in (None, 0, -1):
             raise BailError
-        return e.total(list(items.reshape(-1)))
+        return e.binary("+", e.total(list(items.reshape(-1))), 0.0)  # NumPy starts with 0.0: no sum is -0.0
     try:
         moved = np.moveaxis(items, axis, 0)
     except ValueError:
         raise BailError from None
     found = np.empty(moved.shape[1:], object)
     for index in np.ndindex(found.shape):
-        found[index] = e.total([row[index] for row in moved])
+        found[index] = e.binary("+", e.total([row[index] for row in moved]), 0.0)
     return Array(found, writable=True)
 
 
@@ -252,6 +253,10 @@ def _diff(e: Emitter, value: Value) -> Value:
 
 def _dot(e: Emitter, left: Value, right: Value) -> Value:
     return e.product(left, right)
+
+
+#: Whether ``sum`` of Python's floats compensates for rounding errors.
+COMPENSATED = sys.version_info >= (3, 12)
 
 
 # -- builtins ---------------------------------------------------------------------------------------------------------
@@ -275,7 +280,11 @@ def _best(symbol: str) -> Handler:
 
 
 def _builtin_sum(e: Emitter, values: Value, start: Value = 0) -> Value:
-    for each in _iterate(e, values):
+    terms = list(_iterate(e, values))
+    plain = sum(isinstance(each, float) or (isinstance(each, Scalar) and not each.numpy) for each in (start, *terms))
+    if COMPENSATED and plain > 2:
+        raise RefusedError("sum of floats, which Python 3.12 and later compensate for rounding; use np.sum or a loop")
+    for each in terms:
         start = e.binary("+", start, each)
     return start
 

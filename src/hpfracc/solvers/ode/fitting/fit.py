@@ -185,6 +185,11 @@ def fit_fode(
     chosen = _read_observe(observe)
     states = _read_states(y0, guess, tables, times, first, chosen, several)
     given = options.get("dy0")
+    if given is not None and _any_free(given):
+        raise InvalidInputError(
+            "dy0 holds 'free': a fit takes initial derivatives as given; make them a parameter by writing the equation "
+            "for y - dy0 t, or fix them, as in dy0=[[0.0]]"
+        )
     unknowns = read_unknowns(parameters, alpha, states, guess, dict(bounds or {}), 0 if given is None else len(given))
     count = sum(int(np.isfinite(each).sum()) for each in tables)
     if count < len(unknowns.names):

@@ -106,7 +106,9 @@ class _Collector:
             if not math.isfinite(value):
                 raise InvalidInputError(f"{entry} starts at {value}; give a finite guess")
             if not low <= value <= high:
-                raise InvalidInputError(f"{entry} starts at {value:g}, outside its bounds ({low:g}, {high:g})")
+                lifted = "; dy0=[...], the initial derivatives, allows orders above 1" if high < value <= 2.0 else ""
+                lifted = lifted if name == "alpha" and name not in self.bounds else ""
+                raise InvalidInputError(f"{entry} starts at {value:g}, outside its bounds ({low:g}, {high:g}){lifted}")
             places[number] = len(self.names)
             self.names.append(entry)
             self.start.append(value)

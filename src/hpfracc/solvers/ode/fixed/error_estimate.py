@@ -7,6 +7,9 @@ with which solutions start (known in closed form) and on the curvature of the re
 for e is solved on a few of the steps, dense at the start: one or two evaluations for each of at most 24 steps, and no
 second solve. Step doubling would cost 50 % more and fail for small orders, where the error hardly depends on the step.
 
+Where f jumps between two steps, or bends as sharply as after a delay, the integral over that step is known only to lie
+between those of its two values. This bound is a second defect, of unknown sign, with nodes behind the largest jumps.
+
 If the equation is stiff, the equation for e is linearised. The defect of an unresolved boundary layer is much larger
 than the fast components, and f at ``y + delta`` may be evaluated outside its domain (for example, at negative
 concentrations). The defect is damped there, and the integrals between the nodes use the product rectangle, which does
@@ -15,17 +18,19 @@ not oscillate.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import gamma, rgamma
 
-from hpfracc.solvers.ode.fixed.grid import initial_part, order_groups
-from hpfracc.solvers.ode.fixed.scheme import Tableau, trapezoid_weights
+from hpfracc.solvers.ode.delays import DelayedStates
+from hpfracc.solvers.ode.fixed.grid import initial_part, order_groups, row_orders
+from hpfracc.solvers.ode.fixed.scheme import Tableau, rectangle_weights, trapezoid_weights
 from hpfracc.solvers.ode.jacobian import JacobianSource
 from hpfracc.solvers.ode.newton import Newton, Norm
-from hpfracc.solvers.ode.problem import Jacobian, Problem, RightHandSide
+from hpfracc.solvers.ode.problem import Jacobian, RightHandSide
 
 __all__ = ["Estimate", "estimate_errors"]
 
@@ -35,6 +40,11 @@ Array = np.ndarray[Any, Any]
 _EVERY, _FEWEST, _MAX = 32, 8, 24
 #: Relative change of the state by which the response of f to an error is linearised.
 _SMALL = 1e-3
+#: A change of f by this multiple of the three before it is a jump, and the most jumps that get a node.
+_JUMP, _JUMP_NODES = 4.0, 8
+#: Nodes from one turning point of an oscillation to the next, the most of them, and the share of the largest value by
+#: which the solution has to change.
+_HALF_PERIOD, _MAX_OSCILLATING, _NOTABLE = 8, 256, 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +63,99 @@ class Estimate:
     errors: Array
 
 
-def estimate_errors(table: Tableau, fun: RightHandSide) -> Estimate | None:
-    """The estimated errors of the components; None if there is no estimate."""
+def estimate_errors(table: Tableau, fun: RightHandSide, delayed: DelayedStates | None = None) -> Estimate | None:
+    """The estimated errors of the components; None if there is no estimate.
+
+    ``delayed`` gives the delayed states to ``fun``; they have errors too.
+    """
     problem, last = table.problem, table.known - 1
     if last < _FEWEST or not (np.isfinite(table.y[:, : last + 1]).all() and np.isfinite(table.f[:, : last + 1]).all()):
         return None
-    nodes = _nodes(last)
+    jumps = _find_jumps(table)
+    nodes = _nodes(table, jumps)
     with np.errstate(over="ignore", invalid="ignore"):
         first = fun(problem.t0, problem.y0)  # which some methods do not evaluate
         if not np.isfinite(first).all():
             return None
-        defects = _defects(table, nodes, first)
-        errors = _propagate(problem, table, nodes, defects, fun)
+        # Above order 1 no powers are fitted to the start, but a source may have one.
+        bends = np.abs(np.diff(np.concatenate([first.reshape(-1, 1), table.f[:, 1:4]], axis=1), n=2))
+        bent = (row_orders(problem) > 1.0) & (bends[:, 0] > 1.5 * bends[:, 1])
+        jumps[:, 0] = np.where(bent, 0.3 * bends[:, 0], 0.0)
+
+        def layer_defects() -> Array:
+            found = _defects(table, nodes, None)
+            change = np.abs(table.f[:, 2] - table.f[:, 1])
+            if np.all(np.abs(found[:, 0]) <= 0.2 * table.grid.step ** row_orders(problem) * change):
+                # The method takes f as constant there too: how far it is from that.
+                jumps[:, 0] = 0.6 * np.minimum(4.0 * row_orders(problem), 1.0) * change
+            return found
+
+        errors = _propagate(table, nodes, _defects(table, nodes, first), fun, delayed, layer_defects)
+        if errors is not None and jumps.any():
+            unknown = _jump_defects(table, nodes, jumps)
+            apart = _propagate(table, nodes, unknown, fun, delayed, lambda: unknown)
+            errors = None if apart is None else np.abs(errors) + np.abs(apart)
     if errors is None or not np.isfinite(errors).all():
         return None
     return Estimate(problem.t0 + table.grid.elapsed(0, last + 1)[nodes], np.abs(errors))
 
 
-def _nodes(last: int) -> Array:
-    """A subset of the steps 1 .. last: all of the first ones, then fewer and fewer, then equally spaced."""
+def _find_jumps(table: Tableau) -> Array:
+    """How far f jumps over the step from each point, shape (rows, known - 1); 0 where it changes smoothly."""
+    f = table.f[:, : table.known]
+    changes = np.abs(np.diff(f, axis=1))
+    before = np.maximum(np.maximum(changes[:, :-3], changes[:, 1:-2]), changes[:, 2:-1])
+    least = 1e-12 * np.abs(f).max(axis=1, keepdims=True)
+    found = np.zeros_like(changes)
+    found[:, 3:] = np.where(changes[:, 3:] > _JUMP * before + least, changes[:, 3:], 0.0)
+    return found
+
+
+def _jump_defects(table: Tableau, nodes: Array, jumps: Array) -> Array:
+    """Bound of the error of the integral at the nodes that jumps within a step cause, shape (rows, nodes)."""
+    found = np.zeros((len(jumps), nodes.size), table.f.dtype)
+    for alpha, mine in order_groups(table.problem):
+        # The linear rule has 1/(1 + alpha) of the weight of the step at its end, and half of it far from it.
+        share = max(1.0, alpha) / (1.0 + alpha)
+        weights = share * table.grid.step**alpha * rectangle_weights(alpha, jumps.shape[1])
+        for k, n in enumerate(nodes):
+            found[mine, k] = jumps[mine, :n] @ weights[n - 1 :: -1]
+    return found
+
+
+def _nodes(table: Tableau, jumps: Array) -> Array:
+    """A subset of the steps: the first ones, then fewer, then equally spaced; those about jumps, and of oscillations.
+
+    An error oscillates as the solution does, so that it needs some nodes in each half of a period.
+    """
+    last = table.known - 1
     count = min(max(last // _EVERY, _FEWEST), _MAX)
     even = np.linspace(0, last, count // 2 + 1)[1:]
     dense = np.geomspace(1.0, max(even[0], 2.0), count - count // 2)
-    return np.unique(np.round(np.concatenate([dense, even])).astype(np.int64))
+    sizes = jumps.max(axis=0)
+    largest = np.argsort(sizes)[-_JUMP_NODES:]
+    largest = largest[sizes[largest] > 0.0]
+    turns = _turning_points(table)
+    between = np.interp(np.arange(0.0, turns.size - 1.0, 1.0 / _HALF_PERIOD), np.arange(turns.size), turns)
+    if between.size > _MAX_OSCILLATING:
+        between = np.linspace(1, turns[-1], _MAX_OSCILLATING)
+    found = np.unique(np.round(np.concatenate([dense, even, largest, largest + 1, between])).astype(np.int64))
+    return found[found > 0]
+
+
+def _turning_points(table: Tableau) -> Array:
+    """Steps from one turning point of a component to the next, if it has several of notable size; starts with 0."""
+    best = np.zeros(1)
+    for y in np.abs(table.y[:, : table.known]) if np.iscomplexobj(table.y) else table.y[:, : table.known]:
+        turns = np.flatnonzero(np.diff(np.sign(np.diff(y))) != 0.0) + 1
+        at = np.concatenate([[0], turns])
+        notable = np.abs(np.diff(y[at])) > _NOTABLE * np.abs(y).max()
+        at = np.concatenate([[0], at[1:][notable]])
+        if at.size > max(best.size, 2):
+            best = at.astype(float)
+    if best.size > 1:  # what follows the last one
+        best = np.append(best, min(2.0 * best[-1] - best[-2], table.known - 1.0))
+    return best
 
 
 def _defects(table: Tableau, nodes: Array, first_value: Array | None) -> Array:
@@ -122,8 +202,19 @@ def _exponents(table: Tableau, alpha: float) -> Array:
     return np.array([alpha] if alpha < 1.0 else [])
 
 
-def _propagate(problem: Problem, table: Tableau, nodes: Array, defects: Array, fun: RightHandSide) -> Array | None:
-    """Errors at the nodes, by the implicit product trapezoid, or by the product rectangle if it is stiff."""
+def _propagate(
+    table: Tableau,
+    nodes: Array,
+    defects: Array,
+    fun: RightHandSide,
+    delayed: DelayedStates | None,
+    stiff_defects: Callable[[], Array],
+) -> Array | None:
+    """Errors at the nodes, by the implicit product trapezoid, or by the product rectangle if it is stiff.
+
+    ``stiff_defects()`` replaces the defects if the first step is stiff.
+    """
+    problem = table.problem
     shape, d = problem.shape, problem.shape[-1]
     times = table.grid.elapsed(0, table.known)[nodes]
     largest = np.abs(table.y[:, : table.known]).max(axis=1)
@@ -148,6 +239,14 @@ def _propagate(problem: Problem, table: Tableau, nodes: Array, defects: Array, f
     newton = Newton(linear, lambda t, _e, _f: source(t, y, value), d)
     rules = [(mine, _ProductRule(alpha, times)) for alpha, mine in order_groups(problem)]
     errors, moved = np.zeros_like(defects), np.zeros_like(defects)
+    count = 0  # of known errors
+
+    def error_then(then: float) -> Array:
+        at = np.concatenate([[0.0], times[:count]])
+        return np.array([np.interp(then, at, np.concatenate([[0.0], row[:count]])) for row in errors])
+
+    if delayed is not None:
+        delayed.error = error_then
     weight = np.empty(len(defects))
 
     def past(k: int) -> Array:
@@ -160,17 +259,21 @@ def _propagate(problem: Problem, table: Tableau, nodes: Array, defects: Array, f
         return known
 
     for k, n in enumerate(nodes.tolist()):
+        count = k
         y, f, t = table.y[:, n], table.f[:, n], table.grid.time(n)
         known = past(k)
-        size = float(np.abs(known).max())
+        size = max(float(np.abs(known).max()), 1e-9 * float(largest.max()))  # not below the accuracy of the steps
         if newton.matrix is None:
             change = evaluate(t, y + known) - f
-            if float(np.abs(weight * change).max()) <= 0.3 * size:  # not stiff: one iteration is close enough
+            response = float(np.abs(weight * change).max())
+            if response <= 0.3 * size:  # not stiff: one or two iterations are close enough
+                if response > 0.05 * size:
+                    change = evaluate(t, y + known + weight * change) - f
                 errors[:, k] = known + weight * change
                 moved[:, k] = change
                 continue
         if k == 0:
-            defects = _defects(table, nodes, None)
+            defects = stiff_defects()
         else:  # the error starts at 0
             for _, rule in rules:
                 rule.flatten(k)
