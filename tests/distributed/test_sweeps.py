@@ -258,7 +258,7 @@ def test_temporary_errors_are_retried():
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), store=3), InvalidInputError, "store=3"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), resources={"GPU": 1}), InvalidInputError, "of Dask workers"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), resources={"GPU": 0}), InvalidInputError, "above 0"),
-        (lambda: hf.points(a=[[1], [2, 3]]), ShapeError, "differ in shape"),
+        (lambda: hf.points(a=[[1], [2, 3]]), ShapeError, "unequal parts"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), output=3), InvalidInputError, "output=3"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), seed=-1), InvalidInputError, "seed=-1"),
         (lambda: hf.sweep(lambda x: "text", hf.grid(x=[1])), BatchItemError, "not numeric"),

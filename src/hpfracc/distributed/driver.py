@@ -12,6 +12,7 @@ import numpy as np
 
 from hpfracc.distributed.executors import Runner, TaskOutcome
 from hpfracc.distributed.learning import merge_records
+from hpfracc.distributed.outputs import ItemArrays
 from hpfracc.distributed.tasks import ItemFailure, SweepJob, TaskReport
 from hpfracc.errors import BatchItemError, ClusterError
 
@@ -45,7 +46,7 @@ class SweepProgress:
 class Sink(Protocol):
     """Receives finished tasks."""
 
-    def write(self, task: int, begin: int, end: int, report: TaskReport) -> None:
+    def write(self, begin: int, end: int, report: TaskReport) -> None:
         """Keep the results of items ``begin`` to ``end``."""
 
 
@@ -53,7 +54,6 @@ class Sink(Protocol):
 class _Assembly:
     """A task of the sweep, possibly split into several runs."""
 
-    number: int
     begin: int
     end: int
     reports: list[TaskReport] = field(default_factory=list)
@@ -86,8 +86,6 @@ class SweepDriver:
         The function with the data common to all calls.
     runner : Runner
         Runs the tasks.
-    sink : Sink
-        Receives the results.
     keep : bool
         Whether failures are kept; otherwise the first one is raised.
     retries : int
@@ -100,14 +98,14 @@ class SweepDriver:
         self,
         job: SweepJob,
         runner: Runner,
-        sink: Sink,
         *,
         keep: bool,
         retries: int,
         advance: Callable[[SweepProgress], None],
         before: tuple[int, int] = (0, 0),
     ) -> None:
-        self._job, self._runner, self._sink = job, runner, sink
+        self._job, self._runner = job, runner
+        self._sinks: Sequence[Sink] = ()
         self._keep, self._retries, self._advance = keep, retries, advance
         self._runs: dict[int, _Run] = {}
         self._next_key = 0
@@ -117,15 +115,15 @@ class SweepDriver:
         self._probed: dict[int, list[int]] = {}
         self._done, self._failed = before
         self._begun, self._at_start = time.perf_counter(), before[0]
-        self.failures: list[ItemFailure] = []
         self.seconds = 0.0
         #: Number of tasks whose results were written.
         self._ended = 0
         #: Measurements of the workers' engines that were new to this process.
         self.learned = 0
 
-    def run(self, ranges: Iterable[tuple[int, int, int]]) -> None:
-        """Run tasks ``(number, begin, end)``."""
+    def run(self, ranges: Iterable[tuple[int, int]], *sinks: Sink) -> None:
+        """Run the tasks with items ``(begin, end)``; the sinks receive their results."""
+        self._sinks = sinks
         waiting = iter(ranges)
         more = True
         while more or self._runs or self._repeated or self._suspects:
@@ -136,7 +134,7 @@ class SweepDriver:
 
     def measure(self, indices: Sequence[int]) -> tuple[float, TaskReport]:
         """The seconds that a call of these items takes, and its report, which is not kept."""
-        assembly = _Assembly(-1, indices[0], indices[-1] + 1)
+        assembly = _Assembly(indices[0], indices[-1] + 1)
         self._submit(_Run(assembly, indices, probe=True), alone=True)
         while True:
             outcome = self._runner.next()
@@ -150,7 +148,7 @@ class SweepDriver:
                 return float("inf"), TaskReport([], {}, [], 0.0, "")
             return outcome.report.seconds, outcome.report
 
-    def _fill(self, waiting: Iterator[tuple[int, int, int]], more: bool) -> bool:
+    def _fill(self, waiting: Iterator[tuple[int, int]], more: bool) -> bool:
         window = self._runner.window(self.seconds / self._ended if self._ended else float("nan"))
         while len(self._runs) < window:
             if self._repeated:
@@ -218,13 +216,17 @@ class SweepDriver:
         if assembly.open:
             return
         report = _joined(assembly)
-        self._sink.write(assembly.number, assembly.begin, assembly.end, report)
-        self.failures += report.failures
+        for sink in self._sinks:
+            sink.write(assembly.begin, assembly.end, report)
         self.seconds += report.seconds
         self._ended += 1
         self._done += assembly.end - assembly.begin
         self._failed += len(report.failures)
         self._advance(self.progress())
+
+    def found(self, count: int) -> None:
+        """Count items that another process has done."""
+        self._done, self._at_start = self._done + count, self._at_start + count
 
     def progress(self) -> SweepProgress:
         """The current progress."""
@@ -249,7 +251,7 @@ class SweepDriver:
             self._suspects.extend(_Run(assembly, [index]) for index in run.indices)
         elif len(run.indices) > 1 and not run.bad and run.deaths == 0:
             # A stack stays together; running its items alone shows which must be excluded.
-            self._probed[assembly.number] = []
+            self._probed[assembly.begin] = []
             self._suspects.extend(_Run(assembly, [index], probe=True) for index in run.indices)
         elif not run.alone:  # it may have run beside the item to blame
             self._suspects.append(_Run(assembly, run.indices, run.bad, run.deaths))
@@ -265,7 +267,7 @@ class SweepDriver:
         assembly = run.assembly
         if failure is not None:
             self._fail(assembly, failure)
-        ended = self._probed[assembly.number]
+        ended = self._probed[assembly.begin]
         ended.append(run.indices[0])
         whole = range(assembly.begin, assembly.end)
         if len(ended) == len(whole):
@@ -297,15 +299,12 @@ def _raised(failure: ItemFailure, count: int) -> BatchItemError:
 
 def _joined(assembly: _Assembly) -> TaskReport:
     """Merge the reports of all runs of a task, with the items in order."""
-    reports = [each for each in assembly.reports if each.indices]
-    indices = [index for each in reports for index in each.indices]
-    order = np.argsort(indices, kind="stable")
-    arrays: dict[str, Any] = {}
-    if reports:
-        arrays = {name: np.concatenate([each.arrays[name] for each in reports])[order] for name in reports[0].arrays}
+    found = ItemArrays(assembly.begin, assembly.end)
+    for each in assembly.reports:
+        found.add(each.indices, each.arrays)
     return TaskReport(
-        [indices[place] for place in order],
-        arrays,
+        [assembly.begin + int(place) for place in np.flatnonzero(found.present)],
+        found.rows(),
         [assembly.failures[index] for index in sorted(assembly.failures)],
         sum(each.seconds for each in assembly.reports),
         assembly.reports[-1].worker if assembly.reports else "",

@@ -25,7 +25,7 @@ __all__ = ["EquationCall", "SweepProblem", "parse_problem"]
 
 _TABLES = ("function", "grid", "points", "sweep")
 _FUNCTION = ("equation", "call", "options")
-_SWEEP = ("output", "seed", "on_error", "retries", "timeout", "batch")
+_SWEEP = ("output", "seed", "on_error", "retries", "timeout", "batch", "version")
 _RANGE = ("start", "stop", "count", "log")
 
 

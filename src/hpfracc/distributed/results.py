@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from hpfracc._optional import import_optional
-from hpfracc.distributed.outputs import VALUE
+from hpfracc.distributed.outputs import VALUE, ItemArrays
 from hpfracc.distributed.parameters import ParameterGrid, SweepParameters
 from hpfracc.distributed.stores import SweepStore
-from hpfracc.distributed.tasks import ItemFailure
+from hpfracc.distributed.tasks import ItemFailure, TaskReport
 from hpfracc.errors import InvalidInputError, StoreError
 
-__all__ = ["SweepCost", "SweepResult", "open_sweep"]
+__all__ = ["SweepCost", "SweepOutcome", "SweepResult", "open_sweep"]
 
 #: Fraction of the scheduler's time above which a cluster spends more on scheduling than on work.
 _BUSY = 0.5
@@ -79,6 +80,51 @@ class SweepCost:
         return {**asdict(self), "core_hours": self.core_hours}
 
 
+class SweepOutcome:
+    """What is known of the items of a sweep: which ended, with which results and failures, after how much work.
+
+    Parameters
+    ----------
+    count : int
+        Number of items.
+    keep : bool
+        Whether results are kept; otherwise they stay in a store.
+    """
+
+    def __init__(self, count: int, *, keep: bool) -> None:
+        self.found = ItemArrays(0, count, keep=keep)
+        self.failures: dict[int, ItemFailure] = {}
+        self.workers: set[str] = set()
+        self.seconds = 0.0
+        #: Items of tasks whose files in the store are damaged.
+        self.damaged: list[tuple[int, int]] = []
+
+    def write(self, begin: int, end: int, report: TaskReport) -> None:
+        """Add the report of a task."""
+        self.found.add(report.indices, report.arrays)
+        for index in report.indices:
+            self.failures.pop(index, None)
+        self.failures |= {each.index: each for each in report.failures if not self.found.present[each.index]}
+        self.workers.add(report.worker)
+        self.seconds += report.seconds
+
+    @property
+    def ended(self) -> int:
+        """Number of items that have a result or failed."""
+        return int(self.found.present.sum()) + len(self.failures)
+
+    @classmethod
+    def of(cls, store: SweepStore, *, keep: bool) -> SweepOutcome:
+        """All that is in a store."""
+        outcome = cls(len(store.params), keep=keep)
+        for begin, end, report in store.reports():
+            if report is None:
+                outcome.damaged.append((begin, end))
+            else:
+                outcome.write(begin, end, report)
+        return outcome
+
+
 class SweepResult:
     """The results of a sweep.
 
@@ -92,17 +138,17 @@ class SweepResult:
         Duration of the sweep; nan if it was read from a store.
     learned : int
         Measurements of the workers' engines that were new to this process, and were added to its wisdom.
+    uncompared : tuple of str
+        Captured values of the function whose changes a store cannot notice. ``version=`` stands for them.
     """
 
     def __init__(
         self,
         params: SweepParameters,
+        outcome: SweepOutcome,
         *,
         name: str,
-        arrays: dict[str, np.ndarray[Any, Any]] | None,
         store: SweepStore | None,
-        failed: list[ItemFailure],
-        ended: int,
         seconds: float,
         work: float,
         workers: int,
@@ -111,19 +157,22 @@ class SweepResult:
         ran: int | None = None,
         learned: int = 0,
         stacked: bool = False,
+        uncompared: Iterable[str] = (),
         energy: tuple[float, str] = (math.nan, "a sweep that was read from a store has no energy"),
         rerun: Callable[[bool], SweepResult] | None = None,
     ) -> None:
         self.params = params
         self.name = name
-        self.failed = failed
+        self.failed = [outcome.failures[index] for index in sorted(outcome.failures)]
         self.seconds = seconds
         self.learned = learned
+        self.uncompared = tuple(uncompared)
         self._stacked = stacked
         self._energy = energy
-        self._arrays, self._store, self._ended = arrays, store, ended
+        self._found = outcome.found if store is None else None
+        self._store, self._ended = store, outcome.ended
         #: Number of items that the times below refer to; the others were already in the store.
-        self._ran = ended if ran is None else ran
+        self._ran = self._ended if ran is None else ran
         self._work, self._workers, self._batch, self._overhead = work, workers, batch, overhead
         self._rerun = rerun
 
@@ -149,32 +198,13 @@ class SweepResult:
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """The results by name, with the items along the first axis."""
-        if self._arrays is None:
+        if self._found is None:
             assert self._store is not None
-            self._arrays = self._store.read()
-        if not self._arrays:
-            raise InvalidInputError(f"no item of the sweep gave a result; {self._why()}")
-        return {name: self._with_gaps(array) for name, array in self._arrays.items()}
-
-    def _why(self) -> str:
-        return f"the first failed with {self.failed[0].error}" if self.failed else "none has run"
-
-    def _with_gaps(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        if array.dtype.kind in "fc" or (not self.failed and self.complete):
-            return array
-        array = array.astype(np.float64)
-        array[self._missing()] = np.nan
-        return array
-
-    def _missing(self) -> np.ndarray[Any, Any]:
-        missing = np.zeros(len(self.params), bool)
-        missing[[each.index for each in self.failed]] = True
-        if not self.complete and self._store is not None:
-            ran = np.zeros(len(self.params), bool)
-            for row in self._store.rows().values():
-                ran[int(row["begin"]) : int(row["end"])] = True
-            missing |= ~ran
-        return missing
+            self._found = SweepOutcome.of(self._store, keep=True).found
+        if not self._found.arrays:
+            why = f"the first failed with {self.failed[0].error}" if self.failed else "none has run"
+            raise InvalidInputError(f"no item of the sweep gave a result; {why}")
+        return self._found.with_gaps()
 
     def _shaped(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return array.reshape(*self.params.shape, *array.shape[1:])
@@ -299,7 +329,10 @@ class SweepResult:
             lines.append(f"  work      {cost.work_seconds:.3g} s in tasks of {_counted(self._batch, 'item')}")
         if self._store is not None:
             lines.append(f"  store     {self._store.path}")
-        lines += [f"  failed    item {each.index}: {each.error.splitlines()[0][:90]}" for each in self.failed[:5]]
+        if self.uncompared:
+            told = ", ".join(self.uncompared[:5])
+            lines.append(f"  store     could not be compared: {told}; give version= and change it with them")
+        lines += [f"  failed    item {each.index}: {each.error.partition(chr(10))[0][:90]}" for each in self.failed[:5]]
         if len(self.failed) > 5:
             lines.append(f"            and {len(self.failed) - 5} more")
         return "\n".join([*lines, *([f"  advice    {cost.advice}"] if cost.advice else [])])
@@ -323,19 +356,25 @@ def open_sweep(store: Any) -> SweepResult:
         ``.values``, ``.failed``, ``.to_xarray()``, ``.cost()`` as after the sweep itself.
     """
     found = SweepStore.open(store)
-    rows = found.rows()
-    manifest = found.manifest
+    outcome = SweepOutcome.of(found, keep=False)
+    if outcome.damaged:
+        told = ", ".join(f"{begin} to {end - 1}" for begin, end in outcome.damaged[:5])
+        warnings.warn(
+            f"items {told} in {str(found.path)!r} are damaged and count as not done; call sweep with this store to "
+            "recompute them",
+            UserWarning,
+            stacklevel=2,
+        )
     return SweepResult(
-        found.parameters(),
-        name=str(manifest.get("name", "sweep")),
-        arrays=None,
+        found.params,
+        outcome,
+        name=str(found.manifest.get("name", "sweep")),
         store=found,
-        failed=found.failures(),
-        ended=sum(int(row["end"]) - int(row["begin"]) for row in rows.values()),
         seconds=math.nan,
-        work=sum(float(row["seconds"]) for row in rows.values()),
-        workers=len({row["worker"] for row in rows.values()}) or 1,
-        batch=int(manifest.get("batch") or 1),
+        work=outcome.seconds,
+        workers=len(outcome.workers) or 1,
+        batch=found.batch,
         overhead=0.0,
-        stacked=bool(manifest.get("stacked", False)),
+        stacked=bool(found.manifest.get("stacked", False)),
+        uncompared=map(str, found.manifest.get("uncompared", ())),
     )

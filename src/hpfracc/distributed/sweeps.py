@@ -16,12 +16,13 @@ from hpfracc._config import Settings, current_backend, get_settings
 from hpfracc.distributed.driver import SweepDriver, SweepProgress
 from hpfracc.distributed.executors import InProcess, Pool, Runner, is_dask_client, require_executor
 from hpfracc.distributed.learning import process_id
-from hpfracc.distributed.outputs import check_output, describe_output, require_like
+from hpfracc.distributed.outputs import check_output, describe_output
 from hpfracc.distributed.parameters import SweepParameters, read_parameters
-from hpfracc.distributed.pickling import digest_of, dump
-from hpfracc.distributed.results import SweepResult
+from hpfracc.distributed.fingerprints import digest_of
+from hpfracc.distributed.pickling import dump
+from hpfracc.distributed.results import SweepOutcome, SweepResult
 from hpfracc.distributed.stores import SweepStore, plain
-from hpfracc.distributed.tasks import Caller, SweepJob, TaskReport, refuse_nesting
+from hpfracc.distributed.tasks import Caller, SweepJob, refuse_nesting
 from hpfracc.distributed.worker import versions
 from hpfracc.engine.execution.batch.items import random_stream
 from hpfracc.errors import BatchItemError, InvalidInputError
@@ -89,6 +90,7 @@ def sweep(
     *,
     executor: Any = None,
     store: Any = None,
+    version: str | int | None = None,
     seed: int | None = None,
     output: Any = None,
     on_error: str = "raise",
@@ -113,7 +115,10 @@ def sweep(
         of ``concurrent.futures``. Inside a task only None is allowed.
     store : path, optional
         Folder for the results. An interrupted sweep continues from there when it is called again in the same way; a
-        call with another function, parameters, seed or settings is refused.
+        call with another function, parameters, seed or settings is refused. Several processes may work on one store.
+    version : str or int, optional
+        Stands for the function and its captured values where a store compares them: change it when they change. By
+        default they are hashed; ``result.uncompared`` names captured values for which that is not possible.
     seed : int, optional
         Gives each call ``rng=``, a ``numpy.random.Generator`` from ``SeedSequence(seed, spawn_key=(i,))``: item i gets
         the same random numbers wherever it runs.
@@ -169,7 +174,7 @@ def sweep(
     >>> result.values.shape, len(result.failed)
     ((3, 2), 0)
     """
-    options = _Options(on_error, retries, timeout, batch, resources, progress)
+    options = _Options(on_error, retries, timeout, batch, resources, progress, version)
     if not callable(func):
         raise InvalidInputError(f"func={func!r} is not callable; give the function to sweep")
     require_executor(executor)
@@ -195,7 +200,7 @@ def sweep(
 
 def check_options(given: Mapping[str, Any]) -> None:
     """Raise an error for options, read from a problem file, that :func:`sweep` would refuse."""
-    usual = {"on_error": "raise", "retries": 0, "timeout": None, "batch": "auto"}
+    usual = {"on_error": "raise", "retries": 0, "timeout": None, "batch": "auto", "version": None}
     _Options(**{name: given.get(name, each) for name, each in usual.items()}, resources=None, progress=False)
     check_output(given.get("output"))
     if given.get("seed") is not None:
@@ -205,7 +210,9 @@ def check_options(given: Mapping[str, Any]) -> None:
 class _Options:
     """The options of a sweep, checked."""
 
-    def __init__(self, on_error: Any, retries: Any, timeout: Any, batch: Any, resources: Any, progress: Any) -> None:
+    def __init__(
+        self, on_error: Any, retries: Any, timeout: Any, batch: Any, resources: Any, progress: Any, version: Any
+    ) -> None:
         if on_error not in ("raise", "keep"):
             raise InvalidInputError(f"on_error={on_error!r}: use 'raise' or 'keep'")
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
@@ -222,6 +229,9 @@ class _Options:
                 raise InvalidInputError(f"resources={resources!r}: {name!r} needs an amount above 0, such as 1")
         if not isinstance(progress, bool) and not callable(progress):
             raise InvalidInputError(f"progress={progress!r}: use True, False or a function")
+        if version is not None and (isinstance(version, bool) or not isinstance(version, str | int)):
+            raise InvalidInputError(f"version={version!r}: use a string or an int")
+        self.version: str | int | None = version
         self.keep = on_error == "keep"
         self.retries: int = retries
         self.timeout: float | None = None if timeout is None else float(timeout)
@@ -241,54 +251,54 @@ class _Sweep:
         """Run the missing items; with ``failed`` also the failed ones."""
         job, options = self._job, self._options
         payload = None if self._executor is None else dump(job, f"the function {self.name!r}")
-        store = None if self._path is None else SweepStore.create(self._path, self._manifest(), job.params)
-        done = {} if store is None else store.intact()
-        if failed:
-            done = {task: row for task, row in done.items() if not row["failed"]}
-        sink = _MemorySink(len(job.params)) if store is None else store
-        ended = sum(int(row["end"]) - int(row["begin"]) for row in done.values())
-        lost = sum(len(row["failed"]) for row in done.values())
-        batch = options.batch if store is None or store.manifest["batch"] is None else int(store.manifest["batch"])
+        manifest, uncompared = ({}, []) if self._path is None else self._manifest()
+        store = None if self._path is None else SweepStore.find(self._path)
+        outcome = SweepOutcome(len(job.params), keep=self._path is None)
+        if store is not None:
+            store.require(manifest)
+            outcome = SweepOutcome.of(store, keep=False)
+        before = outcome.ended - (len(outcome.failures) if failed else 0)
+        batch = options.batch if store is None else store.batch
         begin = time.perf_counter()
         workers, overhead, work, learned = 1, 0.0, 0.0, 0
         meter = EnergyMeter({})
-        if ended < len(job.params):
+        if before < len(job.params):
             name = f"{self.name}-{np.random.SeedSequence().entropy:032x}"
             with contextlib.ExitStack() as stack:
                 meter = stack.enter_context(EnergyMeter(None if _is_here(self._executor) else {}))
                 runner = _make_runner(self._executor, job, name, payload, options.resources)
-                stack.push(_Closing(runner, store))
-                advance = stack.enter_context(_shown(options.progress, len(job.params), self.name))
+                stack.push(lambda kind, *_: runner.close(cancel=kind is not None))
                 driver = SweepDriver(
                     job,
                     runner,
-                    sink,
                     keep=options.keep,
                     retries=options.retries,
-                    advance=advance,
-                    before=(ended, lost),
+                    advance=stack.enter_context(_shown(options.progress, len(job.params), self.name)),
+                    before=(before, 0 if failed else len(outcome.failures)),
                 )
                 try:
                     if batch is None:
                         batch = choose_batch(job, runner, driver)
-                    if store is not None:
-                        store.pin_batch(batch)
-                    driver.run(_ranges(len(job.params), batch, done))
+                    if self._path is not None and store is None:
+                        store = SweepStore.create(self._path, {**manifest, "batch": batch}, job.params)
+                        store.require(manifest)  # another process may have been first
+                        batch = store.batch
+                    tasks = _tasks(len(job.params), batch, store, outcome, driver, failed)
+                    driver.run(tasks, outcome, *([] if store is None else [store]))  # shapes are compared first
                 except (BatchItemError, KeyboardInterrupt) as error:
                     if store is not None:
                         error.add_note(f"completed items are in {store.path}; call sweep with this store to continue")
                     raise
                 workers, overhead, work = runner.workers, runner.overhead, driver.seconds
                 learned = driver.learned
-        failures = driver.failures if store is None else store.failures()
+        if store is not None and outcome.ended < len(job.params):  # another process has done the others
+            outcome = SweepOutcome.of(store, keep=False)
         return SweepResult(
             job.params,
+            outcome,
             name=self.name,
-            arrays=sink.arrays if isinstance(sink, _MemorySink) else None,
             store=store,
-            failed=sorted(failures, key=lambda each: each.index),
-            ended=len(job.params),
-            ran=len(job.params) - ended,
+            ran=len(job.params) - before,
             seconds=time.perf_counter() - begin,
             work=work,
             workers=workers,
@@ -296,21 +306,25 @@ class _Sweep:
             overhead=overhead,
             learned=learned,
             stacked=job.stacked,
+            uncompared=uncompared,
             energy=_energy(meter, self._executor),
-            rerun=None if store is None else lambda failed: self.run(failed),
+            rerun=None if store is None else self.run,
         )
 
-    def _manifest(self) -> dict[str, Any]:
-        job = self._job
-        function = {"name": self.name, "digest": digest_of(job.func)}
-        if callable(job.output):
-            function["output"] = digest_of(job.output)
-        return {
+    def _manifest(self) -> tuple[dict[str, Any], list[str]]:
+        """What identifies the sweep, and the captured values that could not be compared."""
+        job, uncompared = self._job, list[str]()
+        function: dict[str, Any] = {"name": self.name}
+        if self._options.version is not None:
+            function["version"] = self._options.version
+        else:
+            function["digest"], uncompared = digest_of(job.func, job.output if callable(job.output) else None)
+        manifest = {
             "name": self.name,
             "function": function,
+            "uncompared": uncompared,
             "kind": job.params.kind,
             "parameters": job.params.digest(),
-            "count": len(job.params),
             "seed": job.seed,
             "output": describe_output(job.output),
             "settings": plain(dict(job.caller.settings)),
@@ -319,6 +333,7 @@ class _Sweep:
             "batch": self._options.batch,
             "versions": versions(),
         }
+        return manifest, uncompared
 
 
 def _make_runner(executor: Any, job: SweepJob, name: str, payload: bytes | None, resources: Any) -> Runner:
@@ -350,49 +365,6 @@ def _energy(meter: EnergyMeter, executor: Any) -> tuple[float, str]:
     return math.nan, f"no energy counter can be read: {reason}"
 
 
-class _Closing:
-    """Closes a runner and a store, however the sweep ends."""
-
-    def __init__(self, runner: Runner, store: SweepStore | None) -> None:
-        self._runner, self._store = runner, store
-
-    def __enter__(self) -> _Closing:
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if self._store is not None:
-            self._store.close()
-        self._runner.close(cancel=kind is not None)
-
-
-class _MemorySink:
-    """Keeps the results in memory, in arrays of all items."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._first = 0
-        self.arrays: dict[str, np.ndarray[Any, Any]] = {}
-
-    def write(self, task: int, begin: int, end: int, report: TaskReport) -> None:
-        """Keep the results of a task."""
-        if not report.indices:
-            return
-        if not self.arrays:
-            self._first = report.indices[0]
-            for name, array in report.arrays.items():
-                self.arrays[name] = np.zeros((self._count, *array.shape[1:]), array.dtype)
-                if array.dtype.kind in "fc":
-                    self.arrays[name][...] = np.nan
-        rows = {name: array[0] for name, array in report.arrays.items()}
-        require_like(self._first, {name: array[0] for name, array in self.arrays.items()}, report.indices[0], rows)
-        for name, array in report.arrays.items():
-            kept = self.arrays[name]
-            common = np.result_type(kept.dtype, array.dtype)
-            if common != kept.dtype:
-                self.arrays[name] = kept = kept.astype(common)
-            kept[report.indices] = array
-
-
 def caller_settings() -> dict[str, Any]:
     """The caller's settings that differ from the defaults, without the wisdom folder, which each machine has itself."""
     usual, found = Settings(), get_settings()
@@ -403,11 +375,20 @@ def caller_settings() -> dict[str, Any]:
     return changed
 
 
-def _ranges(count: int, batch: int, done: Mapping[int, Any]) -> Iterator[tuple[int, int, int]]:
-    """The tasks to run: number, first item, end."""
-    for task in range(math.ceil(count / batch)):
-        if task not in done:
-            yield task, task * batch, min(count, (task + 1) * batch)
+def _tasks(
+    count: int, batch: int, store: SweepStore | None, outcome: SweepOutcome, driver: SweepDriver, failed: bool
+) -> Iterator[tuple[int, int]]:
+    """The items of each task to run. Tasks that another process has stored in the meantime are skipped."""
+    present, failures, damaged = outcome.found.present.copy(), set(outcome.failures), set(outcome.damaged)
+    for begin in range(0, count, batch):
+        end = min(count, begin + batch)
+        lost = {index for index in range(begin, end) if not present[index]}
+        if not lost or (lost <= failures and not failed):
+            continue
+        if store is not None and store.has(begin, end) and (begin, end) not in damaged and not lost & failures:
+            driver.found(end - begin)
+        else:
+            yield begin, end
 
 
 def choose_batch(job: SweepJob, runner: Runner, driver: SweepDriver) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,12 +15,12 @@ import numpy as np
 
 from hpfracc._config import config, use_backend
 from hpfracc.distributed.learning import start_sharing, take_records
-from hpfracc.distributed.outputs import Output, read_outputs, stack_outputs
+from hpfracc.distributed.outputs import ItemArrays, Output, read_outputs
 from hpfracc.distributed.parameters import SweepParameters
 from hpfracc.distributed.pickling import load, portable
 from hpfracc.distributed.timeouts import TimeLimit
 from hpfracc.distributed.worker import adopt_limits, compare_versions, worker_name
-from hpfracc.engine.execution.batch.items import item_error, random_stream
+from hpfracc.engine.execution.batch.items import item_error, message_of, random_stream
 from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError
 
 __all__ = ["Caller", "ItemFailure", "SweepJob", "TaskReport", "refuse_nesting", "run_payload", "run_task"]
@@ -148,10 +149,12 @@ class SweepJob:
         return found
 
     def failure(self, index: int, error: BaseException) -> ItemFailure:
-        """The record of an item that raised."""
+        """The record of an item that raised. An interrupt is raised again: it is no property of the item."""
+        if _is_interrupt(error):
+            raise error
         wrapped = item_error(index, len(self.params), error)
         wrapped.__cause__ = portable(error)
-        text = f"{type(error).__name__}: {str(error).strip()}"
+        text = f"{type(error).__name__}: {message_of(error)}"
         transient = isinstance(error, _TRANSIENT) and not isinstance(error, TimeoutError)
         return ItemFailure(index, self.params[index], text, worker_name(), wrapped, transient)
 
@@ -174,22 +177,27 @@ def run_task(job: SweepJob, indices: Sequence[int], bad: Sequence[int] = ()) -> 
     return TaskReport(done, arrays, failures, time.perf_counter() - begin, worker_name())
 
 
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether it is Ctrl-C. In other threads than the main one only the function itself raises KeyboardInterrupt."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+
+
 _Found = tuple[list[int], dict[str, np.ndarray[Any, Any]], list[ItemFailure]]
 
 
 def _one_by_one(job: SweepJob, indices: Sequence[int]) -> _Found:
     done: list[int] = []
-    found: list[dict[str, np.ndarray[Any, Any]]] = []
+    found = ItemArrays(min(indices), max(indices) + 1)
     failures: list[ItemFailure] = []
     for index in indices:
         try:
             result = job.call(index)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             failures.append(job.failure(index, error))
             continue
         done.append(index)
-        found.append(result)
-    return done, stack_outputs(done, found) if done else {}, failures
+        found.add([index], {name: array[None] for name, array in result.items()})
+    return done, found.rows(), failures
 
 
 def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
@@ -197,12 +205,14 @@ def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
     if not bad:
         try:
             return list(indices), job.call_stack(indices), []
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if _is_interrupt(error):
+                raise
             whole = error
         for index in indices:  # find out which of them failed
             try:
                 job.call(index)
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
                 failures.append(job.failure(index, error))
         bad = [each.index for each in failures]
         if not bad:  # each succeeds alone
@@ -214,7 +224,7 @@ def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
     filled = [good[0] if index in set(bad) else index for index in indices]
     try:
         arrays = job.call_stack(filled)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         return [], {}, failures + [job.failure(index, error) for index in good]
     rows = [place for place, index in enumerate(indices) if index not in set(bad)]
     return good, {name: array[rows] for name, array in arrays.items()}, failures
