@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hpfracc._interrupts import raise_if_nested
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compiled import on_cuda
 from hpfracc.solvers.ode.compiled.on_cuda.choice import MovedError, make_offer
@@ -123,6 +124,7 @@ class _Walk:
                     if not self._look(reached, report) or (reached < stop and not self._unsettled(reached)):
                         return
             except KeyboardInterrupt:
+                raise_if_nested()
                 self.interrupted = True
                 self.fail(f"Interrupted at t = {self.grid.time(table.known - 1):g}: here is the solution up to then.")
                 return
