@@ -220,7 +220,7 @@ def test_a_cluster_that_cannot_scale_is_reported(caplog: pytest.LogCaptureFixtur
 def test_closing_without_a_scheduler_is_silent_but_logged(caplog: pytest.LogCaptureFixture):
     """Releasing tasks and payload must not replace the error that ended the sweep."""
     runner = dask_runner.DaskRunner(BrokenClient(None), "job", b"", None)
-    runner._tasks[0] = (None, (0,), (), False)
+    runner._tasks[0] = dask_runner._Submitted(None, (0,), (), None, False)
     runner._kept = True
     with caplog.at_level("DEBUG", "hpfracc.distributed"):
         runner.close(cancel=True)

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -180,8 +180,10 @@ class SweepDriver:
         self._learn(outcome)
         if outcome.error is not None:
             raise outcome.error
-        if outcome.report is None:
-            self._died(run, outcome.deaths)
+        if len(outcome.stuck) == 1:
+            self._stuck(run, outcome.stuck[0])
+        elif outcome.report is None:
+            self._died(run, max(1, outcome.deaths))
         elif run.probe:
             self._end_probe(run, None)
         else:
@@ -263,6 +265,20 @@ class SweepDriver:
                     self._fail(assembly, self._dead(index, total))
             self._close(assembly)
 
+    def _stuck(self, run: _Run, index: int) -> None:
+        """The call of an item did not stop, and its worker is replaced: run the other items of the task again."""
+        text = f"it did not stop within timeout={self._job.timeout:g} s, and its worker was replaced"
+        failure = self._failure(index, TimeoutError(text))
+        if run.probe:
+            self._end_probe(run, failure)
+            return
+        self._fail(run.assembly, failure)
+        others = [each for each in run.indices if each != index]
+        if others and not self._job.stacked:
+            self._repeated.append(replace(run, indices=others, alone=False))
+        else:
+            self._close(run.assembly)
+
     def _end_probe(self, run: _Run, failure: ItemFailure | None) -> None:
         assembly = run.assembly
         if failure is not None:
@@ -280,11 +296,12 @@ class SweepDriver:
     def _dead(self, index: int, deaths: int) -> ItemFailure:
         limit = self._job.timeout
         reason = "" if limit is None else f", perhaps because the item did not stop within timeout={limit:g} s"
-        text = f"its worker died, {deaths} time{'s' if deaths > 1 else ''}{reason}"
-        error = ClusterError(text)
-        wrapped = BatchItemError(f"item {index} of {len(self._job.params)}: {text}", index)
+        return self._failure(index, ClusterError(f"its worker died, {deaths} time{'s' if deaths > 1 else ''}{reason}"))
+
+    def _failure(self, index: int, error: Exception) -> ItemFailure:
+        wrapped = BatchItemError(f"item {index} of {len(self._job.params)}: {error}", index)
         wrapped.__cause__ = error
-        return ItemFailure(index, self._job.params[index], f"ClusterError: {text}", "", wrapped)
+        return ItemFailure(index, self._job.params[index], f"{type(error).__name__}: {error}", "", wrapped)
 
 
 def _raised(failure: ItemFailure, count: int) -> BatchItemError:

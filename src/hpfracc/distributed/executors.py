@@ -20,11 +20,12 @@ __all__ = ["InProcess", "Pool", "Runner", "TaskOutcome", "is_dask_client", "requ
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """The outcome of a task: its report, the number of worker deaths, or the error that ends the sweep."""
+    """The outcome of a task: its report, deaths of workers, items of a call that did not stop, or a fatal error."""
 
     key: int
     report: TaskReport | None = None
     deaths: int = 0
+    stuck: Sequence[int] = ()
     error: BaseException | None = None
 
 

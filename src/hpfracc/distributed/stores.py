@@ -206,7 +206,7 @@ class SweepStore:
         ]
         failed = {each.index for each in failures}
         indices = [index for index in range(begin, end) if index not in failed]
-        if len(indices) + len(failed) != end - begin or not arrays and indices:
+        if len(indices) + len(failed) != end - begin or (not arrays and indices):
             raise ValueError("it does not have all items")
         for name, array in arrays.items():
             if array.dtype.kind not in "biufc" or array.shape[:1] != (len(indices),):

@@ -15,10 +15,10 @@ import numpy as np
 from hpfracc._config import Settings, current_backend, get_settings
 from hpfracc.distributed.driver import SweepDriver, SweepProgress
 from hpfracc.distributed.executors import InProcess, Pool, Runner, is_dask_client, require_executor
+from hpfracc.distributed.fingerprints import digest_of
 from hpfracc.distributed.learning import process_id
 from hpfracc.distributed.outputs import check_output, describe_output
 from hpfracc.distributed.parameters import SweepParameters, read_parameters
-from hpfracc.distributed.fingerprints import digest_of
 from hpfracc.distributed.pickling import dump
 from hpfracc.distributed.results import SweepOutcome, SweepResult
 from hpfracc.distributed.stores import SweepStore, plain
@@ -344,7 +344,7 @@ def _make_runner(executor: Any, job: SweepJob, name: str, payload: bytes | None,
     if isinstance(executor, str) or is_dask_client(executor):
         from hpfracc.distributed.dask_runner import DaskRunner
 
-        return DaskRunner(executor, name, payload, resources)
+        return DaskRunner(executor, name, payload, resources, job.timeout is not None)
     return Pool(executor, name, payload)
 
 

@@ -14,21 +14,24 @@ from typing import Any
 import numpy as np
 
 from hpfracc._config import config, use_backend
+from hpfracc._interrupts import interrupt_scope
 from hpfracc.distributed.learning import start_sharing, take_records
 from hpfracc.distributed.outputs import ItemArrays, Output, read_outputs
 from hpfracc.distributed.parameters import SweepParameters
 from hpfracc.distributed.pickling import load, portable
 from hpfracc.distributed.timeouts import TimeLimit
-from hpfracc.distributed.worker import adopt_limits, compare_versions, worker_name
+from hpfracc.distributed.worker import adopt_limits, compare_versions, dask_worker, worker_name
 from hpfracc.engine.execution.batch.items import item_error, message_of, random_stream
 from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError
 
-__all__ = ["Caller", "ItemFailure", "SweepJob", "TaskReport", "refuse_nesting", "run_payload", "run_task"]
+__all__ = ["Caller", "ItemFailure", "SweepJob", "TaskReport", "refuse_nesting", "run_payload", "run_task", "topic_of"]
 
 _inside: ContextVar[bool] = ContextVar("hpfracc_inside_task", default=False)
 #: Jobs recently unpickled by this process.
 _jobs: OrderedDict[str, Any] = OrderedDict()
 _MAX_JOBS = 4
+#: Seconds that a worker, which is about to be terminated, has to send its last message.
+_FLUSH_SECONDS = 1.0
 #: Errors after which another attempt may succeed.
 _TRANSIENT = (OSError, MemoryError)
 
@@ -61,11 +64,17 @@ class Caller:
         token = _inside.set(True)
         try:
             with contextlib.ExitStack() as stack:
+                stack.enter_context(interrupt_scope())
                 if self.settings:
                     stack.enter_context(config(**self.settings))
                 if self.backend:
                     stack.enter_context(use_backend(self.backend))
                 yield
+        except BaseException as error:
+            if isinstance(error, Exception) or _is_interrupt(error):
+                raise
+            # Workers take GeneratorExit and CancelledError for their own, and wait forever.
+            raise RuntimeError(f"{type(error).__name__}: {message_of(error)}") from error
         finally:
             _inside.reset(token)
 
@@ -130,7 +139,7 @@ class SweepJob:
         options = dict(self.params[index])
         if self.seed is not None:
             options["rng"] = random_stream(self.seed, index)
-        with TimeLimit(self.timeout):
+        with TimeLimit(self.timeout, _reporter([index])):
             return read_outputs(self.func(**options), self.output)
 
     def call_stack(self, indices: Sequence[int]) -> dict[str, np.ndarray[Any, Any]]:
@@ -138,7 +147,7 @@ class SweepJob:
         options: dict[str, Any] = dict(self.params.columns(indices))
         if self.seed is not None:
             options["rng"] = [random_stream(self.seed, index) for index in indices]
-        with TimeLimit(None if self.timeout is None else self.timeout * len(indices)):
+        with TimeLimit(None if self.timeout is None else self.timeout * len(indices), _reporter(indices)):
             found = read_outputs(self.func(**options), self.output)
         for name, array in found.items():
             if array.shape[:1] != (len(indices),):
@@ -175,6 +184,25 @@ def run_task(job: SweepJob, indices: Sequence[int], bad: Sequence[int] = ()) -> 
     with job.caller.adopted():
         done, arrays, failures = _stack(job, indices, bad) if job.stacked else _one_by_one(job, indices)
     return TaskReport(done, arrays, failures, time.perf_counter() - begin, worker_name())
+
+
+def _reporter(indices: Sequence[int]) -> Callable[[], None] | None:
+    """On a Dask worker: a function that tells the client that a call with these items does not stop."""
+    worker = dask_worker()
+    if worker is None:
+        return None
+    key = str(worker.get_current_task())
+
+    def report() -> None:
+        worker.log_event(topic_of(key), [key, str(worker.address), list(indices)])
+        time.sleep(_FLUSH_SECONDS)
+
+    return report
+
+
+def topic_of(key: str) -> str:
+    """The topic of the events of a sweep, from the key ``NAME-TASK-ATTEMPT`` of one of its tasks."""
+    return key.rsplit("-", 2)[0]
 
 
 def _is_interrupt(error: BaseException) -> bool:

@@ -11,6 +11,7 @@ import ctypes
 import multiprocessing
 import os
 import threading
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from types import TracebackType
 
@@ -35,10 +36,13 @@ class TimeLimit:
     ----------
     seconds : float or None
         The limit; None for no limit.
+    before_exit : callable, optional
+        Called before the process is terminated, to say why.
     """
 
-    def __init__(self, seconds: float | None) -> None:
+    def __init__(self, seconds: float | None, before_exit: Callable[[], None] | None = None) -> None:
         self._seconds = seconds
+        self._before_exit = before_exit
         self._lock = threading.Lock()
         self._over = False
         self._raised = False
@@ -80,7 +84,11 @@ class TimeLimit:
             self._raised = True
             _raise_in(self._thread, _LimitReached)
         if not self._ended_within(max(_GRACE, self._seconds)) and multiprocessing.parent_process() is not None:
-            os._exit(EXIT_STATUS)
+            try:
+                if self._before_exit is not None:
+                    self._before_exit()
+            finally:
+                os._exit(EXIT_STATUS)
 
     def _ended_within(self, seconds: float) -> bool:
         try:
