@@ -18,7 +18,9 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.errors import DiskFullError, StoreError
+from hpfracc.distributed.stores import SweepStore
+from hpfracc.distributed.tasks import TaskReport
+from hpfracc.errors import BatchItemError, DiskFullError, StoreError, UnsupportedDtypeError
 from tests.distributed import work
 
 ITEMS = hf.grid(x=np.arange(12.0))
@@ -68,6 +70,28 @@ def test_a_sweep_continues_after_an_interrupt(tmp_path: Path, interruptible: Non
     hf.sweep(third, ITEMS, store=store)
     assert len(work.CALLS) == 12
     assert np.array_equal(hf.distributed.open_sweep(store).values, result.values)
+
+
+def test_an_interrupt_inside_a_solve_ends_the_sweep(tmp_path: Path, interruptible: None):
+    """The solver does not return its part, which would be kept as the value of the item."""
+    armed = {"yes": True}
+
+    def relax(alpha: float) -> float:
+        def fun(t: float, y: Any) -> Any:
+            if alpha == 0.6 and t > 0.5 and armed["yes"]:
+                armed["yes"] = False
+                signal.raise_signal(signal.SIGINT)
+            return -y
+
+        return float(hf.solve_fode(fun, (0.0, 1.0), [1.0], alpha, step=0.1, compile=False).y[0, -1])
+
+    items = hf.grid(alpha=[0.4, 0.5, 0.6, 0.7, 0.8])
+    options: dict[str, Any] = {"store": tmp_path / "store", "batch": 1, "version": 1}
+    with pytest.raises(KeyboardInterrupt):
+        hf.sweep(relax, items, **options)
+    half = hf.distributed.open_sweep(tmp_path / "store")
+    assert half._ended == 2 and not half.failed
+    assert np.array_equal(hf.sweep(relax, items, **options).values, [relax(alpha) for alpha in items.values["alpha"]])
 
 
 def test_failures_are_stored_and_can_be_retried(tmp_path: Path):
@@ -169,6 +193,81 @@ def test_a_damaged_file_counts_as_not_done(tmp_path: Path, how: str):
     assert hf.distributed.open_sweep(store).complete
 
 
+def test_two_processes_share_one_store(tmp_path: Path):
+    """Rows are keyed by items and the first process fixes the batch, so that none is lost.
+
+    The second process starts within the first, after two of its tasks, and finds another batch by its own timing.
+    """
+    store, other = tmp_path / "store", []
+
+    def start_other(progress: hf.distributed.SweepProgress) -> None:
+        if progress.done == 6 and not other:
+            other.append(hf.sweep(third, ITEMS, store=store))
+
+    result = hf.sweep(third, ITEMS, store=store, batch=3, progress=start_other)
+    for each in (result, *other, hf.distributed.open_sweep(store)):
+        assert each.complete and np.array_equal(each.values, ITEMS.values["x"] / 3.0)
+    # The first one had submitted its next tasks, and ran those again.
+    assert sorted(set(work.CALLS)) == list(ITEMS.values["x"]) and len(work.CALLS) < 24
+    with pytest.raises(StoreError, match=r"its batch \(3 in the store\) differ"):
+        hf.sweep(third, ITEMS, store=store, batch=4)
+
+
+def test_the_first_of_two_manifests_stays(tmp_path: Path):
+    """Two processes create a store at the same time: the second joins, with the batch of the first."""
+    manifest = {"name": "third", "kind": "grid", "parameters": ITEMS.digest()}
+    first = SweepStore.create(tmp_path, {**manifest, "batch": 3}, ITEMS)
+    second = SweepStore.create(tmp_path, {**manifest, "batch": 5}, ITEMS)
+    assert (second.batch, second.manifest["id"]) == (3, first.manifest["id"])
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_overlapping_tasks_are_read_by_item(tmp_path: Path):
+    """As two processes may leave them on a file system without links."""
+    manifest = {"name": "third", "kind": "grid", "parameters": ITEMS.digest(), "batch": 3}
+    store = SweepStore.create(tmp_path, manifest, ITEMS)
+    for begin, end in ((0, 3), (2, 7), (9, 12)):
+        rows = {"value": np.arange(begin, end) / 3.0}
+        store.write(begin, end, TaskReport(list(range(begin, end)), rows, [], 0.0, "here"))
+    found = hf.distributed.open_sweep(tmp_path)
+    assert np.array_equal(np.isnan(found.values), [False] * 7 + [True] * 2 + [False] * 3)
+    assert np.array_equal(found.values[:7], np.arange(7) / 3.0)
+
+
+def test_a_process_that_is_killed_while_it_creates_a_store_leaves_a_usable_folder(tmp_path: Path):
+    """Only a temporary file, or the problem file of the command line, can be there without a manifest."""
+    (tmp_path / ".manifest.json.0123.tmp").write_text("{")
+    assert np.array_equal(hf.sweep(third, ITEMS, store=tmp_path).values, ITEMS.values["x"] / 3.0)
+
+
+def test_nothing_outside_the_store_is_written(tmp_path: Path):
+    """Names of results are not paths, and links are not followed."""
+    folder = tmp_path / "run1"
+    folder.mkdir()
+    (folder / "precious").write_text("data")
+    names = [str(folder), "../../run1", "a/b", "..", "file", "\0", "arr_0"]
+    result = hf.sweep(lambda x: {name: x for name in names}, ITEMS, store=tmp_path / "store")
+    assert list(result.values) == names
+    assert [path.name for path in folder.iterdir()] == ["precious"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run1", "store"]
+    linked = tmp_path / "store" / "values"
+    shutil.rmtree(linked)
+    linked.symlink_to(folder)
+    with pytest.raises(StoreError, match="is a link"):
+        hf.distributed.open_sweep(tmp_path / "store")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "problem.toml").symlink_to(folder / "precious")
+    with pytest.raises(StoreError, match="not empty"):
+        hf.sweep(third, ITEMS, store=other)
+    hf.sweep(third, ITEMS, store=tmp_path / "third", batch=6)
+    file = tmp_path / "third" / "values" / "000000000000-000000000006.npz"
+    file.unlink()
+    file.symlink_to(folder / "precious")
+    hf.sweep(third, ITEMS, store=tmp_path / "third")
+    assert not file.is_symlink() and (folder / "precious").read_text() == "data"
+
+
 def test_the_file_of_another_store_is_not_mixed_in(tmp_path: Path):
     """Even if it has the same items."""
     for name, func in (("one", third), ("two", work.square)):
@@ -221,6 +320,34 @@ def test_stores_hold_arrays_and_json_alone(tmp_path: Path):
     with pytest.raises(StoreError, match="manifest of .* cannot be read"):
         hf.distributed.open_sweep(store)
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_results_keep_what_they_are(tmp_path: Path, store: bool):
+    """Their digits, their gaps and their dtype, in memory and in a store."""
+
+    def sweep(func: Any, values: Any, **options: Any) -> Any:
+        where = {"store": tmp_path / str(len(list(tmp_path.iterdir())))} if store else {}
+        return hf.sweep(func, hf.grid(x=values), batch=1, **where, **options)
+
+    def late_float(x: int) -> Any:
+        return [3, None, 0.5][x] if x != 1 else 1 // 0
+
+    assert np.array_equal(sweep(late_float, [0, 1, 2], on_error="keep").values, [3.0, np.nan, 0.5], equal_nan=True)
+    large = 2**53 + 1
+    assert sweep(lambda x: large, [0, 1]).values.tolist() == [large, large]
+    for call in (
+        lambda: sweep(lambda x: [large, 0.5][x], [0, 1]),
+        lambda: sweep(lambda x: 1 // x * large, [0, 1], on_error="keep"),
+    ):
+        with pytest.raises(UnsupportedDtypeError, match="integers beyond 9,007,199,254,740,992"):
+            _ = call().values
+    third_part = np.longdouble(1) / 3
+    found = sweep(lambda x: x * third_part, [1, 2]).values
+    assert found.dtype == np.longdouble and found[0] == third_part
+    with pytest.raises(BatchItemError, match="has masked values"):
+        sweep(lambda x: np.ma.masked_array([1.0, 2.0], [True, False]), [0])
+    assert sweep(lambda x: np.ma.masked_array([1.0, x], False), [3.0]).values.tolist() == [[1.0, 3.0]]
 
 
 def test_a_store_is_filled_by_a_cluster(tmp_path: Path, client: Any):

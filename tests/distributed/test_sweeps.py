@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
@@ -185,6 +186,61 @@ def test_outputs_by_name():
         hf.sweep(solution, items, output="z")
 
 
+def test_arrays_with_labels_are_arrays():
+    """A DataArray with coordinates ``t`` and ``y``, or a frame with such columns, is not a solution."""
+    xarray = pytest.importorskip("xarray")
+    pandas = pytest.importorskip("pandas")
+
+    def labelled(x: float) -> Any:
+        return xarray.DataArray(np.full((2, 3), x), {"t": [0.0, 1.0], "y": [5.0, 6.0, 7.0]}, ("t", "y"))
+
+    items = hf.grid(x=[1.0, 2.0])
+    assert np.array_equal(hf.sweep(labelled, items).values, np.broadcast_to([[[1.0]], [[2.0]]], (2, 2, 3)))
+    frame = hf.sweep(lambda x: pandas.DataFrame({"t": [0.0, 1.0], "y": [x, x]}), items)
+    assert frame.values.tolist() == [[[0.0, 1.0], [1.0, 1.0]], [[0.0, 2.0], [1.0, 2.0]]]
+    table = hf.sweep(lambda x: xarray.Dataset({"t": x, "y": 2 * x}), items).values
+    assert table["t"].tolist() == [1.0, 2.0] and table["y"].tolist() == [2.0, 4.0]
+
+
+def test_errors_without_a_message():
+    """An exception whose ``str`` raises is a failure like others."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    def fails(x: float) -> float:
+        raise Mute
+
+    (failure,) = hf.sweep(fails, hf.grid(x=[1.0]), on_error="keep").failed
+    assert failure.error == "Mute: (no message: its __str__ raised RuntimeError)"
+    with pytest.raises(BatchItemError, match="Mute: \\(no message"):
+        hf.batch.run(fails, [1.0])
+
+
+def test_failures_with_arrays_are_compared():
+    """``==`` of failures, whose parameters may be arrays, has a truth value."""
+    items = hf.points(y0=np.eye(2))
+    one, two = (hf.sweep(lambda y0: 1 // 0, items, on_error="keep").failed for _ in range(2))
+    assert one == two and one[0] != one[1]
+
+
+@pytest.mark.parametrize("error", [GeneratorExit, asyncio.CancelledError, SystemExit, KeyboardInterrupt, StopIteration])
+def test_any_exception_is_a_failure_of_its_item(error: type[BaseException], client: Any):
+    """Workers take some of them for their own, and would wait forever."""
+
+    def fails(x: float) -> float:
+        if x == 1.0:
+            raise error("poison")
+        return x
+
+    result = hf.sweep(fails, hf.grid(x=[0.0, 1.0, 2.0]), executor=client, batch=3, on_error="keep")
+    assert [(each.index, each.error) for each in result.failed] == [(1, f"{error.__name__}: poison")]
+    assert result.values[[0, 2]].tolist() == [0.0, 2.0]
+    with pytest.raises((BatchItemError, RuntimeError), match=error.__name__):
+        hf.distributed.mapper(client)(fails, [0.0, 1.0])
+
+
 def test_labels_in_xarray():
     """The parameters of a grid are dimensions, those of points coordinates of the items."""
     found = hf.sweep(work.square, hf.grid(x=[1.0, 2.0])).to_xarray()
@@ -246,6 +302,11 @@ def test_temporary_errors_are_retried():
         (lambda: hf.grid(a=[]), InvalidInputError, "no values"),
         (lambda: hf.grid(a=[object()]), UnsupportedDtypeError, "numbers, bools or strings"),
         (lambda: hf.points(a=[1, 2], b=[1]), ShapeError, "a has 2, b has 1"),
+        (lambda: hf.sweep(work.square, [{"x": 1}, {"x": "abc"}]), UnsupportedDtypeError, "x' has 1 beside"),
+        (lambda: hf.points(x=[2**53 + 1, 0.5]), UnsupportedDtypeError, "large integers not beside floats"),
+        (lambda: hf.grid(x=[True, 2]), UnsupportedDtypeError, "has True beside"),
+        (lambda: hf.grid(x=np.ma.masked_array([1, 2], [0, 1])), UnsupportedDtypeError, "masked"),
+        (lambda: hf.grid(**{n: range(10**5) for n in "abcd"}), InvalidInputError, "too many to count"),
         (lambda: hf.sweep(work.square, {"x": [1]}), InvalidInputError, "hf.grid"),
         (lambda: hf.sweep(work.square, 3), InvalidInputError, "not parameters"),
         (lambda: hf.sweep("square", hf.grid(x=[1])), InvalidInputError, "not callable"),

@@ -128,7 +128,7 @@ class SweepDriver:
         more = True
         while more or self._runs or self._repeated or self._suspects:
             more = self._fill(waiting, more)
-            outcome = self._runner.next()
+            outcome = self._runner.next() if self._runs else None  # others may have done the rest
             if outcome is not None:
                 self._handle(self._runs.pop(outcome.key), outcome)
 

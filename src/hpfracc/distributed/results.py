@@ -215,7 +215,8 @@ class SweepResult:
     def to_xarray(self) -> Any:
         """The results as an xarray ``Dataset``, or a ``DataArray`` for a single result without a name.
 
-        The parameters of a grid are dimensions with coordinates; those of points are coordinates along ``item``.
+        The parameters of a grid are dimensions with coordinates; those of points are coordinates along ``item``. A
+        result with the name of a parameter is called ``NAME_result``.
         """
         xarray = import_optional("xarray")
         dims = tuple(self.params.values) if isinstance(self.params, ParameterGrid) else ("item",)
@@ -224,7 +225,8 @@ class SweepResult:
             if values.ndim == 1:
                 coords[name] = (name if isinstance(self.params, ParameterGrid) else "item", values)
         made = {}
-        for name, array in self.arrays().items():
+        for given, array in self.arrays().items():
+            name = f"{given}_result" if given in self.params.values or given in dims else given
             more = tuple(f"{name}_{axis}" for axis in range(array.ndim - 1))
             made[name] = xarray.DataArray(self._shaped(array), coords=coords, dims=(*dims, *more), name=name)
         if set(made) == {VALUE}:

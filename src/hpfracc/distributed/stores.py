@@ -21,12 +21,14 @@ import re
 import time
 import warnings
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
 from hpfracc._files import parse_json, read_plain, temporary
+from hpfracc._shielded import run_shielded
 from hpfracc.distributed.parameters import SweepParameters, load_parameters
 from hpfracc.distributed.tasks import ItemFailure, TaskReport
 from hpfracc.errors import DiskFullError, StoreError
@@ -84,11 +86,11 @@ class SweepStore:
         folder = Path(path)
         with _explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            names = [each.name for each in folder.iterdir()]
-        if "manifest.json" in names:
+            found = list(folder.iterdir())
+        if folder / "manifest.json" in found:
             return cls.open(folder)
         # The command line puts its problem file there first, and a killed process may leave a temporary file.
-        if any(name != PROBLEM_FILE and not (name[0] == "." and name.endswith(".tmp")) for name in names):
+        if any(each.is_symlink() or (each.name != PROBLEM_FILE and each.suffix != ".tmp") for each in found):
             raise StoreError(f"store={str(folder)!r} is not empty and not the store of a sweep; name a new folder")
         return None
 
@@ -99,7 +101,8 @@ class SweepStore:
         kept["values"] = {name: _encode(values) for name, values in params.values.items()}
         kept["created"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         with _explained(Path(path)), contextlib.suppress(FileExistsError):
-            _write(Path(path) / "manifest.json", json.dumps(kept, indent=1).encode(), new=True)
+            data = json.dumps(kept, indent=1).encode()
+            run_shielded(partial(_write, Path(path) / "manifest.json", data, new=True))
         return cls.open(path)
 
     @classmethod
@@ -172,7 +175,7 @@ class SweepStore:
         np.savez(buffer, np.frombuffer(json.dumps(document).encode(), np.uint8), *report.arrays.values())
         with _explained(self.path):
             (self.path / "values").mkdir(exist_ok=True)
-            _write(self._file(begin, end), buffer.getvalue())
+            run_shielded(partial(_write, self._file(begin, end), buffer.getvalue()))
 
     def reports(self) -> Iterator[tuple[int, int, TaskReport | None]]:
         """Items and report of each task with a file, in the order of the items; None if the file is damaged."""

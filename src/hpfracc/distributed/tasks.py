@@ -100,7 +100,7 @@ class ItemFailure:
     """
 
     index: int
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Any] = field(compare=False)  # those of the index; arrays have no single truth value
     error: str
     worker: str
     exception: BatchItemError | None = field(default=None, compare=False, repr=False)
