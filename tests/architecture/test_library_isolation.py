@@ -28,7 +28,6 @@ HOMES = {
     "llvmlite": ("engine.backends.numba",),
     "dask": ("distributed",),
     "distributed": ("distributed",),
-    "zarr": ("distributed",),
     "matplotlib": (
         "distributed.plots",
         "solvers.ode.plot",

@@ -31,6 +31,8 @@ def expected() -> np.ndarray:
     return np.array([work.relax(**ITEMS[index]) for index in range(len(ITEMS))]).reshape(10, 4)
 
 
+# Python drops an exception that is raised in a destructor.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("batch", [1, 7])
 def test_100_interrupts_at_random_moments(tmp_path: Path, expected: np.ndarray, batch: int):
     """A hundred times Ctrl-C: every sweep ends with KeyboardInterrupt or completely, and none stores a wrong number."""

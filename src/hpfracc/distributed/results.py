@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._optional import import_optional
+from hpfracc._shielded import run_shielded
 from hpfracc.distributed.outputs import VALUE, ItemArrays
 from hpfracc.distributed.parameters import ParameterGrid, SweepParameters
 from hpfracc.distributed.stores import SweepStore
@@ -117,12 +118,15 @@ class SweepOutcome:
     def of(cls, store: SweepStore, *, keep: bool) -> SweepOutcome:
         """All that is in a store."""
         outcome = cls(len(store.params), keep=keep)
+        run_shielded(lambda: outcome._read(store))
+        return outcome
+
+    def _read(self, store: SweepStore) -> None:
         for begin, end, report in store.reports():
             if report is None:
-                outcome.damaged.append((begin, end))
+                self.damaged.append((begin, end))
             else:
-                outcome.write(begin, end, report)
-        return outcome
+                self.write(begin, end, report)
 
 
 class SweepResult:

@@ -20,8 +20,7 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -102,7 +101,7 @@ class SweepStore:
         kept["created"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         with _explained(Path(path)), contextlib.suppress(FileExistsError):
             data = json.dumps(kept, indent=1).encode()
-            run_shielded(partial(_write, Path(path) / "manifest.json", data, new=True))
+            run_shielded(lambda: _write(Path(path) / "manifest.json", data, new=True))
         return cls.open(path)
 
     @classmethod
@@ -170,12 +169,11 @@ class SweepStore:
             "seconds": report.seconds,
             "worker": report.worker,
         }
-        buffer = io.BytesIO()
         # By position: names are the user's, and may be paths.
-        np.savez(buffer, np.frombuffer(json.dumps(document).encode(), np.uint8), *report.arrays.values())
+        arrays = [np.frombuffer(json.dumps(document).encode(), np.uint8), *report.arrays.values()]
         with _explained(self.path):
             (self.path / "values").mkdir(exist_ok=True)
-            run_shielded(partial(_write, self._file(begin, end), buffer.getvalue()))
+            run_shielded(lambda: _write(self._file(begin, end), _saved(arrays)))
 
     def reports(self) -> Iterator[tuple[int, int, TaskReport | None]]:
         """Items and report of each task with a file, in the order of the items; None if the file is damaged."""
@@ -243,6 +241,12 @@ def _write(path: Path, data: bytes, *, new: bool = False) -> None:
     finally:
         with contextlib.suppress(OSError):
             os.unlink(written)
+
+
+def _saved(arrays: Sequence[np.ndarray[Any, Any]]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, *arrays)
+    return buffer.getvalue()
 
 
 def _encode(values: np.ndarray[Any, Any]) -> str:
