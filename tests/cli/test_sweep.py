@@ -16,7 +16,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.cli import main
-from hpfracc.distributed.pickling import dump, load
+from hpfracc.distributed.functions import dump, load
 from hpfracc.distributed.problems import parse_problem
 from hpfracc.errors import InvalidInputError
 
@@ -94,7 +94,7 @@ def test_names_of_results_and_parameters_are_not_paths(tmp_path: Path):
         assert not any("/" in name for name in archive.namelist())
     assert main(["sweep", "export", str(store), str(tmp_path / "all.csv")]) == 0
     with open(tmp_path / "all.csv", encoding="utf-8", newline="") as file:
-        assert list(csv.reader(file))[0] == ["parameter_file", *names]
+        assert next(csv.reader(file)) == ["parameter_file", *names]
     assert sorted(each.name for each in tmp_path.iterdir()) == ["all.csv", "all.npz", "store"]
     pytest.importorskip("xarray")
     table = hf.distributed.open_sweep(store).to_xarray()

@@ -173,7 +173,16 @@ def test_an_item_that_sleeps_is_called_once(client: Any, tmp_path: Path, monkeyp
     assert calls["1.0"] == 1 and max(calls.values()) <= 3
 
 
-POISONS = ["GeneratorExit", "CancelledError", "SystemExit", "KeyboardInterrupt", "StopIteration", "kill", "exit", "raise"]
+POISONS = [
+    "GeneratorExit",
+    "CancelledError",
+    "SystemExit",
+    "KeyboardInterrupt",
+    "StopIteration",
+    "kill",
+    "exit",
+    "raise",
+]
 
 
 def poison(x: float, kind: str) -> float:

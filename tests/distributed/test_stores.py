@@ -246,7 +246,7 @@ def test_nothing_outside_the_store_is_written(tmp_path: Path):
     folder.mkdir()
     (folder / "precious").write_text("data")
     names = [str(folder), "../../run1", "a/b", "..", "file", "\0", "arr_0"]
-    result = hf.sweep(lambda x: {name: x for name in names}, ITEMS, store=tmp_path / "store")
+    result = hf.sweep(lambda x: dict.fromkeys(names, x), ITEMS, store=tmp_path / "store")
     assert list(result.values) == names
     assert [path.name for path in folder.iterdir()] == ["precious"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run1", "store"]

@@ -205,16 +205,16 @@ def test_arrays_with_labels_are_arrays():
 def test_errors_without_a_message():
     """An exception whose ``str`` raises is a failure like others."""
 
-    class Mute(Exception):
+    class MuteError(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no words")
 
     def fails(x: float) -> float:
-        raise Mute
+        raise MuteError
 
     (failure,) = hf.sweep(fails, hf.grid(x=[1.0]), on_error="keep").failed
-    assert failure.error == "Mute: (no message: its __str__ raised RuntimeError)"
-    with pytest.raises(BatchItemError, match="Mute: \\(no message"):
+    assert failure.error == "MuteError: (no message: its __str__ raised RuntimeError)"
+    with pytest.raises(BatchItemError, match="MuteError: \\(no message"):
         hf.batch.run(fails, [1.0])
 
 
@@ -360,8 +360,8 @@ def test_no_scheduler_at_the_address(monkeypatch: pytest.MonkeyPatch):
 
 def test_other_versions_are_refused(client: Any, monkeypatch: pytest.MonkeyPatch):
     """A worker with another version of a library is named."""
-    real = hf.distributed.sweeps.versions()
-    monkeypatch.setattr("hpfracc.distributed.sweeps.versions", lambda: {**real, "numpy": "1.0"})
+    real = hf.distributed.worker.versions()
+    monkeypatch.setattr("hpfracc.distributed.worker.versions", lambda: {**real, "numpy": "1.0"})
     with pytest.raises(ClusterError, match=r"numpy .* instead of 1\.0"):
         hf.sweep(work.square, hf.grid(x=[1.0]), executor=client)
 

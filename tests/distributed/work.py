@@ -99,9 +99,9 @@ def stuck(x: float) -> float:
 
 def shorten_grace(seconds: float) -> None:
     """How long a call of this process may ignore its time limit before the process is ended."""
-    from hpfracc.distributed import timeouts
+    from hpfracc.distributed import tasks
 
-    timeouts._GRACE = seconds
+    tasks._GRACE = seconds
 
 
 def stuck_soon(x: float) -> float:

@@ -264,11 +264,7 @@ class DaskRunner(Runner):
                 raise OSError("not connected")
             threads = self._client.nthreads()
         except Exception as error:  # anything that a broken connection raises
-            found = self._lost_scheduler()
-            found.__cause__ = error
-            if not self._tasks:
-                raise found from error
-            return TaskOutcome(next(iter(self._tasks)), error=found)
+            return self._ended_by(self._lost_scheduler(), error)
         dead = [key for key, task in self._tasks.items() if task.worker is not None and task.worker not in threads]
         if dead:
             self._next_look = now  # more may have died
@@ -291,14 +287,19 @@ class DaskRunner(Runner):
             self._told = True
             logger.warning("no workers for %.0f s; waiting up to %.0f s for new ones", waited, _QUEUE_TIME)
         if waited > (_QUEUE_TIME if queued else _GIVE_UP_AFTER):
-            error_ = ClusterError(
+            lost = ClusterError(
                 f"the cluster has had no workers for {waited:.0f} s; see whether its jobs wait or fail (their output "
                 "says why), start some, and call sweep with the same store= to continue where it was"
             )
-            if not self._tasks:
-                raise error_
-            return TaskOutcome(next(iter(self._tasks)), error=error_)
+            return self._ended_by(lost)
         return None
+
+    def _ended_by(self, error: ClusterError, cause: BaseException | None = None) -> TaskOutcome:
+        """An outcome that ends the sweep; raised at once if no task is in flight."""
+        error.__cause__ = cause
+        if not self._tasks:
+            raise error
+        return TaskOutcome(next(iter(self._tasks)), error=error)
 
     def _tell_newcomers(self, addresses: set[str]) -> None:
         """Send what was learned to workers that started since the last check: they only know the state at the start."""

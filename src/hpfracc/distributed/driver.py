@@ -6,14 +6,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 
 from hpfracc.distributed.executors import Runner, TaskOutcome
-from hpfracc.distributed.learning import merge_records
 from hpfracc.distributed.outputs import ItemArrays
 from hpfracc.distributed.tasks import ItemFailure, SweepJob, TaskReport
+from hpfracc.distributed.worker import merge_records
 from hpfracc.errors import BatchItemError, ClusterError
 
 __all__ = ["Sink", "SweepDriver", "SweepProgress"]
@@ -43,11 +42,8 @@ class SweepProgress:
     remaining: float
 
 
-class Sink(Protocol):
-    """Receives finished tasks."""
-
-    def write(self, begin: int, end: int, report: TaskReport) -> None:
-        """Keep the results of items ``begin`` to ``end``."""
+#: Receives the report of the items ``begin`` to ``end``.
+Sink = Callable[[int, int, TaskReport], None]
 
 
 @dataclass(slots=True)
@@ -219,7 +215,7 @@ class SweepDriver:
             return
         report = _joined(assembly)
         for sink in self._sinks:
-            sink.write(assembly.begin, assembly.end, report)
+            sink(assembly.begin, assembly.end, report)
         self.seconds += report.seconds
         self._ended += 1
         self._done += assembly.end - assembly.begin

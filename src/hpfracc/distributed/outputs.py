@@ -10,7 +10,7 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError, UnsupportedDtypeError
 
-__all__ = ["VALUE", "ItemArrays", "Output", "check_output", "describe_output", "host_array", "read_outputs"]
+__all__ = ["VALUE", "ItemArrays", "Output", "check_output", "host_array", "read_outputs"]
 
 #: The name of a single result.
 VALUE = "value"
@@ -31,13 +31,6 @@ def check_output(output: Any) -> Output:
             f"output={output!r} does not say what to keep; use the name of a field such as 'y', several, or a function"
         )
     return names
-
-
-def describe_output(output: Output) -> str:
-    """The output option in words, for a manifest; functions are hashed elsewhere."""
-    if output is None or isinstance(output, str):
-        return str(output)
-    return ",".join(output) if isinstance(output, tuple) else "function"
 
 
 def read_outputs(result: Any, output: Output) -> dict[str, np.ndarray[Any, Any]]:

@@ -15,14 +15,8 @@ from hpfracc.distributed.outputs import host_array
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 __all__ = [
-    "ParameterGrid",
-    "ParameterPoints",
-    "SweepParameters",
-    "grid",
-    "load_parameters",
-    "points",
-    "read_parameters",
-]
+    "ParameterGrid", "ParameterPoints", "SweepParameters", "grid", "load_parameters", "points", "read_parameters",
+]  # fmt: skip
 
 
 class SweepParameters(ABC, Sequence[dict[str, Any]]):

@@ -139,8 +139,8 @@ def _function(table: Any, folder: Path | None, trust: bool) -> Callable[..., Any
         raise InvalidInputError("[function.options] are for equations; give a function its parameters in [grid]")
     if not trust:
         raise InvalidInputError(
-            f"this would import and run call={table['call']!r} from {str(folder)!r}, which the store names; add --trust "
-            "if you trust it, or give the problem file again: hpfracc sweep PROBLEM.toml --store DIR"
+            f"this would import and run call={table['call']!r} from {str(folder)!r}, which the store names; add "
+            "--trust if you trust it, or give the problem file again: hpfracc sweep PROBLEM.toml --store DIR"
         )
     return _import(table["call"], folder)
 
@@ -187,9 +187,7 @@ def _values(name: str, given: Any) -> Any:
         )
     start, stop, count = (given[each] for each in _RANGE[:3])
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MAX_COUNT:
-        raise InvalidInputError(
-            f"the range of {name} has count={count!r}; use a whole number from 1 to {_MAX_COUNT:,}"
-        )
+        raise InvalidInputError(f"the range of {name} has count={count!r}; use a whole number from 1 to {_MAX_COUNT:,}")
     if not all(isinstance(end, int | float) and math.isfinite(end) for end in (start, stop)):
         raise InvalidInputError(f"the range of {name} goes from {start!r} to {stop!r}; use finite numbers")
     if given.get("log", False):

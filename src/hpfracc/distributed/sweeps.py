@@ -7,29 +7,28 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
-from hpfracc._config import Settings, current_backend, get_settings
+from hpfracc._config import get_settings
 from hpfracc.distributed.driver import SweepDriver, SweepProgress
 from hpfracc.distributed.executors import InProcess, Pool, Runner, is_dask_client, require_executor
-from hpfracc.distributed.fingerprints import digest_of
-from hpfracc.distributed.learning import process_id
-from hpfracc.distributed.outputs import check_output, describe_output
+from hpfracc.distributed.functions import digest_of, dump
+from hpfracc.distributed.outputs import check_output
 from hpfracc.distributed.parameters import SweepParameters, read_parameters
-from hpfracc.distributed.pickling import dump
 from hpfracc.distributed.results import SweepOutcome, SweepResult
 from hpfracc.distributed.stores import SweepStore, plain
 from hpfracc.distributed.tasks import Caller, SweepJob, refuse_nesting
 from hpfracc.distributed.worker import versions
+from hpfracc.engine.execution.batch.driver import progress_of
 from hpfracc.engine.execution.batch.items import random_stream
 from hpfracc.errors import BatchItemError, InvalidInputError
 from hpfracc.profiling.clocks import energy_counters
 from hpfracc.profiling.energy import EnergyMeter
 
-__all__ = ["caller_settings", "check_options", "stacked", "sweep"]
+__all__ = ["check_options", "stacked", "sweep"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -139,7 +138,7 @@ def sweep(
     resources : mapping, optional
         Resources that a task needs on a Dask worker, such as ``{"GPU": 1}``.
     progress : bool or callable
-        True shows a progress bar with throughput, remaining time and failures; a function is called with a
+        True shows a progress bar with the remaining time; a function is called with a
         :class:`~hpfracc.distributed.SweepProgress`.
 
     Returns
@@ -192,52 +191,56 @@ def sweep(
     if seed is not None and "rng" in items.values:
         raise InvalidInputError("seed= gives each call rng=, and there is a parameter 'rng'; rename it")
     is_stacked = bool(getattr(func, "hpfracc_stacked", False))
-    away = executor is not None
-    caller = Caller(caller_settings(), current_backend(), versions() if away else {}, process_id() if away else None)
-    job = SweepJob(func, items, check_output(output), seed, is_stacked, options.timeout, caller)
+    caller = Caller.here(away=executor is not None)
+    job = SweepJob(func, items, check_output(output), seed, is_stacked, timeout, caller)
     return _Sweep(job, executor, store, options).run()
 
 
 def check_options(given: Mapping[str, Any]) -> None:
     """Raise an error for options, read from a problem file, that :func:`sweep` would refuse."""
-    usual = {"on_error": "raise", "retries": 0, "timeout": None, "batch": "auto", "version": None}
-    _Options(**{name: given.get(name, each) for name, each in usual.items()}, resources=None, progress=False)
+    _Options(**{name: each for name, each in given.items() if name not in ("output", "seed")})
     check_output(given.get("output"))
     if given.get("seed") is not None:
         random_stream(given["seed"], 0)
 
 
+@dataclass(frozen=True, slots=True)
 class _Options:
     """The options of a sweep, checked."""
 
-    def __init__(
-        self, on_error: Any, retries: Any, timeout: Any, batch: Any, resources: Any, progress: Any, version: Any
-    ) -> None:
-        if on_error not in ("raise", "keep"):
-            raise InvalidInputError(f"on_error={on_error!r}: use 'raise' or 'keep'")
-        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-            raise InvalidInputError(f"retries={retries!r} is not a number of attempts; use an int of at least 0")
-        is_time = isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0.0 < timeout < math.inf
-        if timeout is not None and not is_time:
-            raise InvalidInputError(f"timeout={timeout!r} is not a time; use seconds above 0, or None")
-        if batch != "auto" and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
-            raise InvalidInputError(f"batch={batch!r} is not a number of items; use an int of at least 1, or 'auto'")
-        if resources is not None and not isinstance(resources, Mapping):
-            raise InvalidInputError(f"resources={resources!r} is not a mapping; write {{'GPU': 1}}")
-        for name, amount in (resources or {}).items():
-            if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0.0 < amount < math.inf:
-                raise InvalidInputError(f"resources={resources!r}: {name!r} needs an amount above 0, such as 1")
-        if not isinstance(progress, bool) and not callable(progress):
-            raise InvalidInputError(f"progress={progress!r}: use True, False or a function")
-        if version is not None and (isinstance(version, bool) or not isinstance(version, str | int)):
-            raise InvalidInputError(f"version={version!r}: use a string or an int")
-        self.version: str | int | None = version
-        self.keep = on_error == "keep"
-        self.retries: int = retries
-        self.timeout: float | None = None if timeout is None else float(timeout)
-        self.batch: int | None = None if batch == "auto" else int(batch)
-        self.resources: Mapping[str, float] | None = resources
-        self.progress: bool | Callable[[SweepProgress], Any] = progress
+    on_error: Any = "raise"
+    retries: Any = 2
+    timeout: Any = None
+    batch: Any = "auto"
+    resources: Any = None
+    progress: Any = False
+    version: Any = None
+
+    def __post_init__(self) -> None:
+        checks = {
+            "on_error": (self.on_error in ("raise", "keep"), "'raise' or 'keep'"),
+            "retries": (_is_number(self.retries, int, 0), "an int of at least 0, a number of attempts"),
+            "timeout": (self.timeout is None or _is_number(self.timeout, float), "seconds above 0, or None"),
+            "batch": (self.batch == "auto" or _is_number(self.batch, int, 1), "an int of at least 1, or 'auto'"),
+            "resources": (
+                self.resources is None
+                or (isinstance(self.resources, Mapping) and all(_is_number(x, float) for x in self.resources.values())),
+                "a mapping of names to amounts above 0, such as {'GPU': 1}",
+            ),
+            "progress": (isinstance(self.progress, bool) or callable(self.progress), "True, False or a function"),
+            "version": (
+                self.version is None or isinstance(self.version, str) or _is_number(self.version, int, -math.inf),
+                "a string or an int",
+            ),
+        }
+        for name, (right, wanted) in checks.items():
+            if not right:
+                raise InvalidInputError(f"{name}={getattr(self, name)!r}: use {wanted}")
+
+
+def _is_number(value: Any, kind: type, least: float = 5e-324) -> bool:
+    kinds = int if kind is int else int | float
+    return isinstance(value, kinds) and not isinstance(value, bool) and least <= value < math.inf
 
 
 class _Sweep:
@@ -245,6 +248,7 @@ class _Sweep:
 
     def __init__(self, job: SweepJob, executor: Any, store: Any, options: _Options) -> None:
         self._job, self._executor, self._path, self._options = job, executor, store, options
+        self._batch: int | None = None if options.batch == "auto" else options.batch
         self.name = getattr(job.func, "__name__", type(job.func).__name__)
 
     def run(self, failed: bool = False) -> SweepResult:
@@ -258,7 +262,7 @@ class _Sweep:
             store.require(manifest)
             outcome = SweepOutcome.of(store, keep=False)
         before = outcome.ended - (len(outcome.failures) if failed else 0)
-        batch = options.batch if store is None else store.batch
+        batch = self._batch if store is None else store.batch
         begin = time.perf_counter()
         workers, overhead, work, learned = 1, 0.0, 0.0, 0
         meter = EnergyMeter({})
@@ -271,7 +275,7 @@ class _Sweep:
                 driver = SweepDriver(
                     job,
                     runner,
-                    keep=options.keep,
+                    keep=options.on_error == "keep",
                     retries=options.retries,
                     advance=stack.enter_context(_shown(options.progress, len(job.params), self.name)),
                     before=(before, 0 if failed else len(outcome.failures)),
@@ -284,7 +288,9 @@ class _Sweep:
                         store.require(manifest)  # another process may have been first
                         batch = store.batch
                     tasks = _tasks(len(job.params), batch, store, outcome, driver, failed)
-                    driver.run(tasks, outcome, *([] if store is None else [store]))  # shapes are compared first
+                    driver.run(
+                        tasks, outcome.write, *([] if store is None else [store.write])
+                    )  # shapes are compared first
                 except (BatchItemError, KeyboardInterrupt) as error:
                     if store is not None:
                         error.add_note(f"completed items are in {store.path}; call sweep with this store to continue")
@@ -326,11 +332,11 @@ class _Sweep:
             "kind": job.params.kind,
             "parameters": job.params.digest(),
             "seed": job.seed,
-            "output": describe_output(job.output),
+            "output": "function" if callable(job.output) else plain(job.output),
             "settings": plain(dict(job.caller.settings)),
             "backend": job.caller.backend,
             "stacked": job.stacked,
-            "batch": self._options.batch,
+            "batch": self._batch,
             "versions": versions(),
         }
         return manifest, uncompared
@@ -363,16 +369,6 @@ def _energy(meter: EnergyMeter, executor: Any) -> tuple[float, str]:
     if meter.joules or math.isnan(meter.seconds) or not reason:
         return math.nan, "the sweep took less than a second, which energy counters do not resolve"
     return math.nan, f"no energy counter can be read: {reason}"
-
-
-def caller_settings() -> dict[str, Any]:
-    """The caller's settings that differ from the defaults, without the wisdom folder, which each machine has itself."""
-    usual, found = Settings(), get_settings()
-    names = {each.name for each in fields(Settings)} - {"force", "disabled", "version"}
-    changed = {name: getattr(found, name) for name in sorted(names) if getattr(found, name) != getattr(usual, name)}
-    if changed.get("wisdom") != "off":
-        changed.pop("wisdom", None)
-    return changed
 
 
 def _tasks(
@@ -421,33 +417,13 @@ def _shown(progress: Any, total: int, what: str) -> Iterator[Callable[[SweepProg
     """A function that shows the progress."""
     if callable(progress):
         yield progress
-    elif not progress:
-        yield lambda state: None
-    else:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        return
+    with progress_of(progress, total, what) as advance:
+        shown = 0
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[told]}"),
-        )
-        with Progress(*columns) as bar:
-            task = bar.add_task(what, total=total, told="")
+        def show(state: SweepProgress) -> None:
+            nonlocal shown
+            advance(state.done - shown)
+            shown = state.done
 
-            def show(state: SweepProgress) -> None:
-                left = (
-                    ""
-                    if math.isnan(state.remaining)
-                    else f"{state.rate:.3g} items/s, {_duration(state.remaining)} left"
-                )
-                failed = f", {state.failed} failed" if state.failed else ""
-                bar.update(task, completed=state.done, told=left + failed)
-
-            yield show
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+        yield show

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.distributed.fingerprints import digest_of
+from hpfracc.distributed.functions import digest_of
 from hpfracc.errors import InvalidInputError, StoreError
 from tests.distributed import work
 
@@ -188,7 +188,7 @@ def test_hashes_are_the_same_in_every_process():
     """Whatever the order of sets, and whether or not two values are one object."""
     here = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join([str(here / "src"), str(here)])}
-    program = "from tests.distributed import test_fingerprints as tests; print(tests.stable_digests())"
+    program = "from tests.distributed import test_functions as tests; print(tests.stable_digests())"
     found = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True, text=True)
     assert found.stdout.strip() == str(stable_digests())
 

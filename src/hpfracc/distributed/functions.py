@@ -1,4 +1,4 @@
-"""A hash of a function and of all that it captures, the same in every process, for the store of a sweep.
+"""Functions sent to other processes, pickled, and identified by a hash that is the same in every process.
 
 Functions and classes of the user are hashed by source, with the values of the variables that they read: captured
 ones, defaults, globals, and attributes of modules. Objects are hashed by what pickle would store of them
@@ -16,6 +16,7 @@ import functools
 import hashlib
 import importlib.util
 import inspect
+import pickle
 import sys
 import textwrap
 import types
@@ -26,9 +27,12 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of
+from hpfracc._optional import is_installed
 from hpfracc.distributed.outputs import host_array
+from hpfracc.engine.execution.batch.items import message_of
+from hpfracc.errors import ClusterError, InvalidInputError
 
-__all__ = ["digest_of", "variables_of"]
+__all__ = ["digest_of", "dump", "load", "portable"]
 
 _ATOMS = (type(None), type(...), type(NotImplemented), bool, int, float, complex, str, bytes, bytearray, range, slice)
 _DTYPES = {each.__name__ for each in np.sctypeDict.values()} - {"object_", "void", "str_", "bytes_", "bfloat16"}
@@ -138,7 +142,7 @@ class _Hasher:
             yield from ("name", value.__module__, value.__qualname__)
             return
         yield from ("function", *self._source(value.__code__))
-        for name, each in variables_of(value):
+        for name, each in _variables(value):
             yield from (name, self.digest(each, name))
 
     def _class(self, value: type) -> Iterator[Any]:
@@ -160,7 +164,7 @@ class _Hasher:
         yield ast.unparse(tree) if whole and tree is not None else self.digest(code, code.co_name)
 
 
-def variables_of(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+def _variables(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     """Variables that a function reads: captured ones, defaults, globals, and attributes of the user's modules."""
     code = function.__code__
     found: list[tuple[str, Any]] = []
@@ -176,9 +180,9 @@ def variables_of(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     yield from found
     yield from (("a default", each) for each in function.__defaults__ or ())
     yield from (function.__kwdefaults__ or {}).items()
-    for module in [each for _, each in found if isinstance(each, types.ModuleType)]:
-        if not _is_library(module.__name__):
-            yield from _attributes(module, attributes)
+    for _, each in found:
+        if isinstance(each, types.ModuleType) and not _is_library(each.__name__):
+            yield from _attributes(each, attributes)
 
 
 def _attributes(module: types.ModuleType, names: set[str]) -> Iterator[tuple[str, Any]]:
@@ -240,3 +244,46 @@ def _hash(*parts: Any) -> bytes:
         data = part if isinstance(part, bytes) else str(part).encode(errors="surrogatepass")
         found.update(len(data).to_bytes(8, "little") + data)
     return found.digest()
+
+
+def dump(value: Any, what: str) -> bytes:
+    """Pickle ``value``, with cloudpickle if installed; the error names what cannot be pickled."""
+    try:
+        return _dumps(value)
+    except Exception as error:
+        culprits = digest_of(value)[1]
+        named = f": {', '.join(culprits[:3])}" if culprits else ""
+        advice = "create it inside the function, or pass it as a parameter"
+        if not is_installed("cloudpickle") and not culprits:
+            advice = "define the function in a module, or install cloudpickle"
+        raise InvalidInputError(
+            f"{what} cannot be sent to another process{named} ({type(error).__name__}: {error}); {advice}"
+        ) from error
+
+
+def _dumps(value: Any) -> bytes:
+    if is_installed("cloudpickle"):
+        import cloudpickle  # type: ignore[import-not-found, unused-ignore]
+
+        return bytes(cloudpickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
+    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def portable(error: BaseException) -> BaseException:
+    """The error itself, or its text if it, its cause or its context cannot be pickled and read back."""
+    try:
+        pickle.loads(_dumps(error))
+    except Exception:  # a user's class may raise anything here
+        return RuntimeError(f"{type(error).__qualname__}: {message_of(error)}")
+    return error
+
+
+def load(payload: bytes, where: str) -> Any:
+    """Unpickle the output of :func:`dump`; the error names a module that is missing here."""
+    try:
+        return pickle.loads(payload)
+    except ModuleNotFoundError as error:
+        raise ClusterError(
+            f"worker {where} has no module {error.name!r}, which the function needs; install it there, or send it: "
+            f"client.upload_file('{error.name}.py')"
+        ) from error
