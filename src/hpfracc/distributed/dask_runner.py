@@ -7,19 +7,18 @@ import logging
 import math
 import time
 from asyncio import CancelledError
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, final
 
-from hpfracc._optional import import_optional
 from hpfracc._shielded import POLL_INTERVAL
-from hpfracc.distributed.executors import Runner, TaskOutcome
+from hpfracc.distributed.executors import Runner, TaskOutcome, connect
 from hpfracc.distributed.tasks import run_payload, topic_of
 from hpfracc.errors import ClusterError
 
-__all__ = ["DaskRunner", "connect", "scheduler_cost"]
+__all__ = ["DaskRunner", "scheduler_cost"]
 
 logger = logging.getLogger("hpfracc.distributed")
 
@@ -32,8 +31,6 @@ _ASK_INTERVAL = 10.0
 _GIVE_UP_AFTER = 120.0
 #: Seconds to wait for a worker that a batch system may start late: the first one, or a replacement.
 _QUEUE_TIME = 3600.0
-#: Seconds to wait for a scheduler to answer.
-_CONNECT_TIMEOUT = 30.0
 #: A larger payload is sent to each worker once, with its plugin, instead of with every task.
 _LARGE_PAYLOAD = 1 << 16
 #: Seconds of work in flight per worker. Adaptive clusters ask for enough workers to do all work in flight within their
@@ -54,30 +51,6 @@ _TASK_COST, _COST_A_WORKER = 0.95e-3, 2.0e-6
 def scheduler_cost(workers: int) -> float:
     """Scheduler seconds per task. Measured with up to 200 workers; extrapolated linearly beyond."""
     return _TASK_COST + _COST_A_WORKER * workers
-
-
-@contextlib.contextmanager
-def connect(executor: Any) -> Iterator[Any]:
-    """The client itself, or one for an address, closed at the end."""
-    if not isinstance(executor, str):
-        if getattr(executor, "asynchronous", False):
-            raise ClusterError("an asynchronous client has to be awaited; give a plain Client, or its address")
-        if getattr(executor, "status", "running") != "running":
-            raise ClusterError(f"the client has the status {executor.status!r}; make a new one with Client(...)")
-        yield executor
-        return
-    distributed = import_optional("distributed")
-    try:
-        client = distributed.Client(executor, timeout=_CONNECT_TIMEOUT, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise ClusterError(
-            f"no scheduler answers at executor={executor!r} ({type(error).__name__}: {error}); start one with 'dask "
-            "scheduler', and give the address that it prints"
-        ) from error
-    try:
-        yield client
-    finally:
-        client.close()
 
 
 def _asks_others(cluster: Any) -> bool:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, final
 
+from hpfracc._optional import import_optional
 from hpfracc._shielded import POLL_INTERVAL
 from hpfracc.distributed.functions import dump
 from hpfracc.distributed.tasks import Caller, SweepJob, TaskReport, job_of, refuse_nesting, run_payload, run_task
@@ -22,10 +24,12 @@ from hpfracc.engine.workers import available_cores
 from hpfracc.errors import BatchItemError, ClusterError, InvalidInputError
 
 __all__ = [
-    "InProcess", "Mapper", "Pool", "Runner", "TaskOutcome", "is_dask_client", "mapper", "require_executor",
+    "InProcess", "Mapper", "Pool", "Runner", "TaskOutcome", "connect", "is_dask_client", "mapper", "require_executor",
     "run_pieces",
 ]  # fmt: skip
 
+#: Seconds to wait for a scheduler to answer.
+_CONNECT_TIMEOUT = 30.0
 #: Pieces per worker: enough to balance the load.
 _PIECES_A_WORKER = 4
 #: How often a piece whose worker died, or that was lost, is resubmitted.
@@ -167,6 +171,30 @@ def require_executor(executor: Any) -> None:
         )
 
 
+@contextlib.contextmanager
+def connect(executor: Any) -> Iterator[Any]:
+    """The client itself, or one for an address, closed at the end."""
+    if not isinstance(executor, str):
+        if getattr(executor, "asynchronous", False):
+            raise ClusterError("an asynchronous client has to be awaited; give a plain Client, or its address")
+        if getattr(executor, "status", "running") != "running":
+            raise ClusterError(f"the client has the status {executor.status!r}; make a new one with Client(...)")
+        yield executor
+        return
+    distributed = import_optional("distributed")
+    try:
+        client = distributed.Client(executor, timeout=_CONNECT_TIMEOUT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"no scheduler answers at executor={executor!r} ({type(error).__name__}: {error}); start one with 'dask "
+            "scheduler', and give the address that it prints"
+        ) from error
+    try:
+        yield client
+    finally:
+        client.close()
+
+
 def mapper(executor: Any) -> Mapper:
     """A function ``map(func, items)`` that runs on a cluster, for ``workers=`` of SciPy's optimisers.
 
@@ -241,8 +269,6 @@ def run_pieces(
     advance: Callable[[int], None] | None = None,
 ) -> list[Any]:
     """The results of ``run(items[a:b], a, count)`` for all pieces, joined; the pieces run on the executor."""
-    from hpfracc.distributed.dask_runner import connect
-
     refuse_nesting(what)
     require_executor(executor)
     if not len(items):
