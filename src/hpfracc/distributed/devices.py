@@ -21,7 +21,7 @@ import numpy as np
 from hpfracc._arrays import device_of, is_dtensor, library_of
 from hpfracc._optional import import_optional
 from hpfracc._xp import namespace_of
-from hpfracc.distributed.chunked.operators import call_operator, read_axes
+from hpfracc.distributed.chunked.operators import call_operator, sample_axes
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.workers import run_items
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -231,7 +231,7 @@ def apply_shards(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
             f"f lies on several devices by a {type(sharding).__name__}; use a NamedSharding, whose axes are known"
         )
     spec = type(sharding.spec)(*sharding.spec, *([None] * (f.ndim - len(sharding.spec))))
-    divided = [axis for axis in read_axes(f, options["axis"]) if spec[axis] is not None]
+    divided = [axis for axis in sample_axes(f, options["axis"]) if spec[axis] is not None]
     if divided:
         raise InvalidInputError(
             f"axis {divided[0]}, along which the points lie, is divided over devices by {sharding.spec}; divide "
@@ -255,7 +255,7 @@ def apply_shards(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
 
 def _apply_local(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
     """Apply an operator to the rows of a DTensor in this process, without communication."""
-    along = read_axes(f, options["axis"])
+    along = sample_axes(f, options["axis"])
     for placement in f.placements:
         if placement.is_partial() or (placement.is_shard() and placement.dim % f.ndim in along):
             raise InvalidInputError(

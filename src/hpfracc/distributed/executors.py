@@ -8,7 +8,6 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -118,7 +117,7 @@ class Pool(Runner):
             future = self._executor.submit(run_payload, *self._payload, indices, bad)
         except RuntimeError as error:  # shut down, or broken
             told = f"the executor takes no tasks ({error}); give one that was not shut down"
-            self._ended.put((key, error if isinstance(error, BrokenExecutor) else ClusterError(told)))
+            self._ended.put((key, error if _is_broken(error) else ClusterError(told)))
             return
         self._futures[key] = future
         future.add_done_callback(partial(self._tell, key))
@@ -138,7 +137,7 @@ class Pool(Runner):
                 raise future
             return TaskOutcome(key, future.result())
         except Exception as error:
-            if isinstance(error, BrokenExecutor):
+            if _is_broken(error):
                 error = ClusterError(
                     f"a process of the executor died ({error}); make a new executor. With store= the sweep continues "
                     "where it was; a Dask client replaces workers that die and names the item"
@@ -150,6 +149,11 @@ class Pool(Runner):
         if cancel:
             for future in list(self._futures.values()):
                 future.cancel()
+
+
+def _is_broken(error: BaseException) -> bool:
+    """Whether a process of an executor died, checked without importing ``concurrent.futures``."""
+    return any(base.__name__ == "BrokenExecutor" for base in type(error).__mro__)
 
 
 def is_dask_client(executor: Any) -> bool:

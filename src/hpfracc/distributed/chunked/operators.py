@@ -36,7 +36,7 @@ from hpfracc.operators._fractional_laplacian import FractionalLaplacian
 from hpfracc.operators.core.base import FractionalOperator
 from hpfracc.operators.core.grids import read_grid
 
-__all__ = ["apply", "apply_function", "apply_operator", "call_operator", "read_axes"]
+__all__ = ["apply", "apply_function", "apply_operator", "call_operator", "sample_axes"]
 
 #: Number of points with which an operator is tested before its graph is built.
 _TRIED = 32
@@ -67,7 +67,7 @@ def apply_operator(
     if factor is not None:
         raise InvalidInputError(f"factor={factor!r} is for callables; samples do not use it")
     several = isinstance(axis, Sequence)
-    along = read_axes(f, axis)
+    along = sample_axes(f, axis)
     _check_points(f, t, step, along, several)
     options = {"step": step, "axis": axis, "origin": origin, "rtol": rtol, "backend": backend}
     given = {key: value for key, value in options.items() if value is not None}
@@ -211,7 +211,7 @@ def apply_function(
     name: str, call: Callable[[Any], Any], x: Any, axis: Any, *, dtype: Any = None, points: int | None = None
 ) -> Any:
     """Apply a function of samples along an axis that returns their shape, or ``points`` values along the axis."""
-    along = read_axes(x, -1 if axis is None else axis)
+    along = sample_axes(x, -1 if axis is None else axis)
     if points is None:
         check_chunks(x, "x")
         _try_out(call, x, along)
@@ -226,7 +226,7 @@ def apply_function(
     return blocks(name, call, whole, dtype=result_dtype(x) if dtype is None else dtype, chunks=chunks)
 
 
-def read_axes(f: Any, axis: Any) -> tuple[int, ...]:
+def sample_axes(f: Any, axis: Any) -> tuple[int, ...]:
     """Checked, non-negative axes."""
     given = tuple(axis) if isinstance(axis, Sequence) else (axis,)
     if not f.ndim:
