@@ -231,10 +231,10 @@ def apply_shards(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
             f"f lies on several devices by a {type(sharding).__name__}; use a NamedSharding, whose axes are known"
         )
     spec = type(sharding.spec)(*sharding.spec, *([None] * (f.ndim - len(sharding.spec))))
-    divided = [axis for axis in sample_axes(f, options["axis"]) if spec[axis] is not None]
+    divided = any(spec[axis] is not None for axis in sample_axes(f, options["axis"]))
     if divided:
         raise InvalidInputError(
-            f"axis {divided[0]}, along which the points lie, is divided over devices by {sharding.spec}; divide "
+            f"axis {options['axis']}, along which the points lie, is divided over devices by {sharding.spec}; divide "
             "another axis: jax.device_put(f, NamedSharding(mesh, PartitionSpec('rows', None)))"
         )
     if options.get("full_output"):
