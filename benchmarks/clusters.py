@@ -148,11 +148,11 @@ def gpu_worker(seconds: float, sharers: int) -> dict[str, Any]:
     """What one process of several on a GPU may take, how fast it convolves, and what it spills to the host."""
     import torch
 
-    from hpfracc.distributed import claims
+    from hpfracc.distributed import worker
     from hpfracc.engine.memory.budget import get_budget
 
-    claims.use_own_gpu(None)
-    claim = claims.claimed()
+    worker.use_own_gpu(None)
+    claim = worker.claimed()
     if claim is None or not torch.cuda.is_available():
         return {"gpu": "none"}
     signal = torch.ones(64, 1 << 14, dtype=torch.float64, device="cuda")
@@ -161,7 +161,7 @@ def gpu_worker(seconds: float, sharers: int) -> dict[str, Any]:
     until = time.monotonic() + 60.0
     while claim.sharers() < sharers and time.monotonic() < until:
         time.sleep(0.05)
-    claims.limit_gpu()
+    worker.limit_gpu()
     found: dict[str, Any] = {"gpu": claim.gpu.uuid[:12], "total": claim.gpu.memory, "sharers": claim.sharers()}
     found["limit"] = get_budget().read("cuda:0")
     count, begin = 0, time.perf_counter()
@@ -174,7 +174,7 @@ def gpu_worker(seconds: float, sharers: int) -> dict[str, Any]:
 
     # Spilling: arrays that are kept are moved to the host when room is asked for, and come back on use.
     kept = hf.memory.Spillable(torch.full((KEPT // 8,), 0.1, dtype=torch.float64, device="cuda"))
-    claims.limit_gpu()
+    worker.limit_gpu()
     found["limit beside"] = get_budget().read("cuda:0")
     free = torch.cuda.mem_get_info()[0]
     begin = time.perf_counter()

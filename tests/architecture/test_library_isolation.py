@@ -17,7 +17,7 @@ from tests.helpers.source import PACKAGE, SOURCE, find_imports, find_modules
 HOMES = {
     # A solver's steps call the user's own function of tensors: the folder is imported only for such a solve.
     "torch": ("engine.backends.torch", "ml.torch", "solvers.ode.tensors.on_torch"),
-    "jax": ("distributed.shards", "engine.backends.jax", "ml.jax", "solvers.ode.tensors.on_jax"),
+    "jax": ("distributed.devices", "engine.backends.jax", "ml.jax", "solvers.ode.tensors.on_jax"),
     "jaxlib": ("engine.backends.jax", "ml.jax"),
     "cupy": ("engine.backends.cupy",),
     "cupyx": ("engine.backends.cupy",),
@@ -28,9 +28,8 @@ HOMES = {
     "llvmlite": ("engine.backends.numba",),
     "dask": ("distributed",),
     "distributed": ("distributed",),
-    "zarr": ("distributed",),
     "matplotlib": (
-        "distributed.plots",
+        "distributed.results",
         "solvers.ode.plot",
         "solvers.pde.plot",
         "solvers.sde.result",

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
 import os
 import sys
+import zipfile
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
 
 import hpfracc as hf
 from hpfracc.cli import main
-from hpfracc.distributed.pickling import dump, load
+from hpfracc.distributed.functions import dump, load
 from hpfracc.distributed.problems import parse_problem
 from hpfracc.errors import InvalidInputError
 
@@ -78,6 +81,26 @@ def test_outputs_of_an_equation():
     assert np.array_equal(hf.sweep(last.func, last.params).values[..., 0], found["y"][..., 0, -1])
 
 
+def test_names_of_results_and_parameters_are_not_paths(tmp_path: Path):
+    """Any name can be stored and exported: of a path, of an argument of NumPy, with a comma."""
+    names = [str(tmp_path / "elsewhere"), "../up", "file", "a,b"]
+    store = tmp_path / "store"
+    hf.sweep(lambda file: dict.fromkeys(names, 2.0 * file), hf.grid(file=[1.0, 2.0]), store=store)
+    assert main(["sweep", "export", str(store), str(tmp_path / "all.npz")]) == 0
+    with np.load(tmp_path / "all.npz") as found:
+        assert [unquote(name) for name in found.files] == ["parameter_file", *names]
+        assert found["file"].tolist() == [2.0, 4.0]
+    with zipfile.ZipFile(tmp_path / "all.npz") as archive:
+        assert not any("/" in name for name in archive.namelist())
+    assert main(["sweep", "export", str(store), str(tmp_path / "all.csv")]) == 0
+    with open(tmp_path / "all.csv", encoding="utf-8", newline="") as file:
+        assert next(csv.reader(file)) == ["parameter_file", *names]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["all.csv", "all.npz", "store"]
+    pytest.importorskip("xarray")
+    table = hf.distributed.open_sweep(store).to_xarray()
+    assert table["file_result"].values.tolist() == [2.0, 4.0] and table["file"].values.tolist() == [1.0, 2.0]
+
+
 def test_functions_of_the_users_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """``module:function`` beside the problem file; a failed item is kept, and told by the exit status."""
     (tmp_path / "half_life.py").write_text("def decay(k):\n    return 1.0 / k\n", encoding="utf-8")
@@ -88,7 +111,9 @@ def test_functions_of_the_users_own(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert failure["index"] == 1 and "ZeroDivisionError" in failure["error"]
 
 
-def test_a_sweep_that_did_nothing_yet_can_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_sweep_that_did_nothing_yet_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     """The problem file is in the store before the first item, with the folder of its module."""
     home, away = tmp_path / "home", tmp_path / "away"
     home.mkdir()
@@ -105,7 +130,9 @@ def test_a_sweep_that_did_nothing_yet_can_be_resumed(tmp_path: Path, monkeypatch
     monkeypatch.chdir(away)
     monkeypatch.setattr("sys.path", [each for each in sys.path if each != str(home)])
     monkeypatch.delitem(sys.modules, "interrupting")
-    assert main(["sweep", "resume", str(tmp_path / "s")]) == 0
+    assert main(["sweep", "resume", str(tmp_path / "s")]) == 2  # a store may come from anyone
+    assert "interrupting" not in sys.modules and "add --trust" in capsys.readouterr().err
+    assert main(["sweep", "resume", str(tmp_path / "s"), "--trust"]) == 0
     assert hf.distributed.open_sweep(tmp_path / "s").values[:, 0].tolist() == [2, 4]
     # What is pickled by value needs no import where it is unpickled.
     func = parse_problem(text, home).func
@@ -126,6 +153,7 @@ def test_a_sweep_that_did_nothing_yet_can_be_resumed(tmp_path: Path, monkeypatch
         ("[grid]", "[points]", "differ in length"),
         ("rate = [0.5, 1.0]", "rat = [0.5]", "does not take the parameters"),
         ("count = 3", "count = 0", "count=0"),
+        ("count = 3", "count = 1000000000000", "from 1 to 10,000,000"),
         (", count = 3", "", "has no count"),
         ("count = 3", "count = 3, log = true", None),
         ("start = 0.5", "start = inf", "finite numbers"),

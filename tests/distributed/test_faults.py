@@ -67,7 +67,7 @@ def test_items_that_end_workers_hang_or_raise_are_named(client: Any, tmp_path: P
     ended, raised, stuck = result.failed
     assert "its worker died, 1 time" in ended.error and ended.parameters["x"] == 5.0
     assert raised.error == "ValueError: seven"
-    assert "did not stop within timeout=2 s" in stuck.error
+    assert stuck.error == "TimeoutError: it did not stop within timeout=2 s, and its worker was replaced"
     good = np.setdiff1d(np.arange(12), [5, 7, 9])
     assert np.array_equal(result.values[good], good * 0.1)
 
@@ -79,6 +79,17 @@ def test_a_neighbour_is_not_blamed(client: Any):
     )
     assert [each.parameters["x"] for each in result.failed] == [5.0]
     assert np.array_equal(result.values[[0, 1, 3]], [3.0, 4.0, 6.0])
+
+
+@pytest.mark.slow
+def test_one_death_is_one_attempt(client: Any, monkeypatch: pytest.MonkeyPatch):
+    """``retries=1`` is one more attempt, also where the scheduler itself would make three more."""
+    monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 3)
+    monkeypatch.setattr("hpfracc.distributed.dask_runner._LOOK_INTERVAL", 0.2)
+    items = hf.grid(x=[4.0, 5.0])
+    result = hf.sweep(work.end_worker, items, executor=client, batch=2, retries=1, on_error="keep")
+    assert [each.error for each in result.failed] == ["ClusterError: its worker died, 2 times"]
+    assert result.values[0] == 4.0
 
 
 def test_a_stuck_process_of_a_pool_is_ended():
@@ -220,7 +231,7 @@ def test_a_cluster_that_cannot_scale_is_reported(caplog: pytest.LogCaptureFixtur
 def test_closing_without_a_scheduler_is_silent_but_logged(caplog: pytest.LogCaptureFixture):
     """Releasing tasks and payload must not replace the error that ended the sweep."""
     runner = dask_runner.DaskRunner(BrokenClient(None), "job", b"", None)
-    runner._tasks[0] = (None, (0,), (), False)
+    runner._tasks[0] = dask_runner._Submitted(None, (0,), (), None, False)
     runner._kept = True
     with caplog.at_level("DEBUG", "hpfracc.distributed"):
         runner.close(cancel=True)

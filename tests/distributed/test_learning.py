@@ -13,8 +13,8 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._config import get_settings
-from hpfracc.distributed import claims, worker
-from hpfracc.distributed.learning import encode_known, merge_records, process_id, start_sharing, take_records
+from hpfracc.distributed import worker
+from hpfracc.distributed.worker import encode_known, merge_records, process_id, start_sharing, take_records
 from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.hardware import GPU
@@ -132,14 +132,14 @@ def gpus(count: int) -> list[GPU]:
 
 def test_each_worker_claims_a_gpu(tmp_path: Path):
     """The first free one; when all are taken, the one with the fewest; a process that ends gives its own back."""
-    made = [claims.claim_gpu(gpus(2), tmp_path) for _ in range(3)]
+    made = [worker.claim_gpu(gpus(2), tmp_path) for _ in range(3)]
     assert [(each.gpu.uuid, each.slot) for each in made if each] == [("GPU-0", 0), ("GPU-1", 0), ("GPU-0", 1)]
     first, second, third = made
     assert first and second and third
     assert (first.sharers(), second.sharers(), third.sharers()) == (2, 1, 2)
     first.release()
     assert third.sharers() == 1
-    again = claims.claim_gpu(gpus(2), tmp_path)
+    again = worker.claim_gpu(gpus(2), tmp_path)
     assert again and (again.gpu.uuid, again.slot) == ("GPU-0", 0)
     for each in (second, third, again):
         each.release()
@@ -149,24 +149,24 @@ def test_a_shared_gpu_is_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """A worker sees its GPU alone, and takes half of its memory while another worker has claimed it too."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("multiprocessing.parent_process", object)
-    monkeypatch.setattr(claims, "_cuda_is_used", lambda: False)
-    monkeypatch.setattr(claims, "_claim", None)
+    monkeypatch.setattr(worker, "_cuda_is_used", lambda: False)
+    monkeypatch.setattr(worker, "_claim", None)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
 
     class Two:
         gpus = tuple(gpus(2))
 
     monkeypatch.setattr(hardware, "machine", Two)
-    claims.use_own_gpu(None)
-    mine = claims.claimed()
+    worker.use_own_gpu(None)
+    mine = worker.claimed()
     assert mine is not None and mine.gpu.uuid == "GPU-0"
     import os
 
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-0"
     assert "cuda:0" not in get_budget().caps()
-    other = claims.claim_gpu(gpus(1))
+    other = worker.claim_gpu(gpus(1))
     assert other is not None and other.slot == 1
-    claims.limit_gpu()
+    worker.limit_gpu()
     assert get_budget().caps()["cuda:0"] == 40 << 30
 
     class Held:
@@ -178,10 +178,10 @@ def test_a_shared_gpu_is_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         def memory(self, device: str) -> tuple[int, int | None]:
             return 3 << 30, None
 
-    monkeypatch.setattr(claims, "all_clocks", lambda: [Held()])
-    claims.limit_gpu()
+    monkeypatch.setattr(worker, "all_clocks", lambda: [Held()])
+    worker.limit_gpu()
     assert get_budget().caps()["cuda:0"] == 37 << 30
     other.release()
-    claims.limit_gpu()
+    worker.limit_gpu()
     assert "cuda:0" not in get_budget().caps()
     mine.release()

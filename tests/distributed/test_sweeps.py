@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
@@ -185,6 +186,61 @@ def test_outputs_by_name():
         hf.sweep(solution, items, output="z")
 
 
+def test_arrays_with_labels_are_arrays():
+    """A DataArray with coordinates ``t`` and ``y``, or a frame with such columns, is not a solution."""
+    xarray = pytest.importorskip("xarray")
+    pandas = pytest.importorskip("pandas")
+
+    def labelled(x: float) -> Any:
+        return xarray.DataArray(np.full((2, 3), x), {"t": [0.0, 1.0], "y": [5.0, 6.0, 7.0]}, ("t", "y"))
+
+    items = hf.grid(x=[1.0, 2.0])
+    assert np.array_equal(hf.sweep(labelled, items).values, np.broadcast_to([[[1.0]], [[2.0]]], (2, 2, 3)))
+    frame = hf.sweep(lambda x: pandas.DataFrame({"t": [0.0, 1.0], "y": [x, x]}), items)
+    assert frame.values.tolist() == [[[0.0, 1.0], [1.0, 1.0]], [[0.0, 2.0], [1.0, 2.0]]]
+    table = hf.sweep(lambda x: xarray.Dataset({"t": x, "y": 2 * x}), items).values
+    assert table["t"].tolist() == [1.0, 2.0] and table["y"].tolist() == [2.0, 4.0]
+
+
+def test_errors_without_a_message():
+    """An exception whose ``str`` raises is a failure like others."""
+
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    def fails(x: float) -> float:
+        raise MuteError
+
+    (failure,) = hf.sweep(fails, hf.grid(x=[1.0]), on_error="keep").failed
+    assert failure.error == "MuteError: (no message: its __str__ raised RuntimeError)"
+    with pytest.raises(BatchItemError, match="MuteError: \\(no message"):
+        hf.batch.run(fails, [1.0])
+
+
+def test_failures_with_arrays_are_compared():
+    """``==`` of failures, whose parameters may be arrays, has a truth value."""
+    items = hf.points(y0=np.eye(2))
+    one, two = (hf.sweep(lambda y0: 1 // 0, items, on_error="keep").failed for _ in range(2))
+    assert one == two and one[0] != one[1]
+
+
+@pytest.mark.parametrize("error", [GeneratorExit, asyncio.CancelledError, SystemExit, KeyboardInterrupt, StopIteration])
+def test_any_exception_is_a_failure_of_its_item(error: type[BaseException], client: Any):
+    """Workers take some of them for their own, and would wait forever."""
+
+    def fails(x: float) -> float:
+        if x == 1.0:
+            raise error("poison")
+        return x
+
+    result = hf.sweep(fails, hf.grid(x=[0.0, 1.0, 2.0]), executor=client, batch=3, on_error="keep")
+    assert [(each.index, each.error) for each in result.failed] == [(1, f"{error.__name__}: poison")]
+    assert result.values[[0, 2]].tolist() == [0.0, 2.0]
+    with pytest.raises((BatchItemError, RuntimeError), match=error.__name__):
+        hf.distributed.mapper(client)(fails, [0.0, 1.0])
+
+
 def test_labels_in_xarray():
     """The parameters of a grid are dimensions, those of points coordinates of the items."""
     found = hf.sweep(work.square, hf.grid(x=[1.0, 2.0])).to_xarray()
@@ -246,6 +302,11 @@ def test_temporary_errors_are_retried():
         (lambda: hf.grid(a=[]), InvalidInputError, "no values"),
         (lambda: hf.grid(a=[object()]), UnsupportedDtypeError, "numbers, bools or strings"),
         (lambda: hf.points(a=[1, 2], b=[1]), ShapeError, "a has 2, b has 1"),
+        (lambda: hf.sweep(work.square, [{"x": 1}, {"x": "abc"}]), UnsupportedDtypeError, "x' has 1 beside"),
+        (lambda: hf.points(x=[2**53 + 1, 0.5]), UnsupportedDtypeError, "large integers not beside floats"),
+        (lambda: hf.grid(x=[True, 2]), UnsupportedDtypeError, "has True beside"),
+        (lambda: hf.grid(x=np.ma.masked_array([1, 2], [0, 1])), UnsupportedDtypeError, "masked"),
+        (lambda: hf.grid(**{n: range(10**5) for n in "abcd"}), InvalidInputError, "too many to count"),
         (lambda: hf.sweep(work.square, {"x": [1]}), InvalidInputError, "hf.grid"),
         (lambda: hf.sweep(work.square, 3), InvalidInputError, "not parameters"),
         (lambda: hf.sweep("square", hf.grid(x=[1])), InvalidInputError, "not callable"),
@@ -258,7 +319,7 @@ def test_temporary_errors_are_retried():
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), store=3), InvalidInputError, "store=3"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), resources={"GPU": 1}), InvalidInputError, "of Dask workers"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), resources={"GPU": 0}), InvalidInputError, "above 0"),
-        (lambda: hf.points(a=[[1], [2, 3]]), ShapeError, "differ in shape"),
+        (lambda: hf.points(a=[[1], [2, 3]]), ShapeError, "unequal parts"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), output=3), InvalidInputError, "output=3"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), seed=-1), InvalidInputError, "seed=-1"),
         (lambda: hf.sweep(lambda x: "text", hf.grid(x=[1])), BatchItemError, "not numeric"),
@@ -292,15 +353,15 @@ def test_executors_are_not_nested(client: Any):
 
 def test_no_scheduler_at_the_address(monkeypatch: pytest.MonkeyPatch):
     """An address without a scheduler gives a typed error soon."""
-    monkeypatch.setattr("hpfracc.distributed.dask_runner._CONNECT_TIMEOUT", 0.5)
+    monkeypatch.setattr("hpfracc.distributed.executors._CONNECT_TIMEOUT", 0.5)
     with pytest.raises(ClusterError, match="no scheduler answers"):
         hf.sweep(work.square, hf.grid(x=[1.0]), executor="tcp://127.0.0.1:9")
 
 
 def test_other_versions_are_refused(client: Any, monkeypatch: pytest.MonkeyPatch):
     """A worker with another version of a library is named."""
-    real = hf.distributed.sweeps.versions()
-    monkeypatch.setattr("hpfracc.distributed.sweeps.versions", lambda: {**real, "numpy": "1.0"})
+    real = hf.distributed.worker.versions()
+    monkeypatch.setattr("hpfracc.distributed.worker.versions", lambda: {**real, "numpy": "1.0"})
     with pytest.raises(ClusterError, match=r"numpy .* instead of 1\.0"):
         hf.sweep(work.square, hf.grid(x=[1.0]), executor=client)
 

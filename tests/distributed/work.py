@@ -13,8 +13,16 @@ import numpy as np
 import hpfracc as hf
 from hpfracc._config import get_settings
 
-#: Calls made in this process. An attribute of a module is not among what a function captures.
-CALLS: list[float] = []
+
+class Calls(list[float]):
+    """A list that a function may grow and still be the same function: it says itself what is stored of it."""
+
+    def __reduce__(self) -> Any:
+        return Calls, ()
+
+
+#: Calls made in this process.
+CALLS = Calls()
 
 
 def relax(alpha: float, rate: float) -> float:
@@ -91,9 +99,9 @@ def stuck(x: float) -> float:
 
 def shorten_grace(seconds: float) -> None:
     """How long a call of this process may ignore its time limit before the process is ended."""
-    from hpfracc.distributed import timeouts
+    from hpfracc.distributed import tasks
 
-    timeouts._GRACE = seconds
+    tasks._GRACE = seconds
 
 
 def stuck_soon(x: float) -> float:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import itertools
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from hpfracc.cli.answer import Answer, progress_bar
 
@@ -27,7 +31,7 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
         parents=[common],
         allow_abbrev=False,
         usage="hpfracc sweep PROBLEM.toml --store DIR [--scheduler ADDRESS]\n"
-        "       hpfracc sweep resume DIR [--scheduler ADDRESS] [--failed]\n"
+        "       hpfracc sweep resume DIR [--trust] [--scheduler ADDRESS] [--failed]\n"
         "       hpfracc sweep status DIR\n"
         "       hpfracc sweep export DIR FILE",
     )
@@ -38,6 +42,7 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
     parser.add_argument("--store", type=Path, metavar="DIR", help="folder for the results of a problem file")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, such as tcp://host:8786")
     parser.add_argument("--failed", action="store_true", help="resume: retry failed items")
+    parser.add_argument("--trust", action="store_true", help="resume: import the module that the store names")
     parser.set_defaults(run=run)
 
 
@@ -54,7 +59,7 @@ def run(arguments: argparse.Namespace) -> Answer:
         if arguments.store is not None:
             raise InvalidInputError(f"--store is for a problem file; write hpfracc sweep {action} {arguments.store}")
         if action == "resume":
-            return _sweep(_read(paths[0] / "problem.toml"), paths[0], arguments)
+            return _sweep(_read(paths[0] / "problem.toml"), paths[0], arguments, trust=arguments.trust)
         return _status(paths[0]) if action == "status" else _export(*paths)
     if arguments.store is None:
         raise InvalidInputError(f"hpfracc sweep {action} needs --store DIR, a folder for the results")
@@ -75,20 +80,18 @@ def _read(path: Path) -> tuple[str, Path]:
     return text, folder
 
 
-def _sweep(problem: tuple[str, Path], store: Path, arguments: argparse.Namespace) -> Answer:
+def _sweep(problem: tuple[str, Path], store: Path, arguments: argparse.Namespace, *, trust: bool = True) -> Answer:
     from hpfracc._files import write_whole
     from hpfracc.distributed import sweep
     from hpfracc.distributed.problems import parse_problem
-    from hpfracc.distributed.stores import PROBLEM_FILE
+    from hpfracc.distributed.stores import PROBLEM_FILE, SweepStore
 
     text, folder = problem
-    given = parse_problem(text, folder)
+    given = parse_problem(text, folder, trust=trust)
     options = {"on_error": "keep", **given.options}
-    kept = store / PROBLEM_FILE
     # Before the first item, so that the sweep can be resumed after any failure.
-    if not (store / "manifest.json").exists() and (not store.exists() or {*store.iterdir()} <= {kept}):
-        store.mkdir(parents=True, exist_ok=True)
-        write_whole(kept, [f"{_ORIGIN}{folder}\n".encode(), text.encode()])
+    if SweepStore.find(store) is None:
+        write_whole(store / PROBLEM_FILE, [f"{_ORIGIN}{folder}\n".encode(), text.encode()])
     with progress_bar("Sweeping") as report:
 
         def show(state: SweepProgress) -> None:
@@ -112,6 +115,7 @@ def _export(store: Path, file: Path) -> Answer:
     import numpy as np
     from rich.text import Text
 
+    from hpfracc._files import write_whole
     from hpfracc.distributed import open_sweep
     from hpfracc.errors import InvalidInputError
     from hpfracc.profiling.document import write_text
@@ -120,23 +124,34 @@ def _export(store: Path, file: Path) -> Answer:
     arrays = result.arrays()
     columns = dict(result.params.columns(range(len(result))))
     if file.suffix == ".npz":
-        named: dict[str, Any] = {f"parameter_{name}": each for name, each in columns.items()}
-        np.savez(file, **named, **arrays)  # type: ignore[arg-type]
+        named = {f"parameter_{name}": each for name, each in columns.items()} | arrays
+        written = io.BytesIO()
+        with zipfile.ZipFile(written, "w") as archive:
+            for name, each in named.items():
+                with archive.open(f"{quote(name, safe='')}.npy", "w", force_zip64=True) as entry:  # a name, not a path
+                    np.lib.format.write_array(entry, np.asarray(each), allow_pickle=False)
+        write_whole(file, [written.getvalue()])
     elif file.suffix == ".csv":
-        table = {**columns}
+        table = {f"parameter_{name}" if name in arrays else name: each for name, each in columns.items()}
         for name, array in arrays.items():
             flat = array.reshape(len(result), -1)
             table |= {name if flat.shape[1] == 1 else f"{name}_{at}": flat[:, at] for at in range(flat.shape[1])}
         if any(np.ndim(each) != 1 for each in table.values()):
             raise InvalidInputError("a parameter that is an array does not fit into .csv; export to .npz")
-        rows = (",".join(str(each[row]) for each in table.values()) for row in range(len(result)))
-        write_text(file, (f"{line}\n" for line in itertools.chain([",".join(table)], rows)))
+        rows = ([each[row] for each in table.values()] for row in range(len(result)))
+        write_text(file, map(_csv_line, itertools.chain([list(table)], rows)))
     elif file.suffix == ".nc":
         result.to_xarray().to_netcdf(file)
     else:
         raise InvalidInputError(f"cannot export to {str(file)!r}; use a name that ends in .npz, .csv or .nc")
     data = {"file": str(file), "items": len(result), "failed": len(result.failed)}
     return Answer(data, lambda: Text(f"{len(result):,} items written to {file}"))
+
+
+def _csv_line(cells: list[Any]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(cells)
+    return line.getvalue()
 
 
 def _answer(result: SweepResult) -> Answer:

@@ -11,52 +11,31 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hpfracc.distributed.chunked.convolution import convolve
     from hpfracc.distributed.chunked.operators import apply
-    from hpfracc.distributed.devices import per_device
+    from hpfracc.distributed.devices import per_device, per_shard
     from hpfracc.distributed.driver import SweepProgress
-    from hpfracc.distributed.mapping import mapper
+    from hpfracc.distributed.executors import mapper
     from hpfracc.distributed.parameters import ParameterGrid, ParameterPoints, grid, points
     from hpfracc.distributed.results import SweepCost, SweepResult, open_sweep
-    from hpfracc.distributed.shards import per_shard
     from hpfracc.distributed.sweeps import stacked, sweep
     from hpfracc.distributed.tasks import ItemFailure
 
 __all__ = [
-    "ItemFailure",
-    "ParameterGrid",
-    "ParameterPoints",
-    "SweepCost",
-    "SweepProgress",
-    "SweepResult",
-    "apply",
-    "convolve",
-    "grid",
-    "mapper",
-    "open_sweep",
-    "per_device",
-    "per_shard",
-    "points",
-    "stacked",
-    "sweep",
-]
+    "ItemFailure", "ParameterGrid", "ParameterPoints", "SweepCost", "SweepProgress", "SweepResult", "apply", "convolve",
+    "grid", "mapper", "open_sweep", "per_device", "per_shard", "points", "stacked", "sweep",
+]  # fmt: skip
 
-_HOME = {
-    "ItemFailure": "tasks",
-    "ParameterGrid": "parameters",
-    "ParameterPoints": "parameters",
-    "SweepCost": "results",
-    "SweepProgress": "driver",
-    "SweepResult": "results",
-    "apply": "chunked.operators",
-    "convolve": "chunked.convolution",
-    "grid": "parameters",
-    "mapper": "mapping",
-    "open_sweep": "results",
-    "per_device": "devices",
-    "per_shard": "shards",
-    "points": "parameters",
-    "stacked": "sweeps",
-    "sweep": "sweeps",
+_NAMES = {
+    "chunked.convolution": ("convolve",),
+    "chunked.operators": ("apply",),
+    "devices": ("per_device", "per_shard"),
+    "driver": ("SweepProgress",),
+    "executors": ("mapper",),
+    "parameters": ("ParameterGrid", "ParameterPoints", "grid", "points"),
+    "results": ("SweepCost", "SweepResult", "open_sweep"),
+    "sweeps": ("stacked", "sweep"),
+    "tasks": ("ItemFailure",),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 # Hidden from type checkers, which would otherwise accept any attribute.
 if not TYPE_CHECKING:

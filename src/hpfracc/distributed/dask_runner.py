@@ -6,18 +6,19 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from asyncio import CancelledError
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, final
 
-from hpfracc._optional import import_optional
 from hpfracc._shielded import POLL_INTERVAL
-from hpfracc.distributed.executors import Runner, TaskOutcome
-from hpfracc.distributed.tasks import run_payload
+from hpfracc.distributed.executors import Runner, TaskOutcome, connect
+from hpfracc.distributed.tasks import run_payload, topic_of
 from hpfracc.errors import ClusterError
 
-__all__ = ["DaskRunner", "connect", "scheduler_cost"]
+__all__ = ["DaskRunner", "scheduler_cost"]
 
 logger = logging.getLogger("hpfracc.distributed")
 
@@ -30,8 +31,6 @@ _ASK_INTERVAL = 10.0
 _GIVE_UP_AFTER = 120.0
 #: Seconds to wait for a worker that a batch system may start late: the first one, or a replacement.
 _QUEUE_TIME = 3600.0
-#: Seconds to wait for a scheduler to answer.
-_CONNECT_TIMEOUT = 30.0
 #: A larger payload is sent to each worker once, with its plugin, instead of with every task.
 _LARGE_PAYLOAD = 1 << 16
 #: Seconds of work in flight per worker. Adaptive clusters ask for enough workers to do all work in flight within their
@@ -54,35 +53,25 @@ def scheduler_cost(workers: int) -> float:
     return _TASK_COST + _COST_A_WORKER * workers
 
 
-@contextlib.contextmanager
-def connect(executor: Any) -> Iterator[Any]:
-    """The client itself, or one for an address, closed at the end."""
-    if not isinstance(executor, str):
-        if getattr(executor, "asynchronous", False):
-            raise ClusterError("an asynchronous client has to be awaited; give a plain Client, or its address")
-        if getattr(executor, "status", "running") != "running":
-            raise ClusterError(f"the client has the status {executor.status!r}; make a new one with Client(...)")
-        yield executor
-        return
-    distributed = import_optional("distributed")
-    try:
-        client = distributed.Client(executor, timeout=_CONNECT_TIMEOUT, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise ClusterError(
-            f"no scheduler answers at executor={executor!r} ({type(error).__name__}: {error}); start one with 'dask "
-            "scheduler', and give the address that it prints"
-        ) from error
-    try:
-        yield client
-    finally:
-        client.close()
-
-
 def _asks_others(cluster: Any) -> bool:
     """Whether the workers are started by a batch system or Kubernetes, which may take long."""
     if cluster is None or any(base.__name__ == "LocalCluster" for base in type(cluster).__mro__):
         return False
     return type(cluster).__module__.partition(".")[0] != "distributed"
+
+
+@dataclass(frozen=True, slots=True)
+class _Submitted:
+    """An attempt at a task."""
+
+    future: Any
+    indices: Sequence[int]
+    bad: Sequence[int]
+    #: The only worker that may run it, or None.
+    worker: str | None
+    alone: bool
+    #: Items of a call that did not stop.
+    stuck: Sequence[int] = ()
 
 
 @final
@@ -97,14 +86,18 @@ class DaskRunner(Runner):
         The pickled job and a name for it.
     resources : mapping or None
         Resources that a task needs on a worker, such as ``{"GPU": 1}``.
+    limited : bool
+        Whether calls have a time limit, so that workers may tell that one does not stop.
     """
 
-    def __init__(self, executor: Any, name: str, payload: bytes, resources: Mapping[str, float] | None) -> None:
+    def __init__(
+        self, executor: Any, name: str, payload: bytes, resources: Mapping[str, float] | None, limited: bool = False
+    ) -> None:
         from hpfracc.distributed.plugin import register_job
 
         self._name = name
-        self._ended: SimpleQueue[tuple[int, int, Any]] = SimpleQueue()
-        self._tasks: dict[int, tuple[Any, Sequence[int], Sequence[int], bool]] = {}
+        self._ended: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+        self._tasks: dict[int, _Submitted] = {}
         self._losses: dict[int, int] = {}
         self._attempt = 0
         self._resources = dict(resources) if resources else None
@@ -120,6 +113,10 @@ class DaskRunner(Runner):
             self._asked = 0.0
             self._told = False
             self._look()
+            if limited:
+                topic = topic_of(self._key(0))
+                self._client.subscribe_topic(topic, self._hear)
+                self._closing.callback(self._client.unsubscribe_topic, topic)
         except BaseException:  # an interrupt too disconnects the client
             self._closing.close()
             raise
@@ -138,49 +135,77 @@ class DaskRunner(Runner):
         return max(usual, min(most, math.ceil(self.workers * _SECONDS_AHEAD / seconds)))
 
     def submit(self, key: int, indices: Sequence[int], bad: Sequence[int] = (), *, alone: bool = False) -> None:
-        """Submit it to the scheduler."""
+        """Submit it to the scheduler; ``alone`` to one worker, so that its death is one attempt."""
         self._attempt += 1
+        worker = self._any_worker() if alone else None
         future = self._client.submit(
             run_payload,
             self._name,
             self._payload,
             indices,
             bad,
-            key=f"hpfracc-{self._name}-{key}-{self._attempt}",
+            key=self._key(key),
             resources=self._resources,
+            workers=worker,
             pure=False,
             retries=0,
         )
-        self._tasks[key] = (future, indices, bad, alone)
-        future.add_done_callback(partial(self._tell, key, self._attempt))
+        self._tasks[key] = _Submitted(future, indices, bad, worker, alone)
+        future.add_done_callback(partial(self._tell, key))
 
-    def _tell(self, key: int, attempt: int, future: Any) -> None:
-        self._ended.put((key, attempt, future))
+    def _key(self, key: int) -> str:
+        return f"hpfracc-{self._name}-{key}-{self._attempt}"
+
+    def _any_worker(self) -> str | None:
+        """A worker with the resources of a task."""
+        wanted = (self._resources or {}).items()
+        for address, worker in self._client.scheduler_info(n_workers=-1)["workers"].items():
+            if all(worker.get("resources", {}).get(name, 0) >= amount for name, amount in wanted):
+                return str(address)
+        return None
+
+    def _tell(self, key: int, future: Any) -> None:
+        self._ended.put((key, future))
+
+    def _hear(self, event: Any) -> None:
+        """Handle a worker's message that a call does not stop. Called in the thread of the client's event loop."""
+        self._ended.put((int(event[1][0].rsplit("-", 2)[1]), event[1]))
 
     def next(self) -> TaskOutcome | None:
         """Wait for an outcome, and check the cluster."""
         trouble = self._look()
-        if trouble is not None and self._ended.empty():
+        if trouble is not None and (trouble.deaths or self._ended.empty()):
             return trouble
         try:
-            key, _, future = self._ended.get(timeout=POLL_INTERVAL)
+            key, ended = self._ended.get(timeout=POLL_INTERVAL)
         except Empty:
             return None
-        if key not in self._tasks or self._tasks[key][0] is not future:
+        task = self._tasks.get(key)
+        if task is None or task.stuck:
             return None  # an abandoned attempt
-        _, indices, bad, alone = self._tasks.pop(key)
+        if task.future is not ended:
+            if not hasattr(ended, "key") and task.future.key == ended[0]:  # a message
+                self._tasks[key] = replace(task, worker=ended[1], stuck=ended[2])  # ends when its worker is gone
+                self._drop(task)
+            return None
+        del self._tasks[key]
         try:
             # A finished future can still be lost if its worker dies before the result is fetched.
-            report = future.result(timeout=_GIVE_UP_AFTER)
-        except Exception as error:  # of the user's function, or of the cluster: told apart there
-            return self._failed(key, indices, bad, alone, error)
+            report = ended.result(timeout=_GIVE_UP_AFTER)
+        except (Exception, CancelledError) as error:  # of the user's function, or of the cluster: told apart there
+            return self._failed(key, task, error)
         finally:
-            future.release()
+            ended.release()
         return TaskOutcome(key, report)
 
-    def _failed(
-        self, key: int, indices: Sequence[int], bad: Sequence[int], alone: bool, error: Exception
-    ) -> TaskOutcome | None:
+    def _drop(self, *tasks: _Submitted) -> None:
+        """Cancel attempts, so that the scheduler does not repeat them elsewhere."""
+        try:
+            self._client.cancel([task.future for task in tasks], force=True)
+        except Exception:  # the scheduler may be gone, which another error reports
+            logger.debug("the remaining tasks could not be cancelled", exc_info=True)
+
+    def _failed(self, key: int, task: _Submitted, error: BaseException) -> TaskOutcome | None:
         name = type(error).__name__
         if name == "KilledWorker":
             return TaskOutcome(key, deaths=int(getattr(error, "allowed_failures", 0)) + 1)
@@ -193,7 +218,7 @@ class DaskRunner(Runner):
         if self._losses[key] > _MAX_LOSSES:
             told = f"the cluster lost a task {_MAX_LOSSES} times ({error}); call sweep with the same store= to continue"
             return TaskOutcome(key, error=ClusterError(told))
-        self.submit(key, indices, bad, alone=alone)
+        self.submit(key, task.indices, task.bad, alone=task.alone)
         return None
 
     def _lost_scheduler(self) -> ClusterError:
@@ -212,11 +237,13 @@ class DaskRunner(Runner):
                 raise OSError("not connected")
             threads = self._client.nthreads()
         except Exception as error:  # anything that a broken connection raises
-            found = self._lost_scheduler()
-            found.__cause__ = error
-            if not self._tasks:
-                raise found from error
-            return TaskOutcome(next(iter(self._tasks)), error=found)
+            return self._ended_by(self._lost_scheduler(), error)
+        dead = [key for key, task in self._tasks.items() if task.worker is not None and task.worker not in threads]
+        if dead:
+            self._next_look = now  # more may have died
+            task = self._tasks.pop(dead[0])
+            self._drop(task)
+            return TaskOutcome(dead[0], deaths=1, stuck=task.stuck)
         if threads:
             self.workers, self._seen = sum(threads.values()), max(self._seen, len(threads))
             self.overhead = scheduler_cost(self.workers)
@@ -233,14 +260,19 @@ class DaskRunner(Runner):
             self._told = True
             logger.warning("no workers for %.0f s; waiting up to %.0f s for new ones", waited, _QUEUE_TIME)
         if waited > (_QUEUE_TIME if queued else _GIVE_UP_AFTER):
-            error_ = ClusterError(
+            lost = ClusterError(
                 f"the cluster has had no workers for {waited:.0f} s; see whether its jobs wait or fail (their output "
                 "says why), start some, and call sweep with the same store= to continue where it was"
             )
-            if not self._tasks:
-                raise error_
-            return TaskOutcome(next(iter(self._tasks)), error=error_)
+            return self._ended_by(lost)
         return None
+
+    def _ended_by(self, error: ClusterError, cause: BaseException | None = None) -> TaskOutcome:
+        """An outcome that ends the sweep; raised at once if no task is in flight."""
+        error.__cause__ = cause
+        if not self._tasks:
+            raise error
+        return TaskOutcome(next(iter(self._tasks)), error=error)
 
     def _tell_newcomers(self, addresses: set[str]) -> None:
         """Send what was learned to workers that started since the last check: they only know the state at the start."""
@@ -271,10 +303,7 @@ class DaskRunner(Runner):
 
         try:
             if cancel and self._tasks:
-                try:
-                    self._client.cancel([future for future, *_ in self._tasks.values()], force=True)
-                except Exception:  # the scheduler may be gone; an error that ends the sweep must not be replaced
-                    logger.debug("the remaining tasks could not be cancelled", exc_info=True)
+                self._drop(*self._tasks.values())
             self._tasks.clear()
             if self._kept:
                 forget_job(self._client, self._name)

@@ -6,13 +6,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
 
 import numpy as np
 
 from hpfracc.distributed.executors import Runner, TaskOutcome
-from hpfracc.distributed.learning import merge_records
+from hpfracc.distributed.outputs import ItemArrays
 from hpfracc.distributed.tasks import ItemFailure, SweepJob, TaskReport
+from hpfracc.distributed.worker import merge_records
 from hpfracc.errors import BatchItemError, ClusterError
 
 __all__ = ["Sink", "SweepDriver", "SweepProgress"]
@@ -42,18 +42,14 @@ class SweepProgress:
     remaining: float
 
 
-class Sink(Protocol):
-    """Receives finished tasks."""
-
-    def write(self, task: int, begin: int, end: int, report: TaskReport) -> None:
-        """Keep the results of items ``begin`` to ``end``."""
+#: Receives the report of the items ``begin`` to ``end``.
+Sink = Callable[[int, int, TaskReport], None]
 
 
 @dataclass(slots=True)
 class _Assembly:
     """A task of the sweep, possibly split into several runs."""
 
-    number: int
     begin: int
     end: int
     reports: list[TaskReport] = field(default_factory=list)
@@ -86,8 +82,6 @@ class SweepDriver:
         The function with the data common to all calls.
     runner : Runner
         Runs the tasks.
-    sink : Sink
-        Receives the results.
     keep : bool
         Whether failures are kept; otherwise the first one is raised.
     retries : int
@@ -100,14 +94,14 @@ class SweepDriver:
         self,
         job: SweepJob,
         runner: Runner,
-        sink: Sink,
         *,
         keep: bool,
         retries: int,
         advance: Callable[[SweepProgress], None],
         before: tuple[int, int] = (0, 0),
     ) -> None:
-        self._job, self._runner, self._sink = job, runner, sink
+        self._job, self._runner = job, runner
+        self._sinks: Sequence[Sink] = ()
         self._keep, self._retries, self._advance = keep, retries, advance
         self._runs: dict[int, _Run] = {}
         self._next_key = 0
@@ -117,26 +111,26 @@ class SweepDriver:
         self._probed: dict[int, list[int]] = {}
         self._done, self._failed = before
         self._begun, self._at_start = time.perf_counter(), before[0]
-        self.failures: list[ItemFailure] = []
         self.seconds = 0.0
         #: Number of tasks whose results were written.
         self._ended = 0
         #: Measurements of the workers' engines that were new to this process.
         self.learned = 0
 
-    def run(self, ranges: Iterable[tuple[int, int, int]]) -> None:
-        """Run tasks ``(number, begin, end)``."""
+    def run(self, ranges: Iterable[tuple[int, int]], *sinks: Sink) -> None:
+        """Run the tasks with items ``(begin, end)``; the sinks receive their results."""
+        self._sinks = sinks
         waiting = iter(ranges)
         more = True
         while more or self._runs or self._repeated or self._suspects:
             more = self._fill(waiting, more)
-            outcome = self._runner.next()
+            outcome = self._runner.next() if self._runs else None  # others may have done the rest
             if outcome is not None:
                 self._handle(self._runs.pop(outcome.key), outcome)
 
     def measure(self, indices: Sequence[int]) -> tuple[float, TaskReport]:
         """The seconds that a call of these items takes, and its report, which is not kept."""
-        assembly = _Assembly(-1, indices[0], indices[-1] + 1)
+        assembly = _Assembly(indices[0], indices[-1] + 1)
         self._submit(_Run(assembly, indices, probe=True), alone=True)
         while True:
             outcome = self._runner.next()
@@ -150,7 +144,7 @@ class SweepDriver:
                 return float("inf"), TaskReport([], {}, [], 0.0, "")
             return outcome.report.seconds, outcome.report
 
-    def _fill(self, waiting: Iterator[tuple[int, int, int]], more: bool) -> bool:
+    def _fill(self, waiting: Iterator[tuple[int, int]], more: bool) -> bool:
         window = self._runner.window(self.seconds / self._ended if self._ended else float("nan"))
         while len(self._runs) < window:
             if self._repeated:
@@ -182,8 +176,10 @@ class SweepDriver:
         self._learn(outcome)
         if outcome.error is not None:
             raise outcome.error
-        if outcome.report is None:
-            self._died(run, outcome.deaths)
+        if len(outcome.stuck) == 1:
+            self._stuck(run, outcome.stuck[0])
+        elif outcome.report is None:
+            self._died(run, max(1, outcome.deaths))
         elif run.probe:
             self._end_probe(run, None)
         else:
@@ -218,13 +214,17 @@ class SweepDriver:
         if assembly.open:
             return
         report = _joined(assembly)
-        self._sink.write(assembly.number, assembly.begin, assembly.end, report)
-        self.failures += report.failures
+        for sink in self._sinks:
+            sink(assembly.begin, assembly.end, report)
         self.seconds += report.seconds
         self._ended += 1
         self._done += assembly.end - assembly.begin
         self._failed += len(report.failures)
         self._advance(self.progress())
+
+    def found(self, count: int) -> None:
+        """Count items that another process has done."""
+        self._done, self._at_start = self._done + count, self._at_start + count
 
     def progress(self) -> SweepProgress:
         """The current progress."""
@@ -249,7 +249,7 @@ class SweepDriver:
             self._suspects.extend(_Run(assembly, [index]) for index in run.indices)
         elif len(run.indices) > 1 and not run.bad and run.deaths == 0:
             # A stack stays together; running its items alone shows which must be excluded.
-            self._probed[assembly.number] = []
+            self._probed[assembly.begin] = []
             self._suspects.extend(_Run(assembly, [index], probe=True) for index in run.indices)
         elif not run.alone:  # it may have run beside the item to blame
             self._suspects.append(_Run(assembly, run.indices, run.bad, run.deaths))
@@ -261,11 +261,25 @@ class SweepDriver:
                     self._fail(assembly, self._dead(index, total))
             self._close(assembly)
 
+    def _stuck(self, run: _Run, index: int) -> None:
+        """The call of an item did not stop, and its worker is replaced: run the other items of the task again."""
+        text = f"it did not stop within timeout={self._job.timeout:g} s, and its worker was replaced"
+        failure = self._failure(index, TimeoutError(text))
+        if run.probe:
+            self._end_probe(run, failure)
+            return
+        self._fail(run.assembly, failure)
+        others = [each for each in run.indices if each != index]
+        if others and not self._job.stacked:
+            self._repeated.append(replace(run, indices=others, alone=False))
+        else:
+            self._close(run.assembly)
+
     def _end_probe(self, run: _Run, failure: ItemFailure | None) -> None:
         assembly = run.assembly
         if failure is not None:
             self._fail(assembly, failure)
-        ended = self._probed[assembly.number]
+        ended = self._probed[assembly.begin]
         ended.append(run.indices[0])
         whole = range(assembly.begin, assembly.end)
         if len(ended) == len(whole):
@@ -278,11 +292,12 @@ class SweepDriver:
     def _dead(self, index: int, deaths: int) -> ItemFailure:
         limit = self._job.timeout
         reason = "" if limit is None else f", perhaps because the item did not stop within timeout={limit:g} s"
-        text = f"its worker died, {deaths} time{'s' if deaths > 1 else ''}{reason}"
-        error = ClusterError(text)
-        wrapped = BatchItemError(f"item {index} of {len(self._job.params)}: {text}", index)
+        return self._failure(index, ClusterError(f"its worker died, {deaths} time{'s' if deaths > 1 else ''}{reason}"))
+
+    def _failure(self, index: int, error: Exception) -> ItemFailure:
+        wrapped = BatchItemError(f"item {index} of {len(self._job.params)}: {error}", index)
         wrapped.__cause__ = error
-        return ItemFailure(index, self._job.params[index], f"ClusterError: {text}", "", wrapped)
+        return ItemFailure(index, self._job.params[index], f"{type(error).__name__}: {error}", "", wrapped)
 
 
 def _raised(failure: ItemFailure, count: int) -> BatchItemError:
@@ -297,15 +312,12 @@ def _raised(failure: ItemFailure, count: int) -> BatchItemError:
 
 def _joined(assembly: _Assembly) -> TaskReport:
     """Merge the reports of all runs of a task, with the items in order."""
-    reports = [each for each in assembly.reports if each.indices]
-    indices = [index for each in reports for index in each.indices]
-    order = np.argsort(indices, kind="stable")
-    arrays: dict[str, Any] = {}
-    if reports:
-        arrays = {name: np.concatenate([each.arrays[name] for each in reports])[order] for name in reports[0].arrays}
+    found = ItemArrays(assembly.begin, assembly.end)
+    for each in assembly.reports:
+        found.add(each.indices, each.arrays)
     return TaskReport(
-        [indices[place] for place in order],
-        arrays,
+        [assembly.begin + int(place) for place in np.flatnonzero(found.present)],
+        found.rows(),
         [assembly.failures[index] for index in sorted(assembly.failures)],
         sum(each.seconds for each in assembly.reports),
         assembly.reports[-1].worker if assembly.reports else "",

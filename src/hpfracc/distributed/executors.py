@@ -1,30 +1,48 @@
-"""Runners for the tasks of a sweep: this process, an executor of the standard library, or a Dask cluster."""
+"""Runners for the tasks of a sweep, and functions mapped over items, as for ``batch.run(executor=)``."""
 
 from __future__ import annotations
 
+import contextlib
+import math
+import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, final
 
+from hpfracc._optional import import_optional
 from hpfracc._shielded import POLL_INTERVAL
-from hpfracc.distributed.tasks import SweepJob, TaskReport, run_payload, run_task
+from hpfracc.distributed.functions import dump
+from hpfracc.distributed.tasks import Caller, SweepJob, TaskReport, job_of, refuse_nesting, run_payload, run_task
+from hpfracc.distributed.worker import merge_records, start_sharing, take_records
+from hpfracc.engine.execution.batch.items import item_error
 from hpfracc.engine.workers import available_cores
-from hpfracc.errors import ClusterError, InvalidInputError
+from hpfracc.errors import BatchItemError, ClusterError, InvalidInputError
 
-__all__ = ["InProcess", "Pool", "Runner", "TaskOutcome", "is_dask_client", "require_executor"]
+__all__ = [
+    "InProcess", "Mapper", "Pool", "Runner", "TaskOutcome", "connect", "is_dask_client", "mapper", "require_executor",
+    "run_pieces",
+]  # fmt: skip
+
+#: Seconds to wait for a scheduler to answer.
+_CONNECT_TIMEOUT = 30.0
+#: Pieces per worker: enough to balance the load.
+_PIECES_A_WORKER = 4
+#: How often a piece whose worker died, or that was lost, is resubmitted.
+_MAX_LOSSES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """The outcome of a task: its report, the number of worker deaths, or the error that ends the sweep."""
+    """The outcome of a task: its report, deaths of workers, items of a call that did not stop, or a fatal error."""
 
     key: int
     report: TaskReport | None = None
     deaths: int = 0
+    stuck: Sequence[int] = ()
     error: BaseException | None = None
 
 
@@ -98,9 +116,8 @@ class Pool(Runner):
         try:
             future = self._executor.submit(run_payload, *self._payload, indices, bad)
         except RuntimeError as error:  # shut down, or broken
-            broken = any(base.__name__ == "BrokenExecutor" for base in type(error).__mro__)
             told = f"the executor takes no tasks ({error}); give one that was not shut down"
-            self._ended.put((key, error if broken else ClusterError(told)))
+            self._ended.put((key, error if _is_broken(error) else ClusterError(told)))
             return
         self._futures[key] = future
         future.add_done_callback(partial(self._tell, key))
@@ -120,7 +137,7 @@ class Pool(Runner):
                 raise future
             return TaskOutcome(key, future.result())
         except Exception as error:
-            if any(base.__name__ == "BrokenExecutor" for base in type(error).__mro__):
+            if _is_broken(error):
                 error = ClusterError(
                     f"a process of the executor died ({error}); make a new executor. With store= the sweep continues "
                     "where it was; a Dask client replaces workers that die and names the item"
@@ -132,6 +149,11 @@ class Pool(Runner):
         if cancel:
             for future in list(self._futures.values()):
                 future.cancel()
+
+
+def _is_broken(error: BaseException) -> bool:
+    """Whether a process of an executor died, checked without importing ``concurrent.futures``."""
+    return any(base.__name__ == "BrokenExecutor" for base in type(error).__mro__)
 
 
 def is_dask_client(executor: Any) -> bool:
@@ -151,3 +173,150 @@ def require_executor(executor: Any) -> None:
             f"executor={executor!r} cannot run tasks; give a dask.distributed.Client, the address of a scheduler such "
             "as 'tcp://host:8786', a concurrent.futures executor, or None"
         )
+
+
+@contextlib.contextmanager
+def connect(executor: Any) -> Iterator[Any]:
+    """The client itself, or one for an address, closed at the end."""
+    if not isinstance(executor, str):
+        if getattr(executor, "asynchronous", False):
+            raise ClusterError("an asynchronous client has to be awaited; give a plain Client, or its address")
+        if getattr(executor, "status", "running") != "running":
+            raise ClusterError(f"the client has the status {executor.status!r}; make a new one with Client(...)")
+        yield executor
+        return
+    distributed = import_optional("distributed")
+    try:
+        client = distributed.Client(executor, timeout=_CONNECT_TIMEOUT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"no scheduler answers at executor={executor!r} ({type(error).__name__}: {error}); start one with 'dask "
+            "scheduler', and give the address that it prints"
+        ) from error
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def mapper(executor: Any) -> Mapper:
+    """A function ``map(func, items)`` that runs on a cluster, for ``workers=`` of SciPy's optimisers.
+
+    Parameters
+    ----------
+    executor : Client or executor
+        A ``dask.distributed.Client``, or an executor of ``concurrent.futures``.
+
+    Returns
+    -------
+    Mapper
+        Called as ``mapped(func, items)``; returns the list of results in the order of the items.
+
+    Examples
+    --------
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> import hpfracc as hf
+    >>> from scipy.optimize import differential_evolution, rosen
+    >>> with ThreadPoolExecutor(2) as pool:
+    ...     found = differential_evolution(
+    ...         rosen, [(0, 2), (0, 2)], rng=1, workers=hf.distributed.mapper(pool), updating="deferred"
+    ...     )
+    >>> bool(abs(found.x - 1).max() < 1e-4)
+    True
+    """
+    if executor is None or isinstance(executor, str):
+        raise InvalidInputError(f"executor={executor!r}: mapper needs a client or an executor, which stays open")
+    require_executor(executor)
+    return Mapper(executor)
+
+
+@final
+class Mapper:
+    """``map`` on an executor; created by :func:`mapper`."""
+
+    def __init__(self, executor: Any) -> None:
+        self._executor = executor
+
+    def __call__(self, func: Callable[..., Any], items: Iterable[Any]) -> list[Any]:
+        """``[func(item) for item in items]``."""
+        given = list(items)
+        return run_pieces(self._executor, partial(_each, func), given, getattr(func, "__name__", "function"))
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Mapper belongs to the process of its client; make one there with hf.distributed.mapper")
+
+
+def _each(func: Callable[..., Any], items: Sequence[Any], first: int, count: int) -> list[Any]:
+    found = []
+    for number, item in enumerate(items):
+        try:
+            found.append(func(item))
+        except Exception as error:
+            raise item_error(first + number, count, error) from error
+    return found
+
+
+def _run_piece(name: str, payload: bytes, items: Sequence[Any], first: int, count: int) -> tuple[list[Any], bytes]:
+    """The results of a piece, and the records that the worker learned."""
+    run, caller = job_of(name, payload)
+    away = start_sharing(caller.process)
+    with caller.adopted():
+        found = run(items, first, count)
+    return found, take_records() if away else b""
+
+
+def run_pieces(
+    executor: Any,
+    run: Callable[..., list[Any]],
+    items: Sequence[Any],
+    what: str,
+    advance: Callable[[int], None] | None = None,
+) -> list[Any]:
+    """The results of ``run(items[a:b], a, count)`` for all pieces, joined; the pieces run on the executor."""
+    refuse_nesting(what)
+    require_executor(executor)
+    if not len(items):
+        return []
+    caller = Caller.here(away=True)
+    payload = dump((run, caller), f"the function {what!r}")
+    name = f"{what}-{time.time_ns():x}"
+    with connect(executor) as target:
+        threads = sum(target.nthreads().values()) if is_dask_client(target) else available_cores()
+        size = max(1, math.ceil(len(items) / (_PIECES_A_WORKER * max(1, threads))))
+        starts = range(0, len(items), size)
+
+        def submit(first: int) -> Any:
+            options = {"pure": False} if is_dask_client(target) else {}
+            return target.submit(_run_piece, name, payload, items[first : first + size], first, len(items), **options)
+
+        futures = {first: submit(first) for first in starts}
+        found: list[Any] = []
+        try:
+            for first in starts:
+                piece, learned = _result(futures, first, submit)
+                found += piece
+                merge_records(learned)
+                if advance is not None:
+                    advance(len(piece))
+        except BaseException:  # after an interrupt too, the remaining tasks are not run
+            for future in futures.values():
+                future.cancel()
+            raise
+    return found
+
+
+def _result(futures: dict[int, Any], first: int, submit: Callable[[int], Any]) -> tuple[list[Any], bytes]:
+    for left in range(_MAX_LOSSES, -1, -1):
+        try:
+            found: tuple[list[Any], bytes] = futures[first].result()
+            return found
+        except BatchItemError:
+            raise
+        except Exception as error:
+            name = type(error).__name__
+            if name == "KilledWorker":
+                raise ClusterError(f"items from {first} on ended their worker ({error}); try them alone") from error
+            if name not in ("FutureCancelledError", "CancelledError") or not left:
+                raise
+            futures[first] = submit(first)
+    raise AssertionError("unreachable")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError, UnsupportedDtypeError
 
-__all__ = ["VALUE", "Output", "check_output", "describe_output", "read_outputs", "stack_outputs"]
+__all__ = ["VALUE", "ItemArrays", "Output", "check_output", "host_array", "read_outputs"]
 
 #: The name of a single result.
 VALUE = "value"
@@ -33,13 +33,6 @@ def check_output(output: Any) -> Output:
     return names
 
 
-def describe_output(output: Output) -> str:
-    """The output option in words, for a manifest; functions are hashed elsewhere."""
-    if output is None or isinstance(output, str):
-        return str(output)
-    return ",".join(output) if isinstance(output, tuple) else "function"
-
-
 def read_outputs(result: Any, output: Output) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of one result by name. A solution that did not reach its end raises :class:`SolveError`."""
     if getattr(result, "success", True) is False:
@@ -50,8 +43,11 @@ def read_outputs(result: Any, output: Output) -> dict[str, np.ndarray[Any, Any]]
         return {output: _array(output, _field(result, output))}
     elif output is not None:
         return {name: _array(name, _field(result, name)) for name in output}
-    elif hasattr(result, "t") and (hasattr(result, "y") or hasattr(result, "u")):  # a solution
-        result = {"y": result.y} if hasattr(result, "y") else {"u": result.u}
+    elif not hasattr(type(result), "__array__") and hasattr(result, "t"):  # a solution; an array may have a label "t"
+        for name in ("y", "u"):
+            if hasattr(result, name):
+                result = {name: getattr(result, name)}
+                break
     if isinstance(result, Mapping):
         if not result:
             raise InvalidInputError("the function returned an empty mapping; return at least one array")
@@ -70,15 +66,7 @@ def _field(result: Any, name: str) -> Any:
 
 
 def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
-    library = library_of(value)
-    if library == "torch":
-        value = value.detach().cpu().numpy()
-    elif library == "cupy":
-        value = value.get()
-    try:
-        array = np.asarray(value)
-    except ValueError:  # ragged
-        raise ShapeError(f"{name} is a {type(value).__name__} of unequal parts; return an array") from None
+    array = host_array(name, value)
     if array.dtype.kind not in "biufc":
         raise UnsupportedDtypeError(
             f"{name} is a {type(value).__name__} and not numeric; return a number, an array or a dict of them, or say "
@@ -87,28 +75,91 @@ def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-def stack_outputs(indices: list[int], found: list[dict[str, np.ndarray[Any, Any]]]) -> dict[str, np.ndarray[Any, Any]]:
-    """Results of several items, which must agree in names and shapes, along a new first axis."""
-    stacked = {}
-    for name in found[0]:
-        for index, each in zip(indices, found, strict=True):
-            require_like(indices[0], found[0], index, each)
-        stacked[name] = np.stack([each[name] for each in found])
-    return stacked
+def host_array(name: str, value: Any) -> np.ndarray[Any, Any]:
+    """``value`` as a NumPy array. Masked values and parts of unequal shapes are refused."""
+    library = library_of(value)
+    if library == "torch":
+        value = value.detach().cpu().numpy()
+    elif library == "cupy":
+        value = value.get()
+    elif np.ma.is_masked(value):
+        raise UnsupportedDtypeError(f"{name} has masked values; replace them, as in values.filled(np.nan)")
+    try:
+        return np.asarray(value)
+    except ValueError:  # ragged
+        raise ShapeError(f"{name} is a {type(value).__name__} of unequal parts; give an array of one shape") from None
 
 
-def require_like(
-    first: int, like: Mapping[str, np.ndarray[Any, Any]], index: int, found: Mapping[str, np.ndarray[Any, Any]]
-) -> None:
-    """Raise an error unless item ``index`` has the names and shapes that item ``first`` has."""
-    if found.keys() != like.keys():
-        raise ShapeError(
-            f"item {index} returned {', '.join(found)} and item {first} {', '.join(like)}; return the same names for "
-            "all items"
-        )
-    for name, array in found.items():
-        if array.shape != like[name].shape:
+class ItemArrays:
+    """The results of items ``begin`` to ``end`` by name, with the items along the first axis; some may be missing.
+
+    The dtype grows with the results. Integers are not rounded: beside floats they must be representable. Without
+    ``keep`` only names and shapes are compared.
+    """
+
+    def __init__(self, begin: int, end: int, *, keep: bool = True) -> None:
+        self.arrays: dict[str, np.ndarray[Any, Any]] = {}
+        self.present = np.zeros(end - begin, bool)
+        self._begin = begin
+        self._keep = keep
+        self._first = 0
+
+    def add(self, indices: Sequence[int], rows: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Keep the rows of these items, which must have the names and shapes of the first ones."""
+        if not len(indices):
+            return
+        if not self.arrays:
+            self._first = indices[0]
+            length = len(self.present) if self._keep else 0
+            self.arrays = {name: np.empty((length, *row.shape[1:]), row.dtype) for name, row in rows.items()}
+        if rows.keys() != self.arrays.keys():
             raise ShapeError(
-                f"item {index} returned {name} of shape {array.shape} and item {first} of shape {like[name].shape}; "
-                "return one shape for all items, such as the values at t_eval= or the last one"
+                f"item {indices[0]} returned {', '.join(rows)} and item {self._first} {', '.join(self.arrays)}; return "
+                "the same names for all items"
             )
+        places = np.asarray(indices) - self._begin
+        for name, row in rows.items():
+            kept = self.arrays[name]
+            if row.shape[1:] != kept.shape[1:]:
+                raise ShapeError(
+                    f"item {indices[0]} returned {name} of shape {row.shape[1:]} and item {self._first} of shape "
+                    f"{kept.shape[1:]}; return one shape for all items, such as the values at t_eval= or the last one"
+                )
+            if not self._keep:
+                continue
+            common = np.result_type(kept.dtype, row.dtype)
+            _require_exact(name, row, common)
+            if common != kept.dtype:
+                _require_exact(name, kept[self.present], common)
+                self.arrays[name] = kept = kept.astype(common)
+            kept[places] = row
+        self.present[places] = True
+
+    def rows(self) -> dict[str, np.ndarray[Any, Any]]:
+        """The rows of the items that are present."""
+        return {name: array[self.present] for name, array in self.arrays.items()}
+
+    def with_gaps(self) -> dict[str, np.ndarray[Any, Any]]:
+        """All arrays, with nan for the items that are missing; integers and bools are then converted to float."""
+        missing = ~self.present
+        if not missing.any():
+            return self.arrays
+        found = {}
+        for name, array in self.arrays.items():
+            dtype = array.dtype if array.dtype.kind in "fc" else np.dtype(np.float64)
+            _require_exact(name, array[self.present], dtype)
+            found[name] = array.astype(dtype)
+            found[name][missing] = np.nan
+        return found
+
+
+def _require_exact(name: str, values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
+    """Raise an error if integers would be rounded as floats."""
+    if values.dtype.kind not in "iu" or dtype.kind not in "fc" or not values.size:
+        return
+    limit = 2 ** (np.finfo(dtype).nmant + 1)
+    if int(values.max()) > limit or int(values.min()) < -limit:
+        raise UnsupportedDtypeError(
+            f"{name} has integers beyond {limit:,}, which would be rounded beside floats or nan; return one dtype for "
+            "all items, such as two integers instead of a large one"
+        )

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc.distributed.outputs import host_array
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 __all__ = [
-    "ParameterGrid",
-    "ParameterPoints",
-    "SweepParameters",
-    "grid",
-    "load_parameters",
-    "points",
-    "read_parameters",
-]
+    "ParameterGrid", "ParameterPoints", "SweepParameters", "grid", "load_parameters", "points", "read_parameters",
+]  # fmt: skip
 
 
 class SweepParameters(ABC, Sequence[dict[str, Any]]):
@@ -41,6 +36,8 @@ class SweepParameters(ABC, Sequence[dict[str, Any]]):
         if not values:
             raise InvalidInputError(f"{self.kind}() has no parameters; name at least one, as in {self.kind}(alpha=...)")
         self.values: dict[str, np.ndarray[Any, Any]] = {name: _read(name, given) for name, given in values.items()}
+        if math.prod(self.shape) > sys.maxsize:
+            raise InvalidInputError(f"{self.kind}() has {math.prod(self.shape):,} items, too many to count; give fewer")
 
     @property
     @abstractmethod
@@ -190,12 +187,7 @@ def load_parameters(kind: str, values: Mapping[str, Any]) -> SweepParameters:
 
 
 def _read(name: str, given: Any) -> np.ndarray[Any, Any]:
-    if library_of(given) == "torch":
-        given = given.detach().cpu().numpy()
-    try:
-        values = np.asarray(given)
-    except ValueError:  # ragged
-        raise ShapeError(f"the values of {name!r} differ in shape; give numbers, or arrays of one shape") from None
+    values = host_array(f"parameter {name!r}", given)
     if values.dtype.kind not in "biufcU":
         raise UnsupportedDtypeError(
             f"parameter {name!r} has dtype {values.dtype}; use numbers, bools or strings, and look other objects up by "
@@ -205,7 +197,25 @@ def _read(name: str, given: Any) -> np.ndarray[Any, Any]:
         raise ShapeError(f"parameter {name!r}={given!r} is a single value; give a sequence, such as [{given!r}]")
     if not len(values):
         raise InvalidInputError(f"parameter {name!r} has no values; give at least one")
+    if not hasattr(given, "dtype"):
+        _require_unchanged(name, given, values)
     return values.copy() if values is given else values
+
+
+def _require_unchanged(name: str, given: Any, values: np.ndarray[Any, Any]) -> None:
+    """Raise an error if NumPy's common dtype changed a value of a list: 1 beside "abc" is "1", True beside 2 is 1."""
+    leaves = np.array(given, dtype=object)
+    if leaves.shape != values.shape:  # of arrays, which have their own dtypes
+        return
+    for before, after in zip(leaves.flat, values.flat, strict=True):
+        same_kind = isinstance(before, str) == (values.dtype.kind == "U") and (
+            isinstance(before, bool | np.bool_) == (values.dtype.kind == "b")
+        )
+        if not same_kind or (before != after.item() and before == before):
+            raise UnsupportedDtypeError(
+                f"parameter {name!r} has {before!r} beside values of another kind, which would make it "
+                f"{after.item()!r}; give numbers, bools or strings alone, and large integers not beside floats"
+            )
 
 
 def _plain(value: Any) -> Any:

@@ -11,10 +11,8 @@ from weakref import WeakKeyDictionary, ref
 
 from hpfracc._config import Settings, get_settings
 from hpfracc._optional import import_optional
-from hpfracc.distributed.claims import use_own_gpu
-from hpfracc.distributed.learning import encode_known, merge_records, process_id, start_sharing, take_records
+from hpfracc.distributed import worker as workers
 from hpfracc.distributed.tasks import job_of
-from hpfracc.distributed.worker import adopt_limits, compare_versions, dask_worker, versions
 from hpfracc.errors import ClusterError, HpfraccError
 
 __all__ = ["current_client", "forget_job", "prepare_workers", "register_job", "send_records", "tell_workers"]
@@ -44,9 +42,9 @@ def _plugin_class() -> type:
             def __init__(self, job: str | None, payload: bytes | None, known: bytes = b"") -> None:
                 self.name = _NAME if job is None else f"{_NAME}-{job}"
                 self.job, self.payload = job, payload
-                self.versions = versions()
+                self.versions = workers.versions()
                 self.known = known
-                self.process = process_id()
+                self.process = workers.process_id()
 
             def setup(self, worker: Any) -> None:
                 _set_up(self, worker)
@@ -59,13 +57,13 @@ _made: type | None = None
 
 
 def _set_up(plugin: Any, worker: Any) -> None:
-    compare_versions(plugin.versions, str(worker.address))
-    use_own_gpu(worker)
-    adopt_limits(worker)
+    workers.compare_versions(plugin.versions, str(worker.address))
+    workers.use_own_gpu(worker)
+    workers.adopt_limits(worker)
     global _sends
-    _sends = start_sharing(plugin.process)
+    _sends = workers.start_sharing(plugin.process)
     if plugin.known and _sends:
-        merge_records(plugin.known)
+        workers.merge_records(plugin.known)
     if plugin.payload is not None:
         job_of(plugin.job, plugin.payload)
 
@@ -85,7 +83,7 @@ def current_client() -> Any:
 def prepare_workers() -> None:
     """Prepare the workers of the default client, once, for tasks of Dask arrays, which it does not submit itself."""
     client = current_client()
-    if client is None or dask_worker() is not None:
+    if client is None or workers.dask_worker() is not None:
         return
     if client not in _prepared:
         register_job(client, "", None)
@@ -105,15 +103,15 @@ def _take(client: Any, event: Any) -> None:
     settings = _listening.get(client())
     try:
         if settings is not None:
-            merge_records(bytes(event[1]), settings)
+            workers.merge_records(bytes(event[1]), settings)
     except (HpfraccError, OSError, ValueError, TypeError, zlib.error) as error:
         logger.info("what workers learned could not be added (%s: %s)", type(error).__name__, error)
 
 
 def send_records() -> None:
     """In a task of a Dask array: send the records of the engine to the clients of the cluster."""
-    worker = dask_worker() if _sends else None
-    message = b"" if worker is None else take_records()
+    worker = workers.dask_worker() if _sends else None
+    message = b"" if worker is None else workers.take_records()
     if worker is not None and message:
         worker.log_event(_TOPIC, message)
 
@@ -121,7 +119,7 @@ def send_records() -> None:
 def register_job(client: Any, name: str, payload: bytes | None) -> bool:
     """Prepare all workers, present and future; a large payload is sent to each once. Returns whether it was cached."""
     import_optional("distributed")
-    known = encode_known()
+    known = workers.encode_known()
     # The scheduler keeps the plugin for workers that start later; the records change rarely.
     plugins = [] if _prepared.get(client) == known else [_plugin_class()(None, None, known)]
     if payload is not None:
@@ -143,7 +141,7 @@ def register_job(client: Any, name: str, payload: bytes | None) -> bool:
 
 def tell_workers(client: Any) -> None:
     """Send what was learned in the meantime to all workers, present and future."""
-    known = encode_known()
+    known = workers.encode_known()
     plugin = _plugin_class()(None, None, known)
     try:
         client.register_plugin(plugin, name=plugin.name)

@@ -25,8 +25,10 @@ __all__ = ["EquationCall", "SweepProblem", "parse_problem"]
 
 _TABLES = ("function", "grid", "points", "sweep")
 _FUNCTION = ("equation", "call", "options")
-_SWEEP = ("output", "seed", "on_error", "retries", "timeout", "batch")
+_SWEEP = ("output", "seed", "on_error", "retries", "timeout", "batch", "version")
 _RANGE = ("start", "stop", "count", "log")
+#: Most values of a range, which are kept in memory.
+_MAX_COUNT = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class SweepProblem:
     options: Mapping[str, Any]
 
 
-def parse_problem(text: str, folder: Path | None = None) -> SweepProblem:
+def parse_problem(text: str, folder: Path | None = None, *, trust: bool = True) -> SweepProblem:
     """Read a problem file.
 
     Parameters
@@ -82,13 +84,15 @@ def parse_problem(text: str, folder: Path | None = None) -> SweepProblem:
         TOML with the tables ``[function]``, ``[grid]`` or ``[points]``, and ``[sweep]``.
     folder : Path, optional
         Searched first for the modules of ``call = "module:function"``.
+    trust : bool
+        Whether modules may be imported, which runs their code.
     """
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidInputError(f"the problem file is not valid TOML ({error}); correct that line") from error
     _require_known("the problem file", tables, _TABLES)
-    func = _function(tables.get("function"), folder)
+    func = _function(tables.get("function"), folder, trust)
     named = [name for name in ("grid", "points") if name in tables]
     if len(named) != 1:
         raise InvalidInputError("the problem file needs one table of parameters, [grid] or [points]")
@@ -116,7 +120,7 @@ def _require_known(where: str, given: Any, known: tuple[str, ...]) -> None:
             raise InvalidInputError(f"{where} has {name!r}, which is not known{hint}")
 
 
-def _function(table: Any, folder: Path | None) -> Callable[..., Any]:
+def _function(table: Any, folder: Path | None, trust: bool) -> Callable[..., Any]:
     if table is None:
         raise InvalidInputError("the problem file has no table [function]; add one with equation= or call=")
     _require_known("[function]", table, _FUNCTION)
@@ -133,6 +137,11 @@ def _function(table: Any, folder: Path | None) -> Callable[..., Any]:
         return EquationCall(table["equation"], options)
     if options:
         raise InvalidInputError("[function.options] are for equations; give a function its parameters in [grid]")
+    if not trust:
+        raise InvalidInputError(
+            f"this would import and run call={table['call']!r} from {str(folder)!r}, which the store names; add "
+            "--trust if you trust it, or give the problem file again: hpfracc sweep PROBLEM.toml --store DIR"
+        )
     return _import(table["call"], folder)
 
 
@@ -177,8 +186,8 @@ def _values(name: str, given: Any) -> Any:
             f"the range of {name} has no {missing[0]}; write {{start = 0.1, stop = 0.9, count = 9}}"
         )
     start, stop, count = (given[each] for each in _RANGE[:3])
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise InvalidInputError(f"the range of {name} has count={count!r}; use a whole number of at least 1")
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MAX_COUNT:
+        raise InvalidInputError(f"the range of {name} has count={count!r}; use a whole number from 1 to {_MAX_COUNT:,}")
     if not all(isinstance(end, int | float) and math.isfinite(end) for end in (start, stop)):
         raise InvalidInputError(f"the range of {name} goes from {start!r} to {stop!r}; use finite numbers")
     if given.get("log", False):

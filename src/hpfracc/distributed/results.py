@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from hpfracc._optional import import_optional
-from hpfracc.distributed.outputs import VALUE
+from hpfracc._shielded import run_shielded
+from hpfracc.distributed.outputs import VALUE, ItemArrays
 from hpfracc.distributed.parameters import ParameterGrid, SweepParameters
 from hpfracc.distributed.stores import SweepStore
-from hpfracc.distributed.tasks import ItemFailure
+from hpfracc.distributed.tasks import ItemFailure, TaskReport
 from hpfracc.errors import InvalidInputError, StoreError
 
-__all__ = ["SweepCost", "SweepResult", "open_sweep"]
+__all__ = ["SweepCost", "SweepOutcome", "SweepResult", "open_sweep"]
 
 #: Fraction of the scheduler's time above which a cluster spends more on scheduling than on work.
 _BUSY = 0.5
@@ -25,6 +27,11 @@ _SHORT = 1.0
 #: Seconds per item below which, and number of items from which, a stacked call pays off: 268,000 Brusselators a second
 #: in stacks on an H200, and 1,478 one by one on 16 cores.
 _QUICK_ITEM, _MANY_ITEMS = 0.1, 1000
+
+
+_KINDS = ("auto", "line", "map", "surface", "scatter")
+#: Ratio of the ends of a geometric range from which a logarithmic axis is used.
+_WIDE = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,54 @@ class SweepCost:
         return {**asdict(self), "core_hours": self.core_hours}
 
 
+class SweepOutcome:
+    """What is known of the items of a sweep: which ended, with which results and failures, after how much work.
+
+    Parameters
+    ----------
+    count : int
+        Number of items.
+    keep : bool
+        Whether results are kept; otherwise they stay in a store.
+    """
+
+    def __init__(self, count: int, *, keep: bool) -> None:
+        self.found = ItemArrays(0, count, keep=keep)
+        self.failures: dict[int, ItemFailure] = {}
+        self.workers: set[str] = set()
+        self.seconds = 0.0
+        #: Items of tasks whose files in the store are damaged.
+        self.damaged: list[tuple[int, int]] = []
+
+    def write(self, begin: int, end: int, report: TaskReport) -> None:
+        """Add the report of a task."""
+        self.found.add(report.indices, report.arrays)
+        for index in report.indices:
+            self.failures.pop(index, None)
+        self.failures |= {each.index: each for each in report.failures if not self.found.present[each.index]}
+        self.workers.add(report.worker)
+        self.seconds += report.seconds
+
+    @property
+    def ended(self) -> int:
+        """Number of items that have a result or failed."""
+        return int(self.found.present.sum()) + len(self.failures)
+
+    @classmethod
+    def of(cls, store: SweepStore, *, keep: bool) -> SweepOutcome:
+        """All that is in a store."""
+        outcome = cls(len(store.params), keep=keep)
+        run_shielded(lambda: outcome._read(store))
+        return outcome
+
+    def _read(self, store: SweepStore) -> None:
+        for begin, end, report in store.reports():
+            if report is None:
+                self.damaged.append((begin, end))
+            else:
+                self.write(begin, end, report)
+
+
 class SweepResult:
     """The results of a sweep.
 
@@ -92,17 +147,17 @@ class SweepResult:
         Duration of the sweep; nan if it was read from a store.
     learned : int
         Measurements of the workers' engines that were new to this process, and were added to its wisdom.
+    uncompared : tuple of str
+        Captured values of the function whose changes a store cannot notice. ``version=`` stands for them.
     """
 
     def __init__(
         self,
         params: SweepParameters,
+        outcome: SweepOutcome,
         *,
         name: str,
-        arrays: dict[str, np.ndarray[Any, Any]] | None,
         store: SweepStore | None,
-        failed: list[ItemFailure],
-        ended: int,
         seconds: float,
         work: float,
         workers: int,
@@ -111,19 +166,22 @@ class SweepResult:
         ran: int | None = None,
         learned: int = 0,
         stacked: bool = False,
+        uncompared: Iterable[str] = (),
         energy: tuple[float, str] = (math.nan, "a sweep that was read from a store has no energy"),
         rerun: Callable[[bool], SweepResult] | None = None,
     ) -> None:
         self.params = params
         self.name = name
-        self.failed = failed
+        self.failed = [outcome.failures[index] for index in sorted(outcome.failures)]
         self.seconds = seconds
         self.learned = learned
+        self.uncompared = tuple(uncompared)
         self._stacked = stacked
         self._energy = energy
-        self._arrays, self._store, self._ended = arrays, store, ended
+        self._found = outcome.found if store is None else None
+        self._store, self._ended = store, outcome.ended
         #: Number of items that the times below refer to; the others were already in the store.
-        self._ran = ended if ran is None else ran
+        self._ran = self._ended if ran is None else ran
         self._work, self._workers, self._batch, self._overhead = work, workers, batch, overhead
         self._rerun = rerun
 
@@ -149,32 +207,13 @@ class SweepResult:
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """The results by name, with the items along the first axis."""
-        if self._arrays is None:
+        if self._found is None:
             assert self._store is not None
-            self._arrays = self._store.read()
-        if not self._arrays:
-            raise InvalidInputError(f"no item of the sweep gave a result; {self._why()}")
-        return {name: self._with_gaps(array) for name, array in self._arrays.items()}
-
-    def _why(self) -> str:
-        return f"the first failed with {self.failed[0].error}" if self.failed else "none has run"
-
-    def _with_gaps(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        if array.dtype.kind in "fc" or (not self.failed and self.complete):
-            return array
-        array = array.astype(np.float64)
-        array[self._missing()] = np.nan
-        return array
-
-    def _missing(self) -> np.ndarray[Any, Any]:
-        missing = np.zeros(len(self.params), bool)
-        missing[[each.index for each in self.failed]] = True
-        if not self.complete and self._store is not None:
-            ran = np.zeros(len(self.params), bool)
-            for row in self._store.rows().values():
-                ran[int(row["begin"]) : int(row["end"])] = True
-            missing |= ~ran
-        return missing
+            self._found = SweepOutcome.of(self._store, keep=True).found
+        if not self._found.arrays:
+            why = f"the first failed with {self.failed[0].error}" if self.failed else "none has run"
+            raise InvalidInputError(f"no item of the sweep gave a result; {why}")
+        return self._found.with_gaps()
 
     def _shaped(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return array.reshape(*self.params.shape, *array.shape[1:])
@@ -185,7 +224,8 @@ class SweepResult:
     def to_xarray(self) -> Any:
         """The results as an xarray ``Dataset``, or a ``DataArray`` for a single result without a name.
 
-        The parameters of a grid are dimensions with coordinates; those of points are coordinates along ``item``.
+        The parameters of a grid are dimensions with coordinates; those of points are coordinates along ``item``. A
+        result with the name of a parameter is called ``NAME_result``.
         """
         xarray = import_optional("xarray")
         dims = tuple(self.params.values) if isinstance(self.params, ParameterGrid) else ("item",)
@@ -194,7 +234,8 @@ class SweepResult:
             if values.ndim == 1:
                 coords[name] = (name if isinstance(self.params, ParameterGrid) else "item", values)
         made = {}
-        for name, array in self.arrays().items():
+        for given, array in self.arrays().items():
+            name = f"{given}_result" if given in self.params.values or given in dims else given
             more = tuple(f"{name}_{axis}" for axis in range(array.ndim - 1))
             made[name] = xarray.DataArray(self._shaped(array), coords=coords, dims=(*dims, *more), name=name)
         if set(made) == {VALUE}:
@@ -269,9 +310,7 @@ class SweepResult:
         -------
         matplotlib axes
         """
-        from hpfracc.distributed.plots import plot_sweep
-
-        return plot_sweep(self, output, kind=kind, ax=ax)
+        return _plot(self, output, kind=kind, ax=ax)
 
     def __getstate__(self) -> dict[str, Any]:
         # The function may be one that cannot be pickled.
@@ -299,7 +338,10 @@ class SweepResult:
             lines.append(f"  work      {cost.work_seconds:.3g} s in tasks of {_counted(self._batch, 'item')}")
         if self._store is not None:
             lines.append(f"  store     {self._store.path}")
-        lines += [f"  failed    item {each.index}: {each.error.splitlines()[0][:90]}" for each in self.failed[:5]]
+        if self.uncompared:
+            told = ", ".join(self.uncompared[:5])
+            lines.append(f"  store     could not be compared: {told}; give version= and change it with them")
+        lines += [f"  failed    item {each.index}: {each.error.partition(chr(10))[0][:90]}" for each in self.failed[:5]]
         if len(self.failed) > 5:
             lines.append(f"            and {len(self.failed) - 5} more")
         return "\n".join([*lines, *([f"  advice    {cost.advice}"] if cost.advice else [])])
@@ -323,19 +365,92 @@ def open_sweep(store: Any) -> SweepResult:
         ``.values``, ``.failed``, ``.to_xarray()``, ``.cost()`` as after the sweep itself.
     """
     found = SweepStore.open(store)
-    rows = found.rows()
-    manifest = found.manifest
+    outcome = SweepOutcome.of(found, keep=False)
+    if outcome.damaged:
+        told = ", ".join(f"{begin} to {end - 1}" for begin, end in outcome.damaged[:5])
+        warnings.warn(
+            f"items {told} in {str(found.path)!r} are damaged and count as not done; call sweep with this store to "
+            "recompute them",
+            UserWarning,
+            stacklevel=2,
+        )
     return SweepResult(
-        found.parameters(),
-        name=str(manifest.get("name", "sweep")),
-        arrays=None,
+        found.params,
+        outcome,
+        name=str(found.manifest.get("name", "sweep")),
         store=found,
-        failed=found.failures(),
-        ended=sum(int(row["end"]) - int(row["begin"]) for row in rows.values()),
         seconds=math.nan,
-        work=sum(float(row["seconds"]) for row in rows.values()),
-        workers=len({row["worker"] for row in rows.values()}) or 1,
-        batch=int(manifest.get("batch") or 1),
+        work=outcome.seconds,
+        workers=len(outcome.workers) or 1,
+        batch=found.batch,
         overhead=0.0,
-        stacked=bool(manifest.get("stacked", False)),
+        stacked=bool(found.manifest.get("stacked", False)),
+        uncompared=map(str, found.manifest.get("uncompared", ())),
     )
+
+
+def _plot(result: Any, output: str | None, *, kind: str, ax: Any) -> Any:
+    """Draw one number per item over one or two parameters; see :meth:`SweepResult.plot`."""
+    if kind not in _KINDS:
+        raise InvalidInputError(f"kind={kind!r}: use {', '.join(map(repr, _KINDS))}")
+    name, values = _chosen(result, output)
+    varied = {key: axis for key, axis in result.params.values.items() if len(np.unique(axis)) > 1}
+    if any(axis.ndim > 1 or axis.dtype.kind not in "biuf" for axis in varied.values()):
+        raise InvalidInputError("only parameters that are real numbers can be drawn; draw result.values yourself")
+    is_grid = isinstance(result.params, ParameterGrid)
+    if kind == "auto":
+        kind = "line" if len(varied) == 1 else "map" if is_grid else "scatter"
+    wanted = 1 if kind == "line" else 2
+    if len(varied) != wanted or (kind != "line" and is_grid != (kind != "scatter")):
+        items = "" if kind == "line" else " of a grid" if kind != "scatter" else " of points"
+        raise InvalidInputError(
+            f"kind={kind!r} needs {wanted} parameter{'s' if wanted > 1 else ''}{items} with several values, and there "
+            f"are {len(varied)}: {', '.join(varied) or 'none'}; draw result.values yourself"
+        )
+    pyplot = import_optional("matplotlib.pyplot")
+    if ax is None:
+        ax = pyplot.figure().add_subplot(projection="3d" if kind == "surface" else None)
+    if kind == "line":
+        along, points = next(iter(varied.items()))
+        order = np.argsort(points, kind="stable")
+        ax.plot(points[order], values[order])
+        ax.set(xlabel=along, ylabel=name, xscale=_scale(points))
+        return ax
+    (first, rows), (second, columns) = varied.items()
+    if kind == "scatter":
+        drawn = ax.scatter(rows, columns, c=values)
+        ax.figure.colorbar(drawn, ax=ax, label=name)
+        ax.set(xlabel=first, ylabel=second, xscale=_scale(rows), yscale=_scale(columns))
+        return ax
+    surface = values.reshape(len(rows), len(columns))
+    if kind == "surface":
+        x, y = np.meshgrid(rows, columns, indexing="ij")
+        ax.plot_surface(x, y, surface, cmap="viridis")
+        ax.set(xlabel=first, ylabel=second, zlabel=name)
+    else:
+        drawn = ax.pcolormesh(columns, rows, surface, shading="nearest")
+        ax.figure.colorbar(drawn, ax=ax, label=name)
+        ax.set(xlabel=second, ylabel=first, xscale=_scale(columns), yscale=_scale(rows))
+    return ax
+
+
+def _scale(points: Any) -> str:
+    """``"log"`` for values that grow by equal factors over a wide range."""
+    found = np.unique(points).astype(np.float64)
+    if len(found) < 3 or found[0] <= 0.0 or found[-1] < _WIDE * found[0]:
+        return "linear"
+    ratios = np.diff(np.log(found))
+    return "log" if np.ptp(ratios) < 1e-6 * ratios.max() else "linear"
+
+
+def _chosen(result: Any, output: str | None) -> tuple[str, Any]:
+    found = result.arrays()
+    name = next(iter(found)) if output is None and len(found) == 1 else output
+    if name not in found:
+        raise InvalidInputError(f"output={output!r}: the results are {', '.join(found)}; name one of them")
+    values = found[name]
+    if values.size != len(result.params) or values.dtype.kind == "c":
+        raise InvalidInputError(
+            f"{name} has shape {values.shape[1:]} per item; only one real number per item can be drawn"
+        )
+    return str(result.label if name == "value" else name), values.reshape(-1)

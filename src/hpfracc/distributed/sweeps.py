@@ -7,28 +7,28 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
-from hpfracc._config import Settings, current_backend, get_settings
+from hpfracc._config import get_settings
 from hpfracc.distributed.driver import SweepDriver, SweepProgress
 from hpfracc.distributed.executors import InProcess, Pool, Runner, is_dask_client, require_executor
-from hpfracc.distributed.learning import process_id
-from hpfracc.distributed.outputs import check_output, describe_output, require_like
+from hpfracc.distributed.functions import digest_of, dump
+from hpfracc.distributed.outputs import check_output
 from hpfracc.distributed.parameters import SweepParameters, read_parameters
-from hpfracc.distributed.pickling import digest_of, dump
-from hpfracc.distributed.results import SweepResult
+from hpfracc.distributed.results import SweepOutcome, SweepResult
 from hpfracc.distributed.stores import SweepStore, plain
-from hpfracc.distributed.tasks import Caller, SweepJob, TaskReport, refuse_nesting
+from hpfracc.distributed.tasks import Caller, SweepJob, refuse_nesting
 from hpfracc.distributed.worker import versions
+from hpfracc.engine.execution.batch.driver import progress_of
 from hpfracc.engine.execution.batch.items import random_stream
 from hpfracc.errors import BatchItemError, InvalidInputError
 from hpfracc.profiling.clocks import energy_counters
 from hpfracc.profiling.energy import EnergyMeter
 
-__all__ = ["caller_settings", "check_options", "stacked", "sweep"]
+__all__ = ["check_options", "stacked", "sweep"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -89,6 +89,7 @@ def sweep(
     *,
     executor: Any = None,
     store: Any = None,
+    version: str | int | None = None,
     seed: int | None = None,
     output: Any = None,
     on_error: str = "raise",
@@ -113,7 +114,10 @@ def sweep(
         of ``concurrent.futures``. Inside a task only None is allowed.
     store : path, optional
         Folder for the results. An interrupted sweep continues from there when it is called again in the same way; a
-        call with another function, parameters, seed or settings is refused.
+        call with another function, parameters, seed or settings is refused. Several processes may work on one store.
+    version : str or int, optional
+        Stands for the function and its captured values where a store compares them: change it when they change. By
+        default they are hashed; ``result.uncompared`` names captured values for which that is not possible.
     seed : int, optional
         Gives each call ``rng=``, a ``numpy.random.Generator`` from ``SeedSequence(seed, spawn_key=(i,))``: item i gets
         the same random numbers wherever it runs.
@@ -134,7 +138,7 @@ def sweep(
     resources : mapping, optional
         Resources that a task needs on a Dask worker, such as ``{"GPU": 1}``.
     progress : bool or callable
-        True shows a progress bar with throughput, remaining time and failures; a function is called with a
+        True shows a progress bar with the remaining time; a function is called with a
         :class:`~hpfracc.distributed.SweepProgress`.
 
     Returns
@@ -169,7 +173,7 @@ def sweep(
     >>> result.values.shape, len(result.failed)
     ((3, 2), 0)
     """
-    options = _Options(on_error, retries, timeout, batch, resources, progress)
+    options = _Options(on_error, retries, timeout, batch, resources, progress, version)
     if not callable(func):
         raise InvalidInputError(f"func={func!r} is not callable; give the function to sweep")
     require_executor(executor)
@@ -187,47 +191,56 @@ def sweep(
     if seed is not None and "rng" in items.values:
         raise InvalidInputError("seed= gives each call rng=, and there is a parameter 'rng'; rename it")
     is_stacked = bool(getattr(func, "hpfracc_stacked", False))
-    away = executor is not None
-    caller = Caller(caller_settings(), current_backend(), versions() if away else {}, process_id() if away else None)
-    job = SweepJob(func, items, check_output(output), seed, is_stacked, options.timeout, caller)
+    caller = Caller.here(away=executor is not None)
+    job = SweepJob(func, items, check_output(output), seed, is_stacked, timeout, caller)
     return _Sweep(job, executor, store, options).run()
 
 
 def check_options(given: Mapping[str, Any]) -> None:
     """Raise an error for options, read from a problem file, that :func:`sweep` would refuse."""
-    usual = {"on_error": "raise", "retries": 0, "timeout": None, "batch": "auto"}
-    _Options(**{name: given.get(name, each) for name, each in usual.items()}, resources=None, progress=False)
+    _Options(**{name: each for name, each in given.items() if name not in ("output", "seed")})
     check_output(given.get("output"))
     if given.get("seed") is not None:
         random_stream(given["seed"], 0)
 
 
+@dataclass(frozen=True, slots=True)
 class _Options:
     """The options of a sweep, checked."""
 
-    def __init__(self, on_error: Any, retries: Any, timeout: Any, batch: Any, resources: Any, progress: Any) -> None:
-        if on_error not in ("raise", "keep"):
-            raise InvalidInputError(f"on_error={on_error!r}: use 'raise' or 'keep'")
-        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-            raise InvalidInputError(f"retries={retries!r} is not a number of attempts; use an int of at least 0")
-        is_time = isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0.0 < timeout < math.inf
-        if timeout is not None and not is_time:
-            raise InvalidInputError(f"timeout={timeout!r} is not a time; use seconds above 0, or None")
-        if batch != "auto" and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
-            raise InvalidInputError(f"batch={batch!r} is not a number of items; use an int of at least 1, or 'auto'")
-        if resources is not None and not isinstance(resources, Mapping):
-            raise InvalidInputError(f"resources={resources!r} is not a mapping; write {{'GPU': 1}}")
-        for name, amount in (resources or {}).items():
-            if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0.0 < amount < math.inf:
-                raise InvalidInputError(f"resources={resources!r}: {name!r} needs an amount above 0, such as 1")
-        if not isinstance(progress, bool) and not callable(progress):
-            raise InvalidInputError(f"progress={progress!r}: use True, False or a function")
-        self.keep = on_error == "keep"
-        self.retries: int = retries
-        self.timeout: float | None = None if timeout is None else float(timeout)
-        self.batch: int | None = None if batch == "auto" else int(batch)
-        self.resources: Mapping[str, float] | None = resources
-        self.progress: bool | Callable[[SweepProgress], Any] = progress
+    on_error: Any = "raise"
+    retries: Any = 2
+    timeout: Any = None
+    batch: Any = "auto"
+    resources: Any = None
+    progress: Any = False
+    version: Any = None
+
+    def __post_init__(self) -> None:
+        checks = {
+            "on_error": (self.on_error in ("raise", "keep"), "'raise' or 'keep'"),
+            "retries": (_is_number(self.retries, int, 0), "an int of at least 0, a number of attempts"),
+            "timeout": (self.timeout is None or _is_number(self.timeout, float), "seconds above 0, or None"),
+            "batch": (self.batch == "auto" or _is_number(self.batch, int, 1), "an int of at least 1, or 'auto'"),
+            "resources": (
+                self.resources is None
+                or (isinstance(self.resources, Mapping) and all(_is_number(x, float) for x in self.resources.values())),
+                "a mapping of names to amounts above 0, such as {'GPU': 1}",
+            ),
+            "progress": (isinstance(self.progress, bool) or callable(self.progress), "True, False or a function"),
+            "version": (
+                self.version is None or isinstance(self.version, str) or _is_number(self.version, int, -math.inf),
+                "a string or an int",
+            ),
+        }
+        for name, (right, wanted) in checks.items():
+            if not right:
+                raise InvalidInputError(f"{name}={getattr(self, name)!r}: use {wanted}")
+
+
+def _is_number(value: Any, kind: type, least: float = 5e-324) -> bool:
+    kinds = int if kind is int else int | float
+    return isinstance(value, kinds) and not isinstance(value, bool) and least <= value < math.inf
 
 
 class _Sweep:
@@ -235,60 +248,63 @@ class _Sweep:
 
     def __init__(self, job: SweepJob, executor: Any, store: Any, options: _Options) -> None:
         self._job, self._executor, self._path, self._options = job, executor, store, options
+        self._batch: int | None = None if options.batch == "auto" else options.batch
         self.name = getattr(job.func, "__name__", type(job.func).__name__)
 
     def run(self, failed: bool = False) -> SweepResult:
         """Run the missing items; with ``failed`` also the failed ones."""
         job, options = self._job, self._options
         payload = None if self._executor is None else dump(job, f"the function {self.name!r}")
-        store = None if self._path is None else SweepStore.create(self._path, self._manifest(), job.params)
-        done = {} if store is None else store.intact()
-        if failed:
-            done = {task: row for task, row in done.items() if not row["failed"]}
-        sink = _MemorySink(len(job.params)) if store is None else store
-        ended = sum(int(row["end"]) - int(row["begin"]) for row in done.values())
-        lost = sum(len(row["failed"]) for row in done.values())
-        batch = options.batch if store is None or store.manifest["batch"] is None else int(store.manifest["batch"])
+        manifest, uncompared = ({}, []) if self._path is None else self._manifest()
+        store = None if self._path is None else SweepStore.find(self._path)
+        outcome = SweepOutcome(len(job.params), keep=self._path is None)
+        if store is not None:
+            store.require(manifest)
+            outcome = SweepOutcome.of(store, keep=False)
+        before = outcome.ended - (len(outcome.failures) if failed else 0)
+        batch = self._batch if store is None else store.batch
         begin = time.perf_counter()
         workers, overhead, work, learned = 1, 0.0, 0.0, 0
         meter = EnergyMeter({})
-        if ended < len(job.params):
+        if before < len(job.params):
             name = f"{self.name}-{np.random.SeedSequence().entropy:032x}"
             with contextlib.ExitStack() as stack:
                 meter = stack.enter_context(EnergyMeter(None if _is_here(self._executor) else {}))
                 runner = _make_runner(self._executor, job, name, payload, options.resources)
-                stack.push(_Closing(runner, store))
-                advance = stack.enter_context(_shown(options.progress, len(job.params), self.name))
+                stack.push(lambda kind, *_: runner.close(cancel=kind is not None))
                 driver = SweepDriver(
                     job,
                     runner,
-                    sink,
-                    keep=options.keep,
+                    keep=options.on_error == "keep",
                     retries=options.retries,
-                    advance=advance,
-                    before=(ended, lost),
+                    advance=stack.enter_context(_shown(options.progress, len(job.params), self.name)),
+                    before=(before, 0 if failed else len(outcome.failures)),
                 )
                 try:
                     if batch is None:
                         batch = choose_batch(job, runner, driver)
-                    if store is not None:
-                        store.pin_batch(batch)
-                    driver.run(_ranges(len(job.params), batch, done))
+                    if self._path is not None and store is None:
+                        store = SweepStore.create(self._path, {**manifest, "batch": batch}, job.params)
+                        store.require(manifest)  # another process may have been first
+                        batch = store.batch
+                    tasks = _tasks(len(job.params), batch, store, outcome, driver, failed)
+                    driver.run(
+                        tasks, outcome.write, *([] if store is None else [store.write])
+                    )  # shapes are compared first
                 except (BatchItemError, KeyboardInterrupt) as error:
                     if store is not None:
                         error.add_note(f"completed items are in {store.path}; call sweep with this store to continue")
                     raise
                 workers, overhead, work = runner.workers, runner.overhead, driver.seconds
                 learned = driver.learned
-        failures = driver.failures if store is None else store.failures()
+        if store is not None and outcome.ended < len(job.params):  # another process has done the others
+            outcome = SweepOutcome.of(store, keep=False)
         return SweepResult(
             job.params,
+            outcome,
             name=self.name,
-            arrays=sink.arrays if isinstance(sink, _MemorySink) else None,
             store=store,
-            failed=sorted(failures, key=lambda each: each.index),
-            ended=len(job.params),
-            ran=len(job.params) - ended,
+            ran=len(job.params) - before,
             seconds=time.perf_counter() - begin,
             work=work,
             workers=workers,
@@ -296,29 +312,34 @@ class _Sweep:
             overhead=overhead,
             learned=learned,
             stacked=job.stacked,
+            uncompared=uncompared,
             energy=_energy(meter, self._executor),
-            rerun=None if store is None else lambda failed: self.run(failed),
+            rerun=None if store is None else self.run,
         )
 
-    def _manifest(self) -> dict[str, Any]:
-        job = self._job
-        function = {"name": self.name, "digest": digest_of(job.func)}
-        if callable(job.output):
-            function["output"] = digest_of(job.output)
-        return {
+    def _manifest(self) -> tuple[dict[str, Any], list[str]]:
+        """What identifies the sweep, and the captured values that could not be compared."""
+        job, uncompared = self._job, list[str]()
+        function: dict[str, Any] = {"name": self.name}
+        if self._options.version is not None:
+            function["version"] = self._options.version
+        else:
+            function["digest"], uncompared = digest_of(job.func, job.output if callable(job.output) else None)
+        manifest = {
             "name": self.name,
             "function": function,
+            "uncompared": uncompared,
             "kind": job.params.kind,
             "parameters": job.params.digest(),
-            "count": len(job.params),
             "seed": job.seed,
-            "output": describe_output(job.output),
+            "output": "function" if callable(job.output) else plain(job.output),
             "settings": plain(dict(job.caller.settings)),
             "backend": job.caller.backend,
             "stacked": job.stacked,
-            "batch": self._options.batch,
+            "batch": self._batch,
             "versions": versions(),
         }
+        return manifest, uncompared
 
 
 def _make_runner(executor: Any, job: SweepJob, name: str, payload: bytes | None, resources: Any) -> Runner:
@@ -329,7 +350,7 @@ def _make_runner(executor: Any, job: SweepJob, name: str, payload: bytes | None,
     if isinstance(executor, str) or is_dask_client(executor):
         from hpfracc.distributed.dask_runner import DaskRunner
 
-        return DaskRunner(executor, name, payload, resources)
+        return DaskRunner(executor, name, payload, resources, job.timeout is not None)
     return Pool(executor, name, payload)
 
 
@@ -350,64 +371,20 @@ def _energy(meter: EnergyMeter, executor: Any) -> tuple[float, str]:
     return math.nan, f"no energy counter can be read: {reason}"
 
 
-class _Closing:
-    """Closes a runner and a store, however the sweep ends."""
-
-    def __init__(self, runner: Runner, store: SweepStore | None) -> None:
-        self._runner, self._store = runner, store
-
-    def __enter__(self) -> _Closing:
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if self._store is not None:
-            self._store.close()
-        self._runner.close(cancel=kind is not None)
-
-
-class _MemorySink:
-    """Keeps the results in memory, in arrays of all items."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._first = 0
-        self.arrays: dict[str, np.ndarray[Any, Any]] = {}
-
-    def write(self, task: int, begin: int, end: int, report: TaskReport) -> None:
-        """Keep the results of a task."""
-        if not report.indices:
-            return
-        if not self.arrays:
-            self._first = report.indices[0]
-            for name, array in report.arrays.items():
-                self.arrays[name] = np.zeros((self._count, *array.shape[1:]), array.dtype)
-                if array.dtype.kind in "fc":
-                    self.arrays[name][...] = np.nan
-        rows = {name: array[0] for name, array in report.arrays.items()}
-        require_like(self._first, {name: array[0] for name, array in self.arrays.items()}, report.indices[0], rows)
-        for name, array in report.arrays.items():
-            kept = self.arrays[name]
-            common = np.result_type(kept.dtype, array.dtype)
-            if common != kept.dtype:
-                self.arrays[name] = kept = kept.astype(common)
-            kept[report.indices] = array
-
-
-def caller_settings() -> dict[str, Any]:
-    """The caller's settings that differ from the defaults, without the wisdom folder, which each machine has itself."""
-    usual, found = Settings(), get_settings()
-    names = {each.name for each in fields(Settings)} - {"force", "disabled", "version"}
-    changed = {name: getattr(found, name) for name in sorted(names) if getattr(found, name) != getattr(usual, name)}
-    if changed.get("wisdom") != "off":
-        changed.pop("wisdom", None)
-    return changed
-
-
-def _ranges(count: int, batch: int, done: Mapping[int, Any]) -> Iterator[tuple[int, int, int]]:
-    """The tasks to run: number, first item, end."""
-    for task in range(math.ceil(count / batch)):
-        if task not in done:
-            yield task, task * batch, min(count, (task + 1) * batch)
+def _tasks(
+    count: int, batch: int, store: SweepStore | None, outcome: SweepOutcome, driver: SweepDriver, failed: bool
+) -> Iterator[tuple[int, int]]:
+    """The items of each task to run. Tasks that another process has stored in the meantime are skipped."""
+    present, failures, damaged = outcome.found.present.copy(), set(outcome.failures), set(outcome.damaged)
+    for begin in range(0, count, batch):
+        end = min(count, begin + batch)
+        lost = {index for index in range(begin, end) if not present[index]}
+        if not lost or (lost <= failures and not failed):
+            continue
+        if store is not None and store.has(begin, end) and (begin, end) not in damaged and not lost & failures:
+            driver.found(end - begin)
+        else:
+            yield begin, end
 
 
 def choose_batch(job: SweepJob, runner: Runner, driver: SweepDriver) -> int:
@@ -440,33 +417,13 @@ def _shown(progress: Any, total: int, what: str) -> Iterator[Callable[[SweepProg
     """A function that shows the progress."""
     if callable(progress):
         yield progress
-    elif not progress:
-        yield lambda state: None
-    else:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        return
+    with progress_of(progress, total, what) as advance:
+        shown = 0
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[told]}"),
-        )
-        with Progress(*columns) as bar:
-            task = bar.add_task(what, total=total, told="")
+        def show(state: SweepProgress) -> None:
+            nonlocal shown
+            advance(state.done - shown)
+            shown = state.done
 
-            def show(state: SweepProgress) -> None:
-                left = (
-                    ""
-                    if math.isnan(state.remaining)
-                    else f"{state.rate:.3g} items/s, {_duration(state.remaining)} left"
-                )
-                failed = f", {state.failed} failed" if state.failed else ""
-                bar.update(task, completed=state.done, told=left + failed)
-
-            yield show
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+        yield show

@@ -3,31 +3,53 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import multiprocessing
+import os
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from queue import Empty, SimpleQueue
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from hpfracc._config import config, use_backend
-from hpfracc.distributed.learning import start_sharing, take_records
-from hpfracc.distributed.outputs import Output, read_outputs, stack_outputs
+from hpfracc._config import Settings, config, current_backend, get_settings, use_backend
+from hpfracc._interrupts import interrupt_scope
+from hpfracc._shielded import start_thread
+from hpfracc.distributed import worker as workers
+from hpfracc.distributed.functions import load, portable
+from hpfracc.distributed.outputs import ItemArrays, Output, read_outputs
 from hpfracc.distributed.parameters import SweepParameters
-from hpfracc.distributed.pickling import load, portable
-from hpfracc.distributed.timeouts import TimeLimit
-from hpfracc.distributed.worker import adopt_limits, compare_versions, worker_name
-from hpfracc.engine.execution.batch.items import item_error, random_stream
+from hpfracc.engine.execution.batch.items import item_error, message_of, random_stream
 from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError
 
-__all__ = ["Caller", "ItemFailure", "SweepJob", "TaskReport", "refuse_nesting", "run_payload", "run_task"]
+__all__ = [
+    "Caller",
+    "ItemFailure",
+    "SweepJob",
+    "TaskReport",
+    "TimeLimit",
+    "refuse_nesting",
+    "run_payload",
+    "run_task",
+    "topic_of",
+]
 
+#: Exit status of a worker process terminated because a call did not stop.
+EXIT_STATUS = 73
+#: Shortest time in seconds between the exception and the end of the process.
+_GRACE = 5.0
 _inside: ContextVar[bool] = ContextVar("hpfracc_inside_task", default=False)
 #: Jobs recently unpickled by this process.
 _jobs: OrderedDict[str, Any] = OrderedDict()
 _MAX_JOBS = 4
+#: Seconds that a worker, which is about to be terminated, has to send its last message.
+_FLUSH_SECONDS = 1.0
 #: Errors after which another attempt may succeed.
 _TRANSIENT = (OSError, MemoryError)
 
@@ -51,20 +73,38 @@ class Caller:
     #: Host and id of the caller's process, to which workers return what they learn.
     process: tuple[str, int] | None = None
 
+    @classmethod
+    def here(cls, *, away: bool) -> Caller:
+        """The settings of this process; ``away``: for workers in others, which compare versions and share records."""
+        usual, found = Settings(), get_settings()
+        names = {each.name for each in fields(Settings)} - {"force", "disabled", "version"}
+        changed = {name: getattr(found, name) for name in sorted(names) if getattr(found, name) != getattr(usual, name)}
+        if changed.get("wisdom") != "off":  # each machine has its own folder
+            changed.pop("wisdom", None)
+        return cls(
+            changed, current_backend(), workers.versions() if away else {}, workers.process_id() if away else None
+        )
+
     @contextlib.contextmanager
     def adopted(self) -> Iterator[None]:
         """Run a task with the caller's settings."""
         if self.versions:
-            compare_versions(self.versions, worker_name())
-        adopt_limits()
+            workers.compare_versions(self.versions, workers.worker_name())
+        workers.adopt_limits()
         token = _inside.set(True)
         try:
             with contextlib.ExitStack() as stack:
+                stack.enter_context(interrupt_scope())
                 if self.settings:
                     stack.enter_context(config(**self.settings))
                 if self.backend:
                     stack.enter_context(use_backend(self.backend))
                 yield
+        except BaseException as error:
+            if isinstance(error, Exception) or _is_interrupt(error):
+                raise
+            # Workers take GeneratorExit and CancelledError for their own, and wait forever.
+            raise RuntimeError(f"{type(error).__name__}: {message_of(error)}") from error
         finally:
             _inside.reset(token)
 
@@ -90,7 +130,7 @@ class ItemFailure:
     """
 
     index: int
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Any] = field(compare=False)  # those of the index; arrays have no single truth value
     error: str
     worker: str
     exception: BatchItemError | None = field(default=None, compare=False, repr=False)
@@ -129,7 +169,7 @@ class SweepJob:
         options = dict(self.params[index])
         if self.seed is not None:
             options["rng"] = random_stream(self.seed, index)
-        with TimeLimit(self.timeout):
+        with TimeLimit(self.timeout, _reporter([index])):
             return read_outputs(self.func(**options), self.output)
 
     def call_stack(self, indices: Sequence[int]) -> dict[str, np.ndarray[Any, Any]]:
@@ -137,7 +177,7 @@ class SweepJob:
         options: dict[str, Any] = dict(self.params.columns(indices))
         if self.seed is not None:
             options["rng"] = [random_stream(self.seed, index) for index in indices]
-        with TimeLimit(None if self.timeout is None else self.timeout * len(indices)):
+        with TimeLimit(None if self.timeout is None else self.timeout * len(indices), _reporter(indices)):
             found = read_outputs(self.func(**options), self.output)
         for name, array in found.items():
             if array.shape[:1] != (len(indices),):
@@ -148,12 +188,96 @@ class SweepJob:
         return found
 
     def failure(self, index: int, error: BaseException) -> ItemFailure:
-        """The record of an item that raised."""
+        """The record of an item that raised. An interrupt is raised again: it is no property of the item."""
+        if _is_interrupt(error):
+            raise error
         wrapped = item_error(index, len(self.params), error)
         wrapped.__cause__ = portable(error)
-        text = f"{type(error).__name__}: {str(error).strip()}"
+        text = f"{type(error).__name__}: {message_of(error)}"
         transient = isinstance(error, _TRANSIENT) and not isinstance(error, TimeoutError)
-        return ItemFailure(index, self.params[index], text, worker_name(), wrapped, transient)
+        return ItemFailure(index, self.params[index], text, workers.worker_name(), wrapped, transient)
+
+
+class _LimitReached(BaseException):
+    """Raised in the thread of the call. Not an ``Exception``, so that handlers inside the call do not catch it."""
+
+
+class TimeLimit:
+    """``with TimeLimit(seconds): ...`` raises ``TimeoutError`` if the block takes longer, in any thread.
+
+    Python code is interrupted by an exception that the interpreter raises in the thread of the call. Code that does not
+    return to the interpreter (a library's loop, a long sleep) cannot be interrupted: after a grace period a worker
+    process is terminated, and its pool or nanny replaces it.
+
+    Parameters
+    ----------
+    seconds : float or None
+        The limit; None for no limit.
+    before_exit : callable, optional
+        Called before the process is terminated, to say why.
+    """
+
+    def __init__(self, seconds: float | None, before_exit: Callable[[], None] | None = None) -> None:
+        self._seconds = seconds
+        self._before_exit = before_exit
+        self._lock = threading.Lock()
+        self._over = False
+        self._raised = False
+        self._done: SimpleQueue[None] = SimpleQueue()
+        self._thread = 0
+
+    def __enter__(self) -> TimeLimit:
+        if self._seconds is not None:
+            self._thread = threading.get_ident()
+            start_thread(self._watch, "hpfracc-timeout")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._seconds is None:
+            return
+        reached = isinstance(error, _LimitReached)
+        while True:
+            try:
+                with self._lock:
+                    self._over = True
+                self._done.put(None)
+                if self._raised and not reached:
+                    _raise_in(self._thread, None)  # not delivered yet, so drop it
+                break
+            except _LimitReached:  # delivered after the block had ended
+                reached = True
+        if isinstance(error, _LimitReached):
+            raise TimeoutError(f"it took longer than timeout={self._seconds:g} s") from None
+
+    def _watch(self) -> None:
+        assert self._seconds is not None
+        if self._ended_within(self._seconds):
+            return
+        with self._lock:
+            if self._over:
+                return
+            self._raised = True
+            _raise_in(self._thread, _LimitReached)
+        if not self._ended_within(max(_GRACE, self._seconds)) and multiprocessing.parent_process() is not None:
+            try:
+                if self._before_exit is not None:
+                    self._before_exit()
+            finally:
+                os._exit(EXIT_STATUS)
+
+    def _ended_within(self, seconds: float) -> bool:
+        try:
+            self._done.get(timeout=seconds)
+        except Empty:
+            return False
+        return True
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    what = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)
 
 
 def run_task(job: SweepJob, indices: Sequence[int], bad: Sequence[int] = ()) -> TaskReport:
@@ -171,7 +295,31 @@ def run_task(job: SweepJob, indices: Sequence[int], bad: Sequence[int] = ()) -> 
     begin = time.perf_counter()
     with job.caller.adopted():
         done, arrays, failures = _stack(job, indices, bad) if job.stacked else _one_by_one(job, indices)
-    return TaskReport(done, arrays, failures, time.perf_counter() - begin, worker_name())
+    return TaskReport(done, arrays, failures, time.perf_counter() - begin, workers.worker_name())
+
+
+def _reporter(indices: Sequence[int]) -> Callable[[], None] | None:
+    """On a Dask worker: a function that tells the client that a call with these items does not stop."""
+    worker = workers.dask_worker()
+    if worker is None:
+        return None
+    key = str(worker.get_current_task())
+
+    def report() -> None:
+        worker.log_event(topic_of(key), [key, str(worker.address), list(indices)])
+        time.sleep(_FLUSH_SECONDS)
+
+    return report
+
+
+def topic_of(key: str) -> str:
+    """The topic of the events of a sweep, from the key ``NAME-TASK-ATTEMPT`` of one of its tasks."""
+    return key.rsplit("-", 2)[0]
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether it is Ctrl-C. In other threads than the main one only the function itself raises KeyboardInterrupt."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 _Found = tuple[list[int], dict[str, np.ndarray[Any, Any]], list[ItemFailure]]
@@ -179,17 +327,17 @@ _Found = tuple[list[int], dict[str, np.ndarray[Any, Any]], list[ItemFailure]]
 
 def _one_by_one(job: SweepJob, indices: Sequence[int]) -> _Found:
     done: list[int] = []
-    found: list[dict[str, np.ndarray[Any, Any]]] = []
+    found = ItemArrays(min(indices), max(indices) + 1)
     failures: list[ItemFailure] = []
     for index in indices:
         try:
             result = job.call(index)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             failures.append(job.failure(index, error))
             continue
         done.append(index)
-        found.append(result)
-    return done, stack_outputs(done, found) if done else {}, failures
+        found.add([index], {name: array[None] for name, array in result.items()})
+    return done, found.rows(), failures
 
 
 def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
@@ -197,12 +345,14 @@ def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
     if not bad:
         try:
             return list(indices), job.call_stack(indices), []
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if _is_interrupt(error):
+                raise
             whole = error
         for index in indices:  # find out which of them failed
             try:
                 job.call(index)
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
                 failures.append(job.failure(index, error))
         bad = [each.index for each in failures]
         if not bad:  # each succeeds alone
@@ -214,7 +364,7 @@ def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
     filled = [good[0] if index in set(bad) else index for index in indices]
     try:
         arrays = job.call_stack(filled)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         return [], {}, failures + [job.failure(index, error) for index in good]
     rows = [place for place, index in enumerate(indices) if index not in set(bad)]
     return good, {name: array[rows] for name, array in arrays.items()}, failures
@@ -223,10 +373,10 @@ def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
 def run_payload(name: str, payload: bytes | None, indices: Sequence[int], bad: Sequence[int] = ()) -> TaskReport:
     """:func:`run_task` for a pickled job, which each process unpickles once."""
     job: SweepJob = job_of(name, payload)
-    away = start_sharing(job.caller.process)
+    away = workers.start_sharing(job.caller.process)
     report = run_task(job, indices, bad)
     if away:
-        report.learned = take_records()
+        report.learned = workers.take_records()
     return report
 
 
@@ -236,7 +386,7 @@ def job_of(name: str, payload: bytes | None) -> Any:
     if known is None:
         if payload is None:
             raise KeyError(name)
-        known = _jobs[name] = load(payload, worker_name())
+        known = _jobs[name] = load(payload, workers.worker_name())
         while len(_jobs) > _MAX_JOBS:
             _jobs.popitem(last=False)
     return known

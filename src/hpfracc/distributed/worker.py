@@ -1,21 +1,51 @@
-"""The identity and limits of a worker process: its name, its share of the machine, its versions."""
+"""A worker process: its name, versions, share of the machine and GPU, and what its engine learns.
+
+Workers of one machine do not know of each other and may be restarted in any order. Each takes the first unclaimed GPU
+by a lock file, which the system releases when the process ends. If there are more workers than GPUs, several share one,
+and each may take its part of the memory.
+
+Each worker chooses with timings of its own hardware, because a record carries the fingerprint of the arm it was
+measured on. New records are returned with the results of a sweep, and as cluster events from tasks of Dask arrays. The
+client keeps them in its wisdom, and prepares workers with what is known of all machines. The engine is imported only if
+there is something to learn from: a worker whose function does not use it starts sooner.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import logging
+import multiprocessing
 import os
 import platform
 import sys
-from collections.abc import Mapping
+import tempfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
-from hpfracc.distributed.claims import limit_gpu
+from hpfracc._config import Settings, get_settings
+from hpfracc.engine import hardware
+from hpfracc.engine.hardware import GPU
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.workers import limit_cores
-from hpfracc.errors import ClusterError
+from hpfracc.errors import ClusterError, InvalidInputError
+from hpfracc.profiling.clocks import all_clocks
 
-__all__ = ["adopt_limits", "compare_versions", "dask_worker", "versions", "worker_name"]
+if TYPE_CHECKING:
+    from hpfracc.engine.selection.wisdom.records import Record
+
+__all__ = [
+    "GPUClaim", "adopt_limits", "claim_gpu", "claimed", "compare_versions", "dask_worker", "decode_records",
+    "encode_known", "limit_gpu", "merge_records", "process_id", "start_sharing", "take_records", "use_own_gpu",
+    "versions", "worker_name",
+]  # fmt: skip
+
+logger = logging.getLogger("hpfracc.distributed")
 
 #: Libraries whose numerical results and pickles depend on their version.
 _COMPARED = ("hpfracc", "numpy", "scipy", "numba", "cloudpickle", "dask", "distributed")
@@ -61,7 +91,7 @@ def adopt_limits(worker: Any = None) -> None:
     cap = None
     if limit is not None:
         usable = int(limit * (worker.memory_manager.memory_pause_fraction or 1.0))
-        cap = max(int(limit) // _MIN_SHARE, usable - _held(worker)) // threads
+        cap = max(int(limit) // _MIN_SHARE, usable - _process_bytes(worker)) // threads
     if _adopted == (worker.address, threads, cap):
         return
     limit_cores(threads)
@@ -71,7 +101,7 @@ def adopt_limits(worker: Any = None) -> None:
     _adopted = (worker.address, threads, cap)
 
 
-def _held(worker: Any) -> int:
+def _process_bytes(worker: Any) -> int:
     """Bytes that Dask counts against the limit of a worker: those of its process, without data on disk."""
     held = int(worker.monitor.get_process_memory())
     return -(-held // _ROUNDING) * _ROUNDING
@@ -115,3 +145,221 @@ def compare_versions(wanted: Mapping[str, str], where: str) -> None:
         raise ClusterError(
             f"worker {where} has {', '.join(other)}; install the same versions there, or results may differ"
         )
+
+
+_VARIABLE = "CUDA_VISIBLE_DEVICES"
+#: The only GPU that a worker with a claim sees.
+_DEVICE = "cuda:0"
+#: Largest number of workers that share one GPU.
+_MAX_SHARERS = 16
+_claim: GPUClaim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GPUClaim:
+    """A GPU that this process has claimed.
+
+    Attributes
+    ----------
+    gpu : GPU
+        The GPU.
+    slot : int
+        Index of this process among those on the GPU: 0 for the first, 1 for the second.
+    folder : Path
+        The folder of the lock files.
+    file : int
+        The descriptor that holds the lock.
+    """
+
+    gpu: GPU
+    slot: int
+    folder: Path
+    file: int
+
+    def sharers(self) -> int:
+        """Number of processes that have claimed this GPU, including this one."""
+        return 1 + sum(
+            _is_held(_path(self.folder, self.gpu, slot)) for slot in range(_MAX_SHARERS) if slot != self.slot
+        )
+
+    def release(self) -> None:
+        """Release the claim."""
+        os.close(self.file)
+
+
+def claim_gpu(gpus: Sequence[GPU], folder: Path | None = None) -> GPUClaim | None:
+    """Claim an unclaimed GPU, or the one with the fewest claims; None if locks are not available."""
+    place = Path(tempfile.gettempdir()) / f"hpfracc-gpus-{os.getuid()}" if folder is None else folder
+    try:
+        place.mkdir(mode=0o700, exist_ok=True)
+        for slot in range(_MAX_SHARERS):
+            for gpu in gpus:
+                file = _lock(_path(place, gpu, slot))
+                if file is not None:
+                    return GPUClaim(gpu, slot, place, file)
+    except OSError as error:
+        logger.info("no GPU could be claimed (%s); all workers of this machine see all GPUs", error)
+    return None
+
+
+def _path(folder: Path, gpu: GPU, slot: int) -> Path:
+    return folder / f"{(gpu.uuid or gpu.bus).replace('/', '-')}-{slot}.lock"
+
+
+def _lock(path: Path) -> int | None:
+    """A descriptor that holds the lock of a file, or None if another process holds it."""
+    import fcntl
+
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    return file
+
+
+def _is_held(path: Path) -> bool:
+    if not path.exists():
+        return False
+    file = _lock(path)
+    if file is not None:
+        os.close(file)
+    return file is None
+
+
+def claimed() -> GPUClaim | None:
+    """The GPU that this process has claimed."""
+    return _claim
+
+
+def use_own_gpu(worker: Any) -> None:
+    """Give this worker process its own GPU. Without a GPU, or in the process of a client, nothing changes."""
+    global _claim
+    if _claim is not None or multiprocessing.parent_process() is None or sys.platform == "win32":
+        return
+    gpus = hardware.machine().gpus
+    if not gpus:
+        return
+    _claim = claim_gpu(gpus)
+    if _claim is None:
+        return
+    if len(gpus) > 1:
+        if _cuda_is_used():
+            logger.info("%s already uses CUDA; it keeps its current GPUs", getattr(worker, "address", "this process"))
+            _claim.release()
+            _claim = None
+            return
+        os.environ[_VARIABLE] = _claim.gpu.uuid
+        hardware.reset()
+    limit_gpu()
+
+
+def limit_gpu() -> None:
+    """Limit a call to this worker's part of its GPU's memory, minus what the worker already holds there."""
+    if _claim is None:
+        return
+    sharers = _claim.sharers()
+    memory = _claim.gpu.memory
+    if memory is None:
+        memory = get_budget().read(_DEVICE)
+    part = None if memory is None or sharers == 1 else max(1, memory // sharers - _held())
+    if get_budget().caps().get(_DEVICE) != part:
+        get_budget().cap(_DEVICE, part)
+
+
+def _held() -> int:
+    """Bytes of this process's arrays on its GPU, over all libraries."""
+    held = 0
+    for clock in all_clocks():
+        with contextlib.suppress(RuntimeError, IndexError):  # a library that does not use the GPU
+            reading = clock.memory(_DEVICE) if clock.in_use() else None
+            held += 0 if reading is None else reading[0]
+    return held
+
+
+def _cuda_is_used() -> bool:
+    """Whether a library of this process has initialised CUDA, which reads the variable only once."""
+    with contextlib.suppress(AttributeError):
+        if sys.modules["torch"].cuda.is_initialized() if "torch" in sys.modules else False:
+            return True
+    return "cupy" in sys.modules or "jax" in sys.modules
+
+
+#: Largest number of records that a worker is prepared with, newest first: some 60 KB when compressed.
+_MAX_SENT = 2000
+#: Largest size of a message of records that is read, in bytes.
+_MAX_BYTES = 1 << 22
+#: The last message for each knowledge object and its number of records: encoding a large one takes 0.2 s.
+_encoded: WeakKeyDictionary[Any, tuple[int, bytes]] = WeakKeyDictionary()
+
+
+def process_id() -> tuple[str, int]:
+    """Host name and id of this process."""
+    return platform.node(), os.getpid()
+
+
+def start_sharing(caller: tuple[str, int] | None) -> bool:
+    """Collect what this process learns for the caller; False if it is the caller's own process."""
+    away = caller is not None and tuple(caller) != process_id()
+    if away:
+        from hpfracc.engine.selection.wisdom import share_records
+
+        share_records(True)
+    return away
+
+
+def take_records() -> bytes:
+    """The records learned since the last call, as a message."""
+    from hpfracc.engine.selection.wisdom import take_shared
+
+    return _encode(take_shared())
+
+
+def encode_known() -> bytes:
+    """All records of this process as a message for workers."""
+    settings = get_settings()
+    if settings.deterministic or not settings.enable_learning:
+        return b""
+    from hpfracc.engine.selection.knowledge import knowledge_for
+
+    knowledge = knowledge_for(settings)
+    known, message = _encoded.get(knowledge, (-1, b""))
+    if known != knowledge.taken:
+        # Samples are dropped first: calibrations are few, and most valuable.
+        found = sorted(knowledge.records(), key=lambda record: (record.kind in ("knot", "power"), record.time))
+        message = _encode(found[-_MAX_SENT:])
+        _encoded[knowledge] = knowledge.taken, message
+    return message
+
+
+def merge_records(message: bytes, settings: Settings | None = None) -> int:
+    """Add the records of a message to this process's knowledge; returns the number of new ones."""
+    settings = get_settings() if settings is None else settings
+    if not message or settings.deterministic or not settings.enable_learning:
+        return 0
+    from hpfracc.engine.selection.knowledge import knowledge_for
+
+    return knowledge_for(settings).learn_from(decode_records(message))
+
+
+def _encode(records: list[Record]) -> bytes:
+    if not records:
+        return b""
+    from hpfracc.engine.selection.wisdom.document import encode_lines
+
+    return zlib.compress(encode_lines(records), 1)
+
+
+def decode_records(message: bytes) -> list[Record]:
+    """The records of a message; invalid lines and those of later versions are skipped."""
+    from hpfracc.engine.selection.wisdom.records import Record, parse_entry
+
+    unpacked = zlib.decompressobj().decompress(message, _MAX_BYTES)
+    found: list[Any] = []
+    for line in unpacked.splitlines():
+        try:
+            found.append(parse_entry(line))
+        except InvalidInputError:  # the last line of a truncated message
+            continue
+    return [entry for entry in found if isinstance(entry, Record)]

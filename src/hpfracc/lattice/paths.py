@@ -15,7 +15,7 @@ from hpfracc.lattice.geometry import Array, Geometry
 __all__ = ["PathBatch", "count_paths", "distance", "distance_map", "distances", "path", "paths"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PathBatch:
     """Several paths stored in one array; ``batch[i]`` is the i-th path, as an array of indices.
 

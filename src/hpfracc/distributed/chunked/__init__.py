@@ -6,16 +6,10 @@ from hpfracc.distributed.chunked.blocks import apply_elementwise, run_rows
 from hpfracc.distributed.chunked.convolution import apply_operation
 from hpfracc.distributed.chunked.operators import apply_function, apply_operator
 from hpfracc.distributed.chunked.planning import explain_chunked
-from hpfracc.distributed.mapping import run_pieces
-from hpfracc.distributed.shards import apply_shards
+from hpfracc.distributed.devices import apply_shards
+from hpfracc.distributed.executors import run_pieces
 
 __all__ = [
-    "apply_elementwise",
-    "apply_function",
-    "apply_operation",
-    "apply_operator",
-    "apply_shards",
-    "explain_chunked",
-    "run_pieces",
-    "run_rows",
-]
+    "apply_elementwise", "apply_function", "apply_operation", "apply_operator", "apply_shards", "explain_chunked",
+    "run_pieces", "run_rows",
+]  # fmt: skip

@@ -9,19 +9,9 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_chunked
-from hpfracc._config import current_backend
 from hpfracc._optional import import_optional
-from hpfracc.distributed.chunked.planning import (
-    ChunkedPlan,
-    Resources,
-    blockwise_way,
-    check_chunks,
-    choose,
-    rechunk,
-    rechunk_method,
-)
+from hpfracc.distributed.chunked import planning
 from hpfracc.distributed.plugin import prepare_workers, send_records
-from hpfracc.distributed.sweeps import caller_settings
 from hpfracc.distributed.tasks import Caller
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -44,7 +34,7 @@ def blocks(
     """
     array = import_optional("dask.array")
     prepare_workers()
-    caller = Caller(caller_settings(), current_backend())
+    caller = Caller.here(away=False)
     run: Any = functools.partial(run_block, caller, call)
     if where:
         run = functools.partial(_run_placed, caller, call, bool(arrays))
@@ -73,7 +63,7 @@ def apply_elementwise(function: Callable[..., Any], operands: tuple[Any, ...], o
     varying = [place for place, each in enumerate(operands) if is_chunked(each) or np.ndim(each)]
     for place in varying:
         if is_chunked(operands[place]):
-            check_chunks(operands[place], f"operand {place + 1}")
+            planning.check_chunks(operands[place], f"operand {place + 1}")
     spread = array.broadcast_arrays(*(array.asarray(operands[place]) for place in varying))
     call = functools.partial(_call_elementwise, function, _fixed(operands, varying), tuple(varying), dict(options))
     ones = [np.ones(1, each.dtype) for each in spread]
@@ -95,19 +85,19 @@ def _call_elementwise(
 
 
 def run_plan(
-    plan: ChunkedPlan,
+    plan: planning.ChunkedPlan,
     call: Callable[..., Any],
     f: Any,
     along: Sequence[int],
-    resources: Resources,
+    resources: planning.Resources,
     dtype: Any,
     *more: Any,
 ) -> Any:
     """Build the graph of a blockwise plan, possibly after rechunking. ``more`` are operands shared by all blocks."""
     if plan.chosen == "blockwise":
         return blocks(plan.operation, call, f, *more, dtype=dtype)
-    found = blocks(plan.operation, call, rechunk(f, along, resources), *more, dtype=dtype)
-    return found.rechunk(f.chunks, method=rechunk_method(resources))
+    found = blocks(plan.operation, call, planning.rechunk(f, along, resources), *more, dtype=dtype)
+    return found.rechunk(f.chunks, method=planning.rechunk_method(resources))
 
 
 def run_rows(run: Callable[..., list[Any]], rows: Any) -> Any:
@@ -115,7 +105,7 @@ def run_rows(run: Callable[..., list[Any]], rows: Any) -> Any:
 
     The shape and dtype of a result are found by calling it with a row of zeros; the rows themselves are not computed.
     """
-    check_chunks(rows, "items")
+    planning.check_chunks(rows, "items")
     if rows.ndim < 2:
         raise ShapeError(f"items of shape {rows.shape} have no rows; give a Dask array with items along the first axis")
     if max(rows.numblocks[1:]) > 1:
@@ -124,7 +114,7 @@ def run_rows(run: Callable[..., list[Any]], rows: Any) -> Any:
     like = np.asarray(sample)
     if like.dtype.kind not in "biufc":
         raise InvalidInputError(f"the function returns {type(sample).__name__} for a row; return an array or a number")
-    choose("batch", rows, (0,), [blockwise_way(rows)], "blockwise")
+    planning.choose("batch", rows, (0,), [planning.blockwise_way(rows)], "blockwise")
     return blocks(
         "batch",
         functools.partial(_run_chunk, run, rows.shape[0]),

@@ -125,16 +125,10 @@ def convolve_chunked(weights: Any, signal: Any, *, way: str = "auto", backend: A
             ways.append(_overlap_way(signal))
         ways.append(rechunk_way(signal, along, resources, predict=True))
         ways.append(spectrum_way(signal, resources))
-    names = [each.name for each in ways]
-    if way != "auto" and way not in names:
-        raise InvalidInputError(f"way={way!r} is not possible for {len(sizes)} chunks of time; use {', '.join(names)}")
-    preferred = way if way != "auto" else names[0]
-    if way == "auto" and preferred == "rechunk":
+    preferred = ways[0].name
+    if preferred == "rechunk":
         preferred = "spectrum" if is_chunked(weights) else quickest(ways)
-    plan = choose("causal_convolution", signal, along, ways, preferred)
-    if way != "auto" and plan.chosen != way:
-        refused = next(each.refusal for each in ways if each.name == way)
-        raise InvalidInputError(f"way={way!r} is not possible: {refused}")
+    plan = choose("causal_convolution", signal, along, ways, preferred, way)
     if plan.chosen == "spectrum":
         return convolve_spectra(weights, signal, dtype, backend, resources)
     # Lazy weights are an additional operand of each task.
@@ -200,11 +194,7 @@ def spectrum_way(signal: Any, resources: Resources) -> ChunkedWay:
     width = _slice_width(count, rows_in_block(signal), complex_bytes, resources)
     # A chunk with its transforms, or a slice of the frequencies of all chunks.
     task = max(12 * length, 4 * count * min(width, length + 1)) * rows_in_block(signal) * complex_bytes
-    refusal = ""
-    if resources.memory is not None and task > resources.memory:
-        refusal = (
-            f"a chunk of {length:,} points takes about {task:,} bytes in a task, and a worker has {resources.memory:,}"
-        )
+    refusal = resources.refusal(f"a chunk of {length:,} points", task)
     slices = math.ceil((length + 1) / width)
     tasks = math.prod(signal.numblocks[:-1]) * (5 * count + 3 * slices)
     # Each chunk's own part and two transforms of twice its length; at each frequency a sum over the chunks.

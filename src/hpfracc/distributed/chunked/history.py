@@ -27,17 +27,17 @@ import numpy as np
 
 from hpfracc._optional import import_optional
 from hpfracc.distributed.chunked.blocks import blocks
-from hpfracc.distributed.chunked.convolution import convolve_spectra, spectrum_way
+from hpfracc.distributed.chunked.convolution import convolve_spectra, rows_in_block, spectrum_way
 from hpfracc.distributed.chunked.planning import (
     COPIES,
     ChunkedWay,
     Resources,
     convolution_seconds,
+    predicted_seconds,
     rechunk_method,
     result_dtype,
 )
 from hpfracc.engine.execution.api import causal_convolution, matmul
-from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.errors import HpfraccError
 from hpfracc.operators.core.exponentials import FULL_PRECISION
 from hpfracc.operators.core.grids import Grid
@@ -91,30 +91,15 @@ def history_ways(operator: Any, f: Any, resources: Resources) -> list[ChunkedWay
 def _carry_way(f: Any, terms: int, resources: Resources) -> ChunkedWay:
     rows = math.prod(f.shape[:-1])
     count, length = f.numblocks[-1], max(f.chunks[-1])
-    in_block = math.prod(max(sizes) for sizes in f.chunks[:-1])
     tiles = math.ceil(length / _TILE)
-    task = in_block * 8 * (COPIES * (length + WINDOW) + 3 * tiles * terms) + 16 * _TILE * terms
-    refusal = ""
-    if resources.memory is not None and task > resources.memory:
-        refusal = (
-            f"a chunk of {length:,} points takes about {task:,} bytes in a task, and a worker has {resources.memory:,}"
-        )
+    task = rows_in_block(f) * 8 * (COPIES * (length + WINDOW) + 3 * tiles * terms) + 16 * _TILE * terms
+    refusal = resources.refusal(f"a chunk of {length:,} points", task)
     tasks = math.prod(f.numblocks[:-1]) * (6 * count + 1)
     moved = rows * count * 8 * (2 * terms + 2 * WINDOW)
-    work = rows * count * (convolution_seconds(length + WINDOW, 1) + 2.0 * _product_seconds(tiles, terms))
+    product = predicted_seconds(matmul, _PRODUCT * tiles * _TILE * terms, (tiles, _TILE), (_TILE, terms))
+    work = rows * count * (convolution_seconds(length + WINDOW, 1) + 2.0 * product)
     seconds = resources.seconds(tasks, moved, work, rows * count)
     return ChunkedWay("carry", "a few eps of sum|w| max|u|", tasks, moved, task, refusal, seconds)
-
-
-def _product_seconds(tiles: int, terms: int) -> float:
-    specs = ArraySpec((tiles, _TILE), "float64"), ArraySpec((_TILE, terms), "float64")
-    try:
-        chosen = matmul.decide(*specs).chosen
-    except HpfraccError:
-        chosen = None
-    if chosen is None or not math.isfinite(chosen.total):
-        return _PRODUCT * tiles * _TILE * terms
-    return chosen.total
 
 
 def apply_history(way: str, operator: Any, f: Any, step: float, backend: Any, resources: Resources) -> Any:

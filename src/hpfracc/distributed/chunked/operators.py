@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
@@ -14,24 +15,28 @@ from hpfracc._arrays import is_chunked
 from hpfracc._optional import import_optional
 from hpfracc.distributed.chunked.blocks import blocks, run_plan
 from hpfracc.distributed.chunked.history import apply_history, history_ways
-from hpfracc.distributed.chunked.laplacian import periodic_slabs, slabs_way
 from hpfracc.distributed.chunked.planning import (
+    COPIES,
+    ChunkedWay,
     Resources,
+    block_bytes,
     blockwise_way,
     check_chunks,
     choose,
     quickest,
     rechunk,
+    rechunk_method,
     rechunk_way,
     result_dtype,
     rows_of,
 )
+from hpfracc.engine.execution.api import fft
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._fractional_laplacian import FractionalLaplacian
 from hpfracc.operators.core.base import FractionalOperator
 from hpfracc.operators.core.grids import read_grid
 
-__all__ = ["apply", "apply_function", "apply_operator", "read_axes"]
+__all__ = ["apply", "apply_function", "apply_operator", "call_operator", "sample_axes"]
 
 #: Number of points with which an operator is tested before its graph is built.
 _TRIED = 32
@@ -62,11 +67,11 @@ def apply_operator(
     if factor is not None:
         raise InvalidInputError(f"factor={factor!r} is for callables; samples do not use it")
     several = isinstance(axis, Sequence)
-    along = read_axes(f, axis)
+    along = sample_axes(f, axis)
     _check_points(f, t, step, along, several)
     options = {"step": step, "axis": axis, "origin": origin, "rtol": rtol, "backend": backend}
     given = {key: value for key, value in options.items() if value is not None}
-    call = functools.partial(_call_operator, operator, t, given)
+    call = functools.partial(call_operator, operator, t, given)
     check_chunks(f, "f")
     if not _has_values_at_points(operator, f, along):
         few = None if t is None else [each[:_TRIED] for each in t] if several else t[:_TRIED]
@@ -106,16 +111,7 @@ def _causal(operator: Any, call: Any, f: Any, t: Any, step: Any, along: tuple[in
     turned = array.moveaxis(f, axis, -1)
     if distance is not None:
         ways += history_ways(operator, turned, resources)
-    names = [each.name for each in ways]
-    if way not in ("auto", *names):
-        raise InvalidInputError(
-            f"way={way!r} is not possible for {name} of {f.numblocks[axis]} chunks of time; use 'auto' or "
-            f"{', '.join(names)}"
-        )
-    plan = choose(name, f, along, ways, quickest(ways) if way == "auto" else way)
-    if way not in ("auto", plan.chosen):
-        refused = next(each.refusal for each in ways if each.name == way)
-        raise InvalidInputError(f"way={way!r} is not possible: {refused}")
+    plan = choose(name, f, along, ways, quickest(ways), way)
     if plan.chosen in ("spectrum", "carry"):
         assert distance is not None
         return array.moveaxis(apply_history(plan.chosen, operator, turned, distance, backend, resources), -1, axis)
@@ -185,12 +181,12 @@ def _periodic(operator: Any, call: Any, f: Any, t: Any, step: Any, along: tuple[
     resources = Resources.known()
     if all(f.numblocks[axis] == 1 for axis in along):
         return apply_along(type(operator).__name__, call, f, along)
-    ways = [rechunk_way(f, along, resources), slabs_way(f, along, resources)]
+    ways = [rechunk_way(f, along, resources), _slabs_way(f, along, resources)]
     enough = rows_of(f, along) >= resources.workers
     plan = choose(type(operator).__name__, f, along, ways, "rechunk" if enough else "slabs")
     if plan.chosen == "slabs":
         steps = _steps(f, t, step, along)
-        return periodic_slabs(f, along, steps, float(operator.alpha), backend, resources)
+        return _periodic_slabs(f, along, steps, float(operator.alpha), backend, resources)
     return run_plan(plan, call, f, along, resources, result_dtype(f))
 
 
@@ -206,7 +202,8 @@ def _steps(f: Any, t: Any, step: Any, along: tuple[int, ...]) -> list[float]:
     return found
 
 
-def _call_operator(operator: Any, t: Any, options: dict[str, Any], block: Any) -> Any:
+def call_operator(operator: Any, t: Any, options: dict[str, Any], block: Any) -> Any:
+    """Apply an operator to the samples of one block or device."""
     return operator(block, t, **options)
 
 
@@ -214,7 +211,7 @@ def apply_function(
     name: str, call: Callable[[Any], Any], x: Any, axis: Any, *, dtype: Any = None, points: int | None = None
 ) -> Any:
     """Apply a function of samples along an axis that returns their shape, or ``points`` values along the axis."""
-    along = read_axes(x, -1 if axis is None else axis)
+    along = sample_axes(x, -1 if axis is None else axis)
     if points is None:
         check_chunks(x, "x")
         _try_out(call, x, along)
@@ -229,7 +226,7 @@ def apply_function(
     return blocks(name, call, whole, dtype=result_dtype(x) if dtype is None else dtype, chunks=chunks)
 
 
-def read_axes(f: Any, axis: Any) -> tuple[int, ...]:
+def sample_axes(f: Any, axis: Any) -> tuple[int, ...]:
     """Checked, non-negative axes."""
     given = tuple(axis) if isinstance(axis, Sequence) else (axis,)
     if not f.ndim:
@@ -264,3 +261,67 @@ def apply_along(name: str, call: Callable[[Any], Any], f: Any, along: tuple[int,
     way = blockwise_way(f) if whole else rechunk_way(f, along, resources)
     plan = choose(name, f, along, [way], way.name)
     return run_plan(plan, call, f, along, resources, result_dtype(f) if dtype is None else dtype)
+
+
+def _slabs_way(f: Any, along: Sequence[int], resources: Resources) -> ChunkedWay:
+    """Tasks and bytes of transforms along one axis after another."""
+    longest = max(f.shape[axis] for axis in along) * 16
+    block = max(longest, block_bytes(resources))
+    refusal = resources.refusal(f"a line of {longest:,} bytes", COPIES * longest)
+    moved = 2 * len(along) * 16 * math.prod(f.shape)
+    tasks = 4 * len(along) * max(math.prod(f.numblocks), math.ceil(16 * math.prod(f.shape) / block))
+    return ChunkedWay("slabs", "a few eps of the largest term", tasks, moved, COPIES * block, refusal)
+
+
+def _periodic_slabs(
+    f: Any, along: Sequence[int], steps: Sequence[float], alpha: float, backend: Any, resources: Resources
+) -> Any:
+    r"""Periodic fractional Laplacian of a field that is chunked along its own axes, slab by slab.
+
+    .. math:: (-\Delta)^{\alpha/2} f = \mathcal{F}^{-1} |\kappa|^\alpha \mathcal{F} f
+
+    Each axis is transformed while it is one chunk, and the array is rechunked in between, so no task holds more than a
+    slab.
+    """
+    dtype = f.dtype if f.dtype.kind in "fc" else np.dtype(np.float64)
+    wide = np.result_type(dtype, np.complex64)
+    x = f.astype(wide)
+    for kind in ("fft", "ifft"):
+        for axis in along:
+            x = _whole(x, axis, resources)
+            x = blocks(kind, functools.partial(_transform, kind, axis, backend), x, dtype=wide)
+        if kind == "fft":
+            symbol = functools.partial(_times_symbol, tuple(along), f.shape, tuple(steps), alpha)
+            x = blocks("symbol", symbol, x, dtype=wide, where=True)
+    if dtype.kind == "f":
+        x = x.real
+    return x.astype(dtype).rechunk(f.chunks, method=rechunk_method(resources))
+
+
+def _whole(x: Any, axis: int, resources: Resources) -> Any:
+    if x.numblocks[axis] == 1:
+        return x
+    lines = max(1, block_bytes(resources) // (x.shape[axis] * x.dtype.itemsize))
+    chunks: dict[int, Any] = {axis: -1}
+    for other in reversed([each for each in range(x.ndim) if each != axis]):
+        chunks[other] = max(1, min(x.shape[other], lines))
+        lines = max(1, lines // x.shape[other])
+    return x.rechunk(chunks, method=rechunk_method(resources))
+
+
+def _transform(kind: str, axis: int, backend: Any, block: Any) -> Any:
+    return fft(block, kind=kind, axis=axis, backend=backend)
+
+
+def _times_symbol(
+    along: tuple[int, ...], shape: tuple[int, ...], steps: tuple[float, ...], alpha: float, place: Any, block: Any
+) -> Any:
+    squares = np.zeros((1,) * block.ndim)
+    for axis, step in zip(along, steps, strict=True):
+        begin, end = place[axis]
+        waves = np.round(np.fft.fftfreq(shape[axis]) * shape[axis])[begin:end] * (2.0 * math.pi / (shape[axis] * step))
+        squares = squares + (waves**2).reshape([-1 if each == axis else 1 for each in range(block.ndim)])
+    if alpha == 0.0:
+        return block
+    powers = np.where(squares > 0.0, np.where(squares > 0.0, squares, 1.0) ** (0.5 * alpha), 0.0)
+    return (block * powers).astype(block.dtype, copy=False)

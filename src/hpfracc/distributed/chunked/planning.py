@@ -20,16 +20,9 @@ from hpfracc.engine.workers import available_cores
 from hpfracc.errors import HpfraccError, InvalidInputError, OutOfMemoryError, ShapeError
 
 __all__ = [
-    "ChunkedExplanation",
-    "ChunkedPlan",
-    "ChunkedWay",
-    "Resources",
-    "check_chunks",
-    "choose",
-    "explain_chunked",
-    "planned",
-    "quickest",
-]
+    "ChunkedExplanation", "ChunkedPlan", "ChunkedWay", "Resources", "check_chunks", "choose", "explain_chunked",
+    "planned", "quickest",
+]  # fmt: skip
 
 #: Memory of a call on a block, as a multiple of the block: input, output, and a padded complex transform.
 COPIES = 10
@@ -84,6 +77,12 @@ class Resources:
                 rate = min((float(each) for each in rates if each), default=_COPY_RATE)
                 return cls(workers, min(limits, default=None), rate, scheduler_cost(workers))
         return cls(available_cores(), get_budget().free(HOST))
+
+    def refusal(self, what: str, task: int) -> str:
+        """Why a task of that many bytes is not possible, or empty."""
+        if self.memory is None or task <= self.memory:
+            return ""
+        return f"{what} takes about {task:,} bytes in a task, and a worker has {self.memory:,}"
 
     def seconds(self, tasks: int, moved: int, work: float, parallel: int) -> float:
         """Predicted time of a graph: serial scheduling, transfers, and work, which has ``parallel`` parts."""
@@ -197,16 +196,31 @@ def check_chunks(array: Any, name: str) -> None:
             )
 
 
-def choose(operation: str, array: Any, along: Sequence[int], ways: Sequence[ChunkedWay], preferred: str) -> ChunkedPlan:
-    """The plan with the preferred way, or the first that is not refused; raises an error if all are."""
-    possible = [way for way in ways if not way.refusal]
+def choose(
+    operation: str, array: Any, along: Sequence[int], ways: Sequence[ChunkedWay], preferred: str, way: str = "auto"
+) -> ChunkedPlan:
+    """The plan with the preferred way, or the first that is not refused; raises an error if all are.
+
+    ``way`` is that of the caller, which must be possible unless it is ``"auto"``.
+    """
+    if way not in ("auto", *(each.name for each in ways)):
+        raise InvalidInputError(
+            f"way={way!r} is not possible for {operation} of {array.numblocks[along[0]]} chunks of time; use 'auto' or "
+            f"{', '.join(each.name for each in ways)}"
+        )
+    preferred = preferred if way == "auto" else way
+    possible = [each for each in ways if not each.refusal]
     if not possible:
-        reasons = "; ".join(f"{way.name}: {way.refusal}" for way in ways)
+        reasons = "; ".join(f"{each.name}: {each.refusal}" for each in ways)
         raise OutOfMemoryError(
             f"{operation} of shape {array.shape} along axis {', '.join(map(str, along))} in {array.numblocks} chunks "
             f"cannot run ({reasons}); give workers more memory, or use fewer points"
         )
-    names = [way.name for way in possible]
+    names = [each.name for each in possible]
+    if way not in ("auto", *names):
+        raise InvalidInputError(
+            f"way={way!r} is not possible: {next(each.refusal for each in ways if each.name == way)}"
+        )
     chosen = preferred if preferred in names else names[0]
     plan = ChunkedPlan(operation, tuple(map(int, array.shape)), tuple(array.numblocks), tuple(ways), chosen)
     found = _plans.get()
@@ -235,14 +249,17 @@ def explain_chunked(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
 def convolution_seconds(points: int, rows: int) -> float:
     """Predicted time of a causal convolution on one worker, from measurements of this machine."""
     rows = max(1, rows)
+    guess = _BUTTERFLY * rows * points * max(1.0, math.log2(points))
+    return predicted_seconds(causal_convolution, guess, (points,), (rows, points))
+
+
+def predicted_seconds(operation: Any, guess: float, *shapes: tuple[int, ...]) -> float:
+    """Predicted time of an operation of the engine on arrays of these shapes; ``guess`` without measurements."""
     try:
-        specs = ArraySpec((points,), "float64"), ArraySpec((rows, points), "float64")
-        chosen = causal_convolution.decide(*specs).chosen
+        chosen = operation.decide(*(ArraySpec(shape, "float64") for shape in shapes)).chosen
     except HpfraccError:  # it does not fit on this machine
-        chosen = None
-    if chosen is None or not math.isfinite(chosen.total):
-        return _BUTTERFLY * rows * points * max(1.0, math.log2(points))
-    return chosen.total
+        return guess
+    return float(chosen.total) if chosen is not None and math.isfinite(chosen.total) else guess
 
 
 def blockwise_way(array: Any, copies: int = COPIES) -> ChunkedWay:
@@ -256,13 +273,8 @@ def rechunk_way(array: Any, along: Sequence[int], resources: Resources, *, predi
     points = math.prod(array.shape[axis] for axis in along) * array.dtype.itemsize
     rows = math.prod(array.shape) // max(1, math.prod(array.shape[axis] for axis in along))
     block = max(points, min(points * rows, block_bytes(resources)))
-    refusal = ""
-    if resources.memory is not None and COPIES * points > resources.memory:
-        refusal = (
-            f"one row of {points:,} bytes takes about {COPIES * points:,} in a task, and a worker has "
-            f"{resources.memory:,}"
-        )
-        block = points
+    refusal = resources.refusal(f"one row of {points:,} bytes", COPIES * points)
+    block = points if refusal else block
     tasks = 3 * math.prod(array.numblocks) + math.ceil(points * rows / block)
     moved = 2 * int(array.nbytes)
     seconds = math.nan

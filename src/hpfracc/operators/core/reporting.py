@@ -55,7 +55,7 @@ class Outcome:
     reusable: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class OperatorResult:
     """The result with ``full_output=True``.
 

@@ -15,7 +15,7 @@ from hpfracc.errors import InvalidInputError
 __all__ = ["FSDEResult", "Moments"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Moments:
     """Mean and squared deviations of values that are not stored, accumulated chunk by chunk.
 
@@ -64,7 +64,7 @@ def _on_host(values: Any) -> np.ndarray:
     return np.asarray(values.detach().cpu() if library_of(values) == "torch" else values)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class FSDEResult:
     """Paths of a stochastic equation, or saved values of them.
 

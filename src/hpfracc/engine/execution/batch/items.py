@@ -28,6 +28,7 @@ __all__ = [
     "group_items",
     "item_error",
     "kind_of",
+    "message_of",
     "random_stream",
     "stacking_of",
 ]
@@ -187,8 +188,16 @@ def random_stream(seed: Any, index: int) -> np.random.Generator:
 
 def item_error(index: int, count: int, error: BaseException) -> BatchItemError:
     """An error that names the item; to be raised from ``error``."""
-    text = str(error).strip().split("\n", 1)[0]
+    text = message_of(error).split("\n", 1)[0]
     return BatchItemError(f"item {index} of {count}: {type(error).__name__}: {text}", index)
+
+
+def message_of(error: BaseException) -> str:
+    """The message of an error, whose ``__str__`` may itself raise."""
+    try:
+        return str(error).strip()
+    except Exception as second:  # a user's class may raise anything here
+        return f"(no message: its __str__ raised {type(second).__name__})"
 
 
 def by_name(

@@ -28,7 +28,7 @@ _DILATIONS = (1, 2, 3, 4)
 _LAGS = 300
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HurstEstimate:
     """An estimate of the Hurst index.
 

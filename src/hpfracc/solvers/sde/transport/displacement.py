@@ -24,7 +24,7 @@ _SHARE = 0.1
 _MAX_VALUES = 1 << 20
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class MeanSquaredDisplacement:
     r"""Mean squared displacement over lags, with the power law :math:`C\,t^\gamma` that fits it.
 

@@ -47,7 +47,7 @@ class PassageEstimate(NamedTuple):
     standard_error: Any
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class FirstPassage:
     """When and where paths left a domain.
 
