@@ -11,7 +11,7 @@ import jax
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["as_samples", "pytree", "uniform_parameters"]
+__all__ = ["as_samples", "is_plain_function", "pytree", "uniform_parameters"]
 
 T = TypeVar("T")
 
@@ -40,6 +40,12 @@ def pytree(*leaves: str) -> Callable[[type[T]], type[T]]:
         return kind
 
     return register
+
+
+def is_plain_function(value: Any) -> bool:
+    """Whether it is a function, i.e. a leaf that is not an array, and not a callable pytree."""
+    leaves = jax.tree_util.tree_leaves(value)
+    return len(leaves) == 1 and leaves[0] is value and callable(value)
 
 
 def uniform_parameters(key: Any, shape: tuple[int, ...], fan: int) -> Any:
