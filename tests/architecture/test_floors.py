@@ -21,6 +21,7 @@ FLOORS = {
     "_xp": 0,
     "_frames": 0,
     "_shielded": 0,
+    "_interrupts": 0,
     "_clusters": 0,
     "_optional": 0,
     "_files": 0,

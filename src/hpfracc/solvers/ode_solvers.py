@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from hpfracc._interrupts import interrupt_scope
 from hpfracc.errors import InvalidInputError, SolveError
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.method import Method
@@ -91,7 +92,8 @@ class FixedStepODESolver:
             given: FixedStepOptions = {"t_eval": times, **options}
         else:
             given = {"step": h, "method": self.method, **options}
-        result = solve_fode(fun, t_span, y0, alpha, derivative=self.derivative_type, **given)
+        with interrupt_scope():
+            result = solve_fode(fun, t_span, y0, alpha, derivative=self.derivative_type, **given)
         if not result.success:
             raise SolveError(result.message)
         y = np.moveaxis(result.y, -1, 0)

@@ -160,3 +160,59 @@ def test_an_interrupt_after_the_steps_is_raised(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(fixed_solve._Walk, "solution", broken)
     with pytest.raises(KeyboardInterrupt):
         hf.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.6, step=0.1, method="pece")
+
+
+# -- nested calls -----------------------------------------------------------------------------------------------------
+
+
+def _interrupt_after(calls: int) -> Any:
+    """A right-hand side that is interrupted in one of its calls."""
+    count = 0
+
+    def fun(t: float, y: Any, *more: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == calls:
+            raise KeyboardInterrupt
+        return -y
+
+    return fun
+
+
+def _solve_ode(calls: int = 10) -> float:
+    return float(hf.solve_fode(_interrupt_after(calls), (0.0, 1.0), [1.0], 0.6, step=0.01).y[0, -1])
+
+
+def _solve_pde() -> float:
+    x = np.linspace(0.0, 1.0, 9)
+    space = hf.pde.Diffusion(1.0)
+    given = {"x": x, "space": space, "boundary": "dirichlet", "alpha": 0.6, "step": 0.1}
+    return float(hf.solve_fpde(_interrupt_after(5), (0.0, 1.0), np.sin(np.pi * x), **given).u[-1, 4])
+
+
+def _solve_sde() -> float:
+    return float(hf.solve_fsde(_interrupt_after(5), 0.1, (0.0, 1.0), [1.0], step=0.1, paths=2, rng=0).success)
+
+
+@pytest.mark.parametrize("solve", [_solve_ode, _solve_pde, _solve_sde])
+def test_inside_a_batch_or_another_solve_the_interrupt_is_raised(solve: Any):
+    """The value at the interruption would be taken for the solution."""
+    assert np.isfinite(solve())  # called by the user: the part
+    with pytest.raises(KeyboardInterrupt):
+        hf.batch.run(lambda item: solve(), [1, 2])
+    outer = hf.solve_fode(lambda t, y: [solve()], (0.0, 1.0), [1.0], 0.5, step=0.1)
+    assert not outer.success and "Interrupted" in outer.message
+    assert np.isfinite(solve())  # the scope has ended
+
+
+@pytest.mark.parametrize("calls", [1, 3, 40, 400])
+def test_inside_a_fit_the_interrupt_is_raised(calls: int):
+    t = np.linspace(0.0, 1.0, 8)
+    fun = _interrupt_after(calls)
+    with pytest.raises(KeyboardInterrupt):
+        hf.fit_fode(lambda t, y, rate: rate * fun(t, y), t, hf.mittag_leffler(-(t**0.6), 0.6), parameters={"rate": 0.7})
+
+
+def test_a_function_that_cannot_return_a_part_raises():
+    with pytest.raises(KeyboardInterrupt):
+        hf.fdeint(_interrupt_after(5), np.ones(1), np.linspace(0.0, 1.0, 5), 0.5, step=0.1)

@@ -9,6 +9,7 @@ import numpy as np
 
 from hpfracc._arrays import library_of, refuse_masked
 from hpfracc._frames import refuse_dates
+from hpfracc._interrupts import interrupt_scope
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.ode.method import Method
@@ -79,7 +80,8 @@ def fdeint(
     if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0.0):
         raise InvalidInputError("t has to be finite and strictly increasing")
     span = (float(times[0]), float(times[-1]))
-    result = solve_fode(func, span, y0, alpha, method=method, step=step, t_eval=times, **options)
+    with interrupt_scope():  # an array cannot be a part
+        result = solve_fode(func, span, y0, alpha, method=method, step=step, t_eval=times, **options)
     if not result.success:
         raise SolveError(result.message)
     y = result.y

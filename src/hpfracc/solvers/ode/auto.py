@@ -8,13 +8,12 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.fixed.grid import make_grid
-from hpfracc.solvers.ode.fixed.solve import StiffError
 from hpfracc.solvers.ode.method import Method, find_method, has_method
 from hpfracc.solvers.ode.methods.pece import PECE
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult
-from hpfracc.solvers.ode.stiffness import LIMIT, StiffnessGuard
+from hpfracc.solvers.ode.stiffness import LIMIT, StiffError, StiffnessGuard
 from hpfracc.solvers.ode.tolerance import solve_to_tolerance
 
 __all__ = ["solve_auto", "solve_with"]
@@ -84,11 +83,12 @@ def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
         even = options if options.t_eval is not None else dataclasses.replace(options, t_eval=times)
         reason = f"orders below {_SMALL_ORDER}: equal steps are inaccurate at the start, so the mesh is graded"
         return _because(graded.solve(problem, even), reason)
-    guard = StiffnessGuard(problem, make_grid(problem.t0, problem.t1, options.step).step)
+    pece = PECE()
+    guard = StiffnessGuard(problem, make_grid(problem.t0, problem.t1, options.step).step, pece.name, pece.scheme)
     explicit: FODEResult | None = None
     try:
         guard.look_ahead(problem.t0, problem.y0)
-        explicit = PECE().solve(problem, options, guard=guard, reason="a step was given, and the equation is not stiff")
+        explicit = pece.solve(problem, options, guard=guard, reason="a step was given, and the equation is not stiff")
         explicit.nfev += guard.evaluations
         most = min(make_grid(problem.t0, problem.t1, options.step).steps, options.max_steps)
         overflowed = 0 < explicit.stats["steps"] < most and not explicit.stats["interrupted"]
@@ -97,12 +97,20 @@ def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
         why = explicit.message
     except StiffError as error:
         why = str(error)
-    implicit = find_method("implicit_trapezoid")
+    implicit = _implicit(problem, options)
     result = _because(implicit.solve(problem, options), f"the equation is stiff for this step: {why}")
     if explicit is not None and not _is_stiff(guard, result, float(explicit.t[-1])):
         return explicit  # the solution ends there
     result.nfev += guard.evaluations
     return result
+
+
+def _implicit(problem: Problem, options: Options) -> Method:
+    """The method for stiff equations: above order 1 the product trapezoid is stable up to a limit only."""
+    damped = find_method("bdf2")
+    if not _orders_below(problem, 1.0 + 1e-12) and damped.refuses(problem, options) is None:
+        return damped
+    return find_method("implicit_trapezoid")
 
 
 def _orders_below(problem: Problem, bound: float) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._interrupts import raise_if_nested
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.options import Options
@@ -143,6 +144,7 @@ def walk_mesh(
         except StepError as error:
             success, message = False, str(error)
         except KeyboardInterrupt:
+            raise_if_nested()
             success, interrupted = False, True
             message = f"Interrupted at t = {problem.t0 + mesh[len(states) - 1]:g}: here is the solution up to then."
     note_steps()

@@ -1,7 +1,8 @@
 """Progress of a solve, and interrupts outside of its loop over steps.
 
-Every loop over steps catches KeyboardInterrupt and returns the steps that were completed. Before the loop there is only
-the initial value to return; after it KeyboardInterrupt is raised.
+Every loop over steps catches KeyboardInterrupt and returns the steps that were completed, unless the solve is part of
+another call (`hpfracc._interrupts`). Before the loop there is only the initial value to return; after it
+KeyboardInterrupt is raised.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hpfracc._arrays import dtype_name
+from hpfracc._interrupts import interrupt_scope, raise_if_nested
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.auto import solve_auto, solve_with
@@ -207,10 +208,11 @@ def solve_fode(
             return solve_auto(problem, options)
         return solve_with(find_method(method, problem.library), problem, options)
 
-    with watch_steps() as stepped:
+    with interrupt_scope(), watch_steps() as stepped:
         try:
             return solve_reduced(problem, options, solve) if problem.terms else solve(problem, options)
         except KeyboardInterrupt:
+            raise_if_nested()
             if stepped[0]:
                 raise
             return only_the_start(problem, options)

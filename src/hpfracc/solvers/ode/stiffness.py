@@ -7,31 +7,52 @@ from typing import Any
 import numpy as np
 from scipy.special import rgamma
 
-from hpfracc.solvers.ode.fixed.solve import StiffError
+from hpfracc.solvers.ode.fixed.scheme import Scheme
 from hpfracc.solvers.ode.jacobian import DENSE_BELOW, JacobianSource
 from hpfracc.solvers.ode.problem import Jacobian, Problem, RightHandSide
+from hpfracc.solvers.ode.stability import stability_number, stable_radii
 
-__all__ = ["LIMIT", "StiffnessGuard"]
+__all__ = ["LIMIT", "StiffError", "StiffnessGuard"]
 
 Array = np.ndarray[Any, Any]
 
-#: PECE damps ``D^alpha y = -lambda y`` as long as ``h^alpha lambda / Gamma(alpha+2)`` is at most 1, for every alpha up
-#: to 1.5 (found by bisection; benchmarks/ode.py --stability). Above this fraction of the limit implicit steps are used.
+#: Implicit steps are used above this fraction of the largest stable ``h^alpha |lambda|``.
 LIMIT = 0.9
 
 
-class StiffnessGuard:
-    """Raises :class:`StiffError` if an explicit method with the given step would be unstable."""
+class StiffError(Exception):
+    """The equation is too stiff for this method; the message says where and how much."""
 
-    def __init__(self, problem: Problem, step: float) -> None:
+
+class StiffnessGuard:
+    """Compares the eigenvalues of the Jacobian with the region of stability of a method with a fixed step.
+
+    Parameters
+    ----------
+    problem : Problem
+        The equation, with known orders.
+    step : float
+        The step.
+    name, scheme : str, Scheme
+        The method.
+    """
+
+    def __init__(self, problem: Problem, step: float, name: str, scheme: Scheme) -> None:
         self._fun = RightHandSide(problem)
         given = Jacobian(problem) if problem.jac is not None else None
         self._slopes = JacobianSource(problem.shape, problem.dtype, self._fun, given, problem.jac_sparsity)
         assert problem.orders.known is not None
         orders = np.broadcast_to(problem.orders.known, problem.shape)
         self._step = step
-        self._weight = step**orders * rgamma(orders + 2.0)
-        self._ahead = step**orders * rgamma(orders + 1.0)
+        self._scale = step**orders
+        self._ahead = self._scale * rgamma(orders + 1.0)
+        # A member with several orders: eigenvalues count as decaying if they do at the smallest one.
+        members = orders.reshape(-1, orders.shape[-1])
+        self._least = members.min(axis=1, keepdims=True)
+        self._radii = np.minimum(*(_all_radii(name, scheme, each) for each in (self._least, members.max(axis=1))))
+        angles = np.linspace(np.pi / self._radii.shape[1], np.pi, self._radii.shape[1])  # the upper ends
+        relevant = angles >= np.minimum(0.5 * np.pi * self._least, np.pi)
+        self._smallest = np.where(relevant, self._radii, np.inf).min(axis=1)
 
     @property
     def evaluations(self) -> int:
@@ -39,7 +60,7 @@ class StiffnessGuard:
         return self._fun.count
 
     def number(self, t: float, y: Array, above: float = 0.0) -> float:
-        """The largest ``h^alpha |lambda| / Gamma(alpha+2)`` of a decaying eigenvalue; 0 if there is none.
+        """The largest ``h^alpha |lambda|`` over its stable limit, of eigenvalues whose solutions do not grow; or 0.
 
         Eigenvalues are not computed for members of a batch for which a norm shows that this is at most ``above``.
         """
@@ -48,27 +69,30 @@ class StiffnessGuard:
         slopes = self._slopes(t, y, self._fun(t, y)).reshape(*y.shape, y.shape[-1])
         if not np.all(np.isfinite(slopes)):
             return 0.0
-        matrices = (self._weight[..., None] * slopes).reshape(-1, y.shape[-1], y.shape[-1])
-        with np.errstate(over="ignore"):
+        matrices = (self._scale[..., None] * slopes).reshape(-1, y.shape[-1], y.shape[-1])
+        with np.errstate(over="ignore", invalid="ignore"):
             squares = np.einsum("nij,nij->n", matrices, matrices.conj()).real  # of Frobenius' norm
-        matrices = matrices[squares > above**2]
-        found = np.linalg.eigvals(matrices)
-        return float(np.max(np.where(found.real < 0.0, np.abs(found), 0.0), initial=0.0))
+            chosen = np.isfinite(self._smallest) & (squares > (above * self._smallest) ** 2)
+        found = np.linalg.eigvals(matrices[chosen])
+        return float(np.max(stability_number(found, self._least[chosen], self._radii[chosen]), initial=0.0))
 
     def _largest(self, t: float, y: Array) -> float:
-        """Largest eigenvalue by power iteration on differences of ``fun``, one evaluation per iteration."""
+        """The same for the largest eigenvalue, by power iteration on differences of ``fun``, one for each iteration."""
         value = self._fun(t, y)
         direction = np.where(value == 0.0, 1.0, value)
-        size = 0.0
+        z = 0.0j
         for _ in range(12):
             norm = float(np.linalg.norm(direction))
             if not (np.isfinite(norm) and norm > 0.0):
                 return 0.0
             width = 1e-7 * max(float(np.linalg.norm(y)), 1.0)
-            moved = self._weight * (self._fun(t, y + direction * (width / norm)) - value) / width
-            aligned = float(np.vdot(direction, moved).real) / norm
-            size, direction = float(np.linalg.norm(moved)), moved
-        return size if aligned < 0.0 else 0.0
+            moved = self._scale * (self._fun(t, y + direction * (width / norm)) - value) / width
+            # The angle by which a rotation turns a vector is that of its eigenvalues.
+            along, size = float(np.vdot(direction, moved).real) / norm, float(np.linalg.norm(moved))
+            z, direction = complex(along, max(size**2 - along**2, 0.0) ** 0.5), moved
+        if not np.isfinite(z):
+            return 0.0
+        return float(stability_number(np.full((len(self._least), 1), z), self._least, self._radii).max())
 
     def look_ahead(self, t: float, y: Array) -> None:
         """Check one point and the end of an explicit step from it, where new rates may appear."""
@@ -79,7 +103,13 @@ class StiffnessGuard:
                 self(t + self._step, y + self._ahead * value)
 
     def __call__(self, t: float, y: Array) -> None:
-        """Check one point."""
+        """Check one point; raises :class:`StiffError` if a step would not be stable."""
         found = self.number(t, y, LIMIT)
         if found > LIMIT:
-            raise StiffError(f"h^alpha |lambda| / Gamma(alpha+2) is {found:.3g} at t = {t:g}, beyond {LIMIT}")
+            raise StiffError(f"h^alpha |lambda| is {found:.3g} times its largest stable value at t = {t:g}")
+
+
+def _all_radii(name: str, scheme: Scheme, orders: Array) -> Array:
+    """The stable radii for each order, shape (members, 128)."""
+    distinct, which = np.unique(orders, return_inverse=True)
+    return np.stack([stable_radii(name, scheme, float(each)) for each in distinct])[which.reshape(-1)]

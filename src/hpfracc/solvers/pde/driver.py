@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import device_of, is_tracer
+from hpfracc._interrupts import raise_if_nested
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.solvers.ode.options import Options
@@ -190,6 +191,7 @@ def run_mesh(
                         return _ended(run, done)
                 report(float(mesh[done]), lambda: recorder.problem.space.embed(*reversed(recorder.newest)))
     except KeyboardInterrupt:
+        raise_if_nested()
         run.success, run.interrupted = False, True
         run.message = f"Interrupted at t = {float(mesh[done]):g}: this is the solution up to there."
     except StepFailedError as error:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc._arrays import dtype_name, is_array, is_tracer, library_of
+from hpfracc._interrupts import interrupt_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.options import Options, read_options
@@ -203,7 +204,7 @@ def solve_fpde(
         estimate=estimate,
     )
     started = time.perf_counter()
-    with question.problem.xp.scope():
+    with interrupt_scope(), question.problem.xp.scope():
         run, error, ratio = _solve(question)
         result = _result(question, run, error, ratio, u0)
     result.stats["seconds"] = time.perf_counter() - started

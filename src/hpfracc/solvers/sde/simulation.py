@@ -11,6 +11,7 @@ import numpy as np
 
 from hpfracc._arrays import is_transformed, library_of, tracks_gradient
 from hpfracc._config import get_settings
+from hpfracc._interrupts import interrupt_scope, raise_if_nested
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import OutOfMemoryError, ShapeError
 from hpfracc.solvers.sde.driving import Driving
@@ -158,7 +159,7 @@ class Simulation:
         self.check_memory(forecast, forecast.kept_bytes)
         kept = _SavedValues(self, forecast)
         interrupted = False
-        with path_progress(self.progress, self.count, self.method.name) as report:
+        with interrupt_scope(), path_progress(self.progress, self.count, self.method.name) as report:
             try:
                 for low in range(0, self.count, forecast.rows):
                     high = min(self.count, low + forecast.rows)
@@ -167,6 +168,7 @@ class Simulation:
                     if self.progress:
                         report(high, *kept.summary())
             except KeyboardInterrupt:
+                raise_if_nested()
                 interrupted = True
         messages = []
         if interrupted:

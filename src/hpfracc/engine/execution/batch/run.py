@@ -10,6 +10,7 @@ from typing import Any
 from hpfracc._arrays import is_chunked, wraps_chunks
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import label_rows
+from hpfracc._interrupts import interrupt_scope
 from hpfracc._optional import import_optional
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, Progress, progress_of, run_chunks
 from hpfracc.engine.execution.batch.items import (
@@ -165,7 +166,7 @@ def run(
         piece = _Piece(func, shared, options, seed, params)
         with progress_of(progress, len(calls), getattr(func, "__name__", "batch")) as advance:
             return cluster_support().run_pieces(executor, piece, remote, getattr(func, "__name__", "batch"), advance)
-    with progress_of(progress, len(calls), getattr(func, "__name__", "batch")) as advance:
+    with interrupt_scope(), progress_of(progress, len(calls), getattr(func, "__name__", "batch")) as advance:
         if isinstance(func, Operation) or batched:
             return job.run_grouped(advance)
         return job.run_each(workers, processes, advance)
@@ -368,7 +369,8 @@ def _several(call: Callable[[int], Any], task: Sequence[int]) -> tuple[list[tupl
     short: list[int] = []
     for index in task:
         try:
-            done.append((index, call(index)))
+            with interrupt_scope():  # this may be another process
+                done.append((index, call(index)))
         except MemoryError:
             short.append(index)
         except Exception as error:

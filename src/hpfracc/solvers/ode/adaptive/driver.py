@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._interrupts import raise_if_nested
 from hpfracc.solvers.ode.adaptive.solution import AdaptiveSolution
 from hpfracc.solvers.ode.adaptive.speed import Speed
 from hpfracc.solvers.ode.adaptive.stepper import Stepper
@@ -153,6 +154,7 @@ class _Pass:
         except NotFiniteError as error:
             return self._fail(f"{error}: check the right-hand side and the initial values.")
         except KeyboardInterrupt:
+            raise_if_nested()
             self.interrupted = True
             reached = 0.0 if self.stepper is None else self.stepper.tau
             return self._fail(f"Interrupted at t = {self.system.time(reached):g}: here is the solution up to then.")

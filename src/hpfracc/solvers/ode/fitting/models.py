@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._interrupts import interrupt_scope
 from hpfracc._xp import namespace
 from hpfracc.errors import ShapeError
 from hpfracc.solvers.ode.fitting.unknowns import Quantity, Unknowns
@@ -173,7 +174,8 @@ class PlainModel:
         if equation.jac is not None:
             options["jac"] = jac
         last = float(t[-1])
-        result = solve_fode(fun, (equation.t0, last), start, order, t_eval=t, **options)
+        with interrupt_scope():
+            result = solve_fode(fun, (equation.t0, last), start, order, t_eval=t, **options)
         self.evaluations += members * result.nfev if result.nfev is not None else 0
         if not result.success:
             self.message = result.message
@@ -293,9 +295,10 @@ class TensorModel:
                 options["dy0"] = [self._tensor(np.broadcast_to(each, start.shape)) for each in options["dy0"]]
             if equation.jac is not None:
                 options["jac"] = equation.jac
-            result = solve_fode(
-                equation.fun, (equation.t0, float(t[-1])), start, alpha, t_eval=t, args=parameters, **options
-            )
+            with interrupt_scope():
+                result = solve_fode(
+                    equation.fun, (equation.t0, float(t[-1])), start, alpha, t_eval=t, args=parameters, **options
+                )
             if not result.success:
                 self.message = result.message
             found.append(equation.seen(self._tensor(t), result.y, parameters))

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hpfracc._interrupts import raise_if_nested
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compiled import on_cuda
 from hpfracc.solvers.ode.compiled.on_cuda.choice import MovedError, make_offer
@@ -26,8 +27,9 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide, starts_infinite
 from hpfracc.solvers.ode.progress import Report, note_steps, progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+from hpfracc.solvers.ode.stiffness import StiffnessGuard
 
-__all__ = ["BlockStepper", "Guard", "StiffError", "solve_fixed", "walk_grid"]
+__all__ = ["BlockStepper", "Guard", "solve_fixed", "walk_grid"]
 
 Array = np.ndarray[Any, Any]
 
@@ -36,6 +38,9 @@ DOUBTFUL = 0.1
 
 #: Number of first steps that may skip a boundary layer.
 _FIRST_STEPS = 8
+
+#: Growth of the solution at which the stability of the steps is checked.
+_GROWTH = 100.0
 
 REACHED = "The end of the interval was reached."
 
@@ -48,12 +53,8 @@ _CHECK_EVERY = (16, BLOCK, 64)
 #: Target seconds between two checks.
 _BLOCK_SECONDS = 0.025
 
-#: ``guard(t, y)`` raises :class:`StiffError` if a method should stop.
+#: ``guard(t, y)`` raises ``StiffError`` if a method should stop.
 Guard = Callable[[float, Array], None]
-
-
-class StiffError(Exception):
-    """The equation is too stiff for this method; the message says where and how much."""
 
 
 class BlockStepper(Protocol):
@@ -123,6 +124,7 @@ class _Walk:
                     if not self._look(reached, report) or (reached < stop and not self._unsettled(reached)):
                         return
             except KeyboardInterrupt:
+                raise_if_nested()
                 self.interrupted = True
                 self.fail(f"Interrupted at t = {self.grid.time(table.known - 1):g}: here is the solution up to then.")
                 return
@@ -220,7 +222,7 @@ def solve_fixed(
 ) -> FODEResult:
     """Solve ``problem`` with ``scheme`` and the step of ``options``.
 
-    ``guard(t, y)`` is called from time to time, and may raise :class:`StiffError` to end the solve.
+    ``guard(t, y)`` is called from time to time, and may raise ``StiffError`` to end the solve.
     """
     if on_cuda.is_asked(options):
         cuda = load_cuda()
@@ -248,8 +250,30 @@ def solve_fixed(
         note_steps()
         moved.result.stats["seconds"] = time.perf_counter() - started
         return moved.result
+    if result.success:
+        _check_growth(result, table, scheme, name)
     _judge(result, table, options)
     return result
+
+
+def _check_growth(result: FODEResult, table: Tableau, scheme: Scheme, name: str) -> None:
+    """Fail if the solution has grown where the equation does not let it: the steps are not stable."""
+    problem = table.problem
+    sizes = np.abs(np.where(np.isfinite(table.y[:, : table.known]), table.y[:, : table.known], 0.0)).max(axis=0)
+    grown = np.flatnonzero(sizes > _GROWTH * sizes[:2].max())
+    if not grown.size or problem.orders.known is None:
+        return
+    guard = StiffnessGuard(problem, table.grid.step, name, scheme)
+    points = grown[np.unique(np.linspace(0, grown.size - 1, 5).astype(int))].tolist()
+    numbers = [guard.number(table.grid.time(n), np.array(table.y[:, n]).reshape(problem.shape)) for n in points]
+    result.nfev += guard.evaluations
+    if np.median(numbers) > 1.0:
+        result.success = False
+        result.message = (
+            f"The solution grows by more than the equation can, from t = {table.grid.time(points[0]):g} on: h^alpha "
+            f"|lambda| is {max(numbers):.3g} times the largest value at which {name!r} is stable. Take a smaller step, "
+            "an implicit method, or no step."
+        )
 
 
 def _judge(result: FODEResult, table: Tableau, options: Options) -> None:

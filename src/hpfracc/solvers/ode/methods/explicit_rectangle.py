@@ -62,7 +62,12 @@ class ExplicitRectangle(Method):
         """One history sum per step."""
         if problem.library != "numpy":
             return solve_tensors(problem, options, TensorRule(self.name, adjoint=self.adjoint))
-        return solve_fixed(problem, options, Scheme("explicit", _weights, _start), self.name, "asked for")
+        return solve_fixed(problem, options, self.scheme, self.name, "asked for")
+
+    @property
+    def scheme(self) -> Scheme:
+        """The weights."""
+        return Scheme("explicit", _weights, _start)
 
 
 def _weights(alpha: float, n: int) -> tuple[Array]:

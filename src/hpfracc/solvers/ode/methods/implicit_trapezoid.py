@@ -69,7 +69,12 @@ class ImplicitTrapezoid(Method):
         """One history sum and one system of equations per step."""
         if problem.library != "numpy":
             return solve_tensors(problem, options, TensorRule(self.name, adjoint=self.adjoint))
-        return solve_fixed(problem, options, Scheme("implicit", _weights, _start), self.name, "asked for")
+        return solve_fixed(problem, options, self.scheme, self.name, "asked for")
+
+    @property
+    def scheme(self) -> Scheme:
+        """The weights."""
+        return Scheme("implicit", _weights, _start)
 
 
 def _weights(alpha: float, n: int) -> tuple[Array]:

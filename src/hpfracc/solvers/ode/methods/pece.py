@@ -82,8 +82,12 @@ class PECE(Method):
         """Two history sums per step, which share the transforms of ``f``."""
         if problem.library != "numpy":
             return solve_tensors(problem, options, TensorRule(self.name, self.corrections, self.adjoint))
-        scheme = Scheme("corrected", _weights, _start, self.corrections)
-        return solve_fixed(problem, options, scheme, self.name, reason, guard=guard)
+        return solve_fixed(problem, options, self.scheme, self.name, reason, guard=guard)
+
+    @property
+    def scheme(self) -> Scheme:
+        """The weights."""
+        return Scheme("corrected", _weights, _start, self.corrections)
 
 
 def _weights(alpha: float, n: int) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import fft
 
 from hpfracc._arrays import to_host
+from hpfracc._interrupts import interrupt_scope, raise_if_nested
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
 from hpfracc.solvers.sde.progress import MIN_REPORTS, path_progress, read_progress
@@ -248,7 +249,7 @@ class Bergomi(VolatilityModel):
     ) -> bool:
         """Add all paths to the estimate; returns False after Ctrl-C, with the finished paths."""
         shown = 0
-        with path_progress(progress, paths, f"T = {scheme.T:g}") as report:
+        with interrupt_scope(), path_progress(progress, paths, f"T = {scheme.T:g}") as report:
             try:
                 for low, high in source.chunks(paths, 4 * scheme.steps):
                     estimate.add(scheme.terminal(source, low, high - low))
@@ -257,6 +258,7 @@ class Bergomi(VolatilityModel):
                         report(high, float(value[0]), float(error[0]))
                         shown = high
             except KeyboardInterrupt:
+                raise_if_nested()
                 return False
         return True
 

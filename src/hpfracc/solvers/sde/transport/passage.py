@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from hpfracc._interrupts import interrupt_scope, raise_if_nested
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.brownian import Brownian
@@ -302,7 +303,7 @@ def first_passage(
     rows = _TOGETHER if not progress else min(_TOGETHER, -(-count // MIN_REPORTS))
     times, places = np.empty(count), np.empty(count)
     summary, done, success = Moments(), 0, True
-    with path_progress(progress, count, "first passage") as report:
+    with interrupt_scope(), path_progress(progress, count, "first passage") as report:
         try:
             while done < count:
                 high = min(count, done + rows)
@@ -312,6 +313,7 @@ def first_passage(
                     report(high, float(summary.mean), float(summary.standard_error))
                 done = high
         except KeyboardInterrupt:
+            raise_if_nested()
             success = False
     message = f"Interrupted after {done:,} of {count:,} paths: the result has these."
     outcome = (True, "All paths were followed.") if success else (False, message)

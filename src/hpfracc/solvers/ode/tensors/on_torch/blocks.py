@@ -11,6 +11,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from hpfracc._arrays import is_transformed, tracks_gradient
+from hpfracc._interrupts import raise_if_nested
 from hpfracc._torch_transforms import is_wrapped
 from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
@@ -212,6 +213,7 @@ def _with_derivatives(
         try:
             y, f = record.block(block, number * BLOCK, length, given, f0, before)
         except KeyboardInterrupt:
+            raise_if_nested()
             if not states:
                 raise
             break
@@ -247,6 +249,7 @@ def _in_place(
         try:
             block.fill(begin, pending.pop(number, None), f0, before, states[begin:end], values[begin:end])
         except KeyboardInterrupt:
+            raise_if_nested()
             if not number:
                 raise
             return states[:begin]

@@ -13,6 +13,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from hpfracc._arrays import tracks_gradient
+from hpfracc._interrupts import raise_if_nested
 from hpfracc._torch_transforms import is_wrapped
 from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors import adams
@@ -111,6 +112,7 @@ def _walk(
             else:
                 made = block(first, stop, *carried)
         except KeyboardInterrupt:
+            raise_if_nested()
             break
         states, carried = made[0], tuple(made[1:])
         found.append(states)
@@ -285,6 +287,7 @@ def _pass(
                 hopeless = True
                 break
     except KeyboardInterrupt:
+        raise_if_nested()
         if len(states) < 2:
             raise
         message = f"Interrupted at t = {search.time:g}: here is the solution up to then."

@@ -1,0 +1,33 @@
+"""Ctrl-C in nested calls: only a solve that the user called returns its part.
+
+A solver that receives ``KeyboardInterrupt`` returns what it has with ``success=False``. Inside a sweep, a batch, a fit
+or a right-hand side that would be wrong: the code around takes the last value for the solution. So each such call, and
+each solve, is an `interrupt_scope`; a solver calls `raise_if_nested` before it keeps a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+__all__ = ["interrupt_scope", "raise_if_nested"]
+
+#: Number of scopes around the current code.
+_depth: ContextVar[int] = ContextVar("_depth", default=0)
+
+
+@contextmanager
+def interrupt_scope() -> Iterator[None]:
+    """While the block runs, solvers that it calls raise KeyboardInterrupt instead of returning their part."""
+    token = _depth.set(_depth.get() + 1)
+    try:
+        yield
+    finally:
+        _depth.reset(token)
+
+
+def raise_if_nested() -> None:
+    """For ``except KeyboardInterrupt`` in a solver: raise it again if the solve is part of another call."""
+    if _depth.get() > 1:
+        raise  # the exception that the caller handles
