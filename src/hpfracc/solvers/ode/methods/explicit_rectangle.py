@@ -61,7 +61,7 @@ class ExplicitRectangle(Method):
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One history sum per step."""
         if problem.library != "numpy":
-            return solve_tensors(problem, options, TensorRule(self.name, adjoint=self.adjoint))
+            return solve_tensors(problem, options, TensorRule(self.name, adjoint=self.adjoint), self.scheme)
         return solve_fixed(problem, options, self.scheme, self.name, "asked for")
 
     @property

@@ -81,7 +81,7 @@ class PECE(Method):
     ) -> FODEResult:
         """Two history sums per step, which share the transforms of ``f``."""
         if problem.library != "numpy":
-            return solve_tensors(problem, options, TensorRule(self.name, self.corrections, self.adjoint))
+            return solve_tensors(problem, options, TensorRule(self.name, self.corrections, self.adjoint), self.scheme)
         return solve_fixed(problem, options, self.scheme, self.name, reason, guard=guard)
 
     @property

@@ -25,6 +25,7 @@ from hpfracc.solvers.ode.tensors.exponentials import make_memory
 from hpfracc.solvers.ode.tensors.rule import convert_like
 from hpfracc.solvers.ode.tensors.solve import (
     REACHED,
+    bad_start,
     check_jax_functions,
     first_bad,
     order_of,
@@ -130,7 +131,7 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
     bad = first_bad(states)
     if bad is not None:
         success = False
-        message = (
+        message = (bad_start(problem) if bad <= 1 else None) or (
             f"The solution is not finite at t = {problem.t0 + mesh[bad]:g}, or Newton's method did not converge there: "
             "take a smaller step, or check whether the solution ends there."
         )
@@ -213,6 +214,8 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         times = options.t_eval[kept]
         states = found.states[_places(found.landed, np.where(asked > 0.0, which, -1)[kept])]
     success, message = found.message is None, found.message or REACHED
+    if found.stats.get("steps") == 0:
+        message = bad_start(problem) or message
     if success and globally and found.ratio > _TOLERATED:
         success = False
         message = (
