@@ -120,7 +120,7 @@ def solve_tensors(
         )
     times = grid.times()[: states.shape[0]]
     if options.t_eval is not None:
-        times, states = states_at(options.t_eval, grid, states, order_of(problem), problem.dy0)
+        times, states = states_at(options.t_eval, grid, states, order_of(problem), problem.dy0, options.moving)
     return FODEResult(
         t=times,
         y=time_last(states),
