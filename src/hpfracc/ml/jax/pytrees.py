@@ -11,7 +11,7 @@ import jax
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["as_samples", "is_plain_function", "pytree", "uniform_parameters"]
+__all__ = ["as_samples", "is_plain_function", "pytree", "uniform_parameters", "widened"]
 
 T = TypeVar("T")
 
@@ -54,6 +54,11 @@ def uniform_parameters(key: Any, shape: tuple[int, ...], fan: int) -> Any:
         raise InvalidInputError("this layer has random parameters; give key=jax.random.key(0), or another seed")
     bound = fan**-0.5
     return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+
+
+def widened(x: Any) -> Any:
+    """Samples in half precision as float32, in which weights are applied; others as they are."""
+    return x.astype("float32") if str(x.dtype) in ("float16", "bfloat16") else x
 
 
 def as_samples(x: Any) -> Any:

@@ -219,20 +219,20 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
     solve = _adapt_torch if problem.library == "torch" else _adapt_jax
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
         found = solve(problem, options, tolerance, order, memory, stops, report)
-    if options.moving is not None:
-        which = np.arange(len(asked)) - 1 if traced else np.where(asked > 0.0, np.searchsorted(stops, asked), -1)
-        kept = which < found.reached
-        times = asked[kept] if traced else options.t_eval[kept]  # type: ignore[index]
-        states = _moved(options.moving[: len(times)] - problem.t0, found, which[kept], order, problem.dy0)
-    elif options.t_eval is None:
+    if options.t_eval is None and not traced:
         times, states = problem.t0 + found.taus, found.states
         if found.message is None:
             times[-1] = problem.t1
     else:
-        which = np.searchsorted(stops, asked)
-        kept = (which < found.reached) | (asked <= 0.0)
-        times = options.t_eval[kept]
-        states = found.states[_places(found.landed, np.where(asked > 0.0, which, -1)[kept])]
+        which = asked - 1 if traced else np.where(asked > 0.0, np.searchsorted(stops, asked), -1)
+        which = which[which < found.reached]
+        times = which if options.t_eval is None else options.t_eval[: len(which)]
+        at = _places(found.landed, which)
+        if options.moving is None:
+            states = found.states[at]
+        else:
+            place = options.moving[: len(which)] - problem.t0
+            states = _between_steps(place, at, found, order, problem.dy0)
     success, message = found.message is None, found.message or REACHED
     if found.stats.get("steps") == 0:
         message = bad_start(problem) or message
@@ -264,13 +264,12 @@ def _of_no_member(problem: Problem, options: Options, name: str, reason: str) ->
     return FODEResult(times, time_last(states), True, REACHED, 0, stats={"steps": 0}, decision=decision)
 
 
-#: Number of steps that determine the derivative of an adaptive solution in time.
+#: Steps that determine the derivative of an adaptive solution in time.
 _WIDTH = 6
 
 
-def _moved(place: Any, found: _Found, which: Array, order: Any, further: tuple[Any, ...]) -> Any:
-    """States at stops that carry a gradient, that of the polynomial through the nearest steps."""
-    at = _places(found.landed, which)
+def _between_steps(place: Any, at: Any, found: _Found, order: Any, further: tuple[Any, ...]) -> Any:
+    """The polynomial through the steps nearest to ``at``, at each ``place``; with the gradient of ``place``."""
     if library_of(at) == "jax":
         jnp = sys.modules["jax"].numpy
         width, first = _WIDTH, jnp.clip(at - _WIDTH // 2, 0, jnp.maximum(found.landed[-1] - _WIDTH + 1, 0))
