@@ -28,6 +28,14 @@ def by_hand(rho: Any, x: Any) -> Any:
     return jnp.fft.irfft(jnp.fft.rfft(weights, 2 * n) * jnp.fft.rfft(x, 2 * n), 2 * n)[..., :n]
 
 
+def apply(layer: Any, x: Any) -> Any:
+    return layer(x)
+
+
+def gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    return jax.jit(jax.grad(lambda parameters, x: (function(parameters, x) ** 2).sum(), argnums=(0, 1)))
+
+
 def seconds(run: Callable[..., Any], *given: Any) -> float:
     started = time.perf_counter()
     for _ in range(CALLS):
@@ -39,15 +47,14 @@ def seconds(run: Callable[..., Any], *given: Any) -> float:
 def main() -> None:
     x = jax.random.normal(jax.random.key(0), (ROWS, POINTS))
     layer, rho = FractionalDerivative(LearnableOrder(0.5)), jnp.zeros(())
-    ours, theirs = (lambda one, x: one(x)), by_hand
-    for name, ready in (
-        ("forward", jax.jit),
-        ("gradient", lambda f: jax.jit(jax.grad(lambda one, x: (f(one, x) ** 2).sum(), argnums=(0, 1)))),
-    ):
-        pair = [(ready(ours), layer), (ready(theirs), rho)]
+    for name, ready in (("forward", jax.jit), ("gradient", gradient)):
+        pair = [(ready(apply), layer), (ready(by_hand), rho)]
         for run, one in pair:
             jax.block_until_ready(run(one, x))
-        best = [min(each) for each in zip(*([seconds(run, one, x) for run, one in pair] for _ in range(ROUNDS)))]
+        best = [
+            min(each)
+            for each in zip(*([seconds(run, one, x) for run, one in pair] for _ in range(ROUNDS)), strict=True)
+        ]
         print(f"{name:9} {1e6 * best[0]:8.0f} us, by hand {1e6 * best[1]:8.0f} us, ratio {best[0] / best[1]:.2f}")
 
 

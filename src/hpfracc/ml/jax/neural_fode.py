@@ -32,7 +32,8 @@ class NeuralFODE:
     -----
     With ``adjoint="stored"`` the gradient reaches the arrays of ``func``, ``alpha``, the initial values and ``args``,
     but not arrays that a plain function captures (JAX raises an error): pass them as ``args``, or use ``"recomputed"``.
-    Put ``jax.jit`` around a training step: outside of it an object is recompiled at each call.
+    Put ``jax.jit`` around a training step: outside of it an object is recompiled at each call. Inside, a solve that
+    fails, or whose explicit steps are not stable, is nan.
 
     Examples
     --------

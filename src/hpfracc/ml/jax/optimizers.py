@@ -143,7 +143,8 @@ def fractional_gradient_flow(
 ) -> Transformation:
     """The flow ``D^a theta = -eta grad L``; see ``FractionalGradientFlow`` of :mod:`hpfracc.ml.torch.optimizers`.
 
-    The order is 0.5 and the horizon 100,000 by default. With a schedule, eta is a function of time: each gradient keeps the rate of its step.
+    The order is 0.5 and the horizon 100,000 by default. With a schedule, eta is a function of time: each gradient keeps
+    the rate of its step.
     """
     order = _read_order(fractional_order)
     if order == 0.0:

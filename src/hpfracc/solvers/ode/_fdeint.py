@@ -84,13 +84,14 @@ def fdeint(
             raise ShapeError(f"t has shape {times.shape}; give at least two times along one axis")
         if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0.0):
             raise InvalidInputError("t has to be finite and strictly increasing")
-    if tracks_gradient(t) and library_of(y0) == library_of(t):
-        result = _solve_moving(func, y0, t, known, alpha, method, step, options)
-    else:
-        if known is None:
+    with interrupt_scope():  # an array cannot be a part
+        if tracks_gradient(t) and library_of(y0) == library_of(t):
+            result = _solve_moving(func, y0, t, known, alpha, method, step, options)
+        elif known is None:
             raise InvalidInputError("t is traced, and y0 is not of its library; give both in the same one")
-        span = (float(times[0]), float(times[-1]))
-        result = solve_fode(func, span, y0, alpha, method=method, step=step, t_eval=times, **options)
+        else:
+            span = (float(times[0]), float(times[-1]))
+            result = solve_fode(func, span, y0, alpha, method=method, step=step, t_eval=times, **options)
     if not result.success:
         raise SolveError(result.message)
     y = result.y

@@ -335,7 +335,9 @@ def _read_start(y0: Any, count: int, placement: StatePlacement) -> Any:
         raise ShapeError(f"y0 has shape {shape}; give (d,), or (paths, d) with {count:,} paths")
     if not is_transformed(start):
         # JAX's are checked on the host: under jit an operation on known values gives a traced one.
-        finite = placement.xp.isfinite(start.detach()) if library_of(start) == "torch" else np.isfinite(np.asarray(start))
+        finite = (
+            placement.xp.isfinite(start.detach()) if library_of(start) == "torch" else np.isfinite(np.asarray(start))
+        )
         if not bool(finite.all()):
             raise InvalidInputError("y0 has values that are not finite; give finite numbers")
     return start

@@ -1,4 +1,4 @@
-"""Stability of fixed steps on tensors: implicit steps where explicit ones explode, and no success of what has exploded."""
+"""Stability of fixed steps on tensors: implicit steps where explicit ones explode, and no success of what exploded."""
 
 from __future__ import annotations
 

@@ -76,7 +76,9 @@ class JaxAdapter(Adapter):
     own_threads: ClassVar[bool] = True
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
-            _spec("causal_convolution", "direct", INEXACT, MemoryModel(1.0, _MAX_CAUSAL_ELEMENTS, 16), refuses=_too_long),
+            _spec(
+                "causal_convolution", "direct", INEXACT, MemoryModel(1.0, _MAX_CAUSAL_ELEMENTS, 16), refuses=_too_long
+            ),
             _spec("causal_convolution", "fft", INEXACT, MemoryModel(2.0)),
             _spec("causal_convolution", "blocked", INEXACT, MemoryModel(2.0), refuses=_too_many_taps),
         ),

@@ -82,9 +82,7 @@ def refuse_tensors(problem: Problem, options: Options, name: str) -> str | None:
     return None
 
 
-def solve_tensors(
-    problem: Problem, options: Options, rule: TensorRule, scheme: Scheme | None = None
-) -> FODEResult:
+def solve_tensors(problem: Problem, options: Options, rule: TensorRule, scheme: Scheme | None = None) -> FODEResult:
     """Solve with the step of ``options``; with the ``scheme`` of the rule, unstable growth is a failure."""
     started = time.perf_counter()
     assert options.step is not None
