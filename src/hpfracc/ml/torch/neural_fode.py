@@ -23,7 +23,7 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
     Parameters
     ----------
     func : nn.Module or callable
-        ``func(t, y)`` with t a tensor without axes, returns the shape of y; for a tuple of states, a tuple of their shapes.
+        ``func(t, y)``, t a tensor without axes; returns the shape of y, for a tuple of states a tuple of their shapes.
     alpha : float, tensor, nn.Parameter, nn.Module, or tuple
         The order of Caputo's derivative: one, or one per component (anything that broadcasts to the state). A parameter
         is learned; so is a module that returns the order when called. For a tuple of states, a tuple of orders.

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-__all__ = ["rows_of", "solve_step", "solve_transposed"]
+__all__ = ["jacobian_matrices", "solve_step", "solve_transposed"]
 
 #: Maximum number of iterations; members that have not converged become NaN.
 MAX = 25
@@ -69,7 +69,7 @@ def _columns(linear: Function, like: Any) -> Any:
     return jax.vmap(lambda column: linear(jnp.broadcast_to(column, like.shape)), out_axes=-1)(basis)
 
 
-def rows_of(fun: Function, y: Any) -> Any:
+def jacobian_matrices(fun: Function, y: Any) -> Any:
     """The Jacobian of each member, (..., d, d), in reverse mode, which every differentiable function has."""
     value, back = jax.vjp(fun, y)
     basis = jnp.eye(y.shape[-1], dtype=value.dtype)

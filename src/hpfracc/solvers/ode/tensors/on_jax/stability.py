@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +14,10 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.stiffness import GROWTH, GROWTH_POINTS, LIMIT
-from hpfracc.solvers.ode.tensors.on_jax.newton import rows_of
+from hpfracc.solvers.ode.tensors.on_jax.newton import jacobian_matrices
 from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
 from hpfracc.solvers.ode.tensors.solve import order_of
-
-if TYPE_CHECKING:
-    from hpfracc.solvers.ode.tensors.stability import TensorGuard
+from hpfracc.solvers.ode.tensors.spectra import growth, rotation
 
 __all__ = ["scaled_slopes", "solve_either", "without_unstable"]
 
@@ -37,18 +35,16 @@ def scaled_slopes(
 def _slopes(
     functions: tuple[Function, Function | None], dense: bool, t: Any, y: Any, scale: Any, args: tuple[Any, ...]
 ) -> Any:
-    from hpfracc.solvers.ode.tensors.stability import rotation
-
     fun, jacobian = functions
     at = jnp.asarray(t, y.real.dtype)
     if not dense:
         return rotation(jnp, lambda y: fun(at, y, *args), y, scale, float(jnp.finfo(y.dtype).eps))
-    slopes = rows_of(lambda y: fun(at, y, *args), y) if jacobian is None else jacobian(at, y, *args)
+    slopes = jacobian_matrices(lambda y: fun(at, y, *args), y) if jacobian is None else jacobian(at, y, *args)
     return jnp.broadcast_to(scale, y.shape)[..., None] * slopes
 
 
-def _numbers(guard: TensorGuard, matrices: Any) -> Any:
-    """The stability number of each of several points, by a callback; ``matrices`` is (points, ..., d, d)."""
+def _numbers(guard: Any, matrices: Any) -> Any:
+    """The stability number of each of several points, by a callback of a ``TensorGuard``; ``matrices`` is (points, ..., d, d)."""
 
     def on_host(matrices: Any, orders: Any) -> Array:
         limits, values = guard.limits(orders), np.asarray(matrices)
@@ -59,10 +55,8 @@ def _numbers(guard: TensorGuard, matrices: Any) -> Any:
     return jax.pure_callback(on_host, shape, *given, vmap_method="sequential")
 
 
-def without_unstable(guard: TensorGuard, states: Any) -> Any:
+def without_unstable(guard: Any, states: Any) -> Any:
     """The states; NaN if they have grown where the equation does not let them."""
-    from hpfracc.solvers.ode.tensors.stability import growth
-
     problem, grid = guard.problem, guard.grid
     known = jax.lax.stop_gradient(states)
     grown = growth(jnp, known) > GROWTH
@@ -78,7 +72,7 @@ def without_unstable(guard: TensorGuard, states: Any) -> Any:
 
 
 def solve_either(
-    guard: TensorGuard, start: list[Any], problem: Problem, options: Options, explicit: Method, implicit: Method
+    guard: Any, start: list[Any], problem: Problem, options: Options, explicit: Method, implicit: Method
 ) -> FODEResult:
     """A traced solve: a branch for each method, and the start decides when the program runs."""
     found: list[FODEResult] = []
