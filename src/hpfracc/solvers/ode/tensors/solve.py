@@ -16,7 +16,6 @@ from hpfracc.engine.selection.request import never_reason
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode.compilation import OPERATION, solve_preference
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, make_grid
-from hpfracc.solvers.ode.fixed.scheme import Scheme
 from hpfracc.solvers.ode.method import refuse_plain
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
@@ -38,6 +37,9 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
+
+#: ``judge(grid, states)`` returns the states, and a message if they are not stable.
+Judge = Callable[[UniformGrid, Any], tuple[Any, str | None]]
 
 REACHED = "The end of the interval was reached."
 
@@ -82,8 +84,8 @@ def refuse_tensors(problem: Problem, options: Options, name: str) -> str | None:
     return None
 
 
-def solve_tensors(problem: Problem, options: Options, rule: TensorRule, scheme: Scheme | None = None) -> FODEResult:
-    """Solve with the step of ``options``; with the ``scheme`` of the rule, unstable growth is a failure."""
+def solve_tensors(problem: Problem, options: Options, rule: TensorRule, judge: Judge | None = None) -> FODEResult:
+    """Solve with the step of ``options``; ``judge`` says whether the states are stable."""
     started = time.perf_counter()
     assert options.step is not None
     name = rule.name
@@ -101,10 +103,8 @@ def solve_tensors(problem: Problem, options: Options, rule: TensorRule, scheme: 
     known = states.shape[0] - 1
     bad = first_bad(states)
     success, message = True, REACHED
-    if scheme is not None and states.shape[0] > 2 and 0 not in problem.shape:
-        from hpfracc.solvers.ode.tensors.stability import TensorGuard
-
-        states, unstable = TensorGuard(problem, grid, name, scheme).judge(states)
+    if judge is not None and states.shape[0] > 2 and 0 not in problem.shape:
+        states, unstable = judge(grid, states)
         success, message = unstable is None, unstable or message
     if known < grid.steps:
         success = False

@@ -26,11 +26,11 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.stiffness import LIMIT, StabilityLimits, stiff_at, unstable_growth
-from hpfracc.solvers.ode.tensors.rule import convert_like
-from hpfracc.solvers.ode.tensors.solve import order_of, torch_functions
+from hpfracc.solvers.ode.tensors.rule import TensorRule, convert_like
+from hpfracc.solvers.ode.tensors.solve import order_of, solve_tensors, torch_functions
 from hpfracc.solvers.ode.tensors.spectra import growth, rotation
 
-__all__ = ["TensorGuard", "solve_checked"]
+__all__ = ["TensorGuard", "solve_checked", "solve_explicit"]
 
 Array = np.ndarray[Any, Any]
 
@@ -122,6 +122,15 @@ class TensorGuard:
             lambda n: self.number(self.problem.t0 + n * self.grid.step, states_known[n]), self.name,
         )  # fmt: skip
         return states, message
+
+
+def solve_explicit(problem: Problem, options: Options, rule: TensorRule, scheme: Scheme) -> FODEResult:
+    """Solve with the step of ``options``; a solution that grows by more than the equation can is a failure."""
+
+    def judge(grid: UniformGrid, states: Any) -> tuple[Any, str | None]:
+        return TensorGuard(problem, grid, rule.name, scheme).judge(states)
+
+    return solve_tensors(problem, options, rule, judge)
 
 
 def solve_checked(problem: Problem, options: Options, explicit: Any, implicit: Method) -> FODEResult:

@@ -44,7 +44,7 @@ def _slopes(
 
 
 def _numbers(guard: Any, matrices: Any) -> Any:
-    """The stability number of each of several points, by a callback of a ``TensorGuard``; ``matrices`` is (points, ..., d, d)."""
+    """The stability number of each of several points, by a callback; ``matrices`` is (points, ..., d, d)."""
 
     def on_host(matrices: Any, orders: Any) -> Array:
         limits, values = guard.limits(orders), np.asarray(matrices)
