@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import numpy as np
 
@@ -86,7 +86,7 @@ def fdeint(
             raise InvalidInputError("t has to be finite and strictly increasing")
     with interrupt_scope():  # an array cannot be a part
         if tracks_gradient(t) and library_of(y0) == library_of(t):
-            result = _solve_moving(func, y0, t, known, alpha, method, step, options)
+            result = _solve_moving(func, y0, t, known, alpha, method, step, cast(dict[str, Any], {**options}))
         elif known is None:
             raise InvalidInputError("t is traced, and y0 is not of its library; give both in the same one")
         else:
@@ -101,7 +101,7 @@ def fdeint(
 
 
 def _solve_moving(
-    func: Callable[..., Any], y0: Any, t: Any, known: Any, alpha: Any, method: Any, step: Any, options: SolveOptions
+    func: Callable[..., Any], y0: Any, t: Any, known: Any, alpha: Any, method: Any, step: Any, options: dict[str, Any]
 ) -> FODEResult:
     r"""Solve for times that carry a gradient.
 
@@ -139,7 +139,7 @@ def _solve_moving(
         step = None if step is None else step / whole
         for name in ("first_step", "max_step"):
             if options.get(name) is not None:
-                options[name] = options[name] / whole  # type: ignore[literal-required]
+                options[name] = options[name] / whole
         progress = options.get("progress", False)
         if callable(progress):
             options["progress"] = lambda s, y: progress(start + whole * s, y)
