@@ -140,3 +140,47 @@ def test_evaluations_of_dopri5(length: float, rtol: float):
         ours = OfTorch(field, 1.0, rtol=rtol, atol=1e-3 * rtol)(y0, t)
     assert calls[0] <= 3 * count
     np.testing.assert_allclose(ours, theirs, rtol=10 * rtol, atol=10 * rtol)
+
+
+def test_a_fourier_order_under_checkpoint_and_scan():
+    """The derivative is traced outside the scope of double precision in which the phases are made."""
+    from hpfracc.ml.jax.fourier import FractionalFourier
+
+    layer, x = FractionalFourier(LearnableOrder(0.5)), jnp.linspace(0.0, 1.0, 8)
+
+    def loss(layer: Any) -> Any:
+        return jnp.abs(layer(x)).sum()
+
+    def scanned(layer: Any) -> Any:
+        return jax.lax.scan(lambda total, _: (total + loss(layer), None), jnp.zeros(()), None, length=2)[0]
+
+    plain = float(jax.grad(loss)(layer).order.rho)
+    assert float(jax.grad(jax.checkpoint(loss))(layer).order.rho) == pytest.approx(plain, rel=1e-4)
+    assert float(jax.grad(scanned)(layer).order.rho) == pytest.approx(2.0 * plain, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+def test_half_precision(kind: str):
+    """The derivative in float32, rounded to the precision of the samples."""
+    from hpfracc.ml.jax.convolution import FractionalConv1d
+    from hpfracc.ml.jax.fractional_layer import FractionalDerivative
+
+    x = jnp.linspace(0.0, 1.0, 32).reshape(1, 2, 16)
+    found = FractionalDerivative(0.5)(x.astype(kind))
+    assert str(found.dtype) == kind
+    np.testing.assert_allclose(found.astype("float32"), FractionalDerivative(0.5)(x), rtol=0.03, atol=0.03)
+    assert FractionalConv1d(2, 3, 3, 0.5, key=jax.random.key(0))(x.astype(kind)).shape == (1, 3, 14)
+
+
+def test_captured_states_of_stochastic_paths():
+    """A state for each path, known under ``jit``."""
+    from hpfracc import solve_fsde
+
+    y0 = jnp.ones((2, 1))
+
+    def paths(key: Any) -> Any:
+        return solve_fsde(
+            lambda t, y: -y, lambda t, y: 0.1 * y, (0.0, 1.0), y0, step=0.25, paths=2, key=key, interpretation="ito"
+        ).y
+
+    assert jax.jit(paths)(jax.random.key(0)).shape == (2, 1, 5)
