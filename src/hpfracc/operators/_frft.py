@@ -169,7 +169,7 @@ def _by_chirps(values: Any, order: Order, backend: Any) -> Any:
         sine = xp.cos(beyond)
         cotangent = -xp.sin(beyond) / sine
         rates = (cotangent / (-8.0 * n), 1.0 / (sine * (2.0 * n)), cotangent / (-2.0 * n))
-        size = sine**-0.5 * (0.5 / math.sqrt(n))
+        size = xp.exp(-0.5 * xp.log(sine)) * (0.5 / math.sqrt(n))  # JAX cannot differentiate a power outside the scope
         real, imag = size * xp.cos(0.5 * beyond), size * xp.sin(0.5 * beyond)
     traced = order.known is None
     fine = _fine_traced(values, xp, whole, backend) if traced else _fine(values, int(whole) % 4, backend)

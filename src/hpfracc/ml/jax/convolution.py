@@ -33,9 +33,10 @@ def _convolve(x: Any, weight: Any, bias: Any, stride: int, padding: int, dilatio
                 f"a kernel that reaches over {reach} points is larger than the {points + 2 * padding} of samples of "
                 f"shape {x.shape}, padding included; use a smaller kernel or more padding"
             )
+    kind = jax.numpy.promote_types(x.dtype, weight.dtype)
     y = jax.lax.conv_general_dilated(
-        x,
-        weight,
+        x.astype(kind),
+        weight.astype(kind),
         (stride,) * axes,
         [(padding, padding)] * axes,
         rhs_dilation=(dilation,) * axes,

@@ -7,7 +7,7 @@ from typing import Any, final
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.ml.jax.order import OrderLike, as_order
-from hpfracc.ml.jax.pytrees import as_samples, pytree
+from hpfracc.ml.jax.pytrees import as_samples, pytree, widened
 from hpfracc.operators._frft import frft
 
 __all__ = ["FractionalFourier"]
@@ -40,5 +40,5 @@ class FractionalFourier:
             object.__setattr__(self, name, value)
 
     def __call__(self, x: Any) -> Any:
-        """The transform, complex, of the shape of ``x``."""
-        return frft(as_samples(x), self.order(), self.axis, method=self.method)
+        """The transform, complex, of the shape of ``x``; complex64 for half precision."""
+        return frft(widened(as_samples(x)), self.order(), self.axis, method=self.method)

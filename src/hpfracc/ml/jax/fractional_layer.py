@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.jax.order import OrderLike, as_order
-from hpfracc.ml.jax.pytrees import as_samples, pytree, uniform_parameters
+from hpfracc.ml.jax.pytrees import as_samples, pytree, uniform_parameters, widened
 from hpfracc.ml.options import LayerOptions
 from hpfracc.operators.core.registry import find_definition
 
@@ -105,7 +105,7 @@ class FractionalDerivative:
         options: dict[str, Any] = {"method": self.method}
         if self.order.ceiling is not None and "ceiling" in inspect.signature(kind).parameters:
             options["ceiling"] = self.order.ceiling
-        return kind(alpha, **options)(x, step=self.step, axis=self.axis)
+        return kind(alpha, **options)(widened(x), step=self.step, axis=self.axis).astype(x.dtype)
 
 
 @final

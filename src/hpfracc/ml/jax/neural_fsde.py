@@ -9,11 +9,13 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 from hpfracc.ml.fsde_models import PathModel, Steps, along_noise, read_model, read_samples, simulate
 from hpfracc.ml.jax.order import OrderLike, as_order
+from hpfracc.ml.jax.pytrees import is_plain_function
 
 __all__ = ["NeuralFSDE"]
 
@@ -80,7 +82,7 @@ class NeuralFSDE:
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The arrays of both functions and the order are leaves; functions without arrays are static."""
-        plain = tuple(each if _is_leaf(each) else None for each in (self.drift, self.diffusion))
+        plain = tuple(each if is_plain_function(each) else None for each in (self.drift, self.diffusion))
         parts = (self.drift, self.diffusion)
         moving = tuple(None if fixed is not None else each for fixed, each in zip(plain, parts, strict=True))
         return (*moving, self.order), (*plain, self.spec, self.adjoint)
@@ -180,12 +182,6 @@ def _assign(made: NeuralFSDE, *values: Any) -> None:
         object.__setattr__(made, name, value)
 
 
-def _is_leaf(value: Any) -> bool:
-    """Whether it is a plain function, i.e. a leaf that is not an array."""
-    leaves = jax.tree_util.tree_leaves(value)
-    return len(leaves) == 1 and leaves[0] is value and callable(value)
-
-
 def _rows(y0: Any, samples: int | None) -> tuple[Any, tuple[int, ...]]:
     """Initial values of all paths along one axis, and the shape of that axis."""
     _refuse_foreign("y0", y0)
@@ -202,7 +198,7 @@ def _normal(x: Any, data: Any, scale: Any) -> Any:
     if data.shape[-1] != x.shape[-1]:
         raise ShapeError(f"data has {data.shape[-1]} components and the state {x.shape[-1]}; give log_prob= instead")
     spread = jnp.asarray(scale, x.dtype)
-    if not is_tracer(spread) and bool((spread <= 0).any()):
+    if not is_tracer(scale) and bool((np.asarray(scale) <= 0).any()):
         raise InvalidInputError(f"scale={scale!r} is not positive; give the standard deviation of the data")
     errors = (x - data) / spread
     return (-0.5 * errors**2 - jnp.log(spread) - 0.5 * math.log(2.0 * math.pi)).sum(-1)

@@ -1,6 +1,9 @@
 """Optimisers with fractional memory of past gradients, as pairs ``(init, update)`` for JAX.
 
-They follow Optax's interface and work in ``optax.chain``; Optax is not needed.
+They follow Optax's interface and work in ``optax.chain``; Optax is not needed. ``learning_rate`` is a number, an array,
+or a schedule of Optax, a function of the number of previous steps. With ``optax.inject_hyperparams`` the learning rate
+and other numbers may be traced, but not the order and the decay of the memory, which determine its exponentials: leave
+them at their defaults, or name them in ``static_args``.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from hpfracc._arrays import is_array, is_tracer
 from hpfracc.errors import InvalidInputError
 from hpfracc.ml.moment_filters import ExponentialFilter, flow_filter, moment_filter, read_filter_order
 
@@ -22,6 +26,10 @@ __all__ = [
     "fractional_gradient_flow",
     "fractional_sgd",
 ]
+
+
+#: A number, an array, or a function of the number of previous steps.
+LearningRate = Any
 
 
 class Transformation(NamedTuple):
@@ -48,20 +56,32 @@ class FilterState(NamedTuple):
 
 
 class FlowState(NamedTuple):
-    """Moments of shape (n, ...) for each parameter, and the total change of the parameters."""
+    """Number of steps, moments of shape (n, ...) for each parameter, and the total change of the parameters."""
 
+    count: Any
     moments: Any
     moved: Any
 
 
 def fractional_adam(
-    learning_rate: float = 0.001,
-    fractional_order: float = 0.5,
-    b1: float = 0.9,
+    learning_rate: LearningRate = 0.001,
+    fractional_order: float | None = None,
+    b1: float | None = None,
     b2: float = 0.999,
     eps: float = 1e-8,
 ) -> Transformation:
     """Adam whose first moment has fractional memory: ``OptimizedFractionalAdam`` of :mod:`hpfracc.ml.torch.optimizers`.
+
+    Parameters
+    ----------
+    learning_rate : float, array or callable
+        The learning rate, or a schedule.
+    fractional_order : float, default 0.5
+        The order of the memory, from 0 to 1, which is Adam's.
+    b1 : float, default 0.9
+        Decay of the first moment.
+    b2, eps : float
+        As for Adam.
 
     Examples
     --------
@@ -73,14 +93,14 @@ def fractional_adam(
     >>> changes, state = update(2.0 * (x - 1.0), state)
     >>> x = x + changes
     """
-    by = moment_filter(read_filter_order(fractional_order), _read_decay("b1", b1))
-    second = _read_decay("b2", b2)
+    by = moment_filter(_read_order(fractional_order), _read_decay("b1", b1, 0.9))
+    second = b2 if is_tracer(b2) else _read_decay("b2", b2, 0.999)
 
     def init(params: Any) -> FilterState:
         return FilterState(jnp.zeros((), jnp.int32), _zeros(params, by), jax.tree.map(jnp.zeros_like, params))
 
     def update(gradients: Any, state: FilterState, params: Any = None) -> tuple[Any, FilterState]:
-        count = state.count + 1
+        count, rate = state.count + 1, _rate(learning_rate, state.count)
         moments = _advanced(by, state.moments, gradients)
         squares = jax.tree.map(lambda v, g: second * v + (1.0 - second) * jnp.abs(g) ** 2, state.squares, gradients)
 
@@ -88,25 +108,30 @@ def fractional_adam(
             real = square.real.dtype
             total = _total(by, count, real)
             correction = 1.0 - jnp.asarray(second, real) ** count
-            return -learning_rate * (_combined(by, moment) / total) / (jnp.sqrt(square / correction) + eps)
+            return -rate * (_combined(by, moment) / total) / (jnp.sqrt(square / correction) + eps)
 
         return jax.tree.map(change, moments, squares), FilterState(count, moments, squares)
 
     return Transformation(init, update)
 
 
-def fractional_sgd(learning_rate: float = 0.01, fractional_order: float = 0.5, momentum: float = 0.9) -> Transformation:
-    """Gradient descent with fractional momentum; see ``FractionalSGD`` of :mod:`hpfracc.ml.torch.optimizers`."""
-    by = moment_filter(read_filter_order(fractional_order), _read_decay("momentum", momentum))
+def fractional_sgd(
+    learning_rate: LearningRate = 0.01, fractional_order: float | None = None, momentum: float | None = None
+) -> Transformation:
+    """Gradient descent with fractional momentum; see ``FractionalSGD`` of :mod:`hpfracc.ml.torch.optimizers`.
+
+    The order is 0.5 and the momentum 0.9 by default.
+    """
+    by = moment_filter(_read_order(fractional_order), _read_decay("momentum", momentum, 0.9))
 
     def init(params: Any) -> FilterState:
         return FilterState(jnp.zeros((), jnp.int32), _zeros(params, by), None)
 
     def update(gradients: Any, state: FilterState, params: Any = None) -> tuple[Any, FilterState]:
-        count = state.count + 1
+        count, rate = state.count + 1, _rate(learning_rate, state.count)
         moments = _advanced(by, state.moments, gradients)
         changes = jax.tree.map(
-            lambda moment: -learning_rate * _combined(by, moment) / _total(by, count, moment.real.dtype), moments
+            lambda moment: -rate * _combined(by, moment) / _total(by, count, moment.real.dtype), moments
         )
         return changes, FilterState(count, moments, None)
 
@@ -114,23 +139,29 @@ def fractional_sgd(learning_rate: float = 0.01, fractional_order: float = 0.5, m
 
 
 def fractional_gradient_flow(
-    learning_rate: float = 0.01, fractional_order: float = 0.5, horizon: int = 100_000
+    learning_rate: LearningRate = 0.01, fractional_order: float | None = None, horizon: int | None = None
 ) -> Transformation:
-    """The flow ``D^a theta = -eta grad L``; see ``FractionalGradientFlow`` of :mod:`hpfracc.ml.torch.optimizers`."""
-    order = read_filter_order(fractional_order)
+    """The flow ``D^a theta = -eta grad L``; see ``FractionalGradientFlow`` of :mod:`hpfracc.ml.torch.optimizers`.
+
+    The order is 0.5 and the horizon 100,000 by default. With a schedule, eta is a function of time: each gradient keeps
+    the rate of its step.
+    """
+    order = _read_order(fractional_order)
     if order == 0.0:
         raise InvalidInputError("fractional_order=0: a flow has an order above 0, up to 1")
+    horizon = 100_000 if horizon is None else _known("horizon", horizon)
     if isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1:
         raise InvalidInputError(f"horizon={horizon!r} has to be a whole number of steps, 1 or more")
     by = flow_filter(order, horizon)
 
     def init(params: Any) -> FlowState:
-        return FlowState(_zeros(params, by), jax.tree.map(jnp.zeros_like, params))
+        return FlowState(jnp.zeros((), jnp.int32), _zeros(params, by), jax.tree.map(jnp.zeros_like, params))
 
     def update(gradients: Any, state: FlowState, params: Any = None) -> tuple[Any, FlowState]:
-        moments = _advanced(by, state.moments, gradients)
-        moved = jax.tree.map(lambda moment: -learning_rate * _combined(by, moment), moments)
-        return jax.tree.map(jnp.subtract, moved, state.moved), FlowState(moments, moved)
+        rate = _rate(learning_rate, state.count)
+        moments = _advanced(by, state.moments, jax.tree.map(lambda each: -rate * each, gradients))
+        moved = jax.tree.map(lambda moment: _combined(by, moment), moments)
+        return jax.tree.map(jnp.subtract, moved, state.moved), FlowState(state.count + 1, moments, moved)
 
     return Transformation(init, update)
 
@@ -158,7 +189,27 @@ def _total(by: ExponentialFilter, count: Any, dtype: Any) -> Any:
     return (weights * (1.0 - rates**count) / (1.0 - rates)).sum()
 
 
-def _read_decay(name: str, value: Any) -> float:
+def _rate(learning_rate: LearningRate, count: Any) -> Any:
+    """The learning rate after ``count`` steps."""
+    return learning_rate(count) if callable(learning_rate) else learning_rate
+
+
+def _read_order(order: Any) -> float:
+    return 0.5 if order is None else read_filter_order(_known("fractional_order", order))
+
+
+def _read_decay(name: str, value: Any, default: float) -> float:
+    value = default if value is None else _known(name, value)
     if not isinstance(value, int | float) or not 0.0 <= value < 1.0:
         raise InvalidInputError(f"{name}={value!r} has to be a number from 0 to below 1, such as 0.9")
     return float(value)
+
+
+def _known(name: str, value: Any) -> Any:
+    """The number in an array; raises an error if it is traced."""
+    if is_tracer(value):
+        raise InvalidInputError(
+            f"{name} is traced, and the exponentials of the memory need its value: give a number, and in "
+            f"optax.inject_hyperparams static_args=({name!r},)"
+        )
+    return value.item() if is_array(value) and value.ndim == 0 else value

@@ -11,7 +11,7 @@ import jax
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["as_samples", "pytree", "uniform_parameters"]
+__all__ = ["as_samples", "is_plain_function", "pytree", "uniform_parameters", "widened"]
 
 T = TypeVar("T")
 
@@ -42,12 +42,23 @@ def pytree(*leaves: str) -> Callable[[type[T]], type[T]]:
     return register
 
 
+def is_plain_function(value: Any) -> bool:
+    """Whether it is a function, i.e. a leaf that is not an array, and not a callable pytree."""
+    leaves = jax.tree_util.tree_leaves(value)
+    return len(leaves) == 1 and leaves[0] is value and callable(value)
+
+
 def uniform_parameters(key: Any, shape: tuple[int, ...], fan: int) -> Any:
     """Uniform within ``1 / sqrt(fan)``, the initialisation of PyTorch's linear maps and convolutions."""
     if key is None:
         raise InvalidInputError("this layer has random parameters; give key=jax.random.key(0), or another seed")
     bound = fan**-0.5
     return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+
+
+def widened(x: Any) -> Any:
+    """Samples in half precision as float32, in which weights are applied; others as they are."""
+    return x.astype("float32") if str(x.dtype) in ("float16", "bfloat16") else x
 
 
 def as_samples(x: Any) -> Any:

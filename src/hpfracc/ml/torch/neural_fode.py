@@ -24,7 +24,7 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
     Parameters
     ----------
     func : nn.Module or callable
-        ``func(t, y)``, returns the shape of y; for a tuple of states, a tuple of their shapes.
+        ``func(t, y)``, t a tensor without axes; returns the shape of y, for a tuple of states a tuple of their shapes.
     alpha : float, tensor, nn.Parameter, nn.Module, or tuple
         The order of Caputo's derivative: one, or one per component (anything that broadcasts to the state). A parameter
         is learned; so is a module that returns the order when called. For a tuple of states, a tuple of orders.
@@ -46,6 +46,9 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
 
     Notes
     -----
+    A solve that fails raises a :class:`~hpfracc.errors.SolveError`. With ``"pece"`` that happens where a learned order
+    becomes so small that the step is no longer stable: take a smaller one, ``"implicit_trapezoid"``, or no step.
+
     An order can be identified only if ``func`` is constrained: a free network can imitate another order. With
     ``"stored"``, ``func`` has to return the same values when it is called again (no Dropout), and tensors that were
     computed outside it and carry a gradient have to be passed through ``args``. Running statistics, such as those of
@@ -109,7 +112,7 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
         y0 : tensor of shape (..., d), or tuple of tensors
             The state at ``t[0]``. The states of a tuple have the same axes except for the last.
         t : tensor or array, shape (N,)
-            Increasing times; the first is the start.
+            Increasing times; the first is the start. Those that require a gradient get one.
         args : sequence
             Additional arguments of ``func``.
         dy0 : list, optional

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import numpy as np
 
-from hpfracc._arrays import library_of, refuse_masked
+from hpfracc._arrays import library_of, refuse_masked, tracks_gradient
 from hpfracc._frames import refuse_dates
 from hpfracc._interrupts import interrupt_scope
 from hpfracc._signatures import names_options_of
+from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.ode.method import Method
-from hpfracc.solvers.ode.options import SolveOptions
+from hpfracc.solvers.ode.options import SolveOptions, known_times
+from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.solve import solve_fode
+from hpfracc.solvers.ode.tensors.rule import convert_like
 
 __all__ = ["fdeint"]
 
@@ -42,7 +45,8 @@ def fdeint(
     y0 : array, shape (..., d)
         Initial value at ``t[0]``; NumPy, PyTorch or JAX.
     t : array, shape (N,)
-        Increasing times, at least two.
+        Increasing times, at least two. If they carry a gradient, as tensors or under ``jax.grad``, so does the solution
+        in them: in ``t[0]``, where the memory begins, too.
     alpha : float or array
         The order or orders.
     method, step
@@ -73,18 +77,78 @@ def fdeint(
             raise InvalidInputError(f"fdeint returns an array and does not take {name}; use solve_fode")
     refuse_dates("t", t)
     refuse_masked(t, "t")
-    detach = getattr(t, "detach", None)
-    times = np.asarray(detach().cpu() if detach is not None else t, dtype=np.float64)
-    if times.ndim != 1 or len(times) < 2:
-        raise ShapeError(f"t has shape {times.shape}; give at least two times along one axis")
-    if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0.0):
-        raise InvalidInputError("t has to be finite and strictly increasing")
-    span = (float(times[0]), float(times[-1]))
+    known = known_times(t)
+    if known is not None:
+        times = np.asarray(known, dtype=np.float64)
+        if times.ndim != 1 or len(times) < 2:
+            raise ShapeError(f"t has shape {times.shape}; give at least two times along one axis")
+        if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0.0):
+            raise InvalidInputError("t has to be finite and strictly increasing")
     with interrupt_scope():  # an array cannot be a part
-        result = solve_fode(func, span, y0, alpha, method=method, step=step, t_eval=times, **options)
+        if tracks_gradient(t) and library_of(y0) == library_of(t):
+            result = _solve_moving(func, y0, t, known, alpha, method, step, cast(dict[str, Any], {**options}))
+        elif known is None:
+            raise InvalidInputError("t is traced, and y0 is not of its library; give both in the same one")
+        else:
+            span = (float(times[0]), float(times[-1]))
+            result = solve_fode(func, span, y0, alpha, method=method, step=step, t_eval=times, **options)
     if not result.success:
         raise SolveError(result.message)
     y = result.y
     if library_of(y) == "torch":
         return y.movedim(-1, 0)
     return y.transpose((y.ndim - 1, *range(y.ndim - 1)))
+
+
+def _solve_moving(
+    func: Callable[..., Any], y0: Any, t: Any, known: Any, alpha: Any, method: Any, step: Any, options: dict[str, Any]
+) -> FODEResult:
+    r"""Solve for times that carry a gradient.
+
+    With :math:`t = t_0 + L s` the equation is :math:`D^\alpha_s y = L^\alpha f(t_0 + L s, y)` on [0, 1]. The start
+    and the length L are arguments of its right-hand side, so that they have derivatives as other arguments do; those
+    with respect to the times between are those of the interpolated solution.
+    """
+    if known is None and step is not None:
+        raise InvalidInputError(
+            "the times are traced, so that the number of steps is not known: leave step out, or keep the times out of "
+            "jit and vmap"
+        )
+    given = options.pop("args", ())
+    args = given if isinstance(given, tuple) else (given,)
+    xp = array_namespace(t)
+    begin, length = t[0], t[-1] - t[0]
+    order = alpha if library_of(alpha) == library_of(t) else convert_like(np.asarray(alpha), y0)
+    scale = convert_like(xp.exp(order * xp.log(length)), y0)
+    begin, length = convert_like(begin, y0), convert_like(length, y0)
+
+    def scaled(s: Any, y: Any, begin: Any, length: Any, scale: Any, *rest: Any) -> Any:
+        return scale * func(begin + length * s, y, *rest)
+
+    jac = options.pop("jac", None)
+    if jac is not None:
+
+        def slopes(s: Any, y: Any, begin: Any, length: Any, scale: Any, *rest: Any) -> Any:
+            return (scale[..., None] if scale.ndim else scale) * jac(begin + length * s, y, *rest)
+
+        options["jac"] = slopes
+    if options.get("dy0") is not None:
+        options["dy0"] = [each * length**number for number, each in enumerate(options["dy0"], start=1)]
+    if known is not None:
+        start, whole = float(known[0]), float(known[-1]) - float(known[0])
+        step = None if step is None else step / whole
+        for name in ("first_step", "max_step"):
+            if options.get(name) is not None:
+                options[name] = options[name] / whole
+        progress = options.get("progress", False)
+        if callable(progress):
+            options["progress"] = lambda s, y: progress(start + whole * s, y)
+    elif options.get("first_step") is not None or options.get("max_step") is not None:
+        raise InvalidInputError("first_step and max_step need known times, and t is traced; leave them out")
+    result = solve_fode(
+        scaled, (0.0, 1.0), y0, alpha, method=method, step=step, t_eval=(t - t[0]) / (t[-1] - t[0]),
+        args=(begin, length, scale, *args), **options,
+    )  # fmt: skip
+    if not result.success:
+        result.message += " (Times are fractions of the interval, because they carry a gradient.)"
+    return result

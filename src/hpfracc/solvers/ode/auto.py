@@ -14,6 +14,7 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.stiffness import LIMIT, StiffError, StiffnessGuard
+from hpfracc.solvers.ode.tensors.stability import solve_checked
 from hpfracc.solvers.ode.tolerance import solve_to_tolerance
 
 __all__ = ["solve_auto", "solve_with"]
@@ -66,8 +67,7 @@ def _special(problem: Problem, options: Options) -> tuple[str | None, str]:
         graded = options.step is None and find_method("variable_order_l2").refuses(problem, options) is None
         return ("variable_order_l2" if graded else "variable_order"), "the order is a function of t"
     if problem.library != "numpy":
-        name = "adaptive" if options.step is None else "pece"
-        return name, f"y0 is an array of {problem.library}"
+        return ("adaptive" if options.step is None else None), f"y0 is an array of {problem.library}"
     if starts_infinite(problem) and (options.step is not None or find_method("adaptive").refuses(problem, options)):
         fits = find_method("bdf2").refuses(problem, options) is None
         return ("bdf2" if fits else "implicit_rectangle"), "the solution is infinite at t0"
@@ -77,13 +77,18 @@ def _special(problem: Problem, options: Options) -> tuple[str | None, str]:
 def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
     """Solve by PECE, or by implicit steps if PECE would not be stable."""
     assert options.step is not None
-    graded = find_method("l1")
+    graded = find_method("l1", problem.library)
     if _orders_below(problem, _SMALL_ORDER) and graded.refuses(problem, options) is None:
         times = make_grid(problem.t0, problem.t1, options.step, options.max_steps).times()
         even = options if options.t_eval is not None else dataclasses.replace(options, t_eval=times)
         reason = f"orders below {_SMALL_ORDER}: equal steps are inaccurate at the start, so the mesh is graded"
         return _because(graded.solve(problem, even), reason)
     pece = PECE()
+    if problem.library != "numpy":
+        refusal = pece.refuses(problem, options)
+        if refusal is not None:
+            raise InvalidInputError(refusal)
+        return solve_checked(problem, options, pece, find_method("implicit_trapezoid", problem.library))
     guard = StiffnessGuard(problem, make_grid(problem.t0, problem.t1, options.step).step, pece.name, pece.scheme)
     explicit: FODEResult | None = None
     try:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import numpy as np
 
-from hpfracc._arrays import refuse_masked
+from hpfracc._arrays import is_tracer, library_of, refuse_masked, to_host, tracks_gradient
 from hpfracc._frames import refuse_dates
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["MAX_STEPS", "CommonOptions", "Options", "SolveOptions", "read_options"]
+__all__ = ["MAX_STEPS", "CommonOptions", "Options", "SolveOptions", "known_times", "read_options"]
 
 Array = np.ndarray[Any, Any]
 
@@ -82,6 +83,8 @@ class Options:
         Whether a fixed-step solution gets an error estimate.
     precision : str
         ``"float32"`` where ``backend="numba-cuda"`` was asked for and y0 was given so; the host takes float64 always.
+    moving : tensor, JAX array or None
+        ``t_eval`` as it was given, if it carries a gradient.
     """
 
     rtol: float = 1e-6
@@ -98,6 +101,7 @@ class Options:
     first_step: float | None = None
     estimate: bool | str = "auto"
     precision: str = "float64"
+    moving: Any = None
 
     @property
     def limits_steps(self) -> str | None:
@@ -152,6 +156,12 @@ def read_options(
     if not (isinstance(progress, bool) or callable(progress)):
         raise InvalidInputError(f"progress={progress!r} is not known; use True, False, or a function progress(t, y)")
     name = getattr(backend, "value", backend)
+    moving = t_eval if tracks_gradient(t_eval) else None
+    if moving is not None and known_times(moving) is None and step is not None:
+        raise InvalidInputError(
+            "the times are traced, so that the number of steps is not known: leave step out, or keep the times out of "
+            "jit and vmap"
+        )
     return Options(
         float(rtol),
         float(bound) if bound.ndim == 0 else bound,
@@ -166,6 +176,7 @@ def read_options(
         longest,
         first,
         estimate,
+        moving=moving,
     )
 
 
@@ -192,13 +203,30 @@ def _read_limits(max_step: Any, first_step: Any, step: Any, length: float) -> tu
     return longest, float(first_step)
 
 
+def known_times(t: Any) -> Any:
+    """The times as numbers without a gradient; None if they are traced by ``jit`` or ``vmap``."""
+    library = library_of(t)
+    if library == "torch":
+        try:
+            return to_host(t)
+        except RuntimeError:
+            return None
+    if library == "jax":
+        known = sys.modules["jax"].lax.stop_gradient(t)  # under jax.grad they are known
+        return None if is_tracer(known) else np.asarray(known)
+    return t
+
+
 def _read_times(t_eval: Any, t0: float, t1: float) -> Array | None:
     if t_eval is None:
         return None
     refuse_dates("t_eval", t_eval)
     refuse_masked(t_eval, "t_eval")
     try:
-        times = np.asarray(t_eval, dtype=np.float64)
+        known = known_times(t_eval)
+        if known is None:
+            return None
+        times = np.asarray(known, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInputError(f"t_eval={t_eval!r} has to be times along one axis") from None
     if times.ndim != 1:

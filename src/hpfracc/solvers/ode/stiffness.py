@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,63 @@ from hpfracc.solvers.ode.jacobian import DENSE_BELOW, JacobianSource
 from hpfracc.solvers.ode.problem import Jacobian, Problem, RightHandSide
 from hpfracc.solvers.ode.stability import stability_number, stable_radii
 
-__all__ = ["LIMIT", "StiffError", "StiffnessGuard"]
+__all__ = [
+    "GROWTH",
+    "GROWTH_POINTS",
+    "LIMIT",
+    "StabilityLimits",
+    "StiffError",
+    "StiffnessGuard",
+    "stiff_at",
+    "unstable_growth",
+]
 
 Array = np.ndarray[Any, Any]
 
 #: Implicit steps are used above this fraction of the largest stable ``h^alpha |lambda|``.
 LIMIT = 0.9
+#: Growth of the solution at which the stability of the steps is checked, and number of points for that.
+GROWTH = 100.0
+GROWTH_POINTS = 5
 
 
 class StiffError(Exception):
     """The equation is too stiff for this method; the message says where and how much."""
+
+
+class StabilityLimits:
+    """The region of stability of a method with a fixed step, for each member of a batch.
+
+    Parameters
+    ----------
+    orders : array, shape (..., d)
+        The orders, in the shape of the state.
+    step : float
+        The step.
+    name, scheme : str, Scheme
+        The method.
+    """
+
+    def __init__(self, orders: Array, step: float, name: str, scheme: Scheme) -> None:
+        self.scale = step**orders
+        # A member with several orders: eigenvalues count as decaying if they do at the smallest one.
+        members = orders.reshape(-1, orders.shape[-1])
+        self.least = members.min(axis=1, keepdims=True)
+        self.radii = np.minimum(*(_all_radii(name, scheme, each) for each in (self.least, members.max(axis=1))))
+        angles = np.linspace(np.pi / self.radii.shape[1], np.pi, self.radii.shape[1])  # the upper ends
+        relevant = angles >= np.minimum(0.5 * np.pi * self.least, np.pi)
+        self._smallest = np.where(relevant, self.radii, np.inf).min(axis=1)
+
+    def number(self, matrices: Array, above: float = 0.0) -> float:
+        """The stability number of Jacobians times ``h^alpha``, of shape (..., d, d); see :class:`StiffnessGuard`."""
+        if not np.all(np.isfinite(matrices)):
+            return 0.0
+        matrices = matrices.reshape(-1, *matrices.shape[-2:])
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = np.einsum("nij,nij->n", matrices, matrices.conj()).real  # of Frobenius' norm
+            chosen = np.isfinite(self._smallest) & (squares > (above * self._smallest) ** 2)
+        found = np.linalg.eigvals(matrices[chosen])
+        return float(np.max(stability_number(found, self.least[chosen], self.radii[chosen]), initial=0.0))
 
 
 class StiffnessGuard:
@@ -44,15 +92,8 @@ class StiffnessGuard:
         assert problem.orders.known is not None
         orders = np.broadcast_to(problem.orders.known, problem.shape)
         self._step = step
-        self._scale = step**orders
-        self._ahead = self._scale * rgamma(orders + 1.0)
-        # A member with several orders: eigenvalues count as decaying if they do at the smallest one.
-        members = orders.reshape(-1, orders.shape[-1])
-        self._least = members.min(axis=1, keepdims=True)
-        self._radii = np.minimum(*(_all_radii(name, scheme, each) for each in (self._least, members.max(axis=1))))
-        angles = np.linspace(np.pi / self._radii.shape[1], np.pi, self._radii.shape[1])  # the upper ends
-        relevant = angles >= np.minimum(0.5 * np.pi * self._least, np.pi)
-        self._smallest = np.where(relevant, self._radii, np.inf).min(axis=1)
+        self._limits = StabilityLimits(orders, step, name, scheme)
+        self._ahead = self._limits.scale * rgamma(orders + 1.0)
 
     @property
     def evaluations(self) -> int:
@@ -67,14 +108,8 @@ class StiffnessGuard:
         if y.shape[-1] > DENSE_BELOW:  # all eigenvalues would take too long
             return self._largest(t, y)
         slopes = self._slopes(t, y, self._fun(t, y)).reshape(*y.shape, y.shape[-1])
-        if not np.all(np.isfinite(slopes)):
-            return 0.0
-        matrices = (self._scale[..., None] * slopes).reshape(-1, y.shape[-1], y.shape[-1])
         with np.errstate(over="ignore", invalid="ignore"):
-            squares = np.einsum("nij,nij->n", matrices, matrices.conj()).real  # of Frobenius' norm
-            chosen = np.isfinite(self._smallest) & (squares > (above * self._smallest) ** 2)
-        found = np.linalg.eigvals(matrices[chosen])
-        return float(np.max(stability_number(found, self._least[chosen], self._radii[chosen]), initial=0.0))
+            return self._limits.number(self._limits.scale[..., None] * slopes, above)
 
     def _largest(self, t: float, y: Array) -> float:
         """The same for the largest eigenvalue, by power iteration on differences of ``fun``, one for each iteration."""
@@ -86,13 +121,14 @@ class StiffnessGuard:
             if not (np.isfinite(norm) and norm > 0.0):
                 return 0.0
             width = 1e-7 * max(float(np.linalg.norm(y)), 1.0)
-            moved = self._scale * (self._fun(t, y + direction * (width / norm)) - value) / width
+            moved = self._limits.scale * (self._fun(t, y + direction * (width / norm)) - value) / width
             # The angle by which a rotation turns a vector is that of its eigenvalues.
             along, size = float(np.vdot(direction, moved).real) / norm, float(np.linalg.norm(moved))
             z, direction = complex(along, max(size**2 - along**2, 0.0) ** 0.5), moved
         if not np.isfinite(z):
             return 0.0
-        return float(stability_number(np.full((len(self._least), 1), z), self._least, self._radii).max())
+        least, radii = self._limits.least, self._limits.radii
+        return float(stability_number(np.full((len(least), 1), z), least, radii).max())
 
     def look_ahead(self, t: float, y: Array) -> None:
         """Check one point and the end of an explicit step from it, where new rates may appear."""
@@ -106,7 +142,45 @@ class StiffnessGuard:
         """Check one point; raises :class:`StiffError` if a step would not be stable."""
         found = self.number(t, y, LIMIT)
         if found > LIMIT:
-            raise StiffError(f"h^alpha |lambda| is {found:.3g} times its largest stable value at t = {t:g}")
+            raise StiffError(stiff_at(found, t))
+
+
+def stiff_at(number: float, t: float) -> str:
+    """In words."""
+    return f"h^alpha |lambda| is {number:.3g} times its largest stable value at t = {t:g}"
+
+
+def unstable_growth(
+    sizes: Array, time: Callable[[int], float], number: Callable[[int], float], name: str, turned: bool = False
+) -> str | None:
+    """Why a solution has grown where the equation does not let it; None if it has not.
+
+    Parameters
+    ----------
+    sizes : array, shape (N + 1,)
+        Size of the solution at each step, 0 where it is not finite.
+    time, number : callables
+        The time of a step, and the stability number there: above 1 an eigenvalue of the Jacobian lies outside of the
+        region of stability.
+    name : str
+        The method.
+    turned : bool
+        Whether the equation itself is known to turn the solution back where it grows.
+    """
+    grown = np.flatnonzero(sizes > GROWTH * sizes[:2].max())
+    if not grown.size:
+        return None
+    numbers = [0.0, 0.0]
+    if not turned:
+        points = grown[np.unique(np.linspace(0, grown.size - 1, GROWTH_POINTS).astype(int))].tolist()
+        numbers += [number(n) for n in points]
+        if sorted(numbers)[-2] <= 1.0:  # not by one point alone
+            return None
+    why = f": h^alpha |lambda| is {max(numbers):.3g} times its largest value for {name!r}" if max(numbers) else ""
+    return (
+        f"The solution grows by more than the equation can, from t = {time(int(grown[0])):g} on, because the steps are "
+        f"not stable{why}. Take a smaller step, an implicit method, or no step."
+    )
 
 
 def _all_radii(name: str, scheme: Scheme, orders: Array) -> Array:

@@ -384,7 +384,10 @@ def _read_start(y0: Any, count: int, placement: StatePlacement) -> Any:
     if start.ndim != 2 or start.shape[0] not in (1, count) or not start.shape[1]:
         raise ShapeError(f"y0 has shape {shape}; give (d,), or (paths, d) with {count:,} paths")
     if not is_transformed(start):
-        values = start.detach() if library_of(start) == "torch" else start
-        if not bool(placement.xp.isfinite(values).all()):
+        # JAX's are checked on the host: under jit an operation on known values gives a traced one.
+        finite = (
+            placement.xp.isfinite(start.detach()) if library_of(start) == "torch" else np.isfinite(np.asarray(start))
+        )
+        if not bool(finite.all()):
             raise InvalidInputError("y0 has values that are not finite; give finite numbers")
     return start

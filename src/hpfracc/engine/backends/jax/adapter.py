@@ -24,6 +24,11 @@ __all__ = ["ADAPTER", "JaxAdapter"]
 #: Elements of the matrices of the direct sum, n x n for each row of weights: 8 MiB in float64.
 _MAX_ELEMENTS = 1024 * 1024
 
+#: The same for a causal convolution. A traced call makes its matrix anew: at 1,000 points and 3 rows a gradient took 60
+#: times as long as with transforms, at 256 about 3 times, and a call with a cached matrix half as long
+#: (benchmarks/jax_layer.py).
+_MAX_CAUSAL_ELEMENTS = 256 * 256
+
 #: Below this size the overhead of a copy dominates.
 _SMALL_BYTES = 2**16
 
@@ -37,7 +42,8 @@ _IN_PLACE = MemoryModel(0.0)
 
 def _too_long(call: Call) -> str | None:
     rows = max(1, call.facts.get("weight_rows", 1))
-    if rows * call.length**2 > _MAX_ELEMENTS:
+    most = _MAX_CAUSAL_ELEMENTS if call.operation == "causal_convolution" else _MAX_ELEMENTS
+    if rows * call.length**2 > most:
         return f"{call.length:,} points: its direct sum is a product with a matrix, for short signals"
     return None
 
@@ -69,7 +75,9 @@ class JaxAdapter(Adapter):
     own_threads: ClassVar[bool] = True
     specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
         "causal_convolution": (
-            _spec("causal_convolution", "direct", INEXACT, MemoryModel(1.0, _MAX_ELEMENTS, 16), refuses=_too_long),
+            _spec(
+                "causal_convolution", "direct", INEXACT, MemoryModel(1.0, _MAX_CAUSAL_ELEMENTS, 16), refuses=_too_long
+            ),
             _spec("causal_convolution", "fft", INEXACT, MemoryModel(2.0)),
             _spec("causal_convolution", "blocked", INEXACT, MemoryModel(2.0), refuses=_too_many_taps),
         ),

@@ -15,7 +15,8 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.tensors.rule import TensorRule, check_adjoint
-from hpfracc.solvers.ode.tensors.solve import refuse_arrays, solve_tensors
+from hpfracc.solvers.ode.tensors.solve import refuse_arrays
+from hpfracc.solvers.ode.tensors.stability import solve_explicit
 
 __all__ = ["ExplicitRectangle"]
 
@@ -61,7 +62,7 @@ class ExplicitRectangle(Method):
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One history sum per step."""
         if problem.library != "numpy":
-            return solve_tensors(problem, options, TensorRule(self.name, adjoint=self.adjoint))
+            return solve_explicit(problem, options, TensorRule(self.name, adjoint=self.adjoint), self.scheme)
         return solve_fixed(problem, options, self.scheme, self.name, "asked for")
 
     @property

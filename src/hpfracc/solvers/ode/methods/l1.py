@@ -35,7 +35,8 @@ class L1(Method):
     Order :math:`\min(2-\alpha, r\alpha)` in the maximum error over the mesh for solutions that start like
     :math:`t^\alpha`; a uniform mesh (r = 1) has order alpha there. Monotone, and suitable for stiff equations. ``step``
     is the mean step. O(N log N) time. For PyTorch and JAX, on the device of ``y0``, with derivatives of the discrete
-    equations with respect to ``y0``, the order, and everything that ``fun`` depends on.
+    equations with respect to ``y0``, the order, and everything that ``fun`` depends on. The mesh is held fixed: that r
+    depends on the order by default is left out of the derivative in the order.
 
     Parameters
     ----------

@@ -16,7 +16,8 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.tensors.rule import TensorRule, check_adjoint
-from hpfracc.solvers.ode.tensors.solve import refuse_arrays, solve_tensors
+from hpfracc.solvers.ode.tensors.solve import refuse_arrays
+from hpfracc.solvers.ode.tensors.stability import solve_explicit
 
 __all__ = ["PECE"]
 
@@ -81,7 +82,7 @@ class PECE(Method):
     ) -> FODEResult:
         """Two history sums per step, which share the transforms of ``f``."""
         if problem.library != "numpy":
-            return solve_tensors(problem, options, TensorRule(self.name, self.corrections, self.adjoint))
+            return solve_explicit(problem, options, TensorRule(self.name, self.corrections, self.adjoint), self.scheme)
         return solve_fixed(problem, options, self.scheme, self.name, reason, guard=guard)
 
     @property

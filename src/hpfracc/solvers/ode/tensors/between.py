@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from hpfracc._xp import namespace_of
 from hpfracc.solvers.ode.fixed.grid import UniformGrid
 from hpfracc.solvers.ode.tensors.rule import convert_like
 
-__all__ = ["states_at"]
+__all__ = ["interpolated", "states_at"]
 
 Array = np.ndarray[Any, Any]
 
@@ -21,58 +20,74 @@ Array = np.ndarray[Any, Any]
 _ON_STEP = 1e-6
 
 
-def states_at(times: Array, grid: UniformGrid, states: Any, alpha: Any, further: tuple[Any, ...]) -> tuple[Array, Any]:
+def states_at(
+    times: Array, grid: UniformGrid, states: Any, alpha: Any, further: tuple[Any, ...], moving: Any = None
+) -> tuple[Array, Any]:
     r"""The times that were reached, and the states there, shape (len(times), ..., d).
 
     A solution starts with powers of :math:`\tau^\alpha`, which a polynomial in :math:`\tau = t - t_0` interpolates
     badly in the first steps. Therefore the polynomial of the ``further`` initial values is subtracted, and the rest is
     interpolated by the cubic in :math:`\tau^\alpha` through the four nearest steps. Far from the start this is as
-    accurate as a cubic in :math:`\tau`. The order may be traced, because no list of powers is needed.
+    accurate as a cubic in :math:`\tau`. The order may be traced, because no list of powers is needed. ``moving`` are
+    the times with their gradient: that of the interpolation.
     """
     known = states.shape[0]
     place = (times - grid.t0) / grid.step
     times = times[place <= known - 1 + _ON_STEP]
     place = place[: times.size]
     nearest = np.rint(place)
-    if np.all(np.abs(place - nearest) <= _ON_STEP):
+    if moving is None and np.all(np.abs(place - nearest) <= _ON_STEP):
         return times, states[nearest.astype(np.int64)]
     width = min(4, known)
     first = np.clip(np.floor(place).astype(np.int64) - (width - 2) // 2, 0, known - width)
-    total: Any = _further(place * grid.step, further, states)
-    for j, factor in enumerate(_factors(place, first, width, alpha, states)):
-        node = states[first + j]
-        begin = _further((first + j) * grid.step, further, states)
-        part = (node if begin is None else node - begin) * factor
+    there = place if moving is None else (moving[: times.size] - grid.t0) / grid.step
+    nodes = [(first + j).astype(np.float64) for j in range(width)]
+    indices = [first + j for j in range(width)]
+    return times, interpolated(there, nodes, indices, grid.step, states, alpha, further)
+
+
+def interpolated(
+    place: Any, nodes: list[Any], indices: list[Any], step: float, states: Any, alpha: Any, further: tuple[Any, ...]
+) -> Any:
+    """The polynomial in powers of the order through ``states[indices]`` at ``nodes``, at each ``place``.
+
+    Places and nodes are in units of ``step`` and count from t0; for each place there is one node in each list.
+    """
+    total: Any = _further(place * step, further, states)
+    for index, node, factor in zip(indices, nodes, _factors(place, nodes, alpha, states), strict=True):
+        begin = _further(node * step, further, states)
+        part = (states[index] if begin is None else states[index] - begin) * factor
         total = part if total is None else total + part
-    return times, total
+    return total
 
 
-def _factors(place: Array, first: Array, width: int, alpha: Any, like: Any) -> list[Any]:
+def _factors(place: Any, nodes: list[Any], alpha: Any, like: Any) -> list[Any]:
     """Lagrange factors in powers of the order, each of shape (times, ...) that broadcasts to the states."""
-    xp = namespace_of(alpha)
+    xp = namespace_of(alpha if library_of(place) == "numpy" else place)
     with xp.scope():
         order = xp.array(alpha)
         column = (slice(None), *(None,) * order.ndim)
 
-        def raised(steps: Array) -> Any:
+        def raised(steps: Any) -> Any:
             """``steps^alpha``, 0 at 0."""
-            logarithms = xp.array(np.log(np.where(steps > 0.0, steps, 1.0))[column])
-            return xp.exp(order * logarithms) * xp.array((steps > 0.0)[column].astype(np.float64))
+            values = xp.array(steps)
+            after = values > 0.0
+            safe = xp.where(after, values, 1.0 + 0.0 * values)
+            return xp.exp(order * xp.log(safe)[column]) * xp.where(after, 1.0 + 0.0 * safe, 0.0 * safe)[column]
 
-        here = raised(place)
-        nodes = [raised((first + j).astype(np.float64)) for j in range(width)]
+        here, powers = raised(place), [raised(node) for node in nodes]
         found = []
-        for j in range(width):
+        for j in range(len(nodes)):
             factor = 1.0 + 0.0 * here
-            for i in range(width):
+            for i in range(len(nodes)):
                 if i != j:
-                    factor = factor * (here - nodes[i]) / (nodes[j] - nodes[i])
+                    factor = factor * (here - powers[i]) / (powers[j] - powers[i])
             found.append(convert_like(factor, like))
     missing = like.ndim - found[0].ndim
     return [each.reshape(each.shape[0], *(1,) * missing, *each.shape[1:]) for each in found]
 
 
-def _further(tau: Array, further: tuple[Any, ...], like: Any) -> Any:
+def _further(tau: Any, further: tuple[Any, ...], like: Any) -> Any:
     """The polynomial of the further initial values at these times; None if there are none."""
     total: Any = None
     for number, value in enumerate(further, start=1):
@@ -81,8 +96,5 @@ def _further(tau: Array, further: tuple[Any, ...], like: Any) -> Any:
     return total
 
 
-def _column(values: Array, like: Any) -> Any:
-    shaped = values.reshape(-1, *(1,) * (like.ndim - 1))
-    if library_of(like) == "torch":
-        return like.new_tensor(shaped)
-    return sys.modules["jax"].numpy.asarray(shaped, dtype=like.dtype)
+def _column(values: Any, like: Any) -> Any:
+    return convert_like(values, like).reshape(-1, *(1,) * (like.ndim - 1))

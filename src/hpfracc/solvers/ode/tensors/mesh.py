@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of, tracks_gradient
-from hpfracc._xp import namespace_of
+from hpfracc._xp import array_namespace, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.options import Options
@@ -20,11 +20,13 @@ from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors import adams
+from hpfracc.solvers.ode.tensors.between import interpolated
 from hpfracc.solvers.ode.tensors.differences import make_difference_tables
 from hpfracc.solvers.ode.tensors.exponentials import make_memory
 from hpfracc.solvers.ode.tensors.rule import convert_like
 from hpfracc.solvers.ode.tensors.solve import (
     REACHED,
+    bad_start,
     check_jax_functions,
     first_bad,
     order_of,
@@ -130,7 +132,7 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
     bad = first_bad(states)
     if bad is not None:
         success = False
-        message = (
+        message = (bad_start(problem) if bad <= 1 else None) or (
             f"The solution is not finite at t = {problem.t0 + mesh[bad]:g}, or Newton's method did not converge there: "
             "take a smaller step, or check whether the solution ends there."
         )
@@ -140,7 +142,12 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
     if options.t_eval is not None:
         place = steps * ((options.t_eval - problem.t0) / length) ** (1.0 / grading)
         times_out = options.t_eval[place <= known + 1e-9]
-        states = _interpolated(states, place[: times_out.size])
+        there: Any = place[: times_out.size]
+        if options.moving is not None:
+            xp, part = array_namespace(options.moving), (options.moving[: times_out.size] - problem.t0) / length
+            safe = xp.where(part > 0.0, part, 1.0 + 0.0 * part)
+            there = xp.where(part > 0.0, steps * xp.exp(xp.log(safe) / grading), 0.0 * part)
+        states = _interpolated(states, place[: times_out.size], there)
     return FODEResult(
         t=times_out, y=time_last(states), success=success, message=message, nfev=calls[0] or None,
         stats={
@@ -151,15 +158,18 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
     )  # fmt: skip
 
 
-def _interpolated(states: Any, place: Array) -> Any:
-    """The cubic in the step index through the four nearest steps, at these positions."""
+def _interpolated(states: Any, place: Array, there: Any) -> Any:
+    """The cubic in the step index through the four nearest steps, at these positions; ``there`` with a gradient."""
     known = states.shape[0]
     width = min(4, known)
     first = np.clip(np.floor(place).astype(np.int64) - 1, 0, known - width)
     total: Any = None
     for j in range(width):
-        factor = np.prod([(place - first - i) / (j - i) for i in range(width) if i != j], axis=0)
-        column = convert_like(np.asarray(factor).reshape(-1, *(1,) * (states.ndim - 1)), states)
+        factor = 1.0 + 0.0 * there
+        for i in range(width):
+            if i != j:
+                factor = factor * (there - convert_like(first + float(i), there)) / (j - i)
+        column = convert_like(factor, states).reshape(-1, *(1,) * (states.ndim - 1))
         part = column * states[first + j]
         total = part if total is None else total + part
     return total
@@ -187,6 +197,8 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
     """
     started = time.perf_counter()
     length, y0 = problem.t1 - problem.t0, problem.y0
+    if 0 in problem.shape:
+        return _of_no_member(problem, options, name, reason)
     rounding = 2.3e-16 if _is_wide(y0) else 1.2e-7
     rtol = max(options.rtol, 32.0 * rounding)
     known = problem.orders.known
@@ -198,21 +210,32 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
     order, power = order_of(problem), problem.orders.ceiling - 1
     eps = min(max(1e-5 * rtol, 1e-14), 1e-8)
     memory = make_memory(order, power, 0.5 * shortest, length, eps, y0, adams.NODES + power)
-    asked = np.array([length]) if options.t_eval is None else options.t_eval - problem.t0
-    stops = np.unique(np.append(asked[asked > 0.0], length))
+    traced = options.moving is not None and options.t_eval is None
+    if traced:  # the first of them is the start, and the last the end
+        asked, stops = np.arange(options.moving.shape[0]), sys.modules["jax"].lax.stop_gradient(options.moving[1:])
+    else:
+        asked = np.array([length]) if options.t_eval is None else options.t_eval - problem.t0
+        stops = np.unique(np.append(asked[asked > 0.0], length))
     solve = _adapt_torch if problem.library == "torch" else _adapt_jax
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
         found = solve(problem, options, tolerance, order, memory, stops, report)
-    if options.t_eval is None:
+    if options.t_eval is None and not traced:
         times, states = problem.t0 + found.taus, found.states
         if found.message is None:
             times[-1] = problem.t1
     else:
-        which = np.searchsorted(stops, asked)
-        kept = (which < found.reached) | (asked <= 0.0)
-        times = options.t_eval[kept]
-        states = found.states[_places(found.landed, np.where(asked > 0.0, which, -1)[kept])]
+        which = asked - 1 if traced else np.where(asked > 0.0, np.searchsorted(stops, asked), -1)
+        which = which[which < found.reached]
+        times = which if options.t_eval is None else options.t_eval[: len(which)]
+        at = _places(found.landed, which)
+        if options.moving is None:
+            states = found.states[at]
+        else:
+            place = options.moving[: len(which)] - problem.t0
+            states = _between_steps(place, at, found, order, problem.dy0)
     success, message = found.message is None, found.message or REACHED
+    if found.stats.get("steps") == 0:
+        message = bad_start(problem) or message
     if success and globally and found.ratio > _TOLERATED:
         success = False
         message = (
@@ -231,6 +254,31 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         error_estimate=found.error,
         decision=SolveDecision(name, reason, "exponentials", problem.library == "jax", tuple(notes)),
     )
+
+
+def _of_no_member(problem: Problem, options: Options, name: str, reason: str) -> FODEResult:
+    """A batch without members needs no steps."""
+    times = np.array([problem.t0, problem.t1]) if options.t_eval is None else options.t_eval
+    states = array_namespace(problem.y0).stack([problem.y0] * len(times))
+    decision = SolveDecision(name, reason, "exponentials", problem.library == "jax", ("the batch has no members",))
+    return FODEResult(times, time_last(states), True, REACHED, 0, stats={"steps": 0}, decision=decision)
+
+
+#: Steps that determine the derivative of an adaptive solution in time.
+_WIDTH = 6
+
+
+def _between_steps(place: Any, at: Any, found: _Found, order: Any, further: tuple[Any, ...]) -> Any:
+    """The polynomial through the steps nearest to ``at``, at each ``place``; with the gradient of ``place``."""
+    if library_of(at) == "jax":
+        jnp = sys.modules["jax"].numpy
+        width, first = _WIDTH, jnp.clip(at - _WIDTH // 2, 0, jnp.maximum(found.landed[-1] - _WIDTH + 1, 0))
+    else:
+        width = min(_WIDTH, len(found.taus))
+        first = np.clip(at - width // 2, 0, len(found.taus) - width)
+    indices = [first + j for j in range(width)]
+    nodes = [found.taus[index] for index in indices]
+    return interpolated(place, nodes, indices, 1.0, found.states, order, further)
 
 
 def _places(landed: Any, which: Array) -> Any:
@@ -326,7 +374,7 @@ def _adapt_jax(
     ends = jnp.asarray(stops, real)
     seen = (initial, order, problem.args, problem.fun(problem.t0, problem.y0, *problem.args))
     traced = any(map(is_tracer, sys.modules["jax"].tree_util.tree_leaves(seen)))
-    if traced and options.t_eval is None:
+    if traced and options.t_eval is None and options.moving is None:
         raise InvalidInputError("traced adaptive steps have no fixed shape: give t_eval, the output times")
     most = min(options.max_steps, _TRACED_STEPS + 2 * len(stops))
     while True:
@@ -343,7 +391,7 @@ def _adapt_jax(
         landed = mesh.landed
         if tolerance.globally:  # failure can only be reported as NaN
             landed = jnp.where(mesh.ratio <= _TOLERATED, landed, most + 1)
-        return _Found(None, states, landed, len(stops), 0.0, mesh.error, None, None, stats)
+        return _Found(mesh.taus, states, landed, len(stops), 0.0, mesh.error, None, None, stats)
     count, reached = int(mesh.count), int(mesh.stop)
     message = None
     t = problem.t0 + float(mesh.tau)

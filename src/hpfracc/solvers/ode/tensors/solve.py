@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,6 +25,7 @@ from hpfracc.solvers.ode.tensors.between import states_at
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule, make_weights
 
 __all__ = [
+    "bad_start",
     "check_jax_functions",
     "first_bad",
     "order_of",
@@ -35,6 +37,9 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
+
+#: ``judge(grid, states)`` returns the states, and a message if they are not stable.
+Judge = Callable[[UniformGrid, Any], tuple[Any, str | None]]
 
 REACHED = "The end of the interval was reached."
 
@@ -79,8 +84,8 @@ def refuse_tensors(problem: Problem, options: Options, name: str) -> str | None:
     return None
 
 
-def solve_tensors(problem: Problem, options: Options, rule: TensorRule) -> FODEResult:
-    """Solve with the step of ``options``."""
+def solve_tensors(problem: Problem, options: Options, rule: TensorRule, judge: Judge | None = None) -> FODEResult:
+    """Solve with the step of ``options``; ``judge`` says whether the states are stable."""
     started = time.perf_counter()
     assert options.step is not None
     name = rule.name
@@ -98,19 +103,22 @@ def solve_tensors(problem: Problem, options: Options, rule: TensorRule) -> FODER
     known = states.shape[0] - 1
     bad = first_bad(states)
     success, message = True, REACHED
+    if judge is not None and states.shape[0] > 2 and 0 not in problem.shape:
+        states, unstable = judge(grid, states)
+        success, message = unstable is None, unstable or message
     if known < grid.steps:
         success = False
         message = f"Interrupted at t = {problem.t0 + known * grid.step:g}: here is the solution up to then."
-    if bad is not None:
+    if bad is not None and success:
         success = False
         solved = ", or Newton's method did not converge there" if rule.implicit else ""
-        message = (
+        message = (None if bad > 1 or rule.starts_blind else bad_start(problem)) or (
             f"The solution is not finite at t = {problem.t0 + bad * grid.step:g}{solved}: take a smaller step, or "
             "check whether the solution ends there."
         )
     times = grid.times()[: states.shape[0]]
     if options.t_eval is not None:
-        times, states = states_at(options.t_eval, grid, states, order_of(problem), problem.dy0)
+        times, states = states_at(options.t_eval, grid, states, order_of(problem), problem.dy0, options.moving)
     return FODEResult(
         t=times,
         y=time_last(states),
@@ -181,11 +189,17 @@ def torch_functions(
     """``fun(t, y)`` and ``jac(t, y)``, with what they return checked, and calls of the first counted."""
     own, shape, kind = problem.fun, tuple(problem.shape), type(problem.y0)
     args = problem.args if args is None else args
+    torch = sys.modules["torch"]
+    real, device = problem.y0.real.dtype, problem.y0.device
+
+    def as_tensor(t: Any) -> Any:
+        # Filled on the device, without a copy from the host.
+        return torch.full((), t, dtype=real, device=device) if isinstance(t, float) else t
 
     def fun(t: Any, y: Any) -> Any:
         calls[0] += 1
         before = _version(y)
-        value = own(t, y, *args)
+        value = own(as_tensor(t), y, *args)
         if type(value) is not kind or value.shape != shape:
             value = _checked(value, problem)
         if _version(y) != before:
@@ -194,7 +208,7 @@ def torch_functions(
 
     def jacobian(t: Any, y: Any) -> Any:
         assert problem.jac is not None
-        return _checked(problem.jac(t, y, *args), problem, "jac")
+        return _checked(problem.jac(as_tensor(t), y, *args), problem, "jac")
 
     return fun, None if problem.jac is None else jacobian
 
@@ -207,10 +221,9 @@ def check_jax_functions(problem: Problem) -> None:
 
 
 def _shape_of(problem: Problem, fun: Callable[..., Any]) -> Any:
-    import sys
-
     jax = sys.modules["jax"]
-    return jax.eval_shape(lambda y, args: fun(problem.t0, y, *args), problem.y0, problem.args)
+    t0 = jax.numpy.asarray(problem.t0, problem.y0.real.dtype)
+    return jax.eval_shape(lambda t, y, args: fun(t, y, *args), t0, problem.y0, problem.args)
 
 
 def _version(y: Any) -> int:
@@ -230,12 +243,28 @@ def _checked(value: Any, problem: Problem, name: str = "fun") -> Any:
     return value
 
 
+def bad_start(problem: Problem) -> str | None:
+    """Why a solve cannot start: values that are not finite at t0; None if they are, or are not known."""
+    if problem.library == "torch":
+        fun, _ = torch_functions(problem, [0])
+        with sys.modules["torch"].no_grad():
+            value = fun(problem.t0, problem.y0)
+    else:
+        at = sys.modules["jax"].numpy.asarray(problem.t0, problem.y0.real.dtype)
+        value = problem.fun(at, problem.y0, *problem.args)
+    for name, each in (("y0", problem.y0), ("The right-hand side", value)):
+        if first_bad(each[None]) is not None:
+            return (
+                f"{name} is not finite at the start, t = {problem.t0:g}: correct it there, or use "
+                "method='implicit_rectangle', which does not need the right-hand side there."
+            )
+    return None
+
+
 def first_bad(states: Any) -> int | None:
     """The first non-finite step; None if there is none, or if the values are traced."""
     library = library_of(states)
     if library == "torch":
-        import sys
-
         torch = sys.modules["torch"]
         if is_wrapped(states):
             return None

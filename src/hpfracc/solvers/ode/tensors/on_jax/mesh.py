@@ -69,13 +69,13 @@ def _scan(step: Callable[..., Any], carried: Any, rows: Any) -> Any:
     """A scan whose groups of steps are recomputed in the backward pass."""
     count = jax.tree_util.tree_leaves(rows)[0].shape[0]
     whole = count - count % GROUP
-    first = jax.tree_util.tree_map(lambda each: each[:whole].reshape(-1, GROUP, *each.shape[1:]), rows)
+    first = jax.tree_util.tree_map(lambda each: each[:whole].reshape(whole // GROUP, GROUP, *each.shape[1:]), rows)
     rest = jax.tree_util.tree_map(lambda each: each[whole:], rows)
 
     group = jax.checkpoint(partial(jax.lax.scan, step))
     carried, found = jax.lax.scan(group, carried, first)
     _, last = group(carried, rest)
-    return jnp.concatenate([found.reshape(-1, *found.shape[2:]), last])
+    return jnp.concatenate([found.reshape(whole, *found.shape[2:]), last])
 
 
 class Mesh(NamedTuple):

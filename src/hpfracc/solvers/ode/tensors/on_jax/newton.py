@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-__all__ = ["solve_step", "solve_transposed"]
+__all__ = ["jacobian_matrices", "solve_step", "solve_transposed"]
 
 #: Maximum number of iterations; members that have not converged become NaN.
 MAX = 25
@@ -67,3 +67,10 @@ def _columns(linear: Function, like: Any) -> Any:
     """The matrix of each member of a linear function of (..., d). Members are independent."""
     basis = jnp.eye(like.shape[-1], dtype=like.dtype)
     return jax.vmap(lambda column: linear(jnp.broadcast_to(column, like.shape)), out_axes=-1)(basis)
+
+
+def jacobian_matrices(fun: Function, y: Any) -> Any:
+    """The Jacobian of each member, (..., d, d), in reverse mode, which every differentiable function has."""
+    value, back = jax.vjp(fun, y)
+    basis = jnp.eye(y.shape[-1], dtype=value.dtype)
+    return jax.vmap(lambda row: back(jnp.broadcast_to(row, value.shape))[0], out_axes=-2)(basis)

@@ -10,7 +10,7 @@ import torch
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.tensors.on_torch.once import differentiable_once
 
-__all__ = ["TWICE_IMPLICIT", "check_members", "solve_step", "solve_transposed"]
+__all__ = ["TWICE_IMPLICIT", "check_members", "slopes_of", "solve_step", "solve_transposed"]
 
 #: Maximum number of iterations; members that have not converged become NaN.
 MAX = 25
@@ -63,7 +63,7 @@ def solve_step(
     Jacobian. Each doubles the number of correct terms of the expansion about the solution, so derivatives up to the
     third are exact.
     """
-    slopes = _slopes_of(fun, jacobian, wrapped)
+    slopes = slopes_of(fun, jacobian, wrapped)
     with torch.no_grad():
         y = _iterate(fun, slopes, known.detach(), weight.detach(), guess.detach(), wrapped)
     if not tracked:
@@ -85,7 +85,7 @@ def solve_transposed(
     state_bar: torch.Tensor,
 ) -> torch.Tensor:
     """The gradient with respect to ``known`` of ``y = known + weight f(y)``, from those of ``f(y)`` and y."""
-    slopes = _slopes_of(fun, jacobian, False)(y)
+    slopes = slopes_of(fun, jacobian, False)(y)
     whole = state_bar + (slopes.mH @ value_bar[..., None])[..., 0]
     return _solved(_matrix(weight, slopes).mH, whole)
 
@@ -135,7 +135,7 @@ def _solved(matrix: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return torch.where(bad[..., None], torch.nan, found)
 
 
-def _slopes_of(fun: Function, jacobian: Function | None, wrapped: bool) -> Function:
+def slopes_of(fun: Function, jacobian: Function | None, wrapped: bool) -> Function:
     """``df/dy`` of each member, of shape (..., d, d): members are independent."""
     if jacobian is not None:
         return jacobian

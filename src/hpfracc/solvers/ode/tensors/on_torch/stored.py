@@ -280,7 +280,7 @@ class _BackwardPass:
         values = block.values.detach()
         if self.values is not None:
             self.values[low : evaluated + 1] = values[:ends]
-        if self.wanted:
+        if self.wanted and points_bar:
             for each, value in zip(points_bar, values[ends:].split(size), strict=True):
                 self._add_newest((torch.stack(each[::-1]).view(value.shape) * value).sum(0))
         return value_bar
