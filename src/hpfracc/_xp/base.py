@@ -80,6 +80,12 @@ class Namespace:
             if not hasattr(own, name):
                 setattr(self, name, getattr(self.module, name))
 
+    def __reduce__(self) -> Any:
+        """By its name: modules cannot be pickled."""
+        from hpfracc._xp import namespace
+
+        return namespace, (self.library, self.device)
+
     def __repr__(self) -> str:
         return f"<namespace of {self.library}>"
 

@@ -133,13 +133,16 @@ def run_mesh(
     sample_every: int = 0,
     begin: float = -math.inf,
     earlier: FrameRecorder | None = None,
+    outputs: Array | None = None,
 ) -> Run:
     """Advance over ``mesh``, keeping a sample every ``sample_every`` steps (0: none).
 
-    ``begin`` and ``earlier`` are passed to :class:`FrameRecorder`.
+    ``begin``, ``earlier`` and ``outputs`` are passed to :class:`FrameRecorder`.
     """
     total = len(mesh) - 1
-    recorder = FrameRecorder(problem, options, save, args, total, begin, earlier)
+    exact = method.solution(problem) if options.events else None
+    at = None if exact is None else exact.frame
+    recorder = FrameRecorder(problem, options, save, args, total, begin, earlier, at, outputs)
     run = Run(recorder, True, "The end of the interval was reached.")
     if sample_every:
         run.samples.append(problem.u0)

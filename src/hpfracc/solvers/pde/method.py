@@ -60,6 +60,14 @@ class EvolutionMethod(abc.ABC):
         :class:`~hpfracc.solvers.pde.problem.StepFailedError`.
         """
 
+    def solution(self, problem: EvolutionProblem) -> Any:
+        """For exact methods: an object whose ``frame(t)`` is the solution on the whole grid; None for the others."""
+        return None
+
+    def event_times(self, problem: EvolutionProblem, rtol: float) -> Array:
+        """For exact methods: times between which an event is not missed."""
+        return np.array([problem.t0, problem.t1])
+
     def mesh(self, problem: EvolutionProblem, steps: int) -> Array:
         """Times of ``steps`` steps; uniform unless the method grades them."""
         return np.linspace(problem.t0, problem.t1, steps + 1)

@@ -17,7 +17,7 @@ from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.options import Options, read_options
 from hpfracc.solvers.pde.adaptive import run_adaptive
 from hpfracc.solvers.pde.driver import Run, check_memory, run_estimated, run_mesh
-from hpfracc.solvers.pde.interpolation import FrameSolution
+from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod, all_evolution_methods, find_evolution_method
 from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
 from hpfracc.solvers.pde.methods.exact_modes import ExactModes
@@ -360,9 +360,11 @@ def exact_mesh(problem: EvolutionProblem, options: Options) -> np.ndarray[Any, A
 def _solve(question: Question) -> tuple[Run, float, float]:
     problem, method, _, options, save, args = question
     if method.exact:
-        mesh = exact_mesh(problem, options)
-        problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, len(mesh) - 1)
-        return run_mesh(problem, method, options, save, mesh, args), 0.0, 0.0
+        outputs = mesh = exact_mesh(problem, options)
+        if options.events:
+            mesh = np.union1d(mesh, method.event_times(problem, options.rtol))
+        problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, len(outputs) - 1)
+        return run_mesh(problem, method, options, save, mesh, args, outputs=outputs), 0.0, 0.0
     if options.step is None:
         if is_tracer(problem.u0) or math.isnan(problem.alpha_value):
             raise InvalidInputError(
@@ -398,10 +400,16 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         u = _stacked(recorder.kept)
     sol = None
     if options.dense_output:
-        dense = xp.stack(recorder.step_frames)
-        sol = FrameSolution(
-            np.array(recorder.step_times), dense, space.grid, problem.periodic, smooth_power(problem), xp
+        exact = method.solution(problem)
+        reached = recorder.newest[0] if recorder.ended is None else recorder.ended
+        at = (
+            FrameCubic(
+                np.array(recorder.step_times), xp.stack(recorder.step_frames), smooth_power(problem), problem.breaks
+            )
+            if exact is None
+            else exact.frame
         )
+        sol = FrameSolution(at, (problem.t0, reached), space.grid, problem.periodic, xp)
     happened: tuple[Any, Any] = (None, None)
     if recorder.watch is not None:
         whole = tuple(axis.size for axis in space.grid)
