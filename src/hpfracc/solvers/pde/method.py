@@ -39,6 +39,8 @@ class EvolutionMethod(abc.ABC):
         Whether it has no error in time, so that the mesh only sets where values are computed.
     compiles_tensors : bool
         Whether ``compile=True`` also applies to tensors and JAX arrays.
+    meets_breaks : bool
+        Whether its mesh has the times ``problem.breaks`` at which the data jump.
     """
 
     name: ClassVar[str]
@@ -46,6 +48,7 @@ class EvolutionMethod(abc.ABC):
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
     exact: ClassVar[bool] = False
     compiles_tensors: ClassVar[bool] = False
+    meets_breaks: ClassVar[bool] = False
 
     @abc.abstractmethod
     def refuses(self, problem: EvolutionProblem) -> str | None:

@@ -122,6 +122,10 @@ class FrameRecorder:
         between = self.watch is not None or self._wanted is not None
         self._recent: deque[tuple[float, Any]] = deque(maxlen=4 if between else 1)
         self.ended: float | None = None
+        #: The frame at the terminal event.
+        self.end_frame: Any = None
+        #: Whether values were not finite because the data are not.
+        self.blames_data = False
         if earlier is None:
             self._take(problem.t0, problem.u0, 0)
 
@@ -241,9 +245,9 @@ class FrameRecorder:
         if self.watch is not None and before is not None:
             end = self._look(before, (t, frame))
             if end is not None:
-                self.ended = end
+                self.ended, self.end_frame = end, self._between(end)
                 if self._wanted is None:
-                    self._keep(end, self._between(end))
+                    self._keep(end, self.end_frame)
                 else:
                     self._wanted = [one for one in self._wanted if one <= end]
                     self._deliver(math.inf)
@@ -318,7 +322,24 @@ class FrameRecorder:
         points = [float(axis[i]) for axis, i in zip(axes, place, strict=True)]
         which = "" if self.problem.components is None else f" in component {int(bad[0][0])}"
         where = ", ".join(f"{one:g}" for one in points)
+        told = f"The solution is not finite at t = {t:g}, x = ({where}){which}: "
+        culprit = self._infinite_data(t)
+        if culprit is not None:
+            self.blames_data = True
+            return f"{told}{culprit} not finite; give data that are finite at every time after t0."
         return (
-            f"The solution is not finite at t = {t:g}, x = ({where}){which}: take a smaller step, check the reaction "
-            "and the sign of the diffusion there, or whether the solution blows up."
+            f"{told}take a smaller step, check the reaction and the sign of the diffusion there, or whether the "
+            "solution blows up."
         )
+
+    def _infinite_data(self, t: float) -> str | None:
+        """Which data are not finite between the newest step and ``t``; the reaction is that of u0, which is finite."""
+        problem, before, u = self.problem, self.newest[0], self.problem.u0
+        for time in (before, 0.5 * (before + t), t):
+            with np.errstate(all="ignore"):
+                known = problem.known(time)
+                acts = None if problem.reaction is None else problem.reaction(time, u)
+            for value, what in ((known, "source or boundary data are"), (acts, "the reaction is")):
+                if value is not None and not np.all(np.isfinite(np.asarray(to_host(problem.xp.stop_gradient(value))))):
+                    return f"at t = {time:g} the {what}" if what.startswith("source") else f"at t = {time:g} {what}"
+        return None

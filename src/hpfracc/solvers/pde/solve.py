@@ -15,8 +15,9 @@ from hpfracc._arrays import dtype_name, is_array, is_tracer, library_of
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.options import Options, read_options
+from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.adaptive import run_adaptive
-from hpfracc.solvers.pde.driver import Run, check_memory, run_estimated, run_mesh
+from hpfracc.solvers.pde.driver import Run, StepProgress, check_memory, run_estimated, run_mesh
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod, all_evolution_methods, find_evolution_method
 from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
@@ -67,6 +68,7 @@ def solve_fpde(
     dense_output: bool = False,
     save: str | int | Callable[..., Any] = "all",
     max_steps: int = MAX_FPDE_STEPS,
+    max_step: float | None = None,
     backend: Any = "auto",
     compile: bool | str = "auto",
     progress: bool | Callable[..., Any] = False,
@@ -137,6 +139,10 @@ def solve_fpde(
         What is kept: every step, the last one, every k-th step (an integer k), or the value of ``save(t, u)`` at each.
     max_steps : int
         Largest number of steps; a solve that needs more ends with ``success=False``.
+    max_step : float, optional
+        The longest step. Without a ``step``, source, boundary data and reaction are looked at about 1,000 times over
+        the interval (256 times on large grids) for changes between the steps: what is narrower may be missed, unless
+        ``max_step`` is as short.
     backend : {"auto", "numpy", "numba"}
         How loops over steps run for NumPy problems; tensors and JAX arrays stay in their own library.
     compile : bool or "auto"
@@ -197,6 +203,7 @@ def solve_fpde(
         dense_output=dense_output,
         save=save,
         max_steps=max_steps,
+        max_step=max_step,
         backend=backend,
         compile=compile,
         progress=progress,
@@ -354,23 +361,30 @@ def exact_mesh(problem: EvolutionProblem, options: Options) -> np.ndarray[Any, A
     if options.t_eval is not None:
         return np.unique(np.concatenate([[problem.t0], options.t_eval, [problem.t1]]))
     count = _OUTPUTS if options.step is None else given_steps(problem, options)
+    count = max(count, math.ceil((problem.t1 - problem.t0) / options.max_step))
     return np.linspace(problem.t0, problem.t1, count + 1)
 
 
 def _solve(question: Question) -> tuple[Run, float, float]:
+    problem, method, options = question.problem, question.method, question.options
+    with progress_report(options.progress, problem.t0, problem.t1, f"solve_fpde ({method.name})") as report:
+        return _solve_reporting(question, StepProgress(report))
+
+
+def _solve_reporting(question: Question, progress: StepProgress) -> tuple[Run, float, float]:
     problem, method, _, options, save, args = question
     if method.exact:
         outputs = mesh = exact_mesh(problem, options)
         if options.events:
             mesh = np.union1d(mesh, method.event_times(problem, options.rtol))
         problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, len(outputs) - 1)
-        return run_mesh(problem, method, options, save, mesh, args, outputs=outputs), 0.0, 0.0
+        return run_mesh(problem, method, options, save, mesh, args, outputs=outputs, progress=progress), 0.0, 0.0
     if options.step is None:
         if is_tracer(problem.u0) or math.isnan(problem.alpha_value):
             raise InvalidInputError(
                 "a traced solve (jax.jit, vmap) cannot refine its steps until two solutions agree; give step="
             )
-        return run_adaptive(problem, method, options, save, args)
+        return run_adaptive(problem, method, options, save, args, progress)
     steps = given_steps(problem, options)
     if steps > options.max_steps:
         raise InvalidInputError(
@@ -378,7 +392,7 @@ def _solve(question: Question) -> tuple[Run, float, float]:
             "step, or more steps"
         )
     problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, steps)
-    run, error = run_estimated(problem, method, options, save, args, steps)
+    run, error = run_estimated(problem, method, options, save, args, steps, progress)
     return run, error, math.nan
 
 
