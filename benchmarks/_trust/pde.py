@@ -12,7 +12,7 @@ import numpy as np
 import hpfracc as hf
 from benchmarks._trust.campaign import Outcome, Trial
 from hpfracc.errors import AccuracyWarning
-from hpfracc.pde import CorrectedQuadrature, Diffusion, Dirichlet, DiffusionL1, DiffusionL2Sigma, FractionalDiffusion
+from hpfracc.pde import CorrectedQuadrature, Diffusion, DiffusionL1, DiffusionL2Sigma, Dirichlet, FractionalDiffusion
 from hpfracc.special import mittag_leffler as ml
 
 Array = np.ndarray[Any, Any]
@@ -79,20 +79,21 @@ class Sines:
             given["du0"] = self.velocity @ self.shapes
         if self.forcing:
             given["source"] = self.source
-        return hf.solve_fpde(
-            reaction, (0.0, self.end), self.start @ self.shapes, method=method, **{**given, **more}
-        )
+        with warnings.catch_warnings():  # that the grid is too coarse: it has no error for sines
+            warnings.simplefilter("ignore", AccuracyWarning)
+            return hf.solve_fpde(
+                reaction, (0.0, self.end), self.start @ self.shapes, method=method, **{**given, **more}
+            )
 
 
 def outcome(found: Any, exact: Callable[[Array], Array], words: str, rtol: float | None, atol: float = 1e-9) -> Outcome:
     """Compare all early frames and some later ones with the truth."""
     some = np.unique(
-        np.concatenate(
-            [np.arange(min(_EARLY, len(found.t))), np.linspace(0, len(found.t) - 1, _LATER).astype(int)]
-        )
+        np.concatenate([np.arange(min(_EARLY, len(found.t))), np.linspace(0, len(found.t) - 1, _LATER).astype(int)])
     )
     truth = exact(found.t[some])
-    error, size = float(np.abs(found.u[some] - truth).max()), float(np.abs(truth).max())
+    # Where u0 does not have the boundary values, the first frame has its own.
+    error, size = float(np.abs(found.u[some] - truth)[:, 1:-1].max()), float(np.abs(truth).max())
     return Outcome(
         f"{words}, {found.decision.method}, {found.stats['steps']} steps",
         error,
@@ -102,6 +103,12 @@ def outcome(found: Any, exact: Callable[[Array], Array], words: str, rtol: float
         found.success,
         "; ".join([*found.decision.notes, found.message if not found.success else ""]),
     )
+
+
+def _differences(modes: Array) -> Array:
+    """Eigenvalues of three-point differences, which serve boundary data that are functions of time."""
+    h = X[1] - X[0]
+    return np.asarray((2.0 * np.sin(0.5 * modes * h) / h) ** 2)
 
 
 def _tolerance(rng: np.random.Generator, low: float = -4.0) -> float:
@@ -170,7 +177,7 @@ def _first_order(rng: np.random.Generator) -> Outcome:
 
 
 def _semilinear(rng: np.random.Generator) -> Outcome:
-    """u = (1 + a t^alpha + b t^2) sin(k x) with u - u^3, -u^2 or a saturating reaction, made so by a source."""
+    """U = (1 + a t^alpha + b t^2) sin(k x) with u - u^3, -u^2 or a saturating reaction, made so by a source."""
     alpha, end = float(rng.uniform(0.3, 0.95)), float(10.0 ** rng.uniform(-1.0, 0.3))
     a, b, k = rng.normal(), rng.normal() / max(1.0, end**2), int(rng.integers(1, 4))
     reactions: list[Callable[[Array], Array]] = [lambda u: u - u**3, lambda u: -(u**2), lambda u: u / (1.0 + u**2)]
@@ -222,7 +229,14 @@ def _incompatible(rng: np.random.Generator) -> Outcome:
             atol=rtol * 1e-3,
             **given,
         )
-        exact = lambda t: hf.solve_fpde(None, (0.0, end), u0, boundary="dirichlet", t_eval=t, **given).u  # noqa: E731
+        modes = np.arange(1, X.size - 1)
+        shapes = np.sin(modes[:, None] * X)
+        start = np.linalg.solve(shapes[:, 1:-1].T, u0[1:-1])
+
+        def exact(t: Array) -> Array:
+            decay = ml(-given["space"].coefficient * _differences(modes) * np.asarray(t)[:, None] ** alpha, alpha)
+            return np.asarray(decay * start @ shapes)
+
         words = f"alpha={alpha:.3f}, end={end:.3g}, box={box}, {given['space']}, rtol={rtol:.2g}"
         return outcome(found, exact, words, rtol, rtol * 1e-3)
 
@@ -232,7 +246,7 @@ def _moving_wall(rng: np.random.Generator) -> Outcome:
     alpha, end = float(rng.uniform(0.3, 0.95)), float(10.0 ** rng.uniform(-1.0, 0.5))
     power = float(rng.choice([1.0, 2.0, alpha, 0.5]))
     case = Sines(rng, alpha, [], end)
-    case.order, case.rates = 2.0, case.coefficient * case.modes**2.0
+    case.order, case.rates = 2.0, case.coefficient * _differences(case.modes)
     slope = math.gamma(power + 1.0) / math.gamma(power + 1.0 - alpha)
     rtol = _tolerance(rng)
     found = case.solve(

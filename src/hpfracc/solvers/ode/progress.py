@@ -20,7 +20,7 @@ from hpfracc.solvers.ode.result import FODEResult
 
 __all__ = ["Report", "note_steps", "only_the_start", "progress_report", "watch_steps"]
 
-#: ``report(t, y)`` with the newest point, or ``report(t, y, share)`` with the share of the work that is done; ``y`` is a
+#: ``report(t, y)`` with the newest point, or ``report(t, y, share)`` with the completed share of the work; ``y`` is a
 #: function, called only if needed.
 Report = Callable[..., None]
 

@@ -34,7 +34,8 @@ _MAX_AT_ONCE = 3
 #: Doublings after a failed run, and the relative change of the failure time below which more steps do not help.
 _AFTER_FAILURE = 2
 _SAME_TIME = 0.1
-#: Growth of the largest value over that of u0 that counts as a blow-up, and the change of its time that ends the search.
+#: Growth of the largest value over that of u0 that counts as a blow-up, and the relative change of its time that is
+#: small enough.
 _GROWS, _SHARP = 2.0, 0.03
 #: Order that is assumed as long as only two solutions have been compared.
 _UNSEEN = 1.0
@@ -99,7 +100,10 @@ def run_adaptive(
             f"= {first:g} on, the first saved time"
         )
     if not run.success and data.jumps and not problem.breaks:
-        run.message += f" The data jump near t = {data.jumps[0]:g}, which makes steps of all methods but L1 and L2-1sigma inaccurate."
+        run.message += (
+            f" The data jump near t = {data.jumps[0]:g}, where all methods but L1 and L2-1sigma have a low order: use "
+            "one of those, or solve up to the jump and after it separately."
+        )
     return run, error, ratio
 
 
@@ -179,8 +183,8 @@ class _Refinement:
                 previous.success = False
                 told = "" if math.isnan(ratio) else f", with an error of {ratio:.2g} times the tolerance"
                 previous.message = (
-                    f"Stopped at {steps:,} steps{told}: more than max_steps={options.max_steps:,} would be needed. Give "
-                    "a larger max_steps, a larger tolerance, or a method of higher order."
+                    f"Stopped at {steps:,} steps{told}: more than max_steps={options.max_steps:,} would be needed. "
+                    "Give a larger max_steps, a larger tolerance, or a method of higher order."
                 )
                 return previous, error, ratio
             run = self._attempt(finer)
@@ -199,8 +203,12 @@ class _Refinement:
                 error, ratio = max(error, unseen), max(ratio, unseen / max(allowed for _, allowed in gaps))
             if ratio <= 1.0:
                 return run, error, ratio
+            if last is None:  # The next mesh is chosen with the order of the method: it will show whether that holds.
+                seen, needed = order, ratio / (share * (factor**order - 1.0))
+            else:
+                needed = ratio
             previous, steps, last = run, finer, (biggest, factor)
-            wanted = math.log2(ratio) / seen if math.isfinite(ratio) else 1.0
+            wanted = math.log2(needed) / seen if 1.0 < needed < math.inf else 1.0
             jump = min(_MAX_AT_ONCE, max(1, math.ceil(wanted)))
             self.progress.expect((steps << jump) * (2 if wanted > jump else 1))
 
@@ -224,9 +232,9 @@ class _Refinement:
                 if change > _SHARP * now and steps << _AFTER_FAILURE <= self.options.max_steps:
                     continue  # for the digits of the time
                 run.message = (
-                    f"The solution blows up near t = {problem.t0 + now:.3g}: solutions with {steps >> _AFTER_FAILURE:,} "
-                    f"and {steps:,} steps over the interval end there, and the largest value grew from {before:.3g} to "
-                    f"{min(largest, grown):.3g} and more. This is the solution up to there."
+                    f"The solution blows up near t = {problem.t0 + now:.3g}: with {steps >> _AFTER_FAILURE:,} and "
+                    f"{steps:,} steps over the interval it ends there, and its largest value grows from {before:.3g} "
+                    f"to {min(largest, grown):.3g} and more. This is the solution up to there."
                 )
             break
         return run, steps
@@ -265,9 +273,9 @@ class _Refinement:
         ends = run.recorder.end_frame, previous.recorder.end_frame
         if ends[0] is not None and ends[1] is not None:
             found.append((max_absolute(problem, ends[0] - ends[1]), max_absolute(problem, ends[0])))
-        return [
-            (gap, options.atol + options.rtol * (largest if scale is None else scale)) for gap, scale in found
-        ] or [(0.0, options.atol + options.rtol * max_absolute(problem, problem.u0))]
+        return [(gap, options.atol + options.rtol * (largest if scale is None else scale)) for gap, scale in found] or [
+            (0.0, options.atol + options.rtol * max_absolute(problem, problem.u0))
+        ]
 
     def _event_ratio(self, run: Run, previous: Run) -> float:
         """The difference of the times of terminal events over the tolerance; infinite if only one run has ended so."""

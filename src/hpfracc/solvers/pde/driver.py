@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,9 +25,9 @@ __all__ = [
     "FIRST_STEPS",
     "MIN_ORDER",
     "Run",
+    "StepProgress",
     "check_memory",
     "forecast_memory",
-    "StepProgress",
     "max_absolute",
     "run_estimated",
     "run_mesh",
@@ -95,7 +94,7 @@ def forecast_memory(
         need += 2 * (FIRST_STEPS + steps.bit_length()) * size + saved // 2
     elif _estimates(problem, method, options, steps):
         ratio, marks = _sampling(steps)
-        samples = size * (1 + len(marks))
+        samples = size * (1 + len(marks[0]))
         need = max(need + samples, method.forecast(problem, max(1, steps // (ratio or 4))) + 3 * samples)
     return int(need + saved), saved
 
@@ -177,17 +176,18 @@ def run_mesh(
 ) -> Run:
     """Advance over ``mesh``, keeping the states after the steps with the numbers ``sampled``, which increase.
 
-    ``progress`` hears of every step or block. ``begin``, ``earlier`` and ``outputs`` are passed to :class:`FrameRecorder`.
+    ``progress`` gets every step or block. ``begin``, ``earlier`` and ``outputs`` are passed to :class:`FrameRecorder`.
     """
     total = len(mesh) - 1
     exact = method.solution(problem) if options.events else None
     at = None if exact is None else exact.frame
     recorder = FrameRecorder(problem, options, save, args, total, begin, earlier, at, outputs)
     run = Run(recorder, True, "The end of the interval was reached.")
+    report = _no_report if progress is None else progress.of_run(mesh)
+    shown = progress is not None and callable(options.progress)
     marks = np.empty(0, int) if sampled is None else sampled
     done = 0
     try:
-        report = _no_report if progress is None else progress.of_run(mesh)
         # An overflow ends the run with its own message.
         with np.errstate(over="ignore", invalid="ignore"):
             for made in method.advance(problem, mesh):
@@ -195,7 +195,7 @@ def run_mesh(
                 here = marks[slice(*np.searchsorted(marks, [done, done + count], side="right"))].tolist()
                 if isinstance(made, FrameBlock):
                     ahead = done + 1, count, total, float(mesh[done + count])
-                    if not here and not (progress is not None and callable(options.progress)) and not recorder.needs(*ahead):
+                    if not (here or shown or recorder.needs(*ahead)):
                         recorder.skip(count)
                         done += count
                         report(done, lambda: None)
@@ -252,39 +252,42 @@ def run_estimated(
     """
     mesh = method.mesh(problem, steps)
     if not _estimates(problem, method, options, steps):
-        why = "it was not asked for (estimate=True gives one)" if steps >= 2 * _COARSEST[1] else "there are too few steps"
+        why = (
+            "it was not asked for (estimate=True gives one)" if steps >= 2 * _COARSEST[1] else "there are too few steps"
+        )
         if is_tracer(problem.u0):
             why = "the solve is traced"
         problem.notes.append(f"the error in time has no estimate: {why}")
         return run_mesh(problem, method, options, save, mesh, args, progress=progress), math.nan
     ratio, marks = _sampling(steps)
-    run = run_mesh(problem, method, options, save, mesh, args, 2 * ratio * marks, progress=progress)
+    divisor = ratio or (2 if steps < _UNASKED else 4)
+    counts = [steps // divisor, steps // (2 * divisor)]
+    run = run_mesh(problem, method, options, save, mesh, args, ratio * marks[0], progress=progress)
     if not run.success:
         problem.notes.append("the error in time has no estimate: the solve stopped early")
         return run, math.nan
     stats, spent = dict(problem.stats), 0
     plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=False, progress=False)
-    found = [run.samples]
-    divisor = ratio or (2 if steps < _UNASKED else 4)
-    counts = [steps // divisor, steps // (2 * divisor)]
-    if not ratio:  # no common times but the end
-        found, marks = [{1: run.recorder.newest[1]}], np.empty(0, int)
-    for count, factor in zip(counts, (2, 1), strict=True):
-        coarse = run_mesh(problem, method, plain, "last", method.mesh(problem, count), args, factor * marks)
-        spent += coarse.steps
-        found.append(coarse.samples if ratio or not coarse.success else {1: coarse.recorder.newest[1]})
+    coarse = []
+    for count, wanted in zip(counts, (np.union1d(marks[0], 2 * marks[1]), marks[1]), strict=True):
+        coarse.append(run_mesh(problem, method, plain, "last", method.mesh(problem, count), args, wanted))
+        spent += coarse[-1].steps
     data = scan_data(problem)
     problem.stats.clear()
     problem.stats.update(stats, estimate_steps=spent)
-    scales = (2 * ratio, 2, 1) if ratio else (1, 1, 1)
-    common = [j for j in (marks.tolist() if ratio else [1]) if all(j * k in one for k, one in zip(scales, found, strict=True))]
-    if not common or (not ratio and run.recorder.ended is not None):
-        problem.notes.append("the error in time has no estimate: solutions with fewer steps have no times in common with it")
-        return run, math.nan
-    gaps = [
-        max(max_absolute(problem, finer[j * k] - coarser[j * m]) for j in common)
-        for (k, finer), (m, coarser) in itertools.pairwise(zip(scales, found, strict=True))
-    ]
+    gaps = []
+    for finer, coarser, factor, own in zip((run, coarse[0]), coarse, (ratio, 2), marks, strict=True):
+        pairs = [
+            (finer.samples[factor * k], coarser.samples[k])
+            for k in own.tolist()
+            if factor * k in finer.samples and k in coarser.samples
+        ]
+        if finer.success and coarser.success and finer.recorder.ended is None:
+            pairs.append((finer.recorder.newest[1], coarser.recorder.newest[1]))
+        if not pairs:
+            problem.notes.append("the error in time has no estimate: solutions with fewer steps share no times with it")
+            return run, math.nan
+        gaps.append(max(max_absolute(problem, one - other) for one, other in pairs))
     factors = steps / counts[0], counts[0] / counts[1]
     order = seen_order(gaps, factors, method.convergence(problem))
     error = max(gaps[0] / (factors[0] ** order - 1.0), data.defect(problem, mesh))
@@ -294,17 +297,18 @@ def run_estimated(
     return run, error
 
 
-def _sampling(steps: int) -> tuple[int, Array]:
-    """The ratio of the steps to those of the finer coarse mesh, and the coarsest mesh's steps that are compared.
+def _sampling(steps: int) -> tuple[int, tuple[Array, Array]]:
+    """The ratio of the steps to those of the finer coarse mesh, and the steps of the two coarse meshes to compare.
 
-    The ratio is zero if the meshes have no common times but the end.
+    The ratio is zero, and there are no such steps, if the meshes have no common times but the end.
     """
     fitting = ((k, least) for least in _COARSEST for k in _RATIOS if steps % (2 * k) == 0)
     ratio = next((k for k, least in fitting if steps >= 2 * k * least), 0)
     if not ratio:
-        return 0, np.empty(0, int)
-    coarsest = steps // (2 * ratio)
-    return ratio, sample_steps(coarsest, math.ceil(coarsest / _SAMPLES))
+        return 0, (np.empty(0, int), np.empty(0, int))
+    fewest = steps // (2 * ratio)
+    every = math.ceil(fewest / _SAMPLES)
+    return ratio, (sample_steps(2 * fewest, 2 * every), sample_steps(fewest, every))
 
 
 def sample_steps(steps: int, every: int, pieces: int = 1, early: bool = True) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from hpfracc._arrays import is_tracer
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
-__all__ = ["TimeData", "scan_data"]
+__all__ = ["TimeData", "breaks_of", "scan_data"]
 
 Array = np.ndarray[Any, Any]
 
@@ -42,43 +41,39 @@ class TimeData:
         Times just before which the data jump.
     power : float
         The p < 0 of data that grow like ``(t - t0)^p`` at the start; 0 if they do not.
-    infinite_at : float or None
-        The first time at which the data are not finite.
     """
 
     looks: Array
     jumps: tuple[float, ...] = ()
     power: float = 0.0
-    infinite_at: float | None = None
 
     def defect(self, problem: EvolutionProblem, mesh: Array) -> float:
         r"""The error of u from data that change between the steps unseen.
 
         On each step longer than the distance between two looks, the data at the looks are compared with the line
-        through the data at the ends of the steps. A difference d on a step :math:`\tau` changes u by up to
+        through the data at the ends of the step. A mean difference d on a step :math:`\tau` changes u by up to about
         :math:`d \tau^\alpha / \Gamma(1+\alpha)`.
         """
-        data = _data(problem)
         if not len(self.looks):
             return 0.0
-        lengths = np.diff(mesh)
+        data, alpha = _data(problem), problem.alpha_value
         spacing = (mesh[-1] - mesh[0]) / len(self.looks)
-        alpha = problem.alpha_value
         places = np.searchsorted(mesh, self.looks, side="right") - 1
-        places = np.clip(places, 0, len(lengths) - 1)
-        worst, at, ends = 0.0, -1, (None, None)
-        for look, k in zip(self.looks, places, strict=True):
+        worst = 0.0
+        for k in np.flatnonzero(np.diff(mesh) > spacing):
             low, high = float(mesh[k]), float(mesh[k + 1])
-            inside = (look - low) / (high - low)
-            if high - low <= spacing or not 0.0 < inside < 1.0 or (k == 0 and self.power < 0.0):
+            looks = self.looks[(places == k) & (self.looks > low)]
+            if not len(looks) or (k == 0 and self.power < 0.0):
                 continue
-            if k != at:
-                # Data jump behind the ends of steps: the next step starts with the value after the jump.
-                begin = low + 2.0 * _ULPS * np.spacing(max(abs(low), abs(high))) if low in problem.breaks else low
-                at, ends = k, (data(begin), data(high))
-            seen = data(float(look))
-            gap = _largest(problem, seen - (1.0 - inside) * ends[0] - inside * ends[1])
-            worst = max(worst, gap * (high - low) ** alpha / math.gamma(1.0 + alpha))
+            # Data jump behind the ends of steps: the next step starts with the value after the jump.
+            begin = low + 2.0 * _ULPS * float(np.spacing(abs(high))) if low in problem.breaks else low
+            ends = data(begin), data(high)
+            parts = (looks - low) / (high - low)
+            gaps = [
+                _largest(problem, data(float(look)) - (1.0 - float(part)) * ends[0] - float(part) * ends[1])
+                for look, part in zip(looks, parts, strict=True)
+            ]
+            worst = max(worst, float(np.mean(gaps)) * (high - low) ** alpha / math.gamma(1.0 + alpha))
         return worst
 
 
@@ -95,19 +90,15 @@ def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
     golden = 0.5 * (math.sqrt(5.0) - 1.0)
     offsets = 0.5 + 0.9 * (np.arange(count) * golden % 1.0 - 0.5)
     looks = problem.t0 + length * (np.arange(count) + offsets) / count
-    infinite = None
     sizes, gaps, before = np.empty(count), np.empty(count - 1), None
     for i, t in enumerate(looks):
         value = data(float(t))
         sizes[i] = _largest(problem, value)
         if not math.isfinite(sizes[i]):
-            infinite = float(t)
-            break
+            return none  # a step that meets these data ends with a message
         if before is not None:
             gaps[i - 1] = _largest(problem, value - before)
         before = value
-    if infinite is not None:
-        return dataclasses.replace(none, infinite_at=infinite)
     power = 0.0
     near, nearer = (_largest(problem, data(problem.t0 + length * 2.0**-k)) for k in (_NEAR, _NEARER))
     if near > 0.0 and nearer > _GROWS * near:
@@ -121,35 +112,37 @@ def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
 
 
 def _find_jumps(problem: EvolutionProblem, low: float, high: float, least: float) -> list[float]:
-    """The jumps between two times, by bisection; a difference that shrinks with the interval is none."""
+    """The times just before jumps by more than ``least`` between two times, by bisection; at most a few."""
+    found: list[float] = []
+    intervals = [(low, high)]
+    while intervals and len(found) <= _MOST_BREAKS:
+        begin, end = intervals.pop()
+        jump = _find_jump(problem, begin, end, least) if begin < end else None
+        if jump is not None:
+            place = jump[0] - _ULPS * float(np.spacing(max(abs(problem.t0), abs(problem.t1))))
+            found += [place] if place > problem.t0 else []
+            intervals += [(begin, place), (jump[1], end)]
+    return found
+
+
+def _find_jump(problem: EvolutionProblem, a: float, b: float, least: float) -> tuple[float, float] | None:
+    """Neighbouring times between which the data jump; None if their difference shrinks with the interval."""
     data = _data(problem)
-    a, b = low, high
     at_a, at_b = data(a), data(b)
-    first = _largest(problem, at_b - at_a)
-    if not first > least:
-        return []
+    first = now = _largest(problem, at_b - at_a)
     halvings = 0
-    while True:
+    while now > least and (halvings != _HALVINGS or now > 0.25 * first):
         middle = 0.5 * (a + b)
         if not a < middle < b:
-            break
+            return a, b
         here = data(middle)
         left, right = _largest(problem, here - at_a), _largest(problem, at_b - here)
+        now, halvings = max(left, right), halvings + 1
         if left >= right:
             b, at_b = middle, here
         else:
             a, at_a = middle, here
-        halvings += 1
-        if halvings == _HALVINGS and max(left, right) < 0.25 * first:
-            return []
-    if _largest(problem, at_b - at_a) < 0.25 * first:
-        return []
-    place = a - _ULPS * float(np.spacing(max(abs(a), abs(problem.t1))))
-    found = [place] if place > problem.t0 else []
-    for one, other in ((low, place), (b, high)):
-        if low < one < other < high or (one < other and (one, other) != (low, high)):
-            found += _find_jumps(problem, one, other, max(least, 0.05 * first))
-    return found
+    return None
 
 
 def breaks_of(data: TimeData) -> tuple[float, ...]:

@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 #: Values of the Mittag-Leffler function computed together: some 8 MiB.
 _TOGETHER = 1 << 20
-#: Times at which events are looked for: in each factor e of time, in each period of a mode that swings, and at most.
+#: Times at which events are looked for: in each factor e of time, in each period of a mode, and at most.
 _A_SCALE, _A_PERIOD, _MOST_TIMES = 16, 16, 1 << 16
 
 
@@ -74,11 +74,11 @@ class ExactModes(EvolutionMethod):
         return ModeSolution(problem)
 
     def event_times(self, problem: EvolutionProblem, rtol: float) -> Array:
-        r"""Times between which no mode turns or decays unseen: geometric, and a fraction of a period where modes swing.
+        r"""Geometric times, at most a fraction of a period apart as long as modes oscillate.
 
-        A mode :math:`E_\alpha(\lambda t^\alpha)` changes over the time :math:`|\lambda|^{-1/\alpha}`. It swings with the
-        imaginary part of :math:`\lambda^{1/\alpha}` until the real part has damped it. Modes below ``rtol`` times the
-        largest one are left out.
+        A mode :math:`E_\alpha(\lambda t^\alpha)` changes over the time :math:`|\lambda|^{-1/\alpha}`. It oscillates
+        with the imaginary part of :math:`\lambda^{1/\alpha}` until the real part has damped it. Modes below ``rtol``
+        times the largest one are left out.
         """
         at = self.solution(problem)
         alpha, length = problem.alpha_value, problem.t1 - problem.t0
@@ -105,12 +105,12 @@ class ExactModes(EvolutionMethod):
             if len(found) > _MOST_TIMES:
                 problem.notes.append(
                     f"events were looked for at {_MOST_TIMES:,} times up to t = {problem.t0 + t:g} and evenly spaced "
-                    "times after it, fewer than the swings of the modes ask for"
+                    "times after it, fewer than the oscillations of the modes need"
                 )
                 found.extend(np.linspace(t, length, _MOST_TIMES)[1:-1])
                 break
-            swings = next((float(turns[k]) for k in order if ends[k] > t), 0.0)
-            t += min(t / _A_SCALE, math.inf if swings == 0.0 else 2.0 * math.pi / (_A_PERIOD * swings))
+            turning = next((float(turns[k]) for k in order if ends[k] > t), 0.0)
+            t += min(t / _A_SCALE, math.inf if turning == 0.0 else 2.0 * math.pi / (_A_PERIOD * turning))
         return np.asarray(problem.t0 + np.array([*found, length]))
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
