@@ -115,7 +115,10 @@ def solve_fpde(
     rtol, atol : float
         If no ``step`` is given, the mesh is refined until the error in time is below ``atol + rtol U`` at the times t
         of the first mesh, which has 32 steps. U is the largest ``|u|`` over the box at t, or that at an earlier time s
-        times ``(s - t0) / (t - t0)`` if that is larger, because u may pass through zero. The first steps of a uniform
+        times ``(s - t0) / (t - t0)`` if that is larger, because u may pass through zero. Before the first of these
+        times, at steps that are returned, U is the largest ``|u|`` of all. The time of a terminal event holds to
+        ``rtol``. Where source, boundary data or reaction jump in time, steps of ``"l1"`` and ``"l2_1sigma"`` end, and
+        the mesh is graded anew behind. The first steps of a uniform
         mesh with memory (``"convolution_quadrature"``) are less accurate: output before the first of these times is
         computed separately, in a shorter interval with its own steps, and no step before the first time of the shortest
         interval is kept. The error of the grid is estimated separately and is not controlled.
@@ -132,7 +135,8 @@ def solve_fpde(
         Further derivatives on the left-hand side, :math:`D^\alpha u + \sum_i c_i D^{\alpha_i} u`, of orders below
         alpha.
     events : callable or list of callables, optional
-        ``event(t, u, *args)``, whose zeros are found; ``event.terminal`` and ``event.direction`` as in SciPy.
+        ``event(t, u, *args)``, whose zeros are found; ``event.terminal`` and ``event.direction`` as in SciPy. Between
+        steps, or, for ``"exact_modes"``, of the solution itself at times that the decay of its modes needs.
     dense_output : bool
         Whether the result has ``sol(t, x)``.
     save : {"all", "last"}, int or callable
@@ -151,11 +155,12 @@ def solve_fpde(
         PyTorch the sums between transforms, and with True also the reaction, which must then be a pure function.
         ``"auto"`` compiles many or large steps, but never a PyTorch reaction.
     progress : bool or callable
-        A progress bar with the remaining time, or a callback ``progress(t, u)``.
+        A progress bar over the steps of all meshes, or a callback ``progress(t, u)``, for which t starts again with
+        each finer mesh.
     estimate : bool or "auto"
         Whether a solution with a given ``step`` gets ``error_estimate.time``. It is compared with solutions of an
         eighth and a sixteenth of its steps (down to a fourth and an eighth, if it has few), at common times; if these
-        fractions do not divide the number of steps, at the end only. ``stats["estimate_steps"]`` counts the extra
+        fractions do not divide the number of steps, at the end only. Data that change between the steps count too. ``stats["estimate_steps"]`` counts the extra
         steps. ``"auto"``: for NumPy arrays and 32 steps or more, unless the loop over the steps runs compiled.
 
     Returns
