@@ -160,8 +160,9 @@ def solve_fpde(
     estimate : bool or "auto"
         Whether a solution with a given ``step`` gets ``error_estimate.time``. It is compared with solutions of an
         eighth and a sixteenth of its steps (down to a fourth and an eighth, if it has few), at common times; if these
-        fractions do not divide the number of steps, at the end only. Data that change between the steps count too. ``stats["estimate_steps"]`` counts the extra
-        steps. ``"auto"``: for NumPy arrays and 32 steps or more, unless the loop over the steps runs compiled.
+        fractions do not divide the number of steps, at the end only. Data that change between the steps count too.
+        ``stats["estimate_steps"]`` counts the extra steps. ``"auto"``: for NumPy arrays and 32 steps or more, unless
+        the loop over the steps runs compiled.
 
     Returns
     -------
