@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -186,3 +187,8 @@ def test_coefficients_of_torch_outlive_inference_mode():
     x = torch.ones(3, dtype=torch.float64, requires_grad=True)
     (x * made).sum().backward()
     assert x.grad.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_namespaces_can_be_pickled():
+    """NumPy's stays the one object that code compares with."""
+    assert pickle.loads(pickle.dumps(NUMPY)) is NUMPY

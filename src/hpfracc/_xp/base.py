@@ -80,6 +80,10 @@ class Namespace:
             if not hasattr(own, name):
                 setattr(self, name, getattr(self.module, name))
 
+    def __reduce__(self) -> Any:
+        """NumPy's is the one object below; others are made anew, because modules cannot be pickled."""
+        return "NUMPY" if self.library == "numpy" else (type(self), (self.library, self.device))
+
     def __repr__(self) -> str:
         return f"<namespace of {self.library}>"
 

@@ -132,14 +132,14 @@ def test_the_disc():
     ],
 )
 def test_the_steps(method, alpha: float, steps: int):
-    """A reaction -u beside diffusion of a sine: within a factor of 5, at the times that are compared and the end."""
+    """A reaction -u beside diffusion of a sine: within a factor of 5 of the largest error, or of that at the end."""
     x = np.linspace(0.0, np.pi, 9)
     given = {"x": x, "space": Diffusion(1.0), "boundary": "dirichlet", "alpha": alpha, "method": method}
     more = {"du0": 0.0} if alpha > 1.0 else {}
     found = hf.solve_fpde(lambda t, u: -u, (0.0, 1.0), np.sin(x), step=1.0 / steps, rtol=1e-12, **given, **more)
     exact = hf.mittag_leffler(-2.0 * found.t**alpha, alpha)
     errors = np.abs(found.u[:, 4] - exact)
-    compared = errors[-1] if steps == 101 else errors[:: steps // 16].max()
+    compared = errors[-1] if steps == 101 else errors.max()
     assert 0.2 < found.error_estimate.time / compared < 5.0
     assert found.stats["steps"] == steps and 0 < found.stats["estimate_steps"] < steps
 

@@ -21,15 +21,16 @@ from hpfracc.solvers.ode.result import FODEResult
 
 __all__ = ["Report", "note_steps", "only_the_start", "progress_report", "watch_steps"]
 
-#: ``report(t, y)`` with the newest point; ``y`` is a function, called only if needed.
-Report = Callable[[float, Callable[[], Any]], None]
+#: ``report(t, y)`` with the newest point, or ``report(t, y, share)`` with the completed share of the work; ``y`` is a
+#: function, called only if needed.
+Report = Callable[..., None]
 
 
 @contextmanager
 def progress_report(wish: bool | Callable[..., Any], t0: float, t1: float, title: str) -> Iterator[Report]:
     """Reports the newest point while the block runs."""
     if callable(wish):
-        yield lambda t, y: wish(t, y())
+        yield lambda t, y, share=None: wish(t, y())
         return
     if not wish:
         yield _ignore
@@ -47,13 +48,13 @@ def progress_report(wish: bool | Callable[..., Any], t0: float, t1: float, title
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=1.0, now=f"{t0:g}")
 
-        def report(t: float, _: Callable[[], Any]) -> None:
-            bar.update(task, completed=(t - t0) / (t1 - t0), now=f"{t:g}")
+        def report(t: float, _: Callable[[], Any], share: float | None = None) -> None:
+            bar.update(task, completed=(t - t0) / (t1 - t0) if share is None else share, now=f"{t:g}")
 
         yield report
 
 
-def _ignore(t: float, y: Callable[[], Any]) -> None:
+def _ignore(t: float, y: Callable[[], Any], share: float | None = None) -> None:
     """No report."""
 
 

@@ -10,10 +10,20 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.pde.driver import FIRST_STEPS, MIN_ORDER, Run, check_memory, max_absolute, run_mesh
+from hpfracc.solvers.pde.driver import (
+    FIRST_STEPS,
+    Run,
+    StepProgress,
+    check_memory,
+    max_absolute,
+    run_mesh,
+    sample_steps,
+    seen_order,
+)
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.recording import FrameRecorder, Save, frames_kept
+from hpfracc.solvers.pde.time_data import TimeData, breaks_of, scan_data
 
 __all__ = ["run_adaptive"]
 
@@ -24,18 +34,29 @@ _MAX_AT_ONCE = 3
 #: Doublings after a failed run, and the relative change of the failure time below which more steps do not help.
 _AFTER_FAILURE = 2
 _SAME_TIME = 0.1
+#: Growth of the largest value over that of u0 that counts as a blow-up, and the relative change of its time that is
+#: small enough.
+_GROWS, _SHARP = 2.0, 0.03
+#: Order that is assumed as long as only two solutions have been compared.
+_UNSEEN = 1.0
 #: Nested intervals in which the start of a uniform mesh is solved: by default, and at most if ``t_eval`` needs more.
 _SHORTER, _SHORTER_ASKED = 2, 8
 
 
 def run_adaptive(
-    problem: EvolutionProblem, method: EvolutionMethod, options: Options, save: Save, args: tuple[Any, ...]
+    problem: EvolutionProblem,
+    method: EvolutionMethod,
+    options: Options,
+    save: Save,
+    args: tuple[Any, ...],
+    progress: StepProgress,
 ) -> tuple[Run, float, float]:
     """Refine the whole mesh until the error in time is within the tolerance.
 
-    Two solutions are compared at the times of the first mesh. The error of the finer one is estimated from their
-    difference with the order of the method, or the observed order if that is lower. Returns the run, its estimated
-    error, and the largest ratio of the error to the tolerance.
+    Two solutions are compared at the times of the first mesh, and after 1, 2, 4, ... steps of the coarser one before
+    the first of these. The error of the finer one is estimated from their difference with the order of the method, or
+    the observed order if that is lower. Steps of methods that can do so end where the data jump, and the mesh is graded
+    anew behind. Returns the run, its estimated error, and the largest ratio of the error to the tolerance.
 
     On a uniform mesh a formula with memory is less accurate before the first of these times, i.e. in the first 32nd of
     the interval. If output is needed there, that 32nd is solved first, as an interval of its own with the same initial
@@ -43,6 +64,17 @@ def run_adaptive(
     saved frames are joined.
     """
     length = problem.t1 - problem.t0
+    stats = dict(problem.stats)
+    data = scan_data(problem, options.max_step)
+    problem.stats.clear()
+    problem.stats.update(stats)
+    if data.power < 0.0:
+        problem.start_power = problem.alpha_value + data.power
+    if method.meets_breaks:
+        problem.breaks = breaks_of(data)
+    if data.jumps:
+        told = ", ".join(f"{t:.6g}" for t in data.jumps[:4]) + (", ..." if len(data.jumps) > 4 else "")
+        problem.notes.append(f"the data jump at t = {told}" + (": steps end there" if problem.breaks else ""))
     count = _shorter_intervals(problem, method, options, save)
     earlier: FrameRecorder | None = None
     error, ratio, spent = 0.0, 0.0, 0
@@ -51,7 +83,8 @@ def run_adaptive(
         part = problem
         if level:
             part = dataclasses.replace(problem, t1=problem.t0 + length / FIRST_STEPS**level)
-        run, own_error, own_ratio = _refine(part, method, options, save, args, earlier, starts=count > 0)
+        refinement = _Refinement(part, method, options, save, args, earlier, data, progress, starts=count > 0)
+        run, own_error, own_ratio = refinement.refine()
         error, ratio = _larger(error, own_error), _larger(ratio, own_ratio)
         if not run.success or run.recorder.ended is not None:
             break
@@ -65,6 +98,11 @@ def run_adaptive(
             f"the start was solved {count} more time{'s' if count > 1 else ''}, each on a {FIRST_STEPS}nd of the "
             "interval before, because the first steps of a uniform mesh are less accurate. The tolerance holds from t "
             f"= {first:g} on, the first saved time"
+        )
+    if not run.success and data.jumps and not problem.breaks:
+        run.message += (
+            f" The data jump near t = {data.jumps[0]:g}, where all methods but L1 and L2-1sigma have a low order: use "
+            "one of those, or solve up to the jump and after it separately."
         )
     return run, error, ratio
 
@@ -101,103 +139,180 @@ def _shorter_intervals(problem: EvolutionProblem, method: EvolutionMethod, optio
     return _SHORTER
 
 
-def _refine(
-    problem: EvolutionProblem,
-    method: EvolutionMethod,
-    options: Options,
-    save: Save,
-    args: tuple[Any, ...],
-    earlier: FrameRecorder | None,
-    *,
-    starts: bool,
-) -> tuple[Run, float, float]:
-    """Refine one interval. If ``starts`` or ``earlier`` is given, frames before its first sample time are dropped."""
-    steps = FIRST_STEPS
-    previous = _attempt(problem, method, options, save, args, steps, earlier, starts)
-    order = method.convergence(problem)
-    spent = problem.stats.get("steps_in_all", 0) + previous.steps
-    while not previous.success and not previous.interrupted and steps << _AFTER_FAILURE <= options.max_steps:
-        # The steps may be too long for the explicit part. If the solution blows up, it does so at the same time again.
-        reached = previous.recorder.newest[0] - problem.t0
-        steps <<= _AFTER_FAILURE
-        previous = _attempt(problem, method, options, save, args, steps, earlier, starts)
-        spent += previous.steps
-        problem.stats["steps_in_all"] = spent
-        now = previous.recorder.newest[0] - problem.t0
-        if not previous.success and abs(now - reached) <= _SAME_TIME * now:
-            break
-    error, ratio, seen = math.nan, math.nan, order
-    if not previous.success or previous.recorder.ended is not None:
-        return previous, error, ratio
-    first = method.mesh(problem, FIRST_STEPS)
-    last_gap, last_jump, jump = math.nan, 0, 1
-    while True:
-        while jump > 1 and steps << jump > options.max_steps:
-            jump -= 1
-        finer = steps << jump
-        if finer > options.max_steps:
-            previous.success = False
-            told = "" if math.isnan(ratio) else f", with an error of {ratio:.2g} times the tolerance"
-            previous.message = (
-                f"Stopped at {steps:,} steps{told}: more than max_steps={options.max_steps:,} would be needed. Give a "
-                "larger max_steps, a larger tolerance, or a method of higher order."
-            )
+class _Refinement:
+    """Refinement of one interval. If ``starts`` or ``earlier``, frames before its first sample time are dropped."""
+
+    def __init__(
+        self,
+        problem: EvolutionProblem,
+        method: EvolutionMethod,
+        options: Options,
+        save: Save,
+        args: tuple[Any, ...],
+        earlier: FrameRecorder | None,
+        data: TimeData,
+        progress: StepProgress,
+        *,
+        starts: bool,
+    ) -> None:
+        self.problem, self.method, self.options, self.save, self.args = problem, method, options, save, args
+        self.earlier, self.data, self.progress, self.starts = earlier, data, progress, starts
+        self.pieces = 1 + len(problem.breaks)
+        #: Steps of the first mesh, at whose times solutions are compared.
+        self.first = FIRST_STEPS * self.pieces
+        self.output = _first_output(problem, options, save)
+
+    def refine(self) -> tuple[Run, float, float]:
+        """The run that meets the tolerance, or the last one; its error, and the ratio of the error to the tolerance."""
+        problem, options = self.problem, self.options
+        order = self.method.convergence(problem)
+        steps = self.first
+        while float(np.diff(self.method.mesh(problem, steps)).max()) > options.max_step and steps < options.max_steps:
+            steps *= 2
+        previous, steps = self._start(steps)
+        error = ratio = math.nan
+        if not previous.success:
             return previous, error, ratio
-        run = _attempt(problem, method, options, save, args, finer, earlier, starts)
-        spent += run.steps
-        problem.stats["steps_in_all"] = spent
-        if not run.success:
-            return run, error, ratio
-        gap = [max_absolute(problem, a - b) for a, b in zip(run.samples, previous.samples, strict=False)]
-        sizes = _sizes(problem, run.samples, first)
-        biggest = max(gap)
-        if last_jump and biggest > 0.0 and last_gap > 0.0:
-            seen = min(order, max(MIN_ORDER, math.log2(last_gap / biggest) / last_jump))
-        share = 1.0 / (2.0 ** (seen * jump) - 1.0)
-        error = biggest * share
-        ratio = max(
-            (one * share / (options.atol + options.rtol * size) for one, size in zip(gap, sizes, strict=False)),
-            default=0.0,
-        )
-        if ratio <= 1.0 or run.recorder.ended is not None:
-            return run, error, ratio
-        previous, steps = run, finer
-        last_gap, last_jump = biggest, jump
-        jump = min(_MAX_AT_ONCE, max(1, math.ceil(math.log2(ratio) / seen)))
+        last: tuple[float, float] | None = None
+        jump = 1
+        while True:
+            while jump > 1 and steps << jump > options.max_steps:
+                jump -= 1
+            finer = steps << jump
+            if finer > options.max_steps:
+                previous.success = False
+                told = "" if math.isnan(ratio) else f", with an error of {ratio:.2g} times the tolerance"
+                previous.message = (
+                    f"Stopped at {steps:,} steps{told}: more than max_steps={options.max_steps:,} would be needed. "
+                    "Give a larger max_steps, a larger tolerance, or a method of higher order."
+                )
+                return previous, error, ratio
+            run = self._attempt(finer)
+            if not run.success:
+                return run, error, ratio
+            gaps = self._gaps(run, previous, steps, jump)
+            biggest = max((gap for gap, _ in gaps), default=0.0)
+            factor = 2.0**jump
+            seen = min(order, _UNSEEN) if last is None else seen_order([biggest, last[0]], (factor, last[1]), order)
+            share = 1.0 / (factor**seen - 1.0)
+            error = biggest * share
+            ratio = max((gap * share / allowed for gap, allowed in gaps), default=0.0)
+            ratio = max(ratio, share * self._event_ratio(run, previous))
+            if ratio <= 1.0:
+                unseen = self.data.defect(problem, self.method.mesh(problem, finer))
+                error, ratio = max(error, unseen), max(ratio, unseen / max(allowed for _, allowed in gaps))
+            if ratio <= 1.0:
+                return run, error, ratio
+            if last is None:  # The next mesh is chosen with the order of the method: it will show whether that holds.
+                seen, needed = order, ratio / (share * (factor**order - 1.0))
+            else:
+                needed = ratio
+            previous, steps, last = run, finer, (biggest, factor)
+            wanted = math.log2(needed) / seen if 1.0 < needed < math.inf else 1.0
+            jump = min(_MAX_AT_ONCE, max(1, math.ceil(wanted)))
+            self.progress.expect((steps << jump) * (2 if wanted > jump else 1))
+
+    def _start(self, steps: int) -> tuple[Run, int]:
+        """The first run that reaches the end, and its steps."""
+        problem = self.problem
+        self.progress.expect(7 * steps)
+        run = self._attempt(steps)
+        while not run.success and not run.interrupted and steps << _AFTER_FAILURE <= self.options.max_steps:
+            # The steps may be too long for the explicit part. If the solution blows up, it does so at the same time
+            # again, and grows further on a finer mesh.
+            reached, largest = self._reached(run)
+            steps <<= _AFTER_FAILURE
+            run = self._attempt(steps)
+            now, grown = self._reached(run)
+            change = abs(now - reached)
+            if run.success or change > _SAME_TIME * now:
+                continue
+            before = max_absolute(problem, problem.u0)
+            if min(largest, grown) > _GROWS * before and not self._infinite_data(run):
+                if change > _SHARP * now and steps << _AFTER_FAILURE <= self.options.max_steps:
+                    continue  # for the digits of the time
+                run.message = (
+                    f"The solution blows up near t = {problem.t0 + now:.3g}: with {steps >> _AFTER_FAILURE:,} and "
+                    f"{steps:,} steps over the interval it ends there, and its largest value grows from {before:.3g} "
+                    f"to {min(largest, grown):.3g} and more. This is the solution up to there."
+                )
+            break
+        return run, steps
+
+    def _infinite_data(self, run: Run) -> bool:
+        """Whether source, boundary data or reaction of a finite state are not finite where a run ended."""
+        return run.recorder.blames_data
+
+    def _reached(self, run: Run) -> tuple[float, float]:
+        """The time that a run has reached, and the largest value there."""
+        t, u = run.recorder.newest
+        return t - self.problem.t0, max_absolute(self.problem, u)
+
+    def _gaps(self, run: Run, previous: Run, steps: int, jump: int) -> list[tuple[float, float]]:
+        """Differences between two runs, and the tolerance, at each time that is compared.
+
+        The scale of the relative error at a time t of the first mesh is the largest ``|u(s)| (s - t0) / (t - t0)`` over
+        times s up to t; before the first one and behind a jump it is the largest ``|u|`` of all.
+        """
+        problem, options = self.problem, self.options
+        times = self.method.mesh(problem, steps)
+        regular = steps // self.first
+        found: list[tuple[float, float | None]] = []
+        most = largest = 0.0
+        for j in sorted(previous.samples):
+            if j << jump not in run.samples:
+                continue
+            u = run.samples[j << jump]
+            gap, size = max_absolute(problem, u - previous.samples[j]), max_absolute(problem, u)
+            gone = float(times[j] - problem.t0)
+            largest, most = max(largest, size), max(most, size * gone)
+            if j % regular == 0:
+                found.append((gap, most / gone))
+            elif times[j] >= self.output:
+                found.append((gap, None))
+        ends = run.recorder.end_frame, previous.recorder.end_frame
+        if ends[0] is not None and ends[1] is not None:
+            found.append((max_absolute(problem, ends[0] - ends[1]), max_absolute(problem, ends[0])))
+        return [(gap, options.atol + options.rtol * (largest if scale is None else scale)) for gap, scale in found] or [
+            (0.0, options.atol + options.rtol * max_absolute(problem, problem.u0))
+        ]
+
+    def _event_ratio(self, run: Run, previous: Run) -> float:
+        """The difference of the times of terminal events over the tolerance; infinite if only one run has ended so."""
+        one, other = run.recorder.ended, previous.recorder.ended
+        if one is None and other is None:
+            return 0.0
+        if one is None or other is None:
+            return math.inf
+        allowed = self.options.rtol * (one - self.problem.t0) + 4.0 * float(np.spacing(abs(one)))
+        return abs(one - other) / allowed
+
+    def _attempt(self, steps: int) -> Run:
+        problem, method, options, save = self.problem, self.method, self.options, self.save
+        earlier = self.earlier
+        frame = problem.itemsize * math.prod(problem.state_shape)
+        kept = 0 if earlier is None or callable(save) else len(earlier.times)
+        # Joining the frames of the start with the others needs a second copy of them.
+        joined = kept + frames_kept(options, save, steps) if kept and problem.xp.library == "numpy" else 0
+        need = check_memory(problem, method, options, save, steps, held=(kept + joined) * frame)
+        problem.stats["forecast_bytes"] = need
+        begin = -math.inf
+        if self.starts:
+            begin = problem.t0 + (problem.t1 - problem.t0) * (1.0 / FIRST_STEPS - 0.5 / steps)
+        started = time.perf_counter()
+        marks = sample_steps(steps, steps // self.first, self.pieces, early=not self.starts)
+        mesh = method.mesh(problem, steps)
+        run = run_mesh(problem, method, options, save, mesh, self.args, marks, begin, earlier, progress=self.progress)
+        problem.stats["last_run_seconds"] = time.perf_counter() - started
+        problem.count("steps_in_all", run.steps)
+        return run
 
 
-def _attempt(
-    problem: EvolutionProblem,
-    method: EvolutionMethod,
-    options: Options,
-    save: Save,
-    args: tuple[Any, ...],
-    steps: int,
-    earlier: FrameRecorder | None,
-    starts: bool,
-) -> Run:
-    frame = problem.itemsize * math.prod(problem.state_shape)
-    kept = 0 if earlier is None or callable(save) else len(earlier.times)
-    # Joining the frames of the start with the others needs a second copy of them.
-    joined = kept + frames_kept(options, save, steps) if kept and problem.xp.library == "numpy" else 0
-    need = check_memory(problem, method, options, save, steps, held=(kept + joined) * frame)
-    problem.stats["forecast_bytes"] = need
-    begin = -math.inf
-    if starts:
-        begin = problem.t0 + (problem.t1 - problem.t0) * (1.0 / FIRST_STEPS - 0.5 / steps)
-    started = time.perf_counter()
-    mesh = method.mesh(problem, steps)
-    run = run_mesh(problem, method, options, save, mesh, args, steps // FIRST_STEPS, begin, earlier)
-    problem.stats["last_run_seconds"] = time.perf_counter() - started
-    return run
-
-
-def _sizes(problem: EvolutionProblem, samples: list[Any], times: Array) -> list[float]:
-    """The largest ``|u(s)| (s - t0) / (t - t0)`` over earlier times s, the scale of the relative error at each time."""
-    found, most = [], 0.0
-    for u, t in zip(samples, times, strict=False):
-        gone = float(t - problem.t0)
-        size = max_absolute(problem, u)
-        most = max(most, size * gone)
-        found.append(size if gone == 0.0 else most / gone)
-    return found
+def _first_output(problem: EvolutionProblem, options: Options, save: Save) -> float:
+    """The earliest time after t0 at which the solution is returned or looked at."""
+    if options.events or options.dense_output:
+        return problem.t0
+    if options.t_eval is not None:
+        after = options.t_eval[options.t_eval > problem.t0]
+        return float(after.min()) if after.size else problem.t1
+    return problem.t1 if save == "last" else problem.t0

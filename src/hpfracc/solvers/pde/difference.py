@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import importlib
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ _UPDATES = KernelPrice(
     source=Path(__file__).parent / "compiled" / "exponentials.py",
     function="_one_input",
 )
+#: The least mean step near the start of a piece times the number of steps, in ulps.
+_RESOLVED = 64e6
 #: The name of a solve in ``config(pin=..., never=...)``.
 _OPERATION = "solve_fpde"
 MEMORIES = ("auto", "direct", "exponentials")
@@ -63,6 +66,7 @@ class DifferenceMethod(EvolutionMethod):
     stabilisation: float = 0.0
 
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
+    meets_breaks: ClassVar[bool] = True
     #: Whether u is interpolated by a parabola on each step but the last; otherwise linearly.
     parabola: ClassVar[bool]
 
@@ -88,9 +92,18 @@ class DifferenceMethod(EvolutionMethod):
         """The point within a step of length 1 at which the equation is imposed."""
 
     def mesh(self, problem: EvolutionProblem, steps: int) -> Array:
-        """A mesh graded towards the start."""
-        length = problem.t1 - problem.t0
-        return np.asarray(problem.t0 + length * (np.arange(steps + 1) / steps) ** self.exponent(problem))
+        """A mesh graded towards the start, and behind each jump of the data."""
+        bounds = [problem.t0, *problem.breaks, problem.t1]
+        pieces = len(bounds) - 1
+        found = [np.array([problem.t0])]
+        for number, (begin, end) in enumerate(itertools.pairwise(bounds)):
+            count = (number + 1) * steps // pieces - number * steps // pieces
+            part = np.arange(1, count + 1) / count
+            # Steps stay above the spacing of floating-point times, at up to a million steps.
+            least = min(1.0, _RESOLVED * float(np.spacing(abs(begin))) / (end - begin))
+            found.append(begin + (end - begin) * np.maximum(part ** self.exponent(problem), least * part))
+            found[-1][-1] = end
+        return np.concatenate(found)
 
     def history(self, problem: EvolutionProblem, steps: int) -> str:
         """Direct sums for few steps, exponentials for many."""
@@ -181,7 +194,7 @@ def _plain(alpha: Any) -> float:
 
 def leading_order(problem: EvolutionProblem) -> float:
     """The largest order, which determines how the solution starts, bounded below for the grading."""
-    return max(0.1, _plain(problem.alpha))
+    return max(0.1, _plain(problem.alpha) if problem.start_power is None else problem.start_power)
 
 
 def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
@@ -194,7 +207,8 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
     sigma, parabola = method.place(problem.alpha), method.parabola
     times = mesh - mesh[0]
     steps = len(times) - 1
-    weights = IntervalWeights(problem.orders, times, sigma, parabola=parabola, xp=xp)
+    breaks = np.flatnonzero(np.isin(mesh, problem.breaks)).tolist()
+    weights = IntervalWeights(problem.orders, times, sigma, parabola=parabola, xp=xp, breaks=breaks)
     memory = method.history(problem, steps)
     marches = can_march(problem, form)
     if wants_compiled(problem, steps) and marches:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,21 +15,25 @@ from hpfracc._interrupts import raise_if_nested
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.progress import progress_report
+from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.pde.forms import FrameBlock
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
 from hpfracc.solvers.pde.recording import FrameRecorder, Save, frames_kept
+from hpfracc.solvers.pde.time_data import scan_data
 
 __all__ = [
     "FIRST_STEPS",
     "MIN_ORDER",
     "Run",
+    "StepProgress",
     "check_memory",
     "forecast_memory",
     "max_absolute",
     "run_estimated",
     "run_mesh",
+    "sample_steps",
+    "seen_order",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -59,8 +63,8 @@ class Run:
         Whether the end, or a terminal event, was reached.
     message : str
         Why the run ended.
-    samples : list of arrays
-        The unknowns at the times of the first mesh, for comparison.
+    samples : dict
+        The unknowns after some steps, by the number of the step, for comparison.
     steps : int
         Number of steps made.
     interrupted : bool
@@ -70,7 +74,7 @@ class Run:
     recorder: FrameRecorder
     success: bool
     message: str
-    samples: list[Any] = field(default_factory=list)
+    samples: dict[int, Any] = field(default_factory=dict)
     steps: int = 0
     interrupted: bool = False
 
@@ -88,10 +92,10 @@ def forecast_memory(
     need = method.forecast(problem, steps)
     if options.step is None and not method.exact:
         # The sampled states of two runs, and the frames saved by the previous run.
-        need += 2 * (FIRST_STEPS + 1) * size + saved // 2
+        need += 2 * (FIRST_STEPS + steps.bit_length()) * size + saved // 2
     elif _estimates(problem, method, options, steps):
-        ratio, apart = _sampling(steps)
-        samples = size * (1 + (steps // (2 * ratio * apart) if ratio else 0))
+        ratio, marks = _sampling(steps)
+        samples = size * (1 + len(marks[0]))
         need = max(need + samples, method.forecast(problem, max(1, steps // (ratio or 4))) + 3 * samples)
     return int(need + saved), saved
 
@@ -124,6 +128,40 @@ def check_memory(
     return need
 
 
+class StepProgress:
+    """Progress of all runs of a solve together: the share of the steps that are expected in all, which never falls.
+
+    Parameters
+    ----------
+    report : callable
+        As :func:`~hpfracc.solvers.ode.progress.progress_report` gives it.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._spent = self._expected = 0
+        self._shown = 0.0
+
+    def expect(self, steps: int) -> None:
+        """Set the number of steps still to come."""
+        self._expected = self._spent + steps
+
+    def of_run(self, mesh: Array) -> Callable[[int, Callable[[], Any]], None]:
+        """``report(done, u)`` for the steps of one run."""
+        before, self._expected = self._spent, max(self._expected, self._spent + len(mesh) - 1)
+
+        def report(done: int, u: Callable[[], Any]) -> None:
+            self._spent = before + done
+            self._shown = max(self._shown, self._spent / self._expected)
+            self._report(float(mesh[done]), u, self._shown)
+
+        return report
+
+
+def _no_report(done: int, u: Callable[[], Any]) -> None:
+    """Report nothing."""
+
+
 def run_mesh(
     problem: EvolutionProblem,
     method: EvolutionMethod,
@@ -131,48 +169,48 @@ def run_mesh(
     save: Save,
     mesh: Array,
     args: tuple[Any, ...],
-    sample_every: int = 0,
+    sampled: Array | None = None,
     begin: float = -math.inf,
     earlier: FrameRecorder | None = None,
+    outputs: Array | None = None,
+    progress: StepProgress | None = None,
 ) -> Run:
-    """Advance over ``mesh``, keeping a sample every ``sample_every`` steps (0: none).
+    """Advance over ``mesh``, keeping the states after the steps with the numbers ``sampled``, which increase.
 
-    ``begin`` and ``earlier`` are passed to :class:`FrameRecorder`.
+    ``progress`` gets every step or block. ``begin``, ``earlier`` and ``outputs`` are passed to :class:`FrameRecorder`.
     """
     total = len(mesh) - 1
-    recorder = FrameRecorder(problem, options, save, args, total, begin, earlier)
+    exact = method.solution(problem) if options.events else None
+    at = None if exact is None else exact.frame
+    recorder = FrameRecorder(problem, options, save, args, total, begin, earlier, at, outputs)
     run = Run(recorder, True, "The end of the interval was reached.")
-    if sample_every:
-        run.samples.append(problem.u0)
+    report = _no_report if progress is None else progress.of_run(mesh)
+    shown = progress is not None and callable(options.progress)
+    marks = np.empty(0, int) if sampled is None else sampled
     done = 0
     try:
         # An overflow ends the run with its own message.
-        with (
-            np.errstate(over="ignore", invalid="ignore"),
-            progress_report(options.progress, problem.t0, problem.t1, f"solve_fpde ({method.name})") as report,
-        ):
+        with np.errstate(over="ignore", invalid="ignore"):
             for made in method.advance(problem, mesh):
                 count = made.count if isinstance(made, FrameBlock) else 1
-                wanted = sample_every and (done + count) // sample_every > done // sample_every
+                here = marks[slice(*np.searchsorted(marks, [done, done + count], side="right"))].tolist()
                 if isinstance(made, FrameBlock):
                     ahead = done + 1, count, total, float(mesh[done + count])
-                    if not wanted and not callable(options.progress) and not recorder.needs(*ahead):
+                    if not (here or shown or recorder.needs(*ahead)):
                         recorder.skip(count)
                         done += count
-                        report(float(mesh[done]), lambda: None)
+                        report(done, lambda: None)
                         continue
                     if recorder.takes_blocks():
                         times = mesh[done + 1 : done + 1 + count]
                         values = recorder.make_block(times, made)
                         bad = recorder.take_block(times, values)
-                        if sample_every:
-                            places = range(sample_every - done % sample_every - 1, count, sample_every)
-                            run.samples += [np.array(values[place]) for place in places]
+                        run.samples |= {mark: np.array(values[mark - done - 1]) for mark in here}
                         done += count
                         if bad is not None:
                             run.success, run.message = False, bad
                             return _ended(run, recorder.steps)
-                        report(float(mesh[done]), lambda: recorder.problem.space.embed(*reversed(recorder.newest)))
+                        report(done, lambda: recorder.problem.space.embed(*reversed(recorder.newest)))
                         continue
                     states = list(made.make())
                 else:
@@ -184,12 +222,12 @@ def run_mesh(
                     if bad is not None:
                         run.success, run.message = False, bad
                         return _ended(run, done - 1)
-                    if sample_every and done % sample_every == 0:
-                        run.samples.append(state)
+                    if done in here:
+                        run.samples[done] = state
                     if recorder.ended is not None:
                         run.message = f"A terminal event happened at t = {recorder.ended:g}."
                         return _ended(run, done)
-                report(float(mesh[done]), lambda: recorder.problem.space.embed(*reversed(recorder.newest)))
+                report(done, lambda: recorder.problem.space.embed(*reversed(recorder.newest)))
     except KeyboardInterrupt:
         raise_if_nested()
         run.success, run.interrupted = False, True
@@ -206,54 +244,86 @@ def run_estimated(
     save: Save,
     args: tuple[Any, ...],
     steps: int,
+    progress: StepProgress | None = None,
 ) -> tuple[Run, float]:
     """Advance over the mesh of a given number of steps; returns the run and its estimated error in time, or nan.
 
     The solution is compared with those of an eighth (at most a fourth) of the steps and of half that number, at up to
-    eight common times and the end. The two differences give the observed order, limited by the order of the method.
+    eight common times, the end, and after 1, 2, 4, ... of the coarsest steps. The two differences give the observed
+    order, limited by the order of the method. Data that change between the steps are looked for as well.
     """
     mesh = method.mesh(problem, steps)
     if not _estimates(problem, method, options, steps):
-        return run_mesh(problem, method, options, save, mesh, args), math.nan
-    ratio, apart = _sampling(steps)
-    run = run_mesh(problem, method, options, save, mesh, args, 2 * ratio * apart)
-    if not run.success or run.recorder.ended is not None:
+        why = (
+            "it was not asked for (estimate=True gives one)" if steps >= 2 * _COARSEST[1] else "there are too few steps"
+        )
+        if is_tracer(problem.u0):
+            why = "the solve is traced"
+        problem.notes.append(f"the error in time has no estimate: {why}")
+        return run_mesh(problem, method, options, save, mesh, args, progress=progress), math.nan
+    ratio, marks = _sampling(steps)
+    divisor = ratio or (2 if steps < _UNASKED else 4)
+    counts = [steps // divisor, steps // (2 * divisor)]
+    run = run_mesh(problem, method, options, save, mesh, args, ratio * marks[0], progress=progress)
+    if not run.success:
+        problem.notes.append("the error in time has no estimate: the solve stopped early")
         return run, math.nan
     stats, spent = dict(problem.stats), 0
     plain = dataclasses.replace(options, t_eval=None, events=(), dense_output=False, progress=False)
-    found = [[*run.samples[1:], run.recorder.newest[1]]]
-    divisor = ratio or (2 if steps < _UNASKED else 4)
-    counts = [steps // divisor, steps // (2 * divisor)]
-    for count, every in zip(counts, (2 * apart, apart), strict=True):
-        coarse = run_mesh(problem, method, plain, "last", method.mesh(problem, count), args, every)
-        spent += coarse.steps
-        if not coarse.success:
-            break
-        found.append([*coarse.samples[1:], coarse.recorder.newest[1]])
+    coarse = []
+    for count, wanted in zip(counts, (np.union1d(marks[0], 2 * marks[1]), marks[1]), strict=True):
+        coarse.append(run_mesh(problem, method, plain, "last", method.mesh(problem, count), args, wanted))
+        spent += coarse[-1].steps
+    data = scan_data(problem)
     problem.stats.clear()
     problem.stats.update(stats, estimate_steps=spent)
-    if len(found) < 3:
-        return run, math.nan
-    gaps = [
-        max(max_absolute(problem, a - b) for a, b in zip(finer, coarser, strict=True))
-        for finer, coarser in itertools.pairwise(found)
-    ]
+    gaps = []
+    for finer, coarser, factor, own in zip((run, coarse[0]), coarse, (ratio, 2), marks, strict=True):
+        pairs = [
+            (finer.samples[factor * k], coarser.samples[k])
+            for k in own.tolist()
+            if factor * k in finer.samples and k in coarser.samples
+        ]
+        if finer.success and coarser.success and finer.recorder.ended is None:
+            pairs.append((finer.recorder.newest[1], coarser.recorder.newest[1]))
+        if not pairs:
+            problem.notes.append("the error in time has no estimate: solutions with fewer steps share no times with it")
+            return run, math.nan
+        gaps.append(max(max_absolute(problem, one - other) for one, other in pairs))
     factors = steps / counts[0], counts[0] / counts[1]
-    order = _seen_order(gaps, factors, method.convergence(problem))
-    return run, gaps[0] / (factors[0] ** order - 1.0)
+    order = seen_order(gaps, factors, method.convergence(problem))
+    error = max(gaps[0] / (factors[0] ** order - 1.0), data.defect(problem, mesh))
+    if not math.isfinite(error):
+        problem.notes.append("the error in time has no estimate: solutions with fewer steps are not finite")
+        return run, math.nan
+    return run, error
 
 
-def _sampling(steps: int) -> tuple[int, int]:
-    """The ratio of the steps to those of the finer coarse mesh, and the coarsest mesh's steps between samples.
+def _sampling(steps: int) -> tuple[int, tuple[Array, Array]]:
+    """The ratio of the steps to those of the finer coarse mesh, and the steps of the two coarse meshes to compare.
 
-    Zeros if the meshes have no common times but the end.
+    The ratio is zero, and there are no such steps, if the meshes have no common times but the end.
     """
     fitting = ((k, least) for least in _COARSEST for k in _RATIOS if steps % (2 * k) == 0)
     ratio = next((k for k, least in fitting if steps >= 2 * k * least), 0)
-    return ratio, math.ceil(steps / (2 * ratio * _SAMPLES)) if ratio else 0
+    if not ratio:
+        return 0, (np.empty(0, int), np.empty(0, int))
+    fewest = steps // (2 * ratio)
+    every = math.ceil(fewest / _SAMPLES)
+    return ratio, (sample_steps(2 * fewest, 2 * every), sample_steps(fewest, every))
 
 
-def _seen_order(gaps: list[float], factors: tuple[float, float], most: float) -> float:
+def sample_steps(steps: int, every: int, pieces: int = 1, early: bool = True) -> Array:
+    """Steps after which solutions are compared: each ``every``-th, the last, and 1, 2, 4, ... in each piece."""
+    regular = np.append(np.arange(every, steps + 1, every), steps)
+    if not early:
+        return np.unique(regular)
+    powers = 2 ** np.arange(max(1, every).bit_length())
+    starts = np.arange(pieces) * (steps // pieces)
+    return np.unique(np.concatenate([regular, (starts[:, None] + powers[powers < every]).reshape(-1)]))
+
+
+def seen_order(gaps: list[float], factors: tuple[float, float], most: float) -> float:
     """The p between 1/4 and ``most`` with ``gaps[1] / gaps[0] = (f1^p - 1) / (1 - f0^-p)``, by bisection."""
     if not gaps[0] > 0.0:
         return most

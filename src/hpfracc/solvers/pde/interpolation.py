@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from hpfracc._arrays import to_host
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["FrameSolution", "between_frames"]
+__all__ = ["FrameCubic", "FrameSolution", "between_frames"]
 
 Array = np.ndarray[Any, Any]
 
@@ -34,11 +34,8 @@ def between_frames(times: Array, frames: Sequence[Any], t: float, t0: float, pow
     return total
 
 
-class FrameSolution:
-    """``sol(t)`` on the grid, ``sol(t, x)`` anywhere in the box.
-
-    In time a cubic in ``(t - t0)^min(1, alpha)`` through the four nearest frames; in space cubic splines, periodic
-    along periodic axes.
+class FrameCubic:
+    """The cubic of :func:`between_frames` through the four nearest frames of a piece.
 
     Parameters
     ----------
@@ -46,24 +43,55 @@ class FrameSolution:
         Times of the frames, increasing.
     frames : array, shape (len(times), ...)
         The solution on the whole grid.
+    power : float
+        The power of time in which the solution is smooth behind the start of a piece.
+    breaks : tuple of float
+        Times of frames at which a new piece starts.
+    """
+
+    def __init__(self, times: Array, frames: Any, power: float, breaks: tuple[float, ...] = ()) -> None:
+        self.times, self.frames, self.power = times, frames, power
+        inside = [int(np.searchsorted(times, one)) for one in breaks if times[0] < one < times[-1]]
+        self._bounds = [0, *inside, len(times) - 1]
+
+    def __call__(self, t: float) -> Any:
+        """The frame at ``t``."""
+        after = int(np.searchsorted(self.times, t))
+        piece = max(1, int(np.searchsorted(self._bounds, after)))
+        low, high = self._bounds[piece - 1], self._bounds[piece]
+        count = min(_FRAMES, high - low + 1)
+        first = min(max(low, after - count // 2), high + 1 - count)
+        chosen = slice(first, first + count)
+        begin = float(self.times[low])
+        return between_frames(self.times[chosen], list(self.frames[chosen]), t, begin, self.power)
+
+
+class FrameSolution:
+    """``sol(t)`` on the grid, ``sol(t, x)`` anywhere in the box.
+
+    In space by cubic splines, periodic along periodic axes.
+
+    Parameters
+    ----------
+    at : callable
+        ``at(t)``: the solution on the whole grid; :class:`FrameCubic`, or the exact solution.
+    span : pair of float
+        The first and last time.
     grid : tuple of numpy.ndarray
         The points of the grid along each axis.
     periodic : tuple of bool
         Whether each axis is periodic.
-    power : float
-        The power of time in which the solution is smooth.
     """
 
     def __init__(
         self,
-        times: Array,
-        frames: Any,
+        at: Callable[[float], Any],
+        span: tuple[float, float],
         grid: tuple[Array, ...],
         periodic: tuple[bool, ...],
-        power: float,
         xp: Namespace = NUMPY,
     ) -> None:
-        self.times, self.frames, self.grid, self.periodic, self.power = times, frames, grid, periodic, power
+        self.at, self.span, self.grid, self.periodic = at, span, grid, periodic
         self._library = xp.library
 
     def __call__(self, t: Any, x: Any = None) -> Any:
@@ -80,7 +108,7 @@ class FrameSolution:
         given = np.asarray(t, dtype=np.float64)
         if given.ndim > 1:
             raise ShapeError(f"t has shape {given.shape}; give a number, or times along one axis")
-        low, high = float(self.times[0]), float(self.times[-1])
+        low, high = self.span
         slack = 1e-12 * (high - low)
         if np.any(given < low - slack) or np.any(given > high + slack):
             raise InvalidInputError(f"sol(t) was asked for t={t!r}, and the solution runs from {low:g} to {high:g}")
@@ -94,11 +122,7 @@ class FrameSolution:
         return np.stack(found)
 
     def _at(self, t: float, x: Any) -> Any:
-        count = min(_FRAMES, len(self.times))
-        after = int(np.searchsorted(self.times, t))
-        first = min(max(0, after - count // 2), len(self.times) - count)
-        chosen = slice(first, first + count)
-        values = between_frames(self.times[chosen], list(self.frames[chosen]), t, float(self.times[0]), self.power)
+        values = self.at(t)
         return values if x is None else self._in_space(np.asarray(to_host(values)), x)
 
     def _in_space(self, values: Array, x: Any) -> Array:

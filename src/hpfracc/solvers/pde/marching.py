@@ -143,7 +143,8 @@ def _make_rows(
     coefficients = np.array([float(c) for c, _ in weights.orders])
     scales = np.array([0.0 if alpha == 1.0 else 1.0 / math.gamma(1.0 - alpha) for alpha in alphas])
     lengths, sigma = weights.steps, float(weights.sigma)
-    given = (coefficients, alphas, scales, weights.mesh, sigma, weights.parabola)
+    pieces = bool(weights.breaks)
+    given = (coefficients, alphas, scales, weights.mesh, sigma, weights.parabola, weights.following, pieces)
 
     def made(first: int, stop: int) -> Array:
         begin = 0 if whole else max(0, first - 1 - int(weights.parabola))

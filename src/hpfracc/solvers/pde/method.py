@@ -39,6 +39,8 @@ class EvolutionMethod(abc.ABC):
         Whether it has no error in time, so that the mesh only sets where values are computed.
     compiles_tensors : bool
         Whether ``compile=True`` also applies to tensors and JAX arrays.
+    meets_breaks : bool
+        Whether its mesh has the times ``problem.breaks`` at which the data jump.
     """
 
     name: ClassVar[str]
@@ -46,6 +48,7 @@ class EvolutionMethod(abc.ABC):
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
     exact: ClassVar[bool] = False
     compiles_tensors: ClassVar[bool] = False
+    meets_breaks: ClassVar[bool] = False
 
     @abc.abstractmethod
     def refuses(self, problem: EvolutionProblem) -> str | None:
@@ -59,6 +62,14 @@ class EvolutionMethod(abc.ABC):
         more steps on demand. Arrays are not modified after they are yielded. A step that fails raises
         :class:`~hpfracc.solvers.pde.problem.StepFailedError`.
         """
+
+    def solution(self, problem: EvolutionProblem) -> Any:
+        """For exact methods: an object whose ``frame(t)`` is the solution on the whole grid; None for the others."""
+        return None
+
+    def event_times(self, problem: EvolutionProblem, rtol: float) -> Array:
+        """For exact methods: times between which an event is not missed."""
+        return np.array([problem.t0, problem.t1])
 
     def mesh(self, problem: EvolutionProblem, steps: int) -> Array:
         """Times of ``steps`` steps; uniform unless the method grades them."""

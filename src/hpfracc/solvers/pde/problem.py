@@ -57,6 +57,10 @@ class EvolutionProblem:
         Whether u0 satisfies the boundary conditions.
     periodic : tuple of bool
         Whether each axis is periodic.
+    breaks : tuple of float
+        Times within the interval at which the data jump: steps end there.
+    start_power : float or None
+        The power of time with which the solution starts, where singular data make it lower than alpha.
     stats : dict
         Counters that methods add to: ``reactions``, ``solves``, ``newton_iterations``, ...
     notes : list of str
@@ -80,6 +84,8 @@ class EvolutionProblem:
     compile: bool | str = "auto"
     compatible: bool = True
     periodic: tuple[bool, ...] = ()
+    breaks: tuple[float, ...] = ()
+    start_power: float | None = None
     stats: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 

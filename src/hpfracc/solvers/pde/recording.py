@@ -38,7 +38,7 @@ def read_save(save: Any, options: Options) -> Save:
 
 def smooth_power(problem: EvolutionProblem) -> float:
     """The power of time in which the solution is smooth near the start."""
-    alpha = problem.alpha_value
+    alpha = problem.alpha_value if problem.start_power is None else problem.start_power
     return 1.0 if math.isnan(alpha) else min(1.0, max(0.05, alpha))
 
 
@@ -73,6 +73,10 @@ class FrameRecorder:
     earlier : FrameRecorder, optional
         The recorder of a run to an earlier end, which this run continues: its frames are kept, and the first step that
         is recorded is that end.
+    at : callable, optional
+        ``at(t)``: the exact frame; interpolated between steps if it is not given.
+    outputs : numpy.ndarray, optional
+        The times among the steps that count as steps to be saved; all of them if it is not given.
     """
 
     def __init__(
@@ -84,9 +88,13 @@ class FrameRecorder:
         steps: int,
         begin: float = -math.inf,
         earlier: FrameRecorder | None = None,
+        at: Callable[[float], Any] | None = None,
+        outputs: Array | None = None,
     ) -> None:
         self.problem, self.options, self.save = problem, options, save
-        self._begin, self._earlier = begin, earlier
+        self._begin, self._earlier, self._at = begin, earlier, at
+        self._outputs = None if outputs is None else set(outputs.tolist())
+        self._dense = options.dense_output and at is None
         self.times: list[float] = [] if earlier is None else list(earlier.times)
         self.kept: list[Any] = [] if earlier is None else list(earlier.kept)
         self.step_times: list[float] = [] if earlier is None else list(earlier.step_times)
@@ -95,7 +103,8 @@ class FrameRecorder:
         self.steps = 0
         #: All frames in one array, for NumPy; allocated with the first frame.
         self._whole: Array | None = None
-        self._room = frames_kept(options, save, steps) if problem.xp.library == "numpy" and save != "last" else 0
+        saved = steps if outputs is None else len(outputs)
+        self._room = frames_kept(options, save, saved) if problem.xp.library == "numpy" and save != "last" else 0
         #: Boundary points and their values, if they are the same in all steps.
         self._outside: tuple[Array, Array] | None = None
         self._embeds: bool | None = None
@@ -104,7 +113,7 @@ class FrameRecorder:
         if options.t_eval is not None:
             since = -math.inf if earlier is None else earlier.problem.t1
             self._wanted = [one for one in options.t_eval if since < one <= problem.t1]
-        self._power = smooth_power(problem)
+        self._power, self._piece, self._passed = smooth_power(problem), problem.t0, 0
         self.watch = EventWatch(options.events, args) if options.events else None
         if self.watch is not None and earlier is not None and earlier.watch is not None:
             self.watch.times = [list(each) for each in earlier.watch.times]
@@ -113,6 +122,10 @@ class FrameRecorder:
         between = self.watch is not None or self._wanted is not None
         self._recent: deque[tuple[float, Any]] = deque(maxlen=4 if between else 1)
         self.ended: float | None = None
+        #: The frame at the terminal event.
+        self.end_frame: Any = None
+        #: Whether values were not finite because the data are not.
+        self.blames_data = False
         if earlier is None:
             self._take(problem.t0, problem.u0, 0)
 
@@ -120,9 +133,9 @@ class FrameRecorder:
         """Whether the values of the ``count`` steps from ``first`` to the time ``last`` are needed."""
         if last < self._begin:
             return False
-        if self.save == "last" and not (self._wanted or self.watch or self.options.dense_output):
+        if self.save == "last" and not (self._wanted or self.watch or self._dense):
             return first + count > total
-        if isinstance(self.save, int) and self.save > 1 and not (self.watch or self.options.dense_output):
+        if isinstance(self.save, int) and self.save > 1 and not (self.watch or self._dense):
             return first + count > total or (first + count - 1) // self.save > (first - 1) // self.save
         return True
 
@@ -139,7 +152,7 @@ class FrameRecorder:
 
     def takes_blocks(self) -> bool:
         """Whether steps can be recorded in blocks."""
-        plain = self.save == "all" and self._wanted is None and self.watch is None and not self.options.dense_output
+        plain = self.save == "all" and self._wanted is None and self.watch is None and not self._dense
         return plain and self.problem.xp.library == "numpy" and not self.problem.space.forcing_varies
 
     def make_block(self, times: Array, block: FrameBlock) -> Array:
@@ -218,26 +231,34 @@ class FrameRecorder:
     def _take(self, t: float, u: Any, number: int, *, last: bool = False) -> None:
         frame = self._frame(t, u)
         before = self._recent[-1] if self._recent else None
+        if before is not None and before[0] in self.problem.breaks:
+            # Behind a jump of the data nothing is interpolated through frames before it.
+            while len(self._recent) > 1:
+                self._recent.popleft()
+            self._piece = before[0]
         self._recent.append((t, frame))
         if before is None and self._earlier is not None:
             return  # the end of the earlier run, already recorded
-        if self.options.dense_output:
+        if self._dense:
             self.step_times.append(t)
             self.step_frames.append(frame)
         if self.watch is not None and before is not None:
             end = self._look(before, (t, frame))
             if end is not None:
-                self.ended = end
+                self.ended, self.end_frame = end, self._between(end)
                 if self._wanted is None:
-                    self._keep(end, self._between(end))
+                    self._keep(end, self.end_frame)
                 else:
                     self._wanted = [one for one in self._wanted if one <= end]
                     self._deliver(math.inf)
                 return
         if self._wanted is not None:
-            self._deliver(math.inf if last else (before[0] if before is not None else t))
-        elif self._chosen(number, last):
-            self._keep(t, frame)
+            whole = last or t in self.problem.breaks
+            self._deliver((math.inf if last else t) if whole else (before[0] if before is not None else t))
+        elif self._outputs is None or t in self._outputs:
+            if self._chosen(number if self._outputs is None else self._passed, last):
+                self._keep(t, frame)
+            self._passed += 1
 
     def _chosen(self, number: int, last: bool) -> bool:
         if self.save == "last":
@@ -258,7 +279,9 @@ class FrameRecorder:
         exact = np.flatnonzero(times == t)
         if exact.size:
             return self._recent[int(exact[0])][1]
-        return between_frames(times, [frame for _, frame in self._recent], t, self.problem.t0, self._power)
+        if self._at is not None:
+            return self._at(t)
+        return between_frames(times, [frame for _, frame in self._recent], t, self._piece, self._power)
 
     def _keep(self, t: float, frame: Any) -> None:
         value = self.save(t, frame) if callable(self.save) else frame
@@ -299,7 +322,24 @@ class FrameRecorder:
         points = [float(axis[i]) for axis, i in zip(axes, place, strict=True)]
         which = "" if self.problem.components is None else f" in component {int(bad[0][0])}"
         where = ", ".join(f"{one:g}" for one in points)
+        told = f"The solution is not finite at t = {t:g}, x = ({where}){which}: "
+        culprit = self._infinite_data(t)
+        if culprit is not None:
+            self.blames_data = True
+            return f"{told}{culprit} not finite; give data that are finite at every time after t0."
         return (
-            f"The solution is not finite at t = {t:g}, x = ({where}){which}: take a smaller step, check the reaction "
-            "and the sign of the diffusion there, or whether the solution blows up."
+            f"{told}take a smaller step, check the reaction and the sign of the diffusion there, or whether the "
+            "solution blows up."
         )
+
+    def _infinite_data(self, t: float) -> str | None:
+        """Which data are not finite between the newest step and ``t``; the reaction is that of u0, which is finite."""
+        problem, before, u = self.problem, self.newest[0], self.problem.u0
+        for time in (before, 0.5 * (before + t), t):
+            with np.errstate(all="ignore"):
+                known = problem.known(time)
+                acts = None if problem.reaction is None else problem.reaction(time, u)
+            for value, what in ((known, "source or boundary data are"), (acts, "the reaction is")):
+                if value is not None and not np.all(np.isfinite(np.asarray(to_host(problem.xp.stop_gradient(value))))):
+                    return f"at t = {time:g} the {what}" if what.startswith("source") else f"at t = {time:g} {what}"
+        return None

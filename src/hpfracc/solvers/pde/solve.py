@@ -16,9 +16,10 @@ from hpfracc._interrupts import interrupt_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.options import Options, read_options
+from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.adaptive import run_adaptive
-from hpfracc.solvers.pde.driver import Run, check_memory, run_estimated, run_mesh
-from hpfracc.solvers.pde.interpolation import FrameSolution
+from hpfracc.solvers.pde.driver import Run, StepProgress, check_memory, run_estimated, run_mesh
+from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod, all_evolution_methods, find_evolution_method
 from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
 from hpfracc.solvers.pde.methods.exact_modes import ExactModes
@@ -68,6 +69,7 @@ def solve_fpde(
     dense_output: bool = False,
     save: str | int | Callable[..., Any] = "all",
     max_steps: int = MAX_FPDE_STEPS,
+    max_step: float | None = None,
     backend: Any = "auto",
     compile: bool | str = "auto",
     progress: bool | Callable[..., Any] = False,
@@ -114,7 +116,10 @@ def solve_fpde(
     rtol, atol : float
         If no ``step`` is given, the mesh is refined until the error in time is below ``atol + rtol U`` at the times t
         of the first mesh, which has 32 steps. U is the largest ``|u|`` over the box at t, or that at an earlier time s
-        times ``(s - t0) / (t - t0)`` if that is larger, because u may pass through zero. The first steps of a uniform
+        times ``(s - t0) / (t - t0)`` if that is larger, because u may pass through zero. Before the first of these
+        times, at steps that are returned, U is the largest ``|u|`` of all. The time of a terminal event holds to
+        ``rtol``. Where source, boundary data or reaction jump in time, steps of ``"l1"`` and ``"l2_1sigma"`` end, and
+        the mesh is graded anew behind. The first steps of a uniform
         mesh with memory (``"convolution_quadrature"``) are less accurate: output before the first of these times is
         computed separately, in a shorter interval with its own steps, and no step before the first time of the shortest
         interval is kept. The error of the grid is estimated separately and is not controlled.
@@ -131,13 +136,18 @@ def solve_fpde(
         Further derivatives on the left-hand side, :math:`D^\alpha u + \sum_i c_i D^{\alpha_i} u`, of orders below
         alpha.
     events : callable or list of callables, optional
-        ``event(t, u, *args)``, whose zeros are found; ``event.terminal`` and ``event.direction`` as in SciPy.
+        ``event(t, u, *args)``, whose zeros are found; ``event.terminal`` and ``event.direction`` as in SciPy. Between
+        steps, or, for ``"exact_modes"``, of the solution itself at times that the decay of its modes needs.
     dense_output : bool
         Whether the result has ``sol(t, x)``.
     save : {"all", "last"}, int or callable
         What is kept: every step, the last one, every k-th step (an integer k), or the value of ``save(t, u)`` at each.
     max_steps : int
         Largest number of steps; a solve that needs more ends with ``success=False``.
+    max_step : float, optional
+        The longest step. Without a ``step``, source, boundary data and reaction are looked at about 1,000 times over
+        the interval (256 times on large grids) for changes between the steps: what is narrower may be missed, unless
+        ``max_step`` is as short.
     backend : {"auto", "numpy", "numba"}
         How loops over steps run for NumPy problems; tensors and JAX arrays stay in their own library.
     compile : bool or "auto"
@@ -146,12 +156,14 @@ def solve_fpde(
         PyTorch the sums between transforms, and with True also the reaction, which must then be a pure function.
         ``"auto"`` compiles many or large steps, but never a PyTorch reaction.
     progress : bool or callable
-        A progress bar with the remaining time, or a callback ``progress(t, u)``.
+        A progress bar over the steps of all meshes, or a callback ``progress(t, u)``, for which t starts again with
+        each finer mesh.
     estimate : bool or "auto"
         Whether a solution with a given ``step`` gets ``error_estimate.time``. It is compared with solutions of an
         eighth and a sixteenth of its steps (down to a fourth and an eighth, if it has few), at common times; if these
-        fractions do not divide the number of steps, at the end only. ``stats["estimate_steps"]`` counts the extra
-        steps. ``"auto"``: for NumPy arrays and 32 steps or more, unless the loop over the steps runs compiled.
+        fractions do not divide the number of steps, at the end only. Data that change between the steps count too.
+        ``stats["estimate_steps"]`` counts the extra steps. ``"auto"``: for NumPy arrays and 32 steps or more, unless
+        the loop over the steps runs compiled.
 
     Returns
     -------
@@ -198,6 +210,7 @@ def solve_fpde(
         dense_output=dense_output,
         save=save,
         max_steps=max_steps,
+        max_step=max_step,
         backend=backend,
         compile=compile,
         progress=progress,
@@ -355,21 +368,30 @@ def exact_mesh(problem: EvolutionProblem, options: Options) -> np.ndarray[Any, A
     if options.t_eval is not None:
         return np.unique(np.concatenate([[problem.t0], options.t_eval, [problem.t1]]))
     count = _OUTPUTS if options.step is None else given_steps(problem, options)
+    count = max(count, math.ceil((problem.t1 - problem.t0) / options.max_step))
     return np.linspace(problem.t0, problem.t1, count + 1)
 
 
 def _solve(question: Question) -> tuple[Run, float, float]:
+    problem, method, options = question.problem, question.method, question.options
+    with progress_report(options.progress, problem.t0, problem.t1, f"solve_fpde ({method.name})") as report:
+        return _solve_reporting(question, StepProgress(report))
+
+
+def _solve_reporting(question: Question, progress: StepProgress) -> tuple[Run, float, float]:
     problem, method, _, options, save, args = question
     if method.exact:
-        mesh = exact_mesh(problem, options)
-        problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, len(mesh) - 1)
-        return run_mesh(problem, method, options, save, mesh, args), 0.0, 0.0
+        outputs = mesh = exact_mesh(problem, options)
+        if options.events:
+            mesh = np.union1d(mesh, method.event_times(problem, options.rtol))
+        problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, len(outputs) - 1)
+        return run_mesh(problem, method, options, save, mesh, args, outputs=outputs, progress=progress), 0.0, 0.0
     if options.step is None:
         if is_tracer(problem.u0) or math.isnan(problem.alpha_value):
             raise InvalidInputError(
                 "a traced solve (jax.jit, vmap) cannot refine its steps until two solutions agree; give step="
             )
-        return run_adaptive(problem, method, options, save, args)
+        return run_adaptive(problem, method, options, save, args, progress)
     steps = given_steps(problem, options)
     if steps > options.max_steps:
         raise InvalidInputError(
@@ -377,7 +399,7 @@ def _solve(question: Question) -> tuple[Run, float, float]:
             "step, or more steps"
         )
     problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, steps)
-    run, error = run_estimated(problem, method, options, save, args, steps)
+    run, error = run_estimated(problem, method, options, save, args, steps, progress)
     return run, error, math.nan
 
 
@@ -399,10 +421,16 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         u = _stacked(recorder.kept)
     sol = None
     if options.dense_output:
-        dense = xp.stack(recorder.step_frames)
-        sol = FrameSolution(
-            np.array(recorder.step_times), dense, space.grid, problem.periodic, smooth_power(problem), xp
+        exact = method.solution(problem)
+        reached = recorder.newest[0] if recorder.ended is None else recorder.ended
+        at = (
+            FrameCubic(
+                np.array(recorder.step_times), xp.stack(recorder.step_frames), smooth_power(problem), problem.breaks
+            )
+            if exact is None
+            else exact.frame
         )
+        sol = FrameSolution(at, (problem.t0, reached), space.grid, problem.periodic, xp)
     happened: tuple[Any, Any] = (None, None)
     if recorder.watch is not None:
         whole = tuple(axis.size for axis in space.grid)

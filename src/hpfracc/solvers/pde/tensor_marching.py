@@ -93,9 +93,8 @@ def march_tensors(
     rows = _Rows(problem, form)
     plain = all(isinstance(number, int | float) for pair in problem.orders for number in pair)
     if plain:
-        weights = IntervalWeights(
-            weights.orders, weights.mesh, float(weights.sigma), parabola=weights.parabola, xp=NUMPY
-        )
+        given = weights.orders, weights.mesh, float(weights.sigma)
+        weights = IntervalWeights(*given, parabola=weights.parabola, xp=NUMPY, breaks=weights.breaks)
     if problem.xp.library == "torch":
         return _march_torch(rows, weights, mesh, problem)
     if history is None:

@@ -102,6 +102,8 @@ def weight_rows(
     mesh: Array,
     sigma: float,
     parabola: bool,
+    following: Array,
+    pieces: bool,
     first: int,
     stop: int,
     begin: int,
@@ -110,7 +112,8 @@ def weight_rows(
     """``A[n, k]`` as in :meth:`IntervalWeights.rows`, for the intervals from index ``begin`` on only.
 
     The columns are k - 1 = begin, begin + 1, ..., stop - 2. ``powers``, of shape (orders, rows, columns), are those of
-    the distances of the midpoints: NumPy computes them ten times as fast as a compiled loop.
+    the distances of the midpoints: NumPy computes them ten times as fast as a compiled loop. ``following`` is that of
+    :class:`IntervalWeights`. With ``pieces`` the lengths of the intervals do not increase throughout.
     """
     found = np.zeros((stop - first, stop - 1 - begin))
     for term in range(len(alphas)):
@@ -125,7 +128,7 @@ def weight_rows(
             mean, moment = _integrals(alpha, scale, series, 0.0, sigma * newest, 0.0, False)
             found[row, n - 1 - begin] += c * sigma * mean
             close = begin
-            if not parabola:
+            if not parabola and not pieces:
                 close = _add_far(found[row], powers[term, row], series, c, mesh, n, sigma * newest, begin)
             for k in range(close, n - 1):
                 tau = mesh[k + 1] - mesh[k]
@@ -133,10 +136,9 @@ def weight_rows(
                 mean, moment = _integrals(alpha, scale, series, near, tau, powers[term, row, k - begin], parabola)
                 found[row, k - begin] += c * mean
                 if parabola:
-                    following = mesh[k + 2] - mesh[k + 1]
-                    b = c * moment * 2.0 * tau / (tau + following)
+                    b = c * moment * 2.0 * tau / (tau + following[k])
                     found[row, k - begin] -= b
-                    found[row, k + 1 - begin] += b * tau / following
+                    found[row, k + 1 - begin] += b * tau / following[k]
     return found
 
 

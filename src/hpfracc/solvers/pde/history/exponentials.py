@@ -158,6 +158,7 @@ class ExponentialHistory:
         tau = xp.array(steps)
         previous = xp.array(np.concatenate([[1.0], steps[:-1]]))
         here = xp.array(np.concatenate([[0.0], np.ones(len(steps) - 1)]))
+        ahead = xp.array(np.concatenate([[1.0], weights.following[:-1]]))
         for coefficient, alpha in weights.orders:
             if isinstance(alpha, int | float) and alpha == 1:
                 own = own + coefficient / tau
@@ -166,8 +167,8 @@ class ExponentialHistory:
             own = own + coefficient * a
             if weights.parabola:
                 mean, moment = interval_integrals(xp, alpha, sigma * tau, previous, parabola=True)
-                b = moment * (2.0 * previous / (previous + tau)) * here
-                own = own + coefficient * b * (previous / tau)
+                b = moment * (2.0 * previous / (previous + ahead)) * here
+                own = own + coefficient * b * (previous / ahead)
                 before = before + coefficient * (mean * here - b)
         return own, before
 
@@ -258,7 +259,7 @@ class ExponentialHistory:
         added = np.zeros((stop - first + lag, alive))
         skipped = len(intervals) - len(real)
         if weights.parabola:
-            following = weights.steps[real + 1][:, None]
+            following = weights.following[real][:, None]
             lever = 2.0 * tau / (tau + following) * _middle_moment(z, mean, inner)
             added[skipped:-1] = left * (mean - lever)
             added[skipped + 1 :] += left * (lever * (tau / following))
@@ -293,7 +294,7 @@ class ExponentialHistory:
             g = xp.exp(-distance * xp.array(rates)) * self._w
         p, q = mean, None
         if weights.parabola:
-            following = weights.steps[intervals][:, None]
+            following = weights.following[intervals - 1][:, None]
             lever = 2.0 * tau / (tau + following) * _middle_moment(z, mean, decay)
             p, q = mean - lever, lever * (tau / following)
         return decay, p, q, g

@@ -118,6 +118,9 @@ class IntervalWeights:
         True for L2-1sigma.
     xp : Namespace
         The library of the orders.
+    breaks : sequence of int
+        Numbers of the mesh points at which u has a kink: no parabola goes through both sides, and the interval before
+        it is linear.
     """
 
     def __init__(
@@ -128,9 +131,15 @@ class IntervalWeights:
         *,
         parabola: bool = False,
         xp: Namespace = NUMPY,
+        breaks: Sequence[int] = (),
     ) -> None:
         self.orders, self.mesh, self.sigma, self.parabola, self.xp = orders, mesh, sigma, parabola, xp
         self.steps = np.diff(mesh)
+        self.breaks = tuple(breaks)
+        #: The length of the following interval, with whose value the parabola is put through each interval; infinite
+        #: where it is linear.
+        self.following = np.append(self.steps[1:], np.inf)
+        self.following[np.asarray(breaks, int) - 1] = np.inf
         #: Whether all steps are equal up to the rounding of the times.
         self.uniform = bool(np.ptp(self.steps) <= 4.0 * np.finfo(float).eps * np.abs(mesh).max())
 
@@ -169,7 +178,7 @@ class IntervalWeights:
             return a
         count = past.shape[1]
         current = steps[:count]
-        following = np.append(steps[1:], 1.0)[:count]
+        following = self.following[:count]
         b = moment * xp.array(np.where(past, 2.0 * current / (current + following), 0.0))
         # Interval k contributes b_k (tau_k / tau_(k+1) du_(k+1) - du_k).
         shifted = b * xp.array(current / following)

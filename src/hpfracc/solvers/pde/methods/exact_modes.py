@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
 
+from hpfracc._arrays import to_host
 from hpfracc.solvers.pde.forms import FrameBlock, ModalForm
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.special import mittag_leffler
 
-__all__ = ["ExactModes"]
+__all__ = ["ExactModes", "ModeSolution"]
 
 Array = np.ndarray[Any, Any]
 
 #: Values of the Mittag-Leffler function computed together: some 8 MiB.
 _TOGETHER = 1 << 20
+#: Times at which events are looked for: in each factor e of time, in each period of a mode, and at most.
+_A_SCALE, _A_PERIOD, _MOST_TIMES = 16, 16, 1 << 16
 
 
 @final
@@ -57,19 +62,56 @@ class ExactModes(EvolutionMethod):
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
         """Yield blocks of times."""
-        form, xp = ModalForm(problem), problem.xp
-        start = form.encode(problem.u0)
-        velocity = None if problem.du0 is None else form.encode(problem.du0)
-        known = form.known(problem.t0)
+        at = self.solution(problem)
         size = max(1, int(np.prod(problem.space.symbol.shape)))
         together = max(1, _TOGETHER // size)
         for first in range(1, len(mesh), together):
-            times = mesh[first : first + together] - problem.t0
+            times = mesh[first : first + together]
+            yield FrameBlock(len(times), lambda times=times: at(times))  # type: ignore[misc]
 
-            def make(times: Array = times) -> Any:
-                return form.decode(_modes(problem, xp.array(times), start, velocity, known))
+    def solution(self, problem: EvolutionProblem) -> ModeSolution:
+        """The unknowns at any times."""
+        return ModeSolution(problem)
 
-            yield FrameBlock(len(times), make)
+    def event_times(self, problem: EvolutionProblem, rtol: float) -> Array:
+        r"""Geometric times, at most a fraction of a period apart as long as modes oscillate.
+
+        A mode :math:`E_\alpha(\lambda t^\alpha)` changes over the time :math:`|\lambda|^{-1/\alpha}`. It oscillates
+        with the imaginary part of :math:`\lambda^{1/\alpha}` until the real part has damped it. Modes below ``rtol``
+        times the largest one are left out.
+        """
+        at = self.solution(problem)
+        alpha, length = problem.alpha_value, problem.t1 - problem.t0
+        symbol = np.asarray(to_host(problem.xp.stop_gradient(problem.space.symbol)), dtype=complex)
+        parts = [at.start, at.velocity, at.known]
+        hosts = [0.0 if part is None else np.abs(np.asarray(to_host(problem.xp.stop_gradient(part)))) for part in parts]
+        # In units of u: velocities act for the time of a mode, and steady data give their equilibrium.
+        scales = np.minimum(length, np.maximum(np.abs(symbol), 1e-300) ** (-1.0 / alpha))
+        sizes = np.broadcast_to(hosts[0] + scales * hosts[1] + scales**alpha * hosts[2], at.start.shape)
+        sizes = sizes.reshape(-1, *symbol.shape).max(axis=0).reshape(-1)
+        kept = sizes > rtol * sizes.max(initial=0.0)
+        if not kept.any():
+            return np.array([problem.t0, problem.t1])
+        scale, sizes = scales.reshape(-1)[kept], sizes[kept] / sizes.max()
+        # The singularities of the Laplace transform: lambda^(1/alpha) on the principal sheet.
+        angles = np.angle(symbol.reshape(-1)[kept]) / alpha
+        roots = np.where(np.abs(angles) <= math.pi, 1.0, 0.0) * np.exp(1j * angles) / scale
+        turns, damping = np.abs(roots.imag), np.maximum(-roots.real, 0.0)
+        ends = np.minimum(length, np.log(sizes / rtol) / np.maximum(damping, 1e-300))
+        order = np.argsort(-turns)
+        found, t = [0.0], float(scale.min()) * rtol ** max(1.0, 1.0 / alpha)
+        while t < length:
+            found.append(t)
+            if len(found) > _MOST_TIMES:
+                problem.notes.append(
+                    f"events were looked for at {_MOST_TIMES:,} times up to t = {problem.t0 + t:g} and evenly spaced "
+                    "times after it, fewer than the oscillations of the modes need"
+                )
+                found.extend(np.linspace(t, length, _MOST_TIMES)[1:-1])
+                break
+            turning = next((float(turns[k]) for k in order if ends[k] > t), 0.0)
+            t += min(t / _A_SCALE, math.inf if turning == 0.0 else 2.0 * math.pi / (_A_PERIOD * turning))
+        return np.asarray(problem.t0 + np.array([*found, length]))
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
         """Values of a block of times, and their transforms."""
@@ -79,6 +121,36 @@ class ExactModes(EvolutionMethod):
     def reason(self, problem: EvolutionProblem) -> str:
         """There is no error in time."""
         return "the equation is linear with constant coefficients and steady data on a box: there is no error in time"
+
+
+class ModeSolution:
+    """The solution of a linear equation with steady data at any times, as values at the unknown points.
+
+    Parameters
+    ----------
+    problem : EvolutionProblem
+        One that exact modes do not refuse.
+    """
+
+    def __init__(self, problem: EvolutionProblem) -> None:
+        form = ModalForm(problem)
+        self.start = form.encode(problem.u0)
+        self.velocity = None if problem.du0 is None else form.encode(problem.du0)
+        self.known = form.known(problem.t0)
+        # Without the user's functions, which may not be picklable.
+        self.problem = dataclasses.replace(problem, source=None, stats={}, notes=[])
+
+    def __call__(self, times: Array) -> Any:
+        """Values at the times, of shape (times, *state)."""
+        problem = self.problem
+        gone = problem.xp.array(np.asarray(times) - problem.t0)
+        return problem.space.backward(_modes(problem, gone, self.start, self.velocity, self.known))
+
+    def frame(self, t: float) -> Any:
+        """The solution on the whole grid."""
+        space = self.problem.space
+        with self.problem.xp.scope():
+            return space.embed(self(np.array([t]))[0] if t > self.problem.t0 else self.problem.u0, t)
 
 
 def _modes(problem: EvolutionProblem, times: Any, start: Any, velocity: Any, known: Any) -> Any:

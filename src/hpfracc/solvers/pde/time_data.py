@@ -1,0 +1,177 @@
+"""How source, boundary data and reaction change in time: jumps, singular starts, and what lies between the steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import is_tracer
+from hpfracc.solvers.pde.problem import EvolutionProblem
+
+__all__ = ["TimeData", "breaks_of", "scan_data"]
+
+Array = np.ndarray[Any, Any]
+
+#: Times at which data are looked at: for small grids, at least, and the bytes that all values together may have.
+_LOOKS, _FEWEST, _BYTES = 1024, 256, 1 << 25
+#: Times at which a reaction has to be the same as at t0 to count as independent of t.
+_SAME = 64
+#: Halvings of the distance to t0 between which the growth of data is measured, and the growth that counts.
+_NEAR, _NEARER, _GROWS = 20, 40, 1.5
+#: A difference between two looks that is checked for a jump, in units of the median; halvings that a jump survives.
+_LARGE, _HALVINGS = 4.0, 12
+#: Largest numbers of differences that are checked and of jumps at which steps end.
+_CHECKED, _MOST_BREAKS = 32, 8
+#: Steps end this many ulps before a jump, so that no rounding of a time moves it to the other side.
+_ULPS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TimeData:
+    """What a scan of the data over the interval found.
+
+    Attributes
+    ----------
+    looks : numpy.ndarray
+        The times at which the data were evaluated.
+    jumps : tuple of float
+        Times just before which the data jump.
+    power : float
+        The p < 0 of data that grow like ``(t - t0)^p`` at the start; 0 if they do not.
+    """
+
+    looks: Array
+    jumps: tuple[float, ...] = ()
+    power: float = 0.0
+
+    def defect(self, problem: EvolutionProblem, mesh: Array) -> float:
+        r"""The error of u from data that change between the steps unseen.
+
+        On each step longer than the distance between two looks, the data at the looks are compared with the line
+        through the data at the ends of the step. A mean difference d on a step :math:`\tau` changes u by up to about
+        :math:`d \tau^\alpha / \Gamma(1+\alpha)`.
+        """
+        if not len(self.looks):
+            return 0.0
+        data, alpha = _data(problem), problem.alpha_value
+        spacing = (mesh[-1] - mesh[0]) / len(self.looks)
+        places = np.searchsorted(mesh, self.looks, side="right") - 1
+        worst = 0.0
+        for k in np.flatnonzero(np.diff(mesh) > spacing):
+            low, high = float(mesh[k]), float(mesh[k + 1])
+            looks = self.looks[(places == k) & (self.looks > low)]
+            if not len(looks) or (k == 0 and self.power < 0.0):
+                continue
+            # Data jump behind the ends of steps: the next step starts with the value after the jump.
+            begin = low + 2.0 * _ULPS * float(np.spacing(abs(high))) if low in problem.breaks else low
+            ends = data(begin), data(high)
+            parts = (looks - low) / (high - low)
+            gaps = [
+                _largest(problem, data(float(look)) - (1.0 - float(part)) * ends[0] - float(part) * ends[1])
+                for look, part in zip(looks, parts, strict=True)
+            ]
+            worst = max(worst, float(np.mean(gaps)) * (high - low) ** alpha / math.gamma(1.0 + alpha))
+        return worst
+
+
+def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
+    """Evaluate the data at some thousand times, and closer ones where they jump; twice in ``longest`` at least."""
+    none = TimeData(np.empty(0))
+    if is_tracer(problem.u0) or not _depends_on_time(problem):
+        return none
+    data, length = _data(problem), problem.t1 - problem.t0
+    size = 8 * math.prod(problem.state_shape)
+    count = max(_FEWEST, min(_LOOKS, _BYTES // size))
+    count = max(count, math.ceil(2.0 * length / longest))
+    # Not evenly spaced, so that data with a period are not seen at one phase only.
+    golden = 0.5 * (math.sqrt(5.0) - 1.0)
+    offsets = 0.5 + 0.9 * (np.arange(count) * golden % 1.0 - 0.5)
+    looks = problem.t0 + length * (np.arange(count) + offsets) / count
+    sizes, gaps, before = np.empty(count), np.empty(count - 1), None
+    for i, t in enumerate(looks):
+        value = data(float(t))
+        sizes[i] = _largest(problem, value)
+        if not math.isfinite(sizes[i]):
+            return none  # a step that meets these data ends with a message
+        if before is not None:
+            gaps[i - 1] = _largest(problem, value - before)
+        before = value
+    power = 0.0
+    near, nearer = (_largest(problem, data(problem.t0 + length * 2.0**-k)) for k in (_NEAR, _NEARER))
+    if near > 0.0 and nearer > _GROWS * near:
+        power = -math.log2(nearer / near) / (_NEARER - _NEAR)
+    jumps: list[float] = []
+    least = max(_LARGE * float(np.median(gaps)), problem.rtol * float(sizes.max()))
+    for i in np.argsort(-gaps)[:_CHECKED]:
+        if gaps[i] > least:
+            jumps += _find_jumps(problem, float(looks[i]), float(looks[i + 1]), least)
+    return TimeData(looks, tuple(sorted(set(jumps))), power)
+
+
+def _find_jumps(problem: EvolutionProblem, low: float, high: float, least: float) -> list[float]:
+    """The times just before jumps by more than ``least`` between two times, by bisection; at most a few."""
+    found: list[float] = []
+    intervals = [(low, high)]
+    while intervals and len(found) <= _MOST_BREAKS:
+        begin, end = intervals.pop()
+        jump = _find_jump(problem, begin, end, least) if begin < end else None
+        if jump is not None:
+            place = jump[0] - _ULPS * float(np.spacing(max(abs(problem.t0), abs(problem.t1))))
+            found += [place] if place > problem.t0 else []
+            intervals += [(begin, place), (jump[1], end)]
+    return found
+
+
+def _find_jump(problem: EvolutionProblem, a: float, b: float, least: float) -> tuple[float, float] | None:
+    """Neighbouring times between which the data jump; None if their difference shrinks with the interval."""
+    data = _data(problem)
+    at_a, at_b = data(a), data(b)
+    first = now = _largest(problem, at_b - at_a)
+    halvings = 0
+    while now > least and (halvings != _HALVINGS or now > 0.25 * first):
+        middle = 0.5 * (a + b)
+        if not a < middle < b:
+            return a, b
+        here = data(middle)
+        left, right = _largest(problem, here - at_a), _largest(problem, at_b - here)
+        now, halvings = max(left, right), halvings + 1
+        if left >= right:
+            b, at_b = middle, here
+        else:
+            a, at_a = middle, here
+    return None
+
+
+def breaks_of(data: TimeData) -> tuple[float, ...]:
+    """The jumps at which steps end; none if there are too many."""
+    return data.jumps if len(data.jumps) <= _MOST_BREAKS else ()
+
+
+def _data(problem: EvolutionProblem) -> Any:
+    """Source and boundary data, and the reaction of the initial state, as a function of time."""
+
+    def value(t: float) -> Any:
+        total = problem.known(t) if problem.varies else None
+        if problem.reaction is not None:
+            own = problem.reaction(t, problem.u0)
+            total = own if total is None else total + own
+        return total
+
+    return value
+
+
+def _depends_on_time(problem: EvolutionProblem) -> bool:
+    if problem.varies:
+        return True
+    if problem.reaction is None:
+        return False
+    first = problem.reaction(problem.t0, problem.u0)
+    times = np.linspace(problem.t0, problem.t1, _SAME + 1)[1:]
+    return any(_largest(problem, problem.reaction(float(t), problem.u0) - first) != 0.0 for t in times)
+
+
+def _largest(problem: EvolutionProblem, u: Any) -> float:
+    return float(problem.xp.abs(problem.xp.stop_gradient(u)).max())
