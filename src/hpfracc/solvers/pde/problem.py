@@ -57,6 +57,9 @@ class EvolutionProblem:
         Whether u0 satisfies the boundary conditions.
     periodic : tuple of bool
         Whether each axis is periodic.
+    on_grid : callable or None
+        ``on_grid(grid)``: the same equation with its data on another grid, for error estimates; None if its
+        discretisation has a grid of its own.
     stats : dict
         Counters that methods add to: ``reactions``, ``solves``, ``newton_iterations``, ...
     notes : list of str
@@ -80,6 +83,7 @@ class EvolutionProblem:
     compile: bool | str = "auto"
     compatible: bool = True
     periodic: tuple[bool, ...] = ()
+    on_grid: Callable[[tuple[Array, ...]], EvolutionProblem] | None = None
     stats: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 

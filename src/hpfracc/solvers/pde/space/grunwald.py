@@ -16,8 +16,8 @@ from hpfracc.operators.core.sequences import binomials, centred_binomials
 from hpfracc.operators.rules.lattice_power import lattice_power_weights
 from hpfracc.solvers.pde.boundary import Dirichlet, Exterior, boundary_value, is_homogeneous, varies_in_time
 from hpfracc.solvers.pde.problem import order_value, plain_order
+from hpfracc.solvers.pde.space.axes import AxisBasis, diagonalise
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
-from hpfracc.solvers.pde.space.defect import grid_error
 from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
 from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart, ToeplitzPreconditioner
 from hpfracc.solvers.pde.space.shifted_weights import shifted_grunwald
@@ -32,7 +32,8 @@ Array = np.ndarray[Any, Any]
 #: shift at every step: break-even between 400 and 600 points (``benchmarks/pde_space.py --only krylov``).
 DENSE = 400
 #: Number of points up to which a factorisation is cached for a shift that repeats: at 1,023 points its solve takes a
-#: quarter of the time of the iterations or less, and the factorisation as long as ten such solves by iteration.
+#: quarter of the time of the iterations or less, and the factorisation as long as ten such solves by iteration. Up to
+#: the same number, of an axis or of all points, symmetric matrices are diagonalised.
 DENSE_KEPT = 1200
 _KEPT = 4
 
@@ -49,10 +50,12 @@ class ShiftedGrunwald(Semidiscretisation):
     :math:`\rho` from the boundary; then the largest error is of order :math:`\alpha/2`, at the points next to the
     boundary.
 
-    Linear systems: LU up to 400 points (1,200 if a shift repeats). Above, symmetric matrices by conjugate gradients
-    with the tau preconditioner (DST), others by GMRES with Strang's circulant preconditioner (FFT). For varying
-    coefficients in one dimension, rows of several such inverses are interpolated. 5 to 10 iterations at any number of
-    points.
+    Symmetric matrices are diagonalised once, up to 1,200 points along each axis (in all, for an integral Laplacian in
+    several dimensions), so that linear equations need no linear systems: constant coefficients, or a single term with a
+    positive coefficient that varies. Linear systems of others: LU up to 400 points (1,200 if a shift repeats). Above,
+    symmetric matrices by conjugate gradients with the tau preconditioner (DST), others by GMRES with Strang's circulant
+    preconditioner (FFT). For varying coefficients in one dimension, rows of several such inverses are interpolated. 5
+    to 10 iterations at any number of points.
     """
 
     name = "grunwald"
@@ -82,6 +85,70 @@ class ShiftedGrunwald(Semidiscretisation):
         self._factors: OrderedDict[complex, Any] = OrderedDict()
         self._seen: OrderedDict[complex, None] = OrderedDict()
         self._dense: Array | None = None
+        self._flat = False
+        self._bases: list[AxisBasis | None] = []
+        self._diagonalise()
+
+    def _diagonalise(self) -> None:
+        """Eigenvectors along each axis, or of the whole matrix, if it is symmetric and not too large."""
+        if not all(part.symmetric and part.plain for part in self.parts) or len(self.parts) == 0:
+            return
+        along: dict[int, list[ToeplitzPart]] = {}
+        for part in self.parts:
+            if isinstance(part.coefficient, float | complex) and part.axis is not None:
+                along.setdefault(part.axis, []).append(part)
+        if sum(map(len, along.values())) == len(self.parts):
+            if max(self.shape) > DENSE_KEPT or any(len(parts) > 1 for parts in along.values()):
+                return  # several parts of one axis: with complex coefficients, which are not merged
+            total: Any = np.zeros(self.shape)
+            for axis in range(-len(self.shape), 0):
+                if axis not in along:
+                    self._bases.append(None)
+                    continue
+                (part,) = along[axis]
+                values, to, back = diagonalise(_toeplitz(part.lower[: self.shape[axis]]))
+                total = total + part.coefficient * values.reshape(-1, *(1,) * (-1 - axis))
+                self._bases.append(self._basis(values, to, back))
+        elif len(self.parts) == 1 and math.prod(self.shape) <= DENSE_KEPT:
+            (part,) = self.parts
+            coefficient = part.coefficient
+            scale: Array | None = None
+            if part.varies:
+                if not isinstance(coefficient, np.ndarray) or coefficient.dtype.kind != "f" or coefficient.min() <= 0.0:
+                    return
+                scale, coefficient = coefficient.reshape(-1), 1.0
+            elif not isinstance(coefficient, float | complex):
+                return
+            plain = ToeplitzPart(part.axis, part.lower, part.upper, 1.0)
+            product = ToeplitzProduct(plain, self.shape, NUMPY, self._backend, False)
+            points = math.prod(self.shape)
+            matrix = product(np.eye(points).reshape(points, *self.shape)).reshape(points, points)
+            values, to, back = diagonalise(0.5 * (matrix + matrix.T), scale)
+            total = coefficient * values.reshape(self.shape)
+            self._flat, self._bases = True, [self._basis(values, to, back)]
+        else:
+            return
+        self.symbol = self.xp.array(total) if not np.iscomplexobj(total) else self.xp.asarray(total)
+
+    def _basis(self, values: Array, to: Array, back: Array) -> AxisBasis:
+        matrices = self.xp.array(to), self.xp.array(back)
+        return AxisBasis(self.xp, "dense", False, values, -values, None, (True, True), values, matrices=matrices)
+
+    def forward(self, u: Any) -> Any:
+        """The coefficients, by matrix products."""
+        return self._transform(u, AxisBasis.forward)
+
+    def backward(self, c: Any) -> Any:
+        """The values."""
+        return self._transform(c, AxisBasis.backward)
+
+    def _transform(self, u: Any, transform: Any) -> Any:
+        if self._flat:
+            (basis,) = self._bases
+            return transform(basis, u.reshape(*u.shape[: u.ndim - len(self.shape)], -1), -1).reshape(u.shape)
+        for axis, basis in enumerate(self._bases, -len(self._bases)):
+            u = u if basis is None else transform(basis, u, axis)
+        return u
 
     def _complex_coefficient(self) -> bool:
         return any("complex" in str(getattr(part.coefficient, "dtype", type(part.coefficient))) for part in self.parts)
@@ -149,7 +216,10 @@ class ShiftedGrunwald(Semidiscretisation):
         return total
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """LU for few points, otherwise conjugate gradients or GMRES."""
+        """A division if it is diagonalised, LU for few points, otherwise conjugate gradients or GMRES."""
+        if self.symbol is not None:
+            self.iterations = 0
+            return self.backward(self.forward(rhs) / (shift - self.symbol))
         if self._wants_dense(shift):
             self.iterations = 0
             return self._solve_dense(shift, rhs)
@@ -256,10 +326,6 @@ class ShiftedGrunwald(Semidiscretisation):
         """Removes the boundary points."""
         return values[(..., *(slice(1, -1) for _ in self.shape))]
 
-    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
-        """Estimated with the operators of coarser grids."""
-        return grid_error(self, self.setting, u, t, shift)
-
     def integrate(self, values: Any) -> Any:
         """The trapezoidal rule."""
         for axis in range(len(self.shape)):
@@ -268,7 +334,9 @@ class ShiftedGrunwald(Semidiscretisation):
         return values
 
     def step_bytes(self) -> int:
-        """The padded transforms and the vectors of GMRES."""
+        """The matrices to the eigenvectors and back, or the padded transforms and the vectors of GMRES."""
+        if self.symbol is not None:
+            return 8 * sum(2 * basis.count**2 for basis in self._bases if basis is not None)
         size = 8 * math.prod(self.shape) * (2 if self.setting.complex_state else 1)
         copies: int = 4 * 2 ** len(self.shape) + (6 if self.symmetric else 2 * 12)
         return copies * size
@@ -330,6 +398,12 @@ def toeplitz_parts(term: SpaceTerm, setting: SpaceSetting, shifts: tuple[int, ..
             lower[1], upper[1] = 0.5 / h, -0.5 / h
         found.append(ToeplitzPart(axis - ndim, lower, upper, _values(one, points, setting)))
     return found
+
+
+def _toeplitz(column: Array) -> Array:
+    """The symmetric Toeplitz matrix with this first column."""
+    places = np.arange(column.size)
+    return column[np.abs(places[:, None] - places)]
 
 
 def _tracked_part(term: OneSided, setting: SpaceSetting, axis: int, points: tuple[Any, ...]) -> ToeplitzPart:
@@ -433,7 +507,11 @@ def _refuses_term(term: SpaceTerm, setting: SpaceSetting) -> str | None:
         each = term.coefficient if isinstance(term.coefficient, tuple | list) else (term.coefficient,)
         if any(callable(one) and not is_array(one) for one in each):
             return "Diffusion with a coefficient that varies, beside a fractional term; use a constant one"
-    elif not isinstance(term, Advection):
+    elif isinstance(term, Advection):
+        each = term.velocity if isinstance(term.velocity, tuple | list) else (term.velocity,)
+        if term.conservative and any(callable(one) and not is_array(one) for one in each):
+            return "Advection in conservative form with a velocity that varies, beside a fractional term"
+    else:
         return f"{type(term).__name__} is not known to it"
     return None
 

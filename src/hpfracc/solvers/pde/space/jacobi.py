@@ -12,6 +12,7 @@ from hpfracc._arrays import is_array
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_homogeneous, varies_in_time
 from hpfracc.solvers.pde.problem import plain_order
+from hpfracc.solvers.pde.space.axes import diagonalise
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
 from hpfracc.solvers.pde.terms import FractionalDiffusion
 
@@ -106,7 +107,7 @@ class _Basis:
         self.omega = (1.0 - self.x**2) ** s
         self.mu, self.norms = _stiffness(count, s)
         values = self.polynomials(self.x)
-        root = np.sqrt(q / self.omega)
+        self.root = root = np.sqrt(q / self.omega)
         left, singular, _ = np.linalg.svd(root[:, None] * values * np.sqrt(self.mu / self.norms))
         self.eigenvalues, vectors = singular[::-1] ** 2, left[:, ::-1]
         self.forward, self.backward = vectors.T * root, vectors / root[:, None]
@@ -207,6 +208,7 @@ class JacobiInterval(Semidiscretisation):
 
     name = "jacobi"
     accuracy = "spectral for smooth right-hand sides, 2 + 2 alpha in the number of points for evolutions"
+    coarsens = False
 
     def __init__(self, setting: SpaceSetting) -> None:
         (term,), (x,) = setting.terms, setting.grid
@@ -234,6 +236,8 @@ class JacobiInterval(Semidiscretisation):
         self._varying: Any = None
         if callable(coefficient) and not is_array(coefficient):
             self._varying = coefficient(*self.points) + xp.array(np.zeros(count))
+            if isinstance(self._varying, np.ndarray) and self._varying.dtype.kind == "f" and self._varying.min() > 0.0:
+                self._diagonalise(self._varying)
         else:
             self.symbol = xp.array(self._eigenvalues) * coefficient
         lower = setting.boundary[0][0]
@@ -253,6 +257,14 @@ class JacobiInterval(Semidiscretisation):
             weights[1:] += 0.5 * np.diff(x)
             weights[:-1] += 0.5 * np.diff(x)
         self._weights = xp.array(weights)
+
+    def _diagonalise(self, coefficient: Array) -> None:
+        """The eigenvectors with a positive coefficient that varies."""
+        basis = self._basis
+        vectors = basis.forward / basis.root
+        values, to, back = diagonalise((vectors.T * self._eigenvalues) @ vectors, coefficient)
+        self.symbol, self._varying = values, None
+        self._forward, self._backward = to * basis.root, back / basis.root[:, None]
 
     @classmethod
     def refuses(cls, setting: SpaceSetting) -> str | None:
@@ -294,7 +306,7 @@ class JacobiInterval(Semidiscretisation):
         return self._varying * self.backward(self.xp.array(self._eigenvalues) * self.forward(u))
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """Division by the shifted eigenvalues; with a varying coefficient, a dense system."""
+        """Division by the shifted eigenvalues; with a coefficient that is not positive everywhere, a dense system."""
         if self._varying is None:
             return self.backward(self.forward(rhs) / (shift - self.symbol))
         xp = self.xp
@@ -342,7 +354,7 @@ class JacobiInterval(Semidiscretisation):
             return (0.5 * x * (values[..., 1:] + values[..., :-1])).sum(-1)
         return (values * self._weights).sum(-1)
 
-    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
+    def space_error(self, u: Any) -> float:
         """The largest of the last tenth of the polynomial coefficients, relative to the largest, times max u."""
         from hpfracc._arrays import to_host
 
