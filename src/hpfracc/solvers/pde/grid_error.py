@@ -33,10 +33,11 @@ Array = np.ndarray[Any, Any]
 
 #: Fewest points of a coarser axis.
 _FEWEST = 5
-#: Steps in time of the compared solutions, if the solution itself has more than twice as many.
-_STEPS = 32
-#: The range of orders that are accepted: of differences, and of spectral methods.
-_ORDERS, _SPECTRAL = (0.5, 2.0), (0.5, 20.0)
+#: Steps in time of the compared solutions, if the solution itself has more than twice as many; and how far the one on
+#: the given grid may be from the solution, relative to its largest value, before they are multiplied.
+_STEPS, _MORE, _CLOSE = 32, 4, 0.1
+#: The range of orders that are accepted; that of differences ends with their own order.
+_MIN_ORDER, _MAX_ORDER = 0.5, 20.0
 #: Weights of the neighbours at distances 1, 3 and 5 in the polynomial of degree 5 through them.
 _MIDPOINT = np.array([150.0, -25.0, 3.0]) / 256.0
 #: Data whose distance from that polynomial falls by less than this factor as the spacing is halved are rough.
@@ -73,7 +74,8 @@ def estimate_grid_error(
         with warnings.catch_warnings(), np.errstate(all="ignore"), quiet:
             warnings.simplefilter("ignore")
             found = _compared(dataclasses.replace(problem, t1=t), method, u, steps)
-            found = max(found, _rough(problem, t)) if found is not None else None
+            if found is not None:
+                found = max(found, _rough(problem, t), 0.0 if math.isnan(cheap) else cheap)
     except Exception as error:  # the user's functions may take this grid alone
         return cheap, f"the equation could not be solved on a coarser grid ({type(error).__name__}: {error})"
     finally:
@@ -90,9 +92,8 @@ def _compared(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps:
     """The error from two coarser grids, or from one if there is no second; None if there is none."""
     if method.exact:
         steps = 1
-    elif steps > 2 * _STEPS:
-        steps = _STEPS
-        u = _last(problem, method, steps)
+    else:
+        steps, u = _fewer_steps(problem, method, u, steps)
     found = [_values(problem, u)]
     grids, gaps, ratios = [problem.space.grid], [], []
     for _ in range(2):
@@ -125,12 +126,23 @@ def _compared(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps:
         return None
     if len(gaps) == 1 or not gaps[0]:
         return gaps[0]
-    spectral = problem.space.accuracy.startswith("spectral")
-    low, high = _SPECTRAL if spectral else _ORDERS
-    order = min(high, max(low, math.log(max(gaps[1], 1e-300) / gaps[0]) / math.log(ratios[1])))
-    estimate = gaps[0] / (ratios[0] ** order - 1.0)
+    most = min(problem.space.best_order, _MAX_ORDER)
+    order = min(most, max(_MIN_ORDER, math.log(max(gaps[1], 1e-300) / gaps[0]) / math.log(ratios[1])))
     # The difference of the two finer grids may be small by chance: that of the coarser ones counts with the full order.
-    return estimate if spectral else max(estimate, gaps[1] / (ratios[1] ** high * (ratios[0] ** high - 1.0)))
+    first = gaps[0] / (ratios[0] ** order - 1.0)
+    return float(max(first, gaps[1] / (ratios[1] ** most * (ratios[0] ** most - 1.0))))
+
+
+def _fewer_steps(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps: int) -> tuple[int, Any]:
+    """A number of steps that is small and still follows the solution, and the solution after them."""
+    count = _STEPS
+    while 2 * count < steps:
+        rough = _last(problem, method, count)
+        size, gap = (float(np.abs(to_host(problem.xp.stop_gradient(one))).max()) for one in (u, rough - u))
+        if gap <= _CLOSE * size:
+            return count, rough
+        count *= _MORE
+    return steps, u
 
 
 def _last(problem: EvolutionProblem, method: EvolutionMethod, steps: int) -> Any:
@@ -182,7 +194,7 @@ def resample(values: Array, old: tuple[Array, ...], new: tuple[Array, ...], peri
             from scipy.interpolate import make_interp_spline
 
             degree = min(5, x.size - 1 - (x.size % 2 == 0))
-            values = make_interp_spline(x, values, k=degree, axis=axis)(y)
+            values = np.asarray(make_interp_spline(x, values, k=degree, axis=axis)(y))
     return values
 
 
@@ -193,7 +205,7 @@ def _waves(values: Array, x: Array, y: Array, axis: int) -> Array:
     matrix = np.exp(1j * kappa * (y[:, None] - x[0])) / n
     moved = np.fft.fft(np.moveaxis(values, axis, -1)) @ matrix.T
     found = np.moveaxis(moved, -1, axis)
-    return found if np.iscomplexobj(values) else found.real
+    return np.asarray(found if np.iscomplexobj(values) else found.real)
 
 
 def _rough(problem: EvolutionProblem, t: float) -> float:

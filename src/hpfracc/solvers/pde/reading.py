@@ -292,8 +292,7 @@ def _read_velocity(
 def _read_source(problem: EvolutionProblem, source: Any, args: tuple[Any, ...]) -> None:
     if source is None:
         return
-    xp, shape = problem.xp, problem.state_shape
-    whole = tuple(axis.size for axis in problem.space.grid)
+    xp, whole = problem.xp, tuple(axis.size for axis in problem.space.grid)
     if callable(source) and not is_array(source):
         scope, points = user_scope(), problem.space.points
         if not _takes_coordinates(source, "source", ("t",), len(whole), args, first=True):
@@ -319,7 +318,7 @@ def _read_source(problem: EvolutionProblem, source: Any, args: tuple[Any, ...]) 
 def _fitted(name: str, value: Any, problem: EvolutionProblem) -> Any:
     """Convert a value that broadcasts to the state to the library of the state."""
     xp, shape = problem.xp, problem.state_shape
-    if not (is_array(value) and library_of(value) == xp.library):
+    if not is_array(value) or library_of(value) != xp.library or xp.library == "numpy":
         host = np.asarray(value)
         _check_dtype(name, host)
         value = xp.complex(xp.array(host.real), xp.array(host.imag)) if host.dtype.kind == "c" else xp.array(host)

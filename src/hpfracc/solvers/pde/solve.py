@@ -129,8 +129,8 @@ def solve_fpde(
     args : tuple, optional
         Additional arguments of ``reaction``, ``source``, ``jac`` and events.
     jac : callable, optional
-        ``jac(t, u, *args)`` or ``jac(t, u, x, *args)``: the derivative of the reaction at each point, of the shape of u, or (components,
-        components, ...) for a system; by finite differences if it is not given.
+        ``jac(t, u, *args)`` or ``jac(t, u, x, *args)``: the derivative of the reaction at each point, of the shape of
+        u, or (components, components, ...) for a system; by finite differences if it is not given.
     terms : sequence of (coefficient, order), optional
         Further derivatives on the left-hand side, :math:`D^\alpha u + \sum_i c_i D^{\alpha_i} u`, of orders below
         alpha.
@@ -152,9 +152,9 @@ def solve_fpde(
     progress : bool or callable
         A progress bar with the remaining time, or a callback ``progress(t, u)``.
     estimate : bool or "auto"
-        Whether the errors are estimated. ``error_estimate.space``, for NumPy arrays unless it is False: by solving again
-        on every second and every fourth point, with at most 64 steps; functions are called with the coordinates of
-        these points, and where they fail on them the estimate is nan and ``decision.notes`` says why. With True also
+        Whether the errors are estimated. ``error_estimate.space``, for NumPy arrays unless it is False: by solving
+        again on every second and every fourth point, with at most 64 steps. Functions are called with the coordinates
+        of these points; where they fail on them, the estimate is nan and ``decision.notes`` says why. With True also
         for tensors. ``error_estimate.time`` of a solution with a given ``step``: it is compared with solutions of an
         eighth and a sixteenth of its steps (down to a fourth and an eighth, if it has few), at common times; if these
         fractions do not divide the number of steps, at the end only. ``stats["estimate_steps"]`` counts the extra

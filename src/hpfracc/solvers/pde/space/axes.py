@@ -265,8 +265,9 @@ def _robin(n: int, h: float, ends: Ends) -> tuple[Array, Array, Array, tuple[Arr
 
 
 def diagonalise(matrix: Array, scale: Array | None = None) -> tuple[Array, Array, Array]:
-    """Eigenvalues of ``diag(scale) @ matrix`` for a symmetric matrix and positive scales, and the matrices to the
-    coefficients in its eigenvectors and back.
+    """Eigenvalues of ``diag(scale) @ matrix``, and the matrices to coefficients in its eigenvectors and back.
+
+    For a symmetric matrix and positive scales.
     """
     root = np.ones(len(matrix)) if scale is None else np.sqrt(scale)
     values, vectors = np.linalg.eigh(root[:, None] * matrix * root)

@@ -158,6 +158,8 @@ class Semidiscretisation(abc.ABC):
     notes: tuple[str, ...] = ()
     #: Whether it can be made for every second point of its grid, to estimate its error; others estimate it from u.
     coarsens: bool = True
+    #: The highest order that its largest error has; infinite for spectral methods.
+    best_order: float = 2.0
     #: Whether ``forcing`` is nonzero, and whether it depends on time.
     forced: bool = False
     forcing_varies: bool = False

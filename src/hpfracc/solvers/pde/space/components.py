@@ -52,6 +52,7 @@ class ComponentSpaces(Semidiscretisation):
         self.accuracy = " and ".join(dict.fromkeys(space.accuracy for space in spaces))
         self.notes = tuple(dict.fromkeys(note for space in spaces for note in space.notes))
         self.coarsens = all(space.coarsens for space in spaces)
+        self.best_order = min(space.best_order for space in spaces)
         self.forced = any(space.forced for space in spaces)
         self.forcing_varies = any(space.forcing_varies for space in spaces)
         self._shared = all(isinstance(space, BoxModes) for space in spaces)
@@ -146,8 +147,8 @@ def discretise(setting: SpaceSetting) -> Semidiscretisation:
     kinds = {type(term) for term in setting.terms}
     if Advection not in kinds or OneSided in kinds:
         # There, zero slope and no flux are the same condition.
-        ends = tuple(tuple(Neumann() if isinstance(one, NoFlux) else one for one in pair) for pair in setting.boundary)
-        setting = dataclasses.replace(setting, boundary=ends)
+        closed = [tuple(Neumann() if isinstance(one, NoFlux) else one for one in pair) for pair in setting.boundary]
+        setting = dataclasses.replace(setting, boundary=tuple((low, high) for low, high in closed))
     refusals = []
     for candidate in _CANDIDATES if setting.disc is None else ("disc:JacobiDisc",):
         module, _, name = candidate.partition(":")

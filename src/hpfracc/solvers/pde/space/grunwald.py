@@ -74,6 +74,8 @@ class ShiftedGrunwald(Semidiscretisation):
         ends = [one for pair in setting.boundary for one in pair]
         self.forced = not all(map(is_homogeneous, ends))
         self.forcing_varies = any(map(varies_in_time, ends))
+        # Solutions of equations with Riesz and integral terms are not smooth at the boundary.
+        self.best_order = 1.0 if any(isinstance(term, FractionalDiffusion) for term in setting.terms) else 2.0
         self.symmetric = all(part.symmetric and not part.varies for part in parts) and not self._complex_coefficient()
         self._backend = None if setting.backend == "auto" else setting.backend
         self._products = [
@@ -403,7 +405,7 @@ def toeplitz_parts(term: SpaceTerm, setting: SpaceSetting, shifts: tuple[int, ..
 def _toeplitz(column: Array) -> Array:
     """The symmetric Toeplitz matrix with this first column."""
     places = np.arange(column.size)
-    return column[np.abs(places[:, None] - places)]
+    return np.asarray(column[np.abs(places[:, None] - places)])
 
 
 def _tracked_part(term: OneSided, setting: SpaceSetting, axis: int, points: tuple[Any, ...]) -> ToeplitzPart:

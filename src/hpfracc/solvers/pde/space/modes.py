@@ -67,6 +67,7 @@ class BoxModes(Semidiscretisation):
         self.accuracy = "spectral, for solutions that are smooth when extended like the eigenfunctions"
         if not spectral:
             self.accuracy = "2"
+        self.best_order = math.inf if spectral else 2.0
         self._steady: Any = None
         self._responses = self._make_responses() if self.forced else []
 

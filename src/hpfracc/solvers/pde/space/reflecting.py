@@ -46,6 +46,7 @@ class ReflectingGrunwald(Semidiscretisation):
 
     name = "reflecting_grunwald"
     accuracy = "order 1, away from the end where the derivative begins"
+    best_order = 1.0
 
     def __init__(self, setting: SpaceSetting) -> None:
         self.setting, self.xp, self.grid = setting, setting.xp, setting.grid
