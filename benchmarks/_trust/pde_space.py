@@ -25,7 +25,9 @@ from hpfracc.pde import (
     Neumann,
     OneSided,
     Robin,
+    jacobi_grid,
 )
+from hpfracc.solvers.pde.space.jacobi import _basis
 
 #: Steps in time where there are any.
 _STEPS = 64
@@ -243,6 +245,49 @@ def integral_laplacian(rng: np.random.Generator) -> Outcome:
     return _outcome(f"s={s:.3f} n={n} t={t1:.1f}", found, exact, 1e-9)
 
 
+def jacobi(rng: np.random.Generator) -> Outcome:
+    """The integral Laplacian of an interval by Jacobi polynomials; truth: a finer grid."""
+    alpha, t1 = _order(rng), _time(rng)
+    order = float(rng.uniform(0.3, 1.9))
+    n = int(rng.integers(17, 42))
+    name, start = _shape(rng)
+    box = bool(rng.integers(4) == 0)
+    a, b = np.sort(rng.uniform(-0.9, 0.9, 2))
+    a, b = (a, b) if b - a > 0.3 else (-0.5, 0.5)
+
+    def begin(x: np.ndarray) -> np.ndarray:
+        return ((x >= a) & (x <= b)) * 1.0 if box else start(0.5 * (1.0 + x))
+
+    space = FractionalDiffusion(order, "integral")
+    x = np.linspace(-1.0, 1.0, n)
+    problem = f"{f'box {a:.3f} {b:.3f}' if box else name} order={order:.3f} alpha={alpha:.3f} t={t1:.3g} n={n}"
+    return _against_finer(problem, t1, begin, (x,), space=space, boundary=Exterior(0.0), alpha=alpha)
+
+
+def jacobi_nodes(rng: np.random.Generator) -> Outcome:
+    """The same on the zeros of the polynomials, from data like those of the solution at the ends; truth: more of them.
+
+    The truth is compared at the points of the coarser grid, by its own polynomials.
+    """
+    alpha, t1 = _order(rng), _time(rng)
+    order = float(rng.uniform(0.3, 1.9))
+    n, b = int(rng.integers(8, 33)), float(rng.uniform(-4.0, 4.0))
+    kink = float(rng.uniform(-0.5, 0.5))
+    which = int(rng.integers(3))
+
+    def begin(x: np.ndarray) -> np.ndarray:
+        shape = (np.exp(b * x), 1.0 / (1.0 + b * b * x * x), np.abs(x - kink))[which]
+        return np.clip(1.0 - x * x, 0.0, None) ** (0.5 * order) * shape
+
+    given = {"space": FractionalDiffusion(order, "integral"), "boundary": Exterior(0.0), "alpha": alpha}
+    x, fine = jacobi_grid(n, order), jacobi_grid(200, order)
+    found = _solve(None, t1, begin(x), x, **given)
+    truth = _solve(None, t1, begin(fine), fine, **given)
+    exact = _basis(200, 0.5 * order).evaluation(x) @ truth.u[-1][1:-1]
+    problem = f"kind {which} b={b:.3f} kink={kink:.3f} order={order:.3f} alpha={alpha:.3f} t={t1:.3g} n={n}"
+    return _outcome(problem, found, exact, 1e-10)
+
+
 def incompatible(rng: np.random.Generator) -> Outcome:
     """Values at t0 that do not fit the ends, ``u0 = c`` with zero ends, early and late; truth: the series of sines."""
     alpha, t1, x = _order(rng), _time(rng), _points(rng)
@@ -357,6 +402,8 @@ FAMILIES: dict[str, Trial] = {
     "pde space: riesz": riesz,
     "pde space: one-sided": one_sided,
     "pde space: integral laplacian": integral_laplacian,
+    "pde space: jacobi": jacobi,
+    "pde space: jacobi, its own nodes": jacobi_nodes,
     "pde space: incompatible data": incompatible,
     "pde space: periodic": periodic,
     "pde space: two dimensions": two_dimensions,

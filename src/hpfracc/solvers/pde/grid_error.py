@@ -65,9 +65,10 @@ def estimate_grid_error(
     if is_tracer(u):
         return math.nan, "the solve is traced"
     cheap = problem.space.space_error(problem.xp.stop_gradient(u))
-    if problem.on_grid is None or not wanted or (wanted == "auto" and problem.xp.library != "numpy"):
-        words = "it needs solutions on coarser grids, which estimate=True asks for"
-        return cheap, words if problem.on_grid is not None else "this discretisation gives none"
+    if problem.on_grid is None:
+        return (cheap, "this discretisation gives none") if math.isnan(cheap) else (max(cheap, _rough(problem, t)), "")
+    if not wanted or (wanted == "auto" and problem.xp.library != "numpy"):
+        return cheap, "it needs solutions on coarser grids, which estimate=True asks for"
     quiet = problem.xp.module.no_grad() if problem.xp.library == "torch" else contextlib.nullcontext()
     stats = dict(problem.stats)
     try:
@@ -232,7 +233,13 @@ def _rough(problem: EvolutionProblem, t: float) -> float:
 
 
 def _unclear(values: Array, problem: EvolutionProblem) -> Array | None:
-    """The distance of each value from the polynomial through its neighbours, over all axes; None if it is smooth."""
+    """The distance of each value from the polynomial through its neighbours, over all axes; None if it is smooth.
+
+    Methods with points of their own have a measure of their own.
+    """
+    own = problem.space.unresolved(values)
+    if own is not None:
+        return np.asarray(own)
     count = len(problem.space.shape)
     total = np.zeros(values.shape)
     rough = False

@@ -12,8 +12,9 @@ from hpfracc.operators.core.sequences import binomials
 from hpfracc.solvers.pde.boundary import Neumann, is_homogeneous
 from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
-from hpfracc.solvers.pde.space.grunwald import DENSE_KEPT, constant_coefficient, toeplitz_parts
+from hpfracc.solvers.pde.space.grunwald import DENSE_KEPT
 from hpfracc.solvers.pde.space.krylov import gmres
+from hpfracc.solvers.pde.space.parts import constant_coefficient, toeplitz_parts
 from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart, ToeplitzPreconditioner
 from hpfracc.solvers.pde.space.toeplitz import ToeplitzProduct
 from hpfracc.solvers.pde.terms import Advection, Diffusion, OneSided, SpaceTerm

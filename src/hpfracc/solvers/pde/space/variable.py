@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -13,8 +12,6 @@ from hpfracc._arrays import is_array, library_of, to_host
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.pde.boundary import (
-    BoundaryCondition,
-    Dirichlet,
     Exterior,
     Neumann,
     NoFlux,
@@ -26,6 +23,7 @@ from hpfracc.solvers.pde.boundary import (
 )
 from hpfracc.solvers.pde.space.axes import AxisBasis, make_axis
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
+from hpfracc.solvers.pde.space.cells import CellAxis, cell_axis
 from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
 from hpfracc.solvers.pde.terms import Advection, Diffusion, SpaceTerm
 
@@ -36,46 +34,6 @@ Array = np.ndarray[Any, Any]
 _tridiagonal_solve = get_operation("tridiagonal_solve")
 #: Distance of the two Gauss points of a cell from its midpoint, relative to its width.
 _GAUSS = 0.5 / math.sqrt(3.0)
-
-
-@dataclass(slots=True, eq=False)
-class _Axis:
-    """One axis: its spacings and the coefficients of the terms along it.
-
-    ``faces`` are the diffusion coefficients between points, ``speeds`` the velocities at points, and ``carriers``, for
-    transport in conservative form, those between points; shaped to broadcast, None if there are none.
-    """
-
-    place: int  # counted from the end
-    x: Array
-    lower: BoundaryCondition
-    upper: BoundaryCondition
-    steps: Array  # between neighbours, boundary points included
-    widths: Array  # of the cells of the unknowns
-    faces: Any = None
-    values: Any = None  # the diffusion coefficient at the unknowns
-    ends: tuple[Any, Any] = (None, None)  # the diffusion coefficient on the boundary
-    speeds: Any = None
-    carriers: Any = None
-    outflow: tuple[Any, Any] = (None, None)  # the velocity of the carriers on the boundary
-
-    @property
-    def periodic(self) -> bool:
-        return isinstance(self.lower, Periodic)
-
-    def missing(self, end: int) -> bool:
-        """Whether the boundary point is excluded from the unknowns."""
-        return isinstance((self.lower, self.upper)[end], Dirichlet)
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether there is no transport along it."""
-        return self.speeds is None and self.carriers is None
-
-    @property
-    def closed(self) -> bool:
-        """Whether an end lets no flux through."""
-        return isinstance(self.lower, NoFlux) or isinstance(self.upper, NoFlux)
 
 
 @final
@@ -99,7 +57,7 @@ class FiniteVolumes(Semidiscretisation):
 
     def __init__(self, setting: SpaceSetting) -> None:
         self.setting, self.xp, self.grid = setting, setting.xp, setting.grid
-        self._axes = [_axis(setting, axis) for axis in range(setting.ndim)]
+        self._axes = [cell_axis(setting, axis) for axis in range(setting.ndim)]
         self._points = tuple(one.x[int(one.missing(0)) : one.x.size - int(one.missing(1))] for one in self._axes)
         self.shape = tuple(x.size for x in self._points)
         self.points = broadcast_points(self.xp, self._points)
@@ -116,7 +74,7 @@ class FiniteVolumes(Semidiscretisation):
         self._bands: Any = None
         self._bases: list[tuple[AxisBasis, Any]] | None = None
         self._masses: Any = None
-        quadrature = [_trapezoid(one) for one in self._axes]
+        quadrature = [one.trapezoid() for one in self._axes]
         self._quadrature = [self.xp.array(one) for one in quadrature]
 
     @classmethod
@@ -169,7 +127,7 @@ class FiniteVolumes(Semidiscretisation):
                 speeds = self._at(v, one, self._points[len(self._axes) + one.place])
                 one.speeds = speeds if one.speeds is None else one.speeds + speeds
 
-    def _add_carrier(self, one: _Axis, v: Any, *, conservative: bool) -> None:
+    def _add_carrier(self, one: CellAxis, v: Any, *, conservative: bool) -> None:
         x = np.append(one.x, one.x[-1] + one.steps[-1]) if one.periodic else one.x
         at_points = self._at(v, one, x)
         if not conservative and is_array(at_points) and at_points.ndim and at_points.shape[one.place] > 1:
@@ -186,7 +144,7 @@ class FiniteVolumes(Semidiscretisation):
         before = one.outflow
         one.outflow = ends if before[0] is None else (before[0] + ends[0], before[1] + ends[1])
 
-    def _at(self, coefficient: Any, one: _Axis, x: Array) -> Any:
+    def _at(self, coefficient: Any, one: CellAxis, x: Array) -> Any:
         """A coefficient at coordinates ``x`` of this axis and at the unknowns of the others."""
         if not callable(coefficient) or is_array(coefficient):
             return coefficient if is_array(coefficient) else _number(coefficient)
@@ -194,7 +152,7 @@ class FiniteVolumes(Semidiscretisation):
         places[len(places) + one.place] = x
         return coefficient(*broadcast_points(self.xp, tuple(places)))
 
-    def _faces(self, one: _Axis, k: Any) -> Any:
+    def _faces(self, one: CellAxis, k: Any) -> Any:
         if not callable(k) or is_array(k):
             self._check_positive(k)
             return k if is_array(k) else _number(k)
@@ -215,7 +173,7 @@ class FiniteVolumes(Semidiscretisation):
                 "equation is ill-posed"
             )
 
-    def _warn_of_peclet(self, one: _Axis) -> None:
+    def _warn_of_peclet(self, one: CellAxis) -> None:
         moving = [v for v in (one.speeds, one.carriers) if v is not None]
         if not moving or any(is_array(v) and library_of(v) == "jax" for v in (*moving, one.faces)):
             return  # may be traced
@@ -251,7 +209,7 @@ class FiniteVolumes(Semidiscretisation):
                 total = part if total is None else total + part
         return 0.0 * u if total is None else total
 
-    def _along(self, one: _Axis, u: Any, t: float | None) -> Any:
+    def _along(self, one: CellAxis, u: Any, t: float | None) -> Any:
         xp, place = self.xp, one.place
         if one.faces is None and one.symmetric:
             return None
@@ -283,13 +241,13 @@ class FiniteVolumes(Semidiscretisation):
             result = self._transport(one, slopes, normal, result)
         return result
 
-    def _wrapped(self, one: _Axis, faces: Any) -> Any:
+    def _wrapped(self, one: CellAxis, faces: Any) -> Any:
         """Coefficients between points, with the one before the first point if the axis is periodic."""
         if one.periodic and is_array(faces) and faces.ndim and faces.shape[one.place] > 1:
             return self.xp.concatenate([_part(faces, one.place, slice(-1, None)), faces], one.place)
         return faces
 
-    def _carried_out(self, one: _Axis, u: Any) -> list[Any]:
+    def _carried_out(self, one: CellAxis, u: Any) -> list[Any]:
         """Minus the flux of the carriers through each end; None where the end is no unknown."""
         found: list[Any] = []
         for end, condition in enumerate((one.lower, one.upper)):
@@ -300,7 +258,7 @@ class FiniteVolumes(Semidiscretisation):
             found.append(0.0 * here if isinstance(condition, NoFlux) else -one.outflow[end] * here)
         return found
 
-    def _transport(self, one: _Axis, slopes: Any, normal: list[Any], result: Any) -> Any:
+    def _transport(self, one: CellAxis, slopes: Any, normal: list[Any], result: Any) -> Any:
         """Minus v times the slope at a point: the mean of the adjacent slopes, weighted by the opposite distances."""
         xp, place = self.xp, one.place
         steps = np.append(one.steps, one.steps[-1]) if one.periodic else one.steps
@@ -314,14 +272,14 @@ class FiniteVolumes(Semidiscretisation):
         carried = -one.speeds * slope
         return carried if result is None else result + carried
 
-    def _edge(self, one: _Axis, end: int, u: Any, t: float | None) -> list[Any]:
+    def _edge(self, one: CellAxis, end: int, u: Any, t: float | None) -> list[Any]:
         """The value on a Dirichlet boundary, as a list of one array; an empty list otherwise."""
         if not one.missing(end):
             return []
         edge = 0.0 * _part(u, one.place, slice(0, 1))
         return [edge if t is None else edge + self._datum(one, end, t)]
 
-    def _boundary_slope(self, one: _Axis, end: int, u: Any, t: float | None) -> Any:
+    def _boundary_slope(self, one: CellAxis, end: int, u: Any, t: float | None) -> Any:
         """The derivative along the axis on the boundary, from a Neumann or Robin condition; otherwise None."""
         condition = (one.lower, one.upper)[end]
         if not isinstance(condition, Neumann | NoFlux | Robin):
@@ -332,7 +290,7 @@ class FiniteVolumes(Semidiscretisation):
             outward = (outward - condition.a * here) / condition.b
         return outward if end else -outward
 
-    def _datum(self, one: _Axis, end: int, t: float) -> Any:
+    def _datum(self, one: CellAxis, end: int, t: float) -> Any:
         axis = len(self._axes) + one.place
         condition = (one.lower, one.upper)[end]
         if is_homogeneous(condition):
@@ -341,7 +299,7 @@ class FiniteVolumes(Semidiscretisation):
         here = tuple(place if number == axis else each for number, each in enumerate(self.points))
         return self.setting.face(boundary_value(condition, t, here), axis, end, here)
 
-    def _column(self, one: _Axis, values: Array) -> Any:
+    def _column(self, one: CellAxis, values: Array) -> Any:
         return self.xp.array(values.reshape(-1, *(1,) * (-1 - one.place)))
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
@@ -481,28 +439,6 @@ class FiniteVolumes(Semidiscretisation):
         for weights in reversed(self._quadrature):
             values = (values * weights).sum(-1)
         return values
-
-
-def _axis(setting: SpaceSetting, axis: int) -> _Axis:
-    x, (lower, upper) = setting.grid[axis], setting.boundary[axis]
-    steps = np.diff(x)
-    if isinstance(lower, Periodic):
-        steps = np.full(x.size, setting.spacing(axis))
-        return _Axis(axis - setting.ndim, x, lower, upper, steps, steps.copy())
-    widths = np.zeros(x.size)
-    widths[:-1] += 0.5 * steps
-    widths[1:] += 0.5 * steps
-    first, last = isinstance(lower, Dirichlet), isinstance(upper, Dirichlet)
-    return _Axis(axis - setting.ndim, x, lower, upper, steps, widths[int(first) : x.size - int(last)])
-
-
-def _trapezoid(one: _Axis) -> Array:
-    if one.periodic:
-        return one.widths
-    weights = np.zeros(one.x.size)
-    weights[:-1] += 0.5 * one.steps
-    weights[1:] += 0.5 * one.steps
-    return weights
 
 
 def _per_axis(value: Any, count: int) -> tuple[Any, ...]:
