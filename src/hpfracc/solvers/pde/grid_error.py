@@ -103,12 +103,18 @@ def _compared(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps:
             break
         grid = tuple(axis for axis in axes if axis is not None)
         assert problem.on_grid is not None
-        coarse = dataclasses.replace(problem.on_grid(grid), t1=problem.t1)
-        coarse.rtol, coarse.atol, coarse.backend, coarse.compile = (
-            problem.rtol,
-            problem.atol,
-            problem.backend,
-            problem.compile,
+        other = problem.on_grid(grid)
+        # All that belongs to time stays that of the solve.
+        coarse = dataclasses.replace(
+            problem,
+            space=other.space,
+            u0=other.u0,
+            du0=other.du0,
+            reaction=other.reaction,
+            source=other.source,
+            jacobian=other.jacobian,
+            stats={},
+            notes=[],
         )
         refusal = method.refuses(coarse)
         if refusal is not None:
