@@ -2,7 +2,7 @@
 
 Truth: a solution in closed form at the points of the grid (Getoor's functions, series of eigenfunctions), or, where
 there are steps in time, the same equation with the same steps on an eight times finer grid (four times in two
-dimensions), so that the error of the steps is not counted.
+dimensions and with reactions), so that the error of the steps is not counted.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _FINER = 8
 _MODES = 4000
 
 
-def _solve(reaction: Any, t1: float, u0: Any, x: Any, **given: Any) -> Any:
+def _solve(reaction: Any, t1: float, u0: Any, x: Any, *, estimate: bool | str = "auto", **given: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", hf.errors.AccuracyWarning)
-        return hf.solve_fpde(reaction, (0.0, t1), u0, x=x, save="last", estimate="auto", **given)
+        return hf.solve_fpde(reaction, (0.0, t1), u0, x=x, save="last", estimate=estimate, **given)
 
 
 def _outcome(problem: str, found: Any, exact: np.ndarray, time_error: float = 0.0) -> Outcome:
@@ -51,19 +51,20 @@ def _outcome(problem: str, found: Any, exact: np.ndarray, time_error: float = 0.
 
 
 def _against_finer(
-    problem: str, t1: float, start: Callable[..., Any], axes: tuple[np.ndarray, ...], **given: Any
+    problem: str,
+    t1: float,
+    start: Callable[..., Any],
+    axes: tuple[np.ndarray, ...],
+    *,
+    reaction: Any = None,
+    finer: int = _FINER,
+    **given: Any,
 ) -> Outcome:
     """Compare with the same steps on a finer grid, at the common points."""
-    x = axes if len(axes) > 1 else axes[0]
-    found = _solve(None, t1, start, x, **given)
-    fine = tuple(np.linspace(one[0], one[-1], _FINER * (one.size - 1) + 1) for one in axes)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", hf.errors.AccuracyWarning)
-        truth = hf.solve_fpde(
-            None, (0.0, t1), start, x=fine if len(fine) > 1 else fine[0], save="last", **{**given, "estimate": False}
-        )
-    places = (slice(None, None, _FINER),) * len(axes)
-    return _outcome(problem, found, truth.u[-1][places])
+    fine = tuple(np.linspace(one[0], one[-1], finer * (one.size - 1) + 1) for one in axes)
+    found = _solve(reaction, t1, start, axes if len(axes) > 1 else axes[0], **given)
+    truth = _solve(reaction, t1, start, fine if len(axes) > 1 else fine[0], estimate=False, **given)
+    return _outcome(problem, found, truth.u[-1][(slice(None, None, finer),) * len(axes)])
 
 
 def _order(rng: np.random.Generator) -> float:
@@ -355,13 +356,8 @@ def two_dimensions(rng: np.random.Generator) -> Outcome:
     kind = str(rng.choice(["dirichlet", "neumann"]))
     problem = f"{kind} {shape} a={a:.3f} b={b:.3f} c={c:.3f} alpha={alpha:.3f} t={t1:.3g} n={n}"
     space = Diffusion(lambda x, y: 1.0 + a * np.sin(3.0 * x) * np.cos(2.0 * y))
-    fine = np.linspace(0.0, 1.0, 4 * (n - 1) + 1)
     given = {"space": space, "boundary": kind, "alpha": alpha, "step": t1 / 16}
-    found = _solve(None, t1, shapes[shape], (x, x), **given)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", hf.errors.AccuracyWarning)
-        truth = hf.solve_fpde(None, (0.0, t1), shapes[shape], x=(fine, fine), save="last", **given, estimate=False)
-    return _outcome(problem, found, truth.u[-1][::4, ::4])
+    return _against_finer(problem, t1, shapes[shape], (x, x), finer=4, **given)
 
 
 def reactions(rng: np.random.Generator) -> Outcome:
@@ -372,11 +368,10 @@ def reactions(rng: np.random.Generator) -> Outcome:
     kind = str(rng.choice(["dirichlet", "neumann"]))
     name, start = _shape(rng)
     problem = f"{kind} D={d:.4f} r={r:.3f} {name} alpha={alpha:.3f} t={t1:.3g} n={x.size}"
-    given = {"space": Diffusion(lambda x: d * (1.0 + 0.3 * x)), "boundary": kind, "alpha": alpha, "step": t1 / _STEPS}
-    found = _solve(lambda t, u: r * u * (1.0 - u), t1, 0.3 * np.abs(start(x)), x, **given)
-    fine = np.linspace(0.0, 1.0, _FINER * (x.size - 1) + 1)
-    truth = _solve(lambda t, u: r * u * (1.0 - u), t1, 0.3 * np.abs(start(fine)), fine, **given)
-    return _outcome(problem, found, truth.u[-1][::_FINER])
+    given = {"space": Diffusion(lambda x: d * (1.0 + 0.3 * x)), "boundary": kind, "alpha": alpha, "step": t1 / 32}
+    return _against_finer(
+        problem, t1, lambda x: 0.3 * np.abs(start(x)), (x,), reaction=lambda t, u: r * u * (1.0 - u), finer=4, **given
+    )
 
 
 def waves(rng: np.random.Generator) -> Outcome:
