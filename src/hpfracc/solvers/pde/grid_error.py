@@ -153,7 +153,7 @@ def _fewer_steps(problem: EvolutionProblem, method: EvolutionMethod, u: Any, ste
 
 
 def _last(problem: EvolutionProblem, method: EvolutionMethod, steps: int) -> Any:
-    """The unknowns at the end, after so many steps."""
+    """The unknowns at the end, after the given number of steps."""
     mesh = np.array([problem.t0, problem.t1]) if method.exact else method.mesh(problem, steps)
     done, total = 0, len(mesh) - 1
     for made in method.advance(problem, mesh):
