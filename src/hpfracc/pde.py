@@ -13,7 +13,7 @@ True
 from __future__ import annotations
 
 from hpfracc.solvers.pde import problems
-from hpfracc.solvers.pde.boundary import BoundaryCondition, Dirichlet, Exterior, Neumann, Periodic, Robin
+from hpfracc.solvers.pde.boundary import BoundaryCondition, Dirichlet, Exterior, Neumann, NoFlux, Periodic, Robin
 from hpfracc.solvers.pde.domain import Disc
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
@@ -50,6 +50,7 @@ __all__ = [
     "ImexBDF2",
     "ModelEquation",
     "Neumann",
+    "NoFlux",
     "OneSided",
     "Periodic",
     "Robin",

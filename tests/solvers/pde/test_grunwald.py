@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
 from scipy import linalg
 
+import hpfracc as hf
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.pde.boundary import Dirichlet, Exterior, read_boundary
 from hpfracc.solvers.pde.space import grunwald
@@ -175,7 +177,7 @@ def test_iterations_at_65535_points(monkeypatch):
 
 @pytest.mark.parametrize("name", CASES)
 def test_dense_and_krylov_agree(monkeypatch, name):
-    """LU, Krylov, and SciPy's solver of the Toeplitz matrices give one answer."""
+    """LU or eigenvectors, Krylov, and SciPy's solver of the Toeplitz matrices give one answer."""
     n = 120
     x = np.linspace(0.0, 1.0, n + 2)
     space = ShiftedGrunwald.make(setting(x, *CASES[name]))
@@ -183,6 +185,7 @@ def test_dense_and_krylov_agree(monkeypatch, name):
     dense = space.solve(37.0, rhs)
     assert space.iterations == 0
     krylov(monkeypatch)
+    space = ShiftedGrunwald.make(setting(x, *CASES[name]))
     found = space.solve(37.0, rhs)
     assert space.iterations > 0
     np.testing.assert_allclose(found, dense, rtol=1e-8, atol=1e-10)
@@ -313,3 +316,49 @@ def test_a_shift_for_each_component(monkeypatch):
         found = space.solve(shifts, rhs)
         for number in range(2):
             np.testing.assert_allclose(found[number], space.solve(float(shifts[number, 0]), rhs[number]), atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "case", ["riesz", "complex", "coefficient", "two axes", "integral in two dimensions", "a shift for each component"]
+)
+def test_eigenvectors_are_computed_once_and_give_the_matrix(case):
+    """Symmetric terms are diagonalised: products, shifted systems and the whole matrix agree with it."""
+    x = np.linspace(-1.0, 1.0, 12)
+    axes, coefficient, kind, ends = (x,), 1.0, "riesz", "dirichlet"
+    if case == "complex":
+        coefficient = 1j
+    elif case == "coefficient":
+        coefficient = lambda x: 2.0 + np.sin(3.0 * x)  # noqa: E731
+    elif case != "riesz":
+        axes = (x, np.linspace(0.0, 1.0, 9))
+        kind, ends = ("integral", "exterior") if case == "integral in two dimensions" else ("riesz", "dirichlet")
+    terms = (FractionalDiffusion(1.3, kind, coefficient),)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)
+        space = ShiftedGrunwald.make(
+            SpaceSetting(terms, axes, read_boundary(ends, len(axes)), complex_state=case == "complex")
+        )
+    assert space.symbol is not None and space.symbol.shape == space.shape
+    points = math.prod(space.shape)
+    rhs = np.random.default_rng(0).standard_normal((2, *space.shape))
+    rhs = rhs + 0j if case == "complex" else rhs
+    shift = np.array([3.0, 5.0]).reshape(2, *(1,) * len(space.shape)) if case.startswith("a shift") else 3.0
+    u = space.solve(shift, rhs)
+    np.testing.assert_allclose(shift * u - space.apply(u), rhs, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(space.backward(space.forward(rhs)), rhs, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(space.backward(space.symbol * space.forward(rhs)), space.apply(rhs), atol=1e-9)
+    if case != "complex":
+        values = np.sort(np.linalg.eigvals(space.matrix()).real)
+        np.testing.assert_allclose(np.sort(space.symbol.reshape(-1)), values, rtol=1e-9, atol=1e-9)
+    assert space.step_bytes() <= 16 * points**2
+
+
+def test_no_step_of_a_riesz_equation_factorises(monkeypatch):
+    """257 points: no time steps without a source, and no linear system with one."""
+    monkeypatch.setattr("scipy.linalg.lu_factor", None)
+    x = np.linspace(-1.0, 1.0, 257)
+    given = {"x": x, "space": FractionalDiffusion(1.5, "riesz"), "boundary": "dirichlet", "alpha": 0.6}
+    plain = hf.solve_fpde(None, (0.0, 1.0), (1.0 - x**2) ** 2, **given)
+    assert plain.decision.method == "exact_modes"
+    stepped = hf.solve_fpde(None, (0.0, 1.0), (1.0 - x**2) ** 2, method="l2_1sigma", rtol=1e-5, save="last", **given)
+    np.testing.assert_allclose(stepped.u[-1], plain.u[-1], atol=3e-5)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+import hpfracc as hf
 from hpfracc.errors import AccuracyWarning, InvalidInputError
-from hpfracc.solvers.pde.boundary import Dirichlet, Neumann, Robin, read_boundary
+from hpfracc.solvers.pde.boundary import Dirichlet, Neumann, NoFlux, Robin, read_boundary
 from hpfracc.solvers.pde.space.base import SpaceSetting
 from hpfracc.solvers.pde.space.components import discretise
 from hpfracc.solvers.pde.space.variable import FiniteVolumes
@@ -165,3 +166,76 @@ def test_a_shift_for_each_component():
         found = space.solve(column, data)
         for number, shift in enumerate(shifts):
             np.testing.assert_allclose(found[number], space.solve(float(shift), data[number]), atol=1e-10)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.6])
+@pytest.mark.parametrize(
+    "transport", [Advection(1.0), Advection(lambda x: np.cos(3.0 * x), conservative=True)], ids=["constant", "v(x)"]
+)
+def test_closed_ends_keep_mass_with_transport(alpha, transport):
+    """No flux by diffusion and transport together; a zero slope lets the fluid leave with what it carries."""
+    x = np.linspace(0.0, 1.0, 65) ** 1.2
+    start = np.exp(-50.0 * (x - 0.5) ** 2)
+    given = {"x": x, "space": Diffusion(lambda x: 0.05 + 0.02 * x) + transport, "alpha": alpha, "step": 0.05}
+    closed = hf.solve_fpde(None, (0.0, 2.0), start, boundary="no_flux", estimate=False, **given)
+    assert np.ptp(closed.mass) < 1e-13
+    slope = hf.solve_fpde(None, (0.0, 2.0), start, boundary="neumann", estimate=False, **given)
+    assert np.ptp(slope.mass) > 0.1
+
+
+def test_transport_and_diffusion_balance_with_order_two():
+    """Between closed ends the solution tends to a multiple of exp(v x / k)."""
+    errors = []
+    for points in (17, 33, 65):
+        x = np.linspace(0.0, 1.0, points)
+        space = Diffusion(0.2) + Advection(1.0)
+        found = hf.solve_fpde(None, (0.0, 20.0), np.ones(points), x=x, space=space, boundary="no_flux", step=0.1)
+        exact = 5.0 * np.exp(5.0 * x) / math.expm1(5.0)
+        errors.append(np.abs(found.u[-1] - exact).max())
+    assert np.log2(errors[0] / errors[1]) > 1.8 and np.log2(errors[1] / errors[2]) > 1.8
+
+
+def test_closed_boxes_in_two_dimensions_and_mixed_ends():
+    """Mass is kept in a square; an end may be closed while the other has a value; periodic in conservative form."""
+    x, y = np.linspace(0.0, 1.0, 17), np.linspace(0.0, 1.0, 15)
+    space = Diffusion(0.1) + Advection((1.0, lambda x, y: np.sin(y) + x), conservative=True)
+
+    def start(x, y):
+        return np.exp(-20.0 * (x - 0.5) ** 2 - 10.0 * (y - 0.3) ** 2)
+
+    found = hf.solve_fpde(None, (0.0, 1.0), start, x=(x, y), space=space, boundary="no_flux", step=0.1, estimate=False)
+    assert np.ptp(found.mass) < 1e-13
+    # A steady flux through neither end: v u = k u' with u(0) = 1 gives exp(v x / k).
+    one = hf.solve_fpde(
+        None,
+        (0.0, 20.0),
+        np.exp(2.0 * x),
+        x=x,
+        space=Diffusion(0.5) + Advection(1.0),
+        boundary=(Dirichlet(1.0), NoFlux()),
+        step=0.1,
+        estimate=False,
+    )
+    assert np.abs(one.u[-1] - np.exp(2.0 * x)).max() < 2e-2
+    z = np.arange(32) / 32
+    wind = Diffusion(0.1) + Advection(lambda x: 1.0 + 0.5 * np.sin(2.0 * np.pi * x), conservative=True)
+    ring = hf.solve_fpde(
+        None, (0.0, 1.0), 1.0 + np.cos(2.0 * np.pi * z), x=z, space=wind, boundary="periodic", step=0.1, estimate=False
+    )
+    assert np.ptp(ring.mass) < 1e-12
+
+
+def test_closed_ends_without_transport_are_those_of_zero_slope():
+    """And a velocity that varies needs the conservative form."""
+    x = np.linspace(0.0, 1.0, 17)
+    start = np.exp(-(x**2))
+    for space in (Diffusion(1.0), Diffusion(lambda x: 1.0 + x), OneSided(1.6, "left", 0.5) + Advection(0.1)):
+        one, two = (
+            hf.solve_fpde(None, (0.0, 0.5), start, x=x, space=space, boundary=boundary, step=0.1, estimate=False).u
+            for boundary in ("no_flux", "neumann")
+        )
+        np.testing.assert_allclose(one, two, rtol=1e-12)
+    with pytest.raises(InvalidInputError, match=r"Advection\(v, conservative=True\)"):
+        hf.solve_fpde(None, (0.0, 1.0), start, x=x, space=Diffusion(1.0) + Advection(lambda x: x), boundary="no_flux")
+    with pytest.raises(InvalidInputError, match="conservative=1"):
+        Advection(1.0, conservative=1)

@@ -39,8 +39,9 @@ from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["Operation", "all_operations", "get_operation", "register", "unregister"]
 
-#: Maximum number of plans per operation. Above it the table is cleared; creating a plan takes about 50 us.
-_MAX_PLANS = 4096
+#: Maximum number of plans per operation. Above it the table is cleared; creating a plan takes about 50 us, and keeping
+#: one some 6 KiB.
+_MAX_PLANS = 512
 
 #: Number of replaced plans that still contribute to counts.
 _RETIRED = 64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,10 +20,12 @@ __all__ = [
     "Ends",
     "Exterior",
     "Neumann",
+    "NoFlux",
     "Periodic",
     "Robin",
     "boundary_value",
     "is_homogeneous",
+    "positional_range",
     "read_boundary",
     "varies_in_time",
 ]
@@ -65,14 +68,26 @@ class Dirichlet(BoundaryCondition):
 class Neumann(BoundaryCondition):
     """The derivative along the outward normal is ``slope``. The end points of the grid lie on the boundary.
 
-    A slope of 0 means no flux through the end, also for :class:`~hpfracc.solvers.pde.terms.OneSided` terms, whose flux
-    is a fractional derivative.
+    With diffusion alone, a slope of 0 means no flux through the end. Advection carries mass through such an end; use
+    :class:`NoFlux` to close it. With :class:`~hpfracc.solvers.pde.terms.OneSided` terms, whose flux is a fractional
+    derivative, a slope of 0 stands for no flux at all, advection included.
     """
 
     slope: BoundaryData = 0.0
 
     def __post_init__(self) -> None:
         _check_data("Neumann", self.slope)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NoFlux(BoundaryCondition):
+    r"""No flux through the end: :math:`k\,\partial_n u = (v \cdot n)\,u`, with advection and diffusion together.
+
+    Mass is conserved to rounding if both ends are closed. Without :class:`~hpfracc.solvers.pde.terms.Advection` it is
+    the same as :class:`Neumann` with slope 0. A velocity that varies along the axis needs
+    ``Advection(v, conservative=True)``, because :math:`-v\,u_x` alone is not the divergence of a flux.
+    """
 
 
 @final
@@ -111,6 +126,7 @@ _NAMES: dict[str, Callable[[], BoundaryCondition]] = {
     "periodic": Periodic,
     "dirichlet": Dirichlet,
     "neumann": Neumann,
+    "no_flux": NoFlux,
     "exterior": Exterior,
 }
 
@@ -131,7 +147,7 @@ def read_boundary(boundary: Any, ndim: int) -> tuple[Ends, ...]:
         return ((both, both),) * ndim
     if not isinstance(boundary, list | tuple):
         raise InvalidInputError(
-            f"boundary={boundary!r} is not known; use 'periodic', 'dirichlet', 'neumann', Dirichlet(value), "
+            f"boundary={boundary!r} is not known; use 'periodic', 'dirichlet', 'neumann', 'no_flux', Dirichlet(value), "
             "Neumann(slope), Robin(a, b, value), or one of these for each axis"
         )
     entries = list(boundary)
@@ -155,7 +171,8 @@ def boundary_value(condition: BoundaryCondition, t: float, coordinates: tuple[An
         return 0.0
     if not callable(data) or is_array(data):
         return data
-    return data(t) if _takes_time_alone(data) else data(t, *coordinates)
+    least, most = positional_range(data) or (1, 1)
+    return data(t) if least <= 1 and most < math.inf else data(t, *coordinates)
 
 
 def is_homogeneous(condition: BoundaryCondition) -> bool:
@@ -172,15 +189,15 @@ def varies_in_time(condition: BoundaryCondition) -> bool:
     return callable(data) and not is_array(data)
 
 
-def _takes_time_alone(data: Callable[..., Any]) -> bool:
+def positional_range(function: Callable[..., Any]) -> tuple[int, float] | None:
+    """The fewest and the most positional arguments of a function; None if it has no signature, as some builtins."""
     try:
-        parameters = inspect.signature(data).parameters.values()
-    except (TypeError, ValueError):  # a builtin without a signature
-        return True
-    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
-        return False
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
     places = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    return len([one for one in places if one.default is one.empty]) <= 1
+    least = sum(one.default is one.empty for one in places)
+    return least, math.inf if any(one.kind is one.VAR_POSITIONAL for one in parameters) else len(places)
 
 
 def _read_ends(entry: Any, axis: int) -> Ends:
@@ -204,8 +221,8 @@ def _read_one(value: Any) -> BoundaryCondition:
     if isinstance(value, str) and value.casefold() in _NAMES:
         return _NAMES[value.casefold()]()
     raise InvalidInputError(
-        f"boundary {value!r} is not known; use 'periodic', 'dirichlet', 'neumann', Dirichlet(value), Neumann(slope), "
-        "Robin(a, b, value) or Exterior(value)"
+        f"boundary {value!r} is not known; use 'periodic', 'dirichlet', 'neumann', 'no_flux', Dirichlet(value), "
+        "Neumann(slope), Robin(a, b, value) or Exterior(value)"
     )
 
 

@@ -61,6 +61,9 @@ class EvolutionProblem:
         Times within the interval at which the data jump: steps end there.
     start_power : float or None
         The power of time with which the solution starts, where singular data make it lower than alpha.
+    on_grid : callable or None
+        ``on_grid(grid)``: the same equation with its data on another grid, for error estimates; None if its
+        discretisation has a grid of its own.
     stats : dict
         Counters that methods add to: ``reactions``, ``solves``, ``newton_iterations``, ...
     notes : list of str
@@ -86,6 +89,7 @@ class EvolutionProblem:
     periodic: tuple[bool, ...] = ()
     breaks: tuple[float, ...] = ()
     start_power: float | None = None
+    on_grid: Callable[[tuple[Array, ...]], EvolutionProblem] | None = None
     stats: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 

@@ -13,11 +13,12 @@ import numpy as np
 from hpfracc._arrays import dtype_name, is_array, library_of, refuse_chunked, refuse_masked, to_host
 from hpfracc._xp import NUMPY, Namespace, namespace, user_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.solvers.pde.boundary import Dirichlet, Periodic, boundary_value, read_boundary
+from hpfracc.solvers.pde.boundary import Dirichlet, Periodic, boundary_value, positional_range, read_boundary
 from hpfracc.solvers.pde.domain import Disc
+from hpfracc.solvers.pde.grid_error import resample
 from hpfracc.solvers.pde.orders import read_orders
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
-from hpfracc.solvers.pde.space.base import SpaceSetting, broadcast_points
+from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
 from hpfracc.solvers.pde.space.components import discretise_components
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm, read_space
 
@@ -115,9 +116,52 @@ def read_evolution(
             periodic=tuple(isinstance(lower, Periodic) for lower, _ in ends),
         )
         problem.notes += discretised.notes
+        if components == len(ends[0]) and len(grid) == 1 and isinstance(boundary, list | tuple):
+            lower, upper = (type(one).__name__ for one in ends[0])
+            if lower != upper:
+                problem.notes.append(
+                    f"boundary: {lower} holds at the lower end and {upper} at the upper one, for both components; the "
+                    "entries of a pair are the two ends, and not the components"
+                )
         _read_source(problem, source, extra)
-        _read_reaction(problem, reaction, jac, extra, start)
+        _read_reaction(problem, reaction, jac, extra, start, disc)
         problem.compatible = _check_compatible(settings[0], start, t0)
+    if discretised.coarsens:
+
+        def on_grid(axes: tuple[Array, ...]) -> EvolutionProblem:
+            def moved(values: Any, old: tuple[Array, ...] = grid, new: tuple[Array, ...] = axes) -> Any:
+                """Numbers and functions unchanged, arrays on the new grid."""
+                if not is_array(values) or callable(values) or values.ndim == 0:
+                    return values
+                found = resample(np.asarray(to_host(xp.stop_gradient(values))), old, new, problem.periodic)
+                return found if xp.library == "numpy" else xp.asarray(found)
+
+            given = u0 if callable(u0) and not is_array(u0) else moved(start)
+            speed = du0 if callable(du0) and not is_array(du0) else moved(velocity)
+            changing = source if callable(source) and not is_array(source) else None
+            other = read_evolution(
+                reaction,
+                t_span,
+                given,
+                x=axes,
+                space=space,
+                boundary=boundary,
+                alpha=alpha,
+                du0=speed,
+                source=changing,
+                args=args,
+                jac=jac,
+                terms=terms,
+                backend=backend,
+            )
+            if problem.steady_source:
+                assert problem.source is not None
+                old, new = (tuple(to_host(x).reshape(-1) for x in one.space.points) for one in (problem, other))
+                steady = moved(problem.source(t0), old, new)
+                other.source, other.steady_source = lambda t: steady, True
+            return other
+
+        problem.on_grid = on_grid
     return problem
 
 
@@ -180,9 +224,11 @@ def _read_state(name: str, value: Any, grid: tuple[Array, ...], shape: tuple[int
         value = value(*(to_host(one) for one in broadcast_points(NUMPY, grid)))
         value = np.broadcast_to(value, shape) if np.ndim(value) <= len(shape) else np.asarray(value)
     refuse_masked(value, name)
-    found = value if is_array(value) else np.asarray(value)
-    if found.dtype == object or "str" in str(found.dtype):
-        raise UnsupportedDtypeError(f"{name} has dtype {found.dtype}; give numbers")
+    try:
+        found = value if is_array(value) else np.asarray(value)
+    except ValueError:
+        raise ShapeError(f"{name} is a ragged sequence; give an array of numbers of shape {shape}") from None
+    _check_dtype(name, found)
     is_complex = "complex" in dtype_name(found)
     if library_of(found) == xp.library:
         found = xp.astype(xp.asarray(found), "complex128" if is_complex else "float64")
@@ -203,6 +249,18 @@ def _read_state(name: str, value: Any, grid: tuple[Array, ...], shape: tuple[int
     return found
 
 
+def _check_dtype(name: str, value: Any) -> None:
+    """Refuse values that are not numbers, and precisions in which no equation is solved."""
+    dtype = dtype_name(value)
+    if library_of(value) == "numpy" and np.dtype(value.dtype).kind not in "fciub":
+        raise UnsupportedDtypeError(f"{name} has dtype {value.dtype}; give real or complex numbers")
+    if dtype in ("float16", "bfloat16", "longdouble", "clongdouble", "float128", "complex256"):
+        raise UnsupportedDtypeError(
+            f"{name} has dtype {dtype}, and equations are solved in double precision; convert it to float64 or "
+            "complex128 (float32 and complex64 are converted, and the solution back)"
+        )
+
+
 def _read_velocity(
     du0: Any, orders: tuple[tuple[Any, Any], ...], grid: tuple[Array, ...], start: Any, xp: Namespace
 ) -> Any:
@@ -221,8 +279,11 @@ def _read_velocity(
         )
     shape = tuple(axis.size for axis in grid)
     if isinstance(du0, numbers.Number) or (is_array(du0) and tuple(du0.shape) == ()):
-        return xp.zeros_like(start) + du0
-    velocity = _read_state("du0", du0, grid, shape, xp)
+        velocity = xp.zeros_like(start) + du0
+    else:
+        velocity = _read_state("du0", du0, grid, shape, xp)
+    if xp.is_complex(velocity) and not xp.is_complex(start):
+        raise UnsupportedDtypeError("du0 is complex for a real u0; give u0 as complex")
     if tuple(velocity.shape) != tuple(start.shape):
         raise ShapeError(f"du0 has shape {tuple(velocity.shape)} and u0 {tuple(start.shape)}; give the same")
     return velocity + xp.zeros_like(start)
@@ -231,15 +292,16 @@ def _read_velocity(
 def _read_source(problem: EvolutionProblem, source: Any, args: tuple[Any, ...]) -> None:
     if source is None:
         return
-    xp, shape = problem.xp, problem.state_shape
-    whole = tuple(axis.size for axis in problem.space.grid)
+    xp, whole = problem.xp, tuple(axis.size for axis in problem.space.grid)
     if callable(source) and not is_array(source):
-        scope = user_scope()
+        scope, points = user_scope(), problem.space.points
+        if not _takes_coordinates(source, "source", ("t",), len(whole), args, first=True):
+            points = ()
 
         def evaluate(t: Any) -> Any:
             with scope():
-                value = source(t, *problem.space.points, *args)
-            return _fitted("source(t, x)", value, shape, xp)
+                value = source(t, *points, *args)
+            return _fitted("source", value, problem)
 
         problem.source = evaluate
         evaluate(problem.t0)
@@ -248,16 +310,20 @@ def _read_source(problem: EvolutionProblem, source: Any, args: tuple[Any, ...]) 
     value = source if is_array(source) else np.asarray(source)
     if tuple(value.shape[-len(whole) :]) == whole and whole != problem.space.shape:
         value = problem.space.restrict(value if library_of(value) == xp.library else xp.array(value))
-    steady = _fitted("source", value, shape, xp)
+    steady = _fitted("source", value, problem)
     problem.source = lambda t: steady
     problem.steady_source = True
 
 
-def _fitted(name: str, value: Any, shape: tuple[int, ...], xp: Namespace) -> Any:
+def _fitted(name: str, value: Any, problem: EvolutionProblem) -> Any:
     """Convert a value that broadcasts to the state to the library of the state."""
-    if not (is_array(value) and library_of(value) == xp.library):
+    xp, shape = problem.xp, problem.state_shape
+    if not is_array(value) or library_of(value) != xp.library or xp.library == "numpy":
         host = np.asarray(value)
+        _check_dtype(name, host)
         value = xp.complex(xp.array(host.real), xp.array(host.imag)) if host.dtype.kind == "c" else xp.array(host)
+    if xp.is_complex(value) and not xp.is_complex(problem.u0):
+        raise UnsupportedDtypeError(f"{name} has complex values for a real u0; give u0 as complex")
     given = tuple(value.shape)
     try:
         fits = np.broadcast_shapes(given, shape) == shape
@@ -268,28 +334,59 @@ def _fitted(name: str, value: Any, shape: tuple[int, ...], xp: Namespace) -> Any
     return value
 
 
+def _takes_coordinates(
+    function: Callable[..., Any], name: str, lead: tuple[str, ...], ndim: int, args: tuple[Any, ...], *, first: bool
+) -> bool:
+    """Whether a function takes the coordinates after its ``lead`` arguments, by its signature.
+
+    If it takes both forms, ``first`` is returned.
+    """
+    span = positional_range(function)
+    if span is None:
+        return first
+    counts = {places: len(lead) + places * ndim + len(args) for places in (first, not first)}
+    for places, count in counts.items():
+        if span[0] <= count <= span[1]:
+            return places
+    axes, more = ", ".join("xyz"[:ndim]), ", *args" if args else ""
+    forms = " or ".join(
+        f"{name}({', '.join(lead)}{f', {axes}' if places else ''}{more})" for places in sorted(counts, reverse=first)
+    )
+    needs = f"{span[0]} argument{'s' if span[0] != 1 else ''}"
+    raise InvalidInputError(
+        f"{name} has to be {forms}, with {' or '.join(map(str, sorted(counts.values())))} arguments here, and it takes "
+        f"{needs if span[0] == span[1] else f'{span[0]} to {span[1]:g} arguments'}; further ones are passed with args="
+    )
+
+
 def _read_reaction(
     problem: EvolutionProblem,
     reaction: Callable[..., Any] | None,
     jac: Callable[..., Any] | None,
     args: tuple[Any, ...],
     start: Any,
+    disc: Disc | None,
 ) -> None:
     if reaction is None:
         if jac is not None:
             raise InvalidInputError("jac is given without a reaction; leave it out")
         return
     if not callable(reaction):
-        raise InvalidInputError(f"reaction={reaction!r} has to be a function reaction(t, u), or None")
+        raise InvalidInputError(
+            f"reaction={reaction!r} has to be a function reaction(t, u) or reaction(t, u, x), or None"
+        )
     space, xp, scope = problem.space, problem.xp, user_scope()
-    whole = tuple(start.shape)
+    whole, ndim = tuple(start.shape), len(space.grid)
     bare = tuple(axis.size for axis in space.grid) == space.shape
 
     def called(function: Callable[..., Any], name: str, shape: tuple[int, ...]) -> Callable[[Any, Any], Any]:
+        placed = _takes_coordinates(function, name, ("t", "u"), ndim, args, first=False)
+        places = _coordinates(space, disc) if placed else ()
+
         def evaluate(t: Any, u: Any) -> Any:
             values = u if bare else space.embed(u, t)
             with scope():
-                found = function(t, values, *args)
+                found = function(t, values, *places, *args)
             if not (is_array(found) and library_of(found) == xp.library):
                 found = xp.array(np.asarray(found)) if not np.iscomplexobj(found) else np.asarray(found)
             if tuple(found.shape) != shape:
@@ -309,6 +406,14 @@ def _read_reaction(
         shape = whole if problem.components is None else (problem.components, *whole)
         problem.jacobian = called(jac, "jac", shape)
         problem.jacobian(problem.t0, problem.u0)
+
+
+def _coordinates(space: Semidiscretisation, disc: Disc | None) -> tuple[Any, ...]:
+    """The coordinates of the whole grid, one array per axis that broadcasts against the values on it."""
+    if disc is None:
+        return broadcast_points(space.xp, space.grid)
+    radii, angles = broadcast_points(NUMPY, space.grid)
+    return space.xp.array(radii * np.cos(angles)), space.xp.array(radii * np.sin(angles))
 
 
 def _check_compatible(setting: SpaceSetting, start: Any, t0: float) -> bool:

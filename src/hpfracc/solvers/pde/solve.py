@@ -19,6 +19,7 @@ from hpfracc.solvers.ode.options import Options, read_options
 from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.adaptive import run_adaptive
 from hpfracc.solvers.pde.driver import Run, StepProgress, check_memory, run_estimated, run_mesh
+from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod, all_evolution_methods, find_evolution_method
 from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
@@ -84,7 +85,9 @@ def solve_fpde(
     Parameters
     ----------
     reaction : callable or None
-        ``reaction(t, u, *args)`` with u on the whole grid; returns an array of that shape. None for linear equations.
+        ``reaction(t, u, *args)`` or ``reaction(t, u, x, *args)`` (``reaction(t, u, x, y, *args)``), recognised by its
+        signature, with u and the coordinates on the whole grid; returns an array of the shape of u. None for linear
+        equations.
     t_span : pair of float
         ``(t0, t1)``.
     u0 : array_like or callable
@@ -99,16 +102,18 @@ def solve_fpde(
         :class:`~hpfracc.pde.FractionalDiffusion` and :class:`~hpfracc.pde.OneSided`. For a system: one sum for all
         components, or a list with one sum for each.
     boundary : str, condition or sequence
-        ``"periodic"``, ``"dirichlet"``, ``"neumann"`` (zero data), :class:`~hpfracc.pde.Dirichlet`,
-        :class:`~hpfracc.pde.Neumann`, :class:`~hpfracc.pde.Robin`, :class:`~hpfracc.pde.Exterior`, with numbers, f(t)
-        or f(t, x): one for all axes, or a sequence with one, or a pair for the two ends, for each axis.
+        ``"periodic"``, ``"dirichlet"``, ``"neumann"`` (zero data), ``"no_flux"``, :class:`~hpfracc.pde.Dirichlet`,
+        :class:`~hpfracc.pde.Neumann`, :class:`~hpfracc.pde.NoFlux`, :class:`~hpfracc.pde.Robin`,
+        :class:`~hpfracc.pde.Exterior`, with numbers, f(t) or f(t, x): one for all axes, or a sequence with one, or a
+        pair for the two ends, for each axis. In one dimension a pair stands for the two ends. All components of a
+        system share the conditions.
     alpha : float, scalar array or DistributedOrder
         The order in time, in (0, 2].
     du0 : array_like or callable, optional
         The derivative in time at t0, for orders above 1; a number is the same everywhere.
     source : callable or array_like, optional
-        ``source(t, x, *args)`` (``source(t, x, y, *args)``), with arrays of coordinates that broadcast against the
-        unknown points; or numbers, if it is constant in time.
+        ``source(t, x, *args)`` (``source(t, x, y, *args)``) or ``source(t, *args)``, with arrays of coordinates that
+        broadcast against the unknown points; or numbers, if it is constant in time. Real for a real ``u0``.
     method : str or EvolutionMethod
         The method in time. ``"auto"`` chooses by the problem, and ``decision.reason`` says why. By name:
         ``"exact_modes"``, ``"l1"``, ``"l2_1sigma"``, ``"convolution_quadrature"`` and what
@@ -130,8 +135,8 @@ def solve_fpde(
     args : tuple, optional
         Additional arguments of ``reaction``, ``source``, ``jac`` and events.
     jac : callable, optional
-        ``jac(t, u, *args)``: the derivative of the reaction at each point, of the shape of u, or (components,
-        components, ...) for a system; by finite differences if it is not given.
+        ``jac(t, u, *args)`` or ``jac(t, u, x, *args)``: the derivative of the reaction at each point, of the shape of
+        u, or (components, components, ...) for a system; by finite differences if it is not given.
     terms : sequence of (coefficient, order), optional
         Further derivatives on the left-hand side, :math:`D^\alpha u + \sum_i c_i D^{\alpha_i} u`, of orders below
         alpha.
@@ -159,7 +164,10 @@ def solve_fpde(
         A progress bar over the steps of all meshes, or a callback ``progress(t, u)``, for which t starts again with
         each finer mesh.
     estimate : bool or "auto"
-        Whether a solution with a given ``step`` gets ``error_estimate.time``. It is compared with solutions of an
+        Whether the errors are estimated. ``error_estimate.space``, for NumPy arrays unless it is False: by solving
+        again on every second and every fourth point, with at most 64 steps. Functions are called with the coordinates
+        of these points; where they fail on them, the estimate is nan and ``decision.notes`` says why. With True also
+        for tensors. ``error_estimate.time`` of a solution with a given ``step``: it is compared with solutions of an
         eighth and a sixteenth of its steps (down to a fourth and an eighth, if it has few), at common times; if these
         fractions do not divide the number of steps, at the end only. Data that change between the steps count too.
         ``stats["estimate_steps"]`` counts the extra steps. ``"auto"``: for NumPy arrays and 32 steps or more, unless
@@ -436,12 +444,11 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         whole = tuple(axis.size for axis in space.grid)
         shape = whole if problem.components is None else (problem.components, *whole)
         happened = recorder.watch.collected(shape, complex if xp.is_complex(problem.u0) else float)
-    in_space = math.nan
-    if not is_tracer(recorder.newest[1]):
-        when, newest = recorder.newest
-        order = problem.alpha_value if math.isfinite(problem.alpha_value) else 1.0
-        gone = max(when - problem.t0, 1e-12 * (problem.t1 - problem.t0))
-        in_space = space.space_error(xp.stop_gradient(newest), when, math.gamma(1.0 + order) / gone**order)
+    in_space, why = math.nan, "the solve did not reach its end"
+    if run.success:
+        in_space, why = estimate_grid_error(problem, method, *recorder.newest, run.steps, options.estimate)
+    if math.isnan(in_space):
+        problem.notes.append(f"no estimate of the error in space: {why}")
     steps = run.steps
     stats = {
         "steps": steps,
@@ -452,12 +459,13 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
     }
     if not math.isnan(ratio):
         stats["error_over_tolerance"] = ratio
-    if run.success and space.symbol is not None and math.isfinite(in_space) and frames and recorder.times:
-        largest = float(xp.abs(xp.stop_gradient(recorder.newest[1])).max())
-        if in_space > 0.05 * largest > 0.0:
+    if run.success and space.symbol is not None and frames and recorder.times and not is_tracer(recorder.newest[1]):
+        newest = xp.stop_gradient(recorder.newest[1])
+        largest, tail = float(xp.abs(newest).max()), space.space_error(newest)
+        if tail > 0.05 * largest > 0.0:
             warnings.warn(
-                f"the grid is too coarse: the highest third of the modes holds about {in_space:.2g} of a solution of "
-                f"size {largest:.2g}; take more points in x",
+                f"the grid is too coarse: the highest third of the modes holds about {tail:.2g} of a solution of size "
+                f"{largest:.2g}; take more points in x",
                 AccuracyWarning,
                 stacklevel=4,
             )

@@ -78,19 +78,25 @@ class Diffusion(SpaceTerm):
 @final
 @dataclass(frozen=True, slots=True)
 class Advection(SpaceTerm):
-    r""":math:`-v \cdot \nabla u`: transport with the velocity v.
+    r""":math:`-v \cdot \nabla u`: transport with the velocity v; :math:`-\nabla \cdot (v u)` if ``conservative``.
 
     Parameters
     ----------
     velocity : float, callable, or one for each axis
         A number or function of the coordinates in one dimension; in more, a tuple with one of these for each axis.
+    conservative : bool
+        Whether v is inside the derivative, so that mass is conserved for velocities that vary. The same for constant
+        ones.
     """
 
     velocity: Coefficient | tuple[Coefficient, ...]
+    conservative: bool = False
 
     def __post_init__(self) -> None:
         for one in _each(self.velocity):
             _check_coefficient("Advection", one)
+        if not isinstance(self.conservative, bool):
+            raise InvalidInputError(f"Advection: conservative={self.conservative!r}; use True or False")
 
 
 @final

@@ -11,9 +11,18 @@ import numpy as np
 
 from hpfracc._xp import Namespace
 from hpfracc.engine.numerics import trigonometric
-from hpfracc.solvers.pde.boundary import BoundaryCondition, Dirichlet, Ends, Neumann, Periodic, Robin, is_homogeneous
+from hpfracc.solvers.pde.boundary import (
+    BoundaryCondition,
+    Dirichlet,
+    Ends,
+    Neumann,
+    NoFlux,
+    Periodic,
+    Robin,
+    is_homogeneous,
+)
 
-__all__ = ["MAX_DENSE", "AxisBasis", "make_axis"]
+__all__ = ["MAX_DENSE", "AxisBasis", "diagonalise", "make_axis"]
 
 Array = np.ndarray[Any, Any]
 
@@ -217,7 +226,8 @@ def make_axis(xp: Namespace, x: Array, ends: Ends, *, half: bool) -> AxisBasis:
         squares, to, back, responses = _robin(points.size, h, ends)
         matrices = (xp.array(to), xp.array(back))
         return AxisBasis(xp, "dense", False, points, squares, None, missing, quadrature, responses, matrices)
-    kind, inverted = _KINDS[type(lower), type(upper)]
+    first_kind, last_kind = (Neumann if isinstance(one, NoFlux) else type(one) for one in ends)
+    kind, inverted = _KINDS[first_kind, last_kind]
     first = 0.0 if kind == "dct1" else 0.5 if inverted else 1.0
     kappa = math.pi / length * (first + np.arange(points.size))
     if is_homogeneous(lower) and is_homogeneous(upper):
@@ -252,6 +262,16 @@ def _robin(n: int, h: float, ends: Ends) -> tuple[Array, Array, Array, tuple[Arr
     off = 1.0 / (h**2 * root[:-1] * root[1:])
     squares, vectors = _eigh_tridiagonal(-diagonal, -off)
     return squares, vectors.T * root, vectors / root[:, None], responses
+
+
+def diagonalise(matrix: Array, scale: Array | None = None) -> tuple[Array, Array, Array]:
+    """Eigenvalues of ``diag(scale) @ matrix``, and the matrices to coefficients in its eigenvectors and back.
+
+    For a symmetric matrix and positive scales.
+    """
+    root = np.ones(len(matrix)) if scale is None else np.sqrt(scale)
+    values, vectors = np.linalg.eigh(root[:, None] * matrix * root)
+    return values, vectors.T / root, root[:, None] * vectors
 
 
 def _eigh_tridiagonal(diagonal: Array, off: Array) -> tuple[Array, Array]:

@@ -156,6 +156,10 @@ class Semidiscretisation(abc.ABC):
     symbol: Any = None
     xp: Namespace = NUMPY
     notes: tuple[str, ...] = ()
+    #: Whether it can be made for every second point of its grid, to estimate its error; others estimate it from u.
+    coarsens: bool = True
+    #: The highest order that its largest error has; infinite for spectral methods.
+    best_order: float = 2.0
     #: Whether ``forcing`` is nonzero, and whether it depends on time.
     forced: bool = False
     forcing_varies: bool = False
@@ -202,12 +206,13 @@ class Semidiscretisation(abc.ABC):
     def integrate(self, values: Any) -> Any:
         """The integral over the box of values on the whole grid, over the last axes."""
 
-    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
-        """An estimate of the largest error of ``u`` at time ``t`` due to the grid; nan if there is none.
-
-        ``shift`` is one over the elapsed time, to the power of the order in time.
-        """
+    def space_error(self, u: Any) -> float:
+        """An estimate of the largest error of ``u`` due to the grid, from ``u`` alone; nan if there is none."""
         return math.nan
+
+    def unresolved(self, u: Any) -> Any:
+        """The size of what the points do not resolve in the values ``u``, by coefficients; None if that is unknown."""
+        return None
 
     def step_bytes(self) -> int:
         """Bytes that :meth:`solve` needs besides its operands, for the memory forecast."""

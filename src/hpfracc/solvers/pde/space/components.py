@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from typing import Any, final
 
+import numpy as np
+
 from hpfracc.errors import InvalidInputError
+from hpfracc.solvers.pde.boundary import Neumann, NoFlux
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
 from hpfracc.solvers.pde.space.modes import BoxModes
-from hpfracc.solvers.pde.terms import FractionalDiffusion
+from hpfracc.solvers.pde.terms import Advection, FractionalDiffusion, OneSided
 
 __all__ = ["ComponentSpaces", "discretise", "discretise_components"]
 
@@ -47,6 +51,8 @@ class ComponentSpaces(Semidiscretisation):
         self.xp, self.shape, self.points, self.grid = first.xp, first.shape, first.points, first.grid
         self.accuracy = " and ".join(dict.fromkeys(space.accuracy for space in spaces))
         self.notes = tuple(dict.fromkeys(note for space in spaces for note in space.notes))
+        self.coarsens = all(space.coarsens for space in spaces)
+        self.best_order = min(space.best_order for space in spaces)
         self.forced = any(space.forced for space in spaces)
         self.forcing_varies = any(space.forcing_varies for space in spaces)
         self._shared = all(isinstance(space, BoxModes) for space in spaces)
@@ -123,9 +129,9 @@ class ComponentSpaces(Semidiscretisation):
         """All components share the quadrature rule."""
         return self.spaces[0].integrate(values)
 
-    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
-        """The largest error of all components."""
-        return max(space.space_error(part, t, shift) for space, part in zip(self.spaces, self._each(u), strict=True))
+    def space_error(self, u: Any) -> float:
+        """The largest error of all components; nan if one has no estimate."""
+        return float(np.max([space.space_error(part) for space, part in zip(self.spaces, self._each(u), strict=True)]))
 
     def step_bytes(self) -> int:
         """The sum over all components."""
@@ -138,6 +144,11 @@ def discretise(setting: SpaceSetting) -> Semidiscretisation:
         for term in setting.terms:
             if isinstance(term, FractionalDiffusion) and term.kind is None:
                 raise InvalidInputError(_WHICH_LAPLACIAN)
+    kinds = {type(term) for term in setting.terms}
+    if Advection not in kinds or OneSided in kinds:
+        # There, zero slope and no flux are the same condition.
+        closed = [tuple(Neumann() if isinstance(one, NoFlux) else one for one in pair) for pair in setting.boundary]
+        setting = dataclasses.replace(setting, boundary=tuple((low, high) for low, high in closed))
     refusals = []
     for candidate in _CANDIDATES if setting.disc is None else ("disc:JacobiDisc",):
         module, _, name = candidate.partition(":")

@@ -53,6 +53,7 @@ class JacobiDisc(Semidiscretisation):
 
     name = "jacobi_disc"
     accuracy = "spectral for smooth right-hand sides, 2 + 2 alpha in the number of points for evolutions"
+    coarsens = False
 
     def __init__(
         self,
@@ -184,7 +185,7 @@ class JacobiDisc(Semidiscretisation):
         """Removes the boundary circle."""
         return values[..., :-1, :]
 
-    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
+    def space_error(self, u: Any) -> float:
         """The fraction of the coefficients in the highest third, of radii or of waves, times the largest u."""
         values = np.asarray(to_host(u))
         largest = float(np.abs(values).max(initial=0.0))

@@ -12,19 +12,17 @@ import numpy as np
 from hpfracc._arrays import is_array, is_tracer, library_of
 from hpfracc._xp import NUMPY
 from hpfracc.errors import AccuracyWarning, InvalidInputError
-from hpfracc.operators.core.sequences import binomials, centred_binomials
-from hpfracc.operators.rules.lattice_power import lattice_power_weights
 from hpfracc.solvers.pde.boundary import Dirichlet, Exterior, boundary_value, is_homogeneous, varies_in_time
 from hpfracc.solvers.pde.problem import order_value, plain_order
+from hpfracc.solvers.pde.space.axes import AxisBasis, diagonalise
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
-from hpfracc.solvers.pde.space.defect import grid_error
 from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
+from hpfracc.solvers.pde.space.parts import merge_parts, toeplitz_parts
 from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart, ToeplitzPreconditioner
-from hpfracc.solvers.pde.space.shifted_weights import shifted_grunwald
 from hpfracc.solvers.pde.space.toeplitz import ToeplitzProduct
 from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion, OneSided, SpaceTerm
 
-__all__ = ["DENSE_KEPT", "ShiftedGrunwald", "constant_coefficient", "toeplitz_parts"]
+__all__ = ["DENSE_KEPT", "ShiftedGrunwald"]
 
 Array = np.ndarray[Any, Any]
 
@@ -32,7 +30,8 @@ Array = np.ndarray[Any, Any]
 #: shift at every step: break-even between 400 and 600 points (``benchmarks/pde_space.py --only krylov``).
 DENSE = 400
 #: Number of points up to which a factorisation is cached for a shift that repeats: at 1,023 points its solve takes a
-#: quarter of the time of the iterations or less, and the factorisation as long as ten such solves by iteration.
+#: quarter of the time of the iterations or less, and the factorisation as long as ten such solves by iteration. Up to
+#: the same number, of an axis or of all points, symmetric matrices are diagonalised.
 DENSE_KEPT = 1200
 _KEPT = 4
 
@@ -49,10 +48,12 @@ class ShiftedGrunwald(Semidiscretisation):
     :math:`\rho` from the boundary; then the largest error is of order :math:`\alpha/2`, at the points next to the
     boundary.
 
-    Linear systems: LU up to 400 points (1,200 if a shift repeats). Above, symmetric matrices by conjugate gradients
-    with the tau preconditioner (DST), others by GMRES with Strang's circulant preconditioner (FFT). For varying
-    coefficients in one dimension, rows of several such inverses are interpolated. 5 to 10 iterations at any number of
-    points.
+    Symmetric matrices are diagonalised once, up to 1,200 points along each axis (in all, for an integral Laplacian in
+    several dimensions), so that linear equations need no linear systems: constant coefficients, or a single term with a
+    positive coefficient that varies. Linear systems of others: LU up to 400 points (1,200 if a shift repeats). Above,
+    symmetric matrices by conjugate gradients with the tau preconditioner (DST), others by GMRES with Strang's circulant
+    preconditioner (FFT). For varying coefficients in one dimension, rows of several such inverses are interpolated. 5
+    to 10 iterations at any number of points.
     """
 
     name = "grunwald"
@@ -71,6 +72,8 @@ class ShiftedGrunwald(Semidiscretisation):
         ends = [one for pair in setting.boundary for one in pair]
         self.forced = not all(map(is_homogeneous, ends))
         self.forcing_varies = any(map(varies_in_time, ends))
+        # Solutions of equations with Riesz and integral terms are not smooth at the boundary.
+        self.best_order = 1.0 if any(isinstance(term, FractionalDiffusion) for term in setting.terms) else 2.0
         self.symmetric = all(part.symmetric and not part.varies for part in parts) and not self._complex_coefficient()
         self._backend = None if setting.backend == "auto" else setting.backend
         self._products = [
@@ -82,6 +85,70 @@ class ShiftedGrunwald(Semidiscretisation):
         self._factors: OrderedDict[complex, Any] = OrderedDict()
         self._seen: OrderedDict[complex, None] = OrderedDict()
         self._dense: Array | None = None
+        self._flat = False
+        self._bases: list[AxisBasis | None] = []
+        self._diagonalise()
+
+    def _diagonalise(self) -> None:
+        """Eigenvectors along each axis, or of the whole matrix, if it is symmetric and not too large."""
+        if not all(part.symmetric and part.plain for part in self.parts) or len(self.parts) == 0:
+            return
+        along: dict[int, list[ToeplitzPart]] = {}
+        for part in self.parts:
+            if isinstance(part.coefficient, float | complex) and part.axis is not None:
+                along.setdefault(part.axis, []).append(part)
+        if sum(map(len, along.values())) == len(self.parts):
+            if max(self.shape) > DENSE_KEPT or any(len(parts) > 1 for parts in along.values()):
+                return  # several parts of one axis: with complex coefficients, which are not merged
+            total: Any = np.zeros(self.shape)
+            for axis in range(-len(self.shape), 0):
+                if axis not in along:
+                    self._bases.append(None)
+                    continue
+                (part,) = along[axis]
+                values, to, back = diagonalise(_toeplitz(part.lower[: self.shape[axis]]))
+                total = total + part.coefficient * values.reshape(-1, *(1,) * (-1 - axis))
+                self._bases.append(self._basis(values, to, back))
+        elif len(self.parts) == 1 and math.prod(self.shape) <= DENSE_KEPT:
+            (part,) = self.parts
+            coefficient = part.coefficient
+            scale: Array | None = None
+            if part.varies:
+                if not isinstance(coefficient, np.ndarray) or coefficient.dtype.kind != "f" or coefficient.min() <= 0.0:
+                    return
+                scale, coefficient = coefficient.reshape(-1), 1.0
+            elif not isinstance(coefficient, float | complex):
+                return
+            plain = ToeplitzPart(part.axis, part.lower, part.upper, 1.0)
+            product = ToeplitzProduct(plain, self.shape, NUMPY, self._backend, False)
+            points = math.prod(self.shape)
+            matrix = product(np.eye(points).reshape(points, *self.shape)).reshape(points, points)
+            values, to, back = diagonalise(0.5 * (matrix + matrix.T), scale)
+            total = coefficient * values.reshape(self.shape)
+            self._flat, self._bases = True, [self._basis(values, to, back)]
+        else:
+            return
+        self.symbol = self.xp.array(total) if not np.iscomplexobj(total) else self.xp.asarray(total)
+
+    def _basis(self, values: Array, to: Array, back: Array) -> AxisBasis:
+        matrices = self.xp.array(to), self.xp.array(back)
+        return AxisBasis(self.xp, "dense", False, values, -values, None, (True, True), values, matrices=matrices)
+
+    def forward(self, u: Any) -> Any:
+        """The coefficients, by matrix products."""
+        return self._transform(u, AxisBasis.forward)
+
+    def backward(self, c: Any) -> Any:
+        """The values."""
+        return self._transform(c, AxisBasis.backward)
+
+    def _transform(self, u: Any, transform: Any) -> Any:
+        if self._flat:
+            (basis,) = self._bases
+            return transform(basis, u.reshape(*u.shape[: u.ndim - len(self.shape)], -1), -1).reshape(u.shape)
+        for axis, basis in enumerate(self._bases, -len(self._bases)):
+            u = u if basis is None else transform(basis, u, axis)
+        return u
 
     def _complex_coefficient(self) -> bool:
         return any("complex" in str(getattr(part.coefficient, "dtype", type(part.coefficient))) for part in self.parts)
@@ -128,7 +195,7 @@ class ShiftedGrunwald(Semidiscretisation):
                 )
                 notes.append(text)
                 warnings.warn(text, AccuracyWarning, stacklevel=2)
-        return cls(setting, _merged(parts), tuple(notes))
+        return cls(setting, merge_parts(parts), tuple(notes))
 
     @property
     def preconditioner(self) -> ToeplitzPreconditioner:
@@ -149,7 +216,10 @@ class ShiftedGrunwald(Semidiscretisation):
         return total
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
-        """LU for few points, otherwise conjugate gradients or GMRES."""
+        """A division if it is diagonalised, LU for few points, otherwise conjugate gradients or GMRES."""
+        if self.symbol is not None:
+            self.iterations = 0
+            return self.backward(self.forward(rhs) / (shift - self.symbol))
         if self._wants_dense(shift):
             self.iterations = 0
             return self._solve_dense(shift, rhs)
@@ -256,10 +326,6 @@ class ShiftedGrunwald(Semidiscretisation):
         """Removes the boundary points."""
         return values[(..., *(slice(1, -1) for _ in self.shape))]
 
-    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
-        """Estimated with the operators of coarser grids."""
-        return grid_error(self, self.setting, u, t, shift)
-
     def integrate(self, values: Any) -> Any:
         """The trapezoidal rule."""
         for axis in range(len(self.shape)):
@@ -268,137 +334,18 @@ class ShiftedGrunwald(Semidiscretisation):
         return values
 
     def step_bytes(self) -> int:
-        """The padded transforms and the vectors of GMRES."""
+        """The matrices to the eigenvectors and back, or the padded transforms and the vectors of GMRES."""
+        if self.symbol is not None:
+            return 8 * sum(2 * basis.count**2 for basis in self._bases if basis is not None)
         size = 8 * math.prod(self.shape) * (2 if self.setting.complex_state else 1)
         copies: int = 4 * 2 ** len(self.shape) + (6 if self.symmetric else 2 * 12)
         return copies * size
 
 
-def toeplitz_parts(term: SpaceTerm, setting: SpaceSetting, shifts: tuple[int, ...] = (1, 0)) -> list[ToeplitzPart]:
-    """The matrices of a term, on the interior points."""
-    ndim, points = setting.ndim, broadcast_points(setting.xp, tuple(x[1:-1] for x in setting.grid))
-    if isinstance(term, OneSided):
-        axis = range(ndim)[term.axis]
-        count = setting.grid[axis].size
-        order = plain_order(term.order)
-        if not isinstance(order, float):
-            return [_tracked_part(term, setting, axis, points)]
-        weights, lead = shifted_grunwald(order, count + 1, shifts)
-        if lead > 1:
-            raise InvalidInputError(
-                f"shifts={shifts!r}: a shift of more than 1 reaches beyond the boundary; use (1, 0)"
-            )
-        weights = weights * setting.spacing(axis) ** -order
-        near, far = np.zeros(count), np.zeros(count)
-        near[: count + 1 - lead] = weights[lead:][:count]
-        far[0] = near[0]
-        far[1 : lead + 1] = weights[:lead][::-1]
-        lower, upper = (near, far) if term.side == "left" else (far, near)
-        coefficient = _signed(_values(term.coefficient, points, setting), order)
-        return [ToeplitzPart(axis - ndim, lower, upper, coefficient)]
-    if isinstance(term, FractionalDiffusion):
-        order, coefficient = plain_order(term.order), _values(term.coefficient, points, setting)
-        if not isinstance(order, float):
-            found = []
-            for axis in range(ndim):
-                scale = -setting.xp.exp(-math.log(setting.spacing(axis)) * order)
-                weights = scale * centred_binomials(setting.xp, order, setting.grid[axis].size)
-                found.append(ToeplitzPart(axis - ndim, weights, weights, coefficient))
-            return found
-        if term.kind == "integral" and ndim > 1:
-            steps = [setting.spacing(axis) for axis in range(ndim)]
-            sizes = tuple(x.size - 1 for x in setting.grid)
-            ratios = tuple((steps[0] / step) ** 2 for step in steps)
-            weights = -(steps[0] ** -order) * np.asarray(lattice_power_weights(NUMPY, order, sizes, ratios))
-            return [ToeplitzPart(None, weights, weights, coefficient)]
-        found = []
-        for axis in range(ndim):
-            weights = -(setting.spacing(axis) ** -order) * np.asarray(
-                centred_binomials(NUMPY, order, setting.grid[axis].size)
-            )
-            found.append(ToeplitzPart(axis - ndim, weights, weights, coefficient))
-        return found
-    found = []
-    each = term.coefficient if isinstance(term, Diffusion) else term.velocity if isinstance(term, Advection) else ()
-    several = tuple(each) if isinstance(each, tuple | list) else (each,) * ndim
-    for axis, one in enumerate(several):
-        h, size = setting.spacing(axis), setting.grid[axis].size
-        lower, upper = np.zeros(size), np.zeros(size)
-        if isinstance(term, Diffusion):
-            lower[:2] = upper[:2] = -2.0 / h**2, 1.0 / h**2
-        else:
-            lower[1], upper[1] = 0.5 / h, -0.5 / h
-        found.append(ToeplitzPart(axis - ndim, lower, upper, _values(one, points, setting)))
-    return found
-
-
-def _tracked_part(term: OneSided, setting: SpaceSetting, axis: int, points: tuple[Any, ...]) -> ToeplitzPart:
-    """Shifts (1, 0), with weights that carry the gradient of the order."""
-    xp, count, order = setting.xp, setting.grid[axis].size, term.order.reshape(())
-    g = binomials(xp, order, count + 1)
-    mean = 0.5 * order * g[1:] + (1.0 - 0.5 * order) * g[:-1]
-    scale = xp.exp(-math.log(setting.spacing(axis)) * order)
-    first = xp.stack([mean[0], 0.5 * order * g[0]])
-    near = scale * mean
-    far = scale * xp.concatenate([first, xp.zeros((count - 2,), "float64", like=g)])
-    known, coefficient = order_value(order), _values(term.coefficient, points, setting)
-    if not math.isnan(known):
-        coefficient = _signed(coefficient, known)
-    lower, upper = (near, far) if term.side == "left" else (far, near)
-    return ToeplitzPart(axis - setting.ndim, lower, upper, coefficient, "lower" if term.side == "left" else "upper")
-
-
-def _merged(parts: list[ToeplitzPart]) -> tuple[ToeplitzPart, ...]:
-    """Merge parts of one axis with plain real coefficients into one matrix."""
-    kept: list[ToeplitzPart] = []
-    sums: dict[int, ToeplitzPart] = {}
-    for part in parts:
-        if part.axis is None or not isinstance(part.coefficient, float) or not part.plain:
-            kept.append(part)
-            continue
-        c, before = part.coefficient, sums.get(part.axis)
-        lower, upper = c * part.lower, c * part.upper
-        if before is not None:
-            lower, upper = lower + before.lower, upper + before.upper
-        sums[part.axis] = ToeplitzPart(part.axis, lower, upper, 1.0)
-    return (*sums.values(), *kept)
-
-
-def _values(coefficient: Any, points: tuple[Any, ...], setting: SpaceSetting) -> Any:
-    """A number as float or complex, a tensor unchanged, a function as its values at the unknowns."""
-    if callable(coefficient) and not is_array(coefficient):
-        shape = tuple(x.size - 2 for x in setting.grid)
-        values = coefficient(*points)
-        return values + setting.xp.array(np.zeros(shape))
-    if is_array(coefficient) and library_of(coefficient) != "numpy":
-        return coefficient
-    value = complex(coefficient)
-    return value if value.imag else value.real
-
-
-def constant_coefficient(coefficient: Any, setting: SpaceSetting, order: float = math.nan) -> Any:
-    """A constant coefficient in any form that a term accepts; with an ``order``, that of a one-sided term."""
-    one = coefficient[0] if isinstance(coefficient, tuple | list) else coefficient
-    return _signed(_values(one, (), setting), order)
-
-
-def _signed(coefficient: Any, order: float) -> Any:
-    """The coefficient; refused if it makes the equation ill-posed."""
-    if isinstance(coefficient, complex) or is_tracer(coefficient):
-        return coefficient
-    plain = isinstance(coefficient, float)
-    low, high = (coefficient,) * 2 if plain else (order_value(coefficient.min()), order_value(coefficient.max()))
-    if order > 1.0 and low < 0.0:
-        raise InvalidInputError(
-            f"OneSided: a coefficient of {low:g} with order {order:g} is diffusion backwards, which is ill-posed; use "
-            "coefficients of 0 and above"
-        )
-    if order < 1.0 and high > 0.0:
-        raise InvalidInputError(
-            f"OneSided: a coefficient of {high:g} with order {order:g}, below 1, lets waves grow; use coefficients of "
-            "0 and below"
-        )
-    return coefficient
+def _toeplitz(column: Array) -> Array:
+    """The symmetric Toeplitz matrix with this first column."""
+    places = np.arange(column.size)
+    return np.asarray(column[np.abs(places[:, None] - places)])
 
 
 def _refuses_term(term: SpaceTerm, setting: SpaceSetting) -> str | None:
@@ -433,7 +380,11 @@ def _refuses_term(term: SpaceTerm, setting: SpaceSetting) -> str | None:
         each = term.coefficient if isinstance(term.coefficient, tuple | list) else (term.coefficient,)
         if any(callable(one) and not is_array(one) for one in each):
             return "Diffusion with a coefficient that varies, beside a fractional term; use a constant one"
-    elif not isinstance(term, Advection):
+    elif isinstance(term, Advection):
+        each = term.velocity if isinstance(term.velocity, tuple | list) else (term.velocity,)
+        if term.conservative and any(callable(one) and not is_array(one) for one in each):
+            return "Advection in conservative form with a velocity that varies, beside a fractional term"
+    else:
         return f"{type(term).__name__} is not known to it"
     return None
 

@@ -67,6 +67,7 @@ class BoxModes(Semidiscretisation):
         self.accuracy = "spectral, for solutions that are smooth when extended like the eigenfunctions"
         if not spectral:
             self.accuracy = "2"
+        self.best_order = math.inf if spectral else 2.0
         self._steady: Any = None
         self._responses = self._make_responses() if self.forced else []
 
@@ -258,52 +259,22 @@ class BoxModes(Semidiscretisation):
             values = (values * self.xp.array(basis.quadrature)).sum(-1)
         return values
 
-    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
-        """From the highest third of the modes on spectral axes, from the truncation error of differences on others."""
-        host = np.asarray(to_host(u))
-        largest = float(np.abs(host).max(initial=0.0))
+    def space_error(self, u: Any) -> float:
+        """The sum of the absolute coefficients in the highest third of the modes, relative to the largest value.
+
+        nan if the eigenvalues of an axis are those of differences.
+        """
+        if not all(basis.spectral for basis in self._axes):
+            return math.nan
+        largest = float(np.abs(np.asarray(to_host(u))).max(initial=0.0))
         if largest == 0.0:
             return 0.0
-        return self._tail(u, largest) + self._truncation(host)
-
-    def _tail(self, u: Any, largest: float) -> float:
-        """The sum of the absolute coefficients in the highest third, relative to the largest value."""
         high = np.zeros(self._spectrum_shape(), bool)
         for axis, basis in enumerate(self._axes):
-            if basis.spectral:
-                waves = np.sqrt(basis.squares)
-                high |= waves.reshape(_along(axis, len(self._axes))) > (2.0 / 3.0) * float(waves.max())
-        if not high.any():
-            return 0.0
+            waves = np.sqrt(basis.squares)
+            high |= waves.reshape(_along(axis, len(self._axes))) > (2.0 / 3.0) * float(waves.max())
         c = np.abs(to_host(self.forward(u)))
         return largest * float((c * high).sum()) / float(c.sum())
-
-    def _truncation(self, u: Array) -> float:
-        """``A^-1`` of the difference between second differences with steps h and 2h, over 3."""
-        count, total = len(self._axes), np.zeros(np.shape(u))
-        if all(basis.spectral for basis in self._axes):
-            return 0.0
-        if not all(isinstance(term, Diffusion) for term in self._setting.terms):
-            return math.nan
-        for axis, basis in enumerate(self._axes):
-            if basis.spectral or basis.count < 7:
-                continue
-            h = self._setting.spacing(axis)
-            moved = np.moveaxis(u, axis - count, -1)
-            one = moved[..., 1:-3] - 2.0 * moved[..., 2:-2] + moved[..., 3:-1]
-            two = moved[..., :-4] - 2.0 * moved[..., 2:-2] + moved[..., 4:]
-            gap = (one - two / 4.0) / (3.0 * h**2)
-            edges = [(0, 0)] * (gap.ndim - 1) + [(2, 2)]
-            factor = sum(
-                float(abs(to_host(_per_axis(term.coefficient, count)[axis])))
-                for term in self._setting.terms
-                if isinstance(term, Diffusion)
-            )
-            total = total + factor * np.moveaxis(np.pad(gap, edges, mode="edge"), -1, axis - count)
-        sizes = np.abs(np.asarray(to_host(self.symbol)))
-        slowest = float(sizes.min())
-        shift = 0.0 if slowest > 1e-12 * float(sizes.max()) else float(np.sort(sizes.reshape(-1))[1])
-        return float(np.abs(to_host(self.solve(shift, self.xp.asarray(total)))).max())
 
 
 def _along(axis: int, count: int) -> tuple[int, ...]:

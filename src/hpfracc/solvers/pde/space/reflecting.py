@@ -12,9 +12,9 @@ from hpfracc.operators.core.sequences import binomials
 from hpfracc.solvers.pde.boundary import Neumann, is_homogeneous
 from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
-from hpfracc.solvers.pde.space.defect import grid_error
-from hpfracc.solvers.pde.space.grunwald import DENSE_KEPT, constant_coefficient, toeplitz_parts
+from hpfracc.solvers.pde.space.grunwald import DENSE_KEPT
 from hpfracc.solvers.pde.space.krylov import gmres
+from hpfracc.solvers.pde.space.parts import constant_coefficient, toeplitz_parts
 from hpfracc.solvers.pde.space.preconditioner import ToeplitzPart, ToeplitzPreconditioner
 from hpfracc.solvers.pde.space.toeplitz import ToeplitzProduct
 from hpfracc.solvers.pde.terms import Advection, Diffusion, OneSided, SpaceTerm
@@ -47,6 +47,7 @@ class ReflectingGrunwald(Semidiscretisation):
 
     name = "reflecting_grunwald"
     accuracy = "order 1, away from the end where the derivative begins"
+    best_order = 1.0
 
     def __init__(self, setting: SpaceSetting) -> None:
         self.setting, self.xp, self.grid = setting, setting.xp, setting.grid
@@ -169,10 +170,6 @@ class ReflectingGrunwald(Semidiscretisation):
     def integrate(self, values: Any) -> Any:
         """The sum over the cells, i.e. the trapezoidal rule."""
         return (values * self._volumes).sum(-1)
-
-    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
-        """Estimated with the operators of coarser grids."""
-        return grid_error(self, self.setting, u, t, shift)
 
     def step_bytes(self) -> int:
         """The matrix, or the vectors of GMRES."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -13,10 +12,9 @@ from hpfracc._arrays import is_array, library_of, to_host
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.pde.boundary import (
-    BoundaryCondition,
-    Dirichlet,
     Exterior,
     Neumann,
+    NoFlux,
     Periodic,
     Robin,
     boundary_value,
@@ -25,7 +23,7 @@ from hpfracc.solvers.pde.boundary import (
 )
 from hpfracc.solvers.pde.space.axes import AxisBasis, make_axis
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, broadcast_points
-from hpfracc.solvers.pde.space.defect import grid_error
+from hpfracc.solvers.pde.space.cells import CellAxis, cell_axis
 from hpfracc.solvers.pde.space.krylov import conjugate_gradients, gmres
 from hpfracc.solvers.pde.terms import Advection, Diffusion, SpaceTerm
 
@@ -38,42 +36,15 @@ _tridiagonal_solve = get_operation("tridiagonal_solve")
 _GAUSS = 0.5 / math.sqrt(3.0)
 
 
-@dataclass(slots=True, eq=False)
-class _Axis:
-    """One axis: its spacings and the coefficients of the terms along it.
-
-    ``faces`` are the diffusion coefficients between points and ``speeds`` the velocities at points, shaped to
-    broadcast; None if there are none.
-    """
-
-    place: int  # counted from the end
-    x: Array
-    lower: BoundaryCondition
-    upper: BoundaryCondition
-    steps: Array  # between neighbours, boundary points included
-    widths: Array  # of the cells of the unknowns
-    faces: Any = None
-    values: Any = None  # the diffusion coefficient at the unknowns
-    ends: tuple[Any, Any] = (None, None)  # the diffusion coefficient on the boundary
-    speeds: Any = None
-
-    @property
-    def periodic(self) -> bool:
-        return isinstance(self.lower, Periodic)
-
-    def missing(self, end: int) -> bool:
-        """Whether the boundary point is excluded from the unknowns."""
-        return isinstance((self.lower, self.upper)[end], Dirichlet)
-
-
 @final
 class FiniteVolumes(Semidiscretisation):
     r""":math:`\nabla \cdot (k \nabla u) - v \cdot \nabla u` with coefficients that may vary, of order 2.
 
     Cells around the grid's points exchange :math:`k\,(u_{i+1} - u_i)/h`, with k the harmonic mean between the two
     points (by two Gauss points), which is also accurate where k jumps. What leaves one cell enters the next, so mass is
-    conserved to rounding. Advection is by centred differences. In one dimension the grid need not be uniform.
-    Conditions may be Dirichlet, Neumann, Robin or periodic, with data that depend on time.
+    conserved to rounding. Advection is by centred differences of u; in conservative form, and along axes with an end
+    without flux, by the flux :math:`v (u_i + u_{i+1})/2`. In one dimension the grid need not be uniform. Conditions may
+    be Dirichlet, Neumann, Robin or periodic, with data that depend on time, or no flux.
 
     Linear systems: elimination in one dimension. In more dimensions, for periodic axes, and for tensors with advection,
     conjugate gradients (GMRES with advection) preconditioned by the sine, cosine or Fourier transform for the mean
@@ -86,7 +57,7 @@ class FiniteVolumes(Semidiscretisation):
 
     def __init__(self, setting: SpaceSetting) -> None:
         self.setting, self.xp, self.grid = setting, setting.xp, setting.grid
-        self._axes = [_axis(setting, axis) for axis in range(setting.ndim)]
+        self._axes = [cell_axis(setting, axis) for axis in range(setting.ndim)]
         self._points = tuple(one.x[int(one.missing(0)) : one.x.size - int(one.missing(1))] for one in self._axes)
         self.shape = tuple(x.size for x in self._points)
         self.points = broadcast_points(self.xp, self._points)
@@ -99,11 +70,11 @@ class FiniteVolumes(Semidiscretisation):
             self._add(term)
         for one in self._axes:
             self._warn_of_peclet(one)
-        self._symmetric = all(one.speeds is None for one in self._axes) and not setting.complex_state
+        self._symmetric = all(one.symmetric for one in self._axes) and not setting.complex_state
         self._bands: Any = None
         self._bases: list[tuple[AxisBasis, Any]] | None = None
         self._masses: Any = None
-        quadrature = [_trapezoid(one) for one in self._axes]
+        quadrature = [one.trapezoid() for one in self._axes]
         self._quadrature = [self.xp.array(one) for one in quadrature]
 
     @classmethod
@@ -150,10 +121,30 @@ class FiniteVolumes(Semidiscretisation):
             for one, v in zip(self._axes, each, strict=True):
                 if not callable(v) and not is_array(v) and v == 0:
                     continue
+                if term.conservative or one.closed:
+                    self._add_carrier(one, v, conservative=term.conservative)
+                    continue
                 speeds = self._at(v, one, self._points[len(self._axes) + one.place])
                 one.speeds = speeds if one.speeds is None else one.speeds + speeds
 
-    def _at(self, coefficient: Any, one: _Axis, x: Array) -> Any:
+    def _add_carrier(self, one: CellAxis, v: Any, *, conservative: bool) -> None:
+        x = np.append(one.x, one.x[-1] + one.steps[-1]) if one.periodic else one.x
+        at_points = self._at(v, one, x)
+        if not conservative and is_array(at_points) and at_points.ndim and at_points.shape[one.place] > 1:
+            lead = _part(at_points, one.place, slice(0, 1))
+            if library_of(at_points) != "jax" and bool((to_host(at_points) != to_host(lead)).any()):
+                raise InvalidInputError(
+                    f"Advection with a velocity that varies along axis {len(self._axes) + one.place}, which has an end "
+                    "without flux: -v du/dx is not the divergence of a flux; use Advection(v, conservative=True), "
+                    "which is -d(v u)/dx, or boundary='neumann'"
+                )
+        middle = self._at(v, one, 0.5 * (x[1:] + x[:-1]))
+        ends = tuple(self._at(v, one, one.x[place : place + 1]) for place in (0, one.x.size - 1))
+        one.carriers = middle if one.carriers is None else one.carriers + middle
+        before = one.outflow
+        one.outflow = ends if before[0] is None else (before[0] + ends[0], before[1] + ends[1])
+
+    def _at(self, coefficient: Any, one: CellAxis, x: Array) -> Any:
         """A coefficient at coordinates ``x`` of this axis and at the unknowns of the others."""
         if not callable(coefficient) or is_array(coefficient):
             return coefficient if is_array(coefficient) else _number(coefficient)
@@ -161,7 +152,7 @@ class FiniteVolumes(Semidiscretisation):
         places[len(places) + one.place] = x
         return coefficient(*broadcast_points(self.xp, tuple(places)))
 
-    def _faces(self, one: _Axis, k: Any) -> Any:
+    def _faces(self, one: CellAxis, k: Any) -> Any:
         if not callable(k) or is_array(k):
             self._check_positive(k)
             return k if is_array(k) else _number(k)
@@ -182,10 +173,11 @@ class FiniteVolumes(Semidiscretisation):
                 "equation is ill-posed"
             )
 
-    def _warn_of_peclet(self, one: _Axis) -> None:
-        if one.speeds is None or any(is_array(v) and library_of(v) == "jax" for v in (one.speeds, one.faces)):
+    def _warn_of_peclet(self, one: CellAxis) -> None:
+        moving = [v for v in (one.speeds, one.carriers) if v is not None]
+        if not moving or any(is_array(v) and library_of(v) == "jax" for v in (*moving, one.faces)):
             return  # may be traced
-        speed = float(np.max(np.abs(to_host(one.speeds) if is_array(one.speeds) else one.speeds)))
+        speed = max(float(np.max(np.abs(to_host(v) if is_array(v) else v))) for v in moving)
         if one.faces is None:
             least = 0.0
         else:
@@ -217,9 +209,9 @@ class FiniteVolumes(Semidiscretisation):
                 total = part if total is None else total + part
         return 0.0 * u if total is None else total
 
-    def _along(self, one: _Axis, u: Any, t: float | None) -> Any:
+    def _along(self, one: CellAxis, u: Any, t: float | None) -> Any:
         xp, place = self.xp, one.place
-        if one.faces is None and one.speeds is None:
+        if one.faces is None and one.symmetric:
             return None
         # With neighbours on both sides: the Dirichlet boundary, the periodic image, or none.
         edges = [self._edge(one, end, u, t) for end in (0, 1)]
@@ -230,24 +222,43 @@ class FiniteVolumes(Semidiscretisation):
         steps = self._column(one, np.append(one.steps, one.steps[-1]) if one.periodic else one.steps)
         slopes = (_part(full, place, slice(1, None)) - _part(full, place, slice(0, -1))) / steps
         normal = [self._boundary_slope(one, end, u, t) for end in (0, 1)]
-        result: Any = None
+        fluxes = []
         if one.faces is not None:
-            faces = one.faces
-            if one.periodic and is_array(faces) and faces.ndim and faces.shape[place] > 1:
-                faces = xp.concatenate([_part(faces, place, slice(-1, None)), faces], place)
-            flux = [faces * slopes]
-            if normal[0] is not None:
-                flux.insert(0, one.ends[0] * normal[0])
-            if normal[1] is not None:
-                flux.append(one.ends[1] * normal[1])
-            flux = xp.concatenate(flux, place) if len(flux) > 1 else flux[0]
-            change = _part(flux, place, slice(1, None)) - _part(flux, place, slice(0, -1))
-            result = change / self._column(one, one.widths)
+            faces = self._wrapped(one, one.faces)
+            ends = [None if each is None else k * each for k, each in zip(one.ends, normal, strict=True)]
+            fluxes.append((faces * slopes, ends))
+        if one.carriers is not None:
+            mean = 0.5 * (_part(full, place, slice(1, None)) + _part(full, place, slice(0, -1)))
+            fluxes.append((-self._wrapped(one, one.carriers) * mean, self._carried_out(one, u)))
+        result: Any = None
+        for inner, ends in fluxes:
+            flux = [each for each in (ends[0], inner, ends[1]) if each is not None]
+            joined = xp.concatenate(flux, place) if len(flux) > 1 else flux[0]
+            change = _part(joined, place, slice(1, None)) - _part(joined, place, slice(0, -1))
+            part = change / self._column(one, one.widths)
+            result = part if result is None else result + part
         if one.speeds is not None:
             result = self._transport(one, slopes, normal, result)
         return result
 
-    def _transport(self, one: _Axis, slopes: Any, normal: list[Any], result: Any) -> Any:
+    def _wrapped(self, one: CellAxis, faces: Any) -> Any:
+        """Coefficients between points, with the one before the first point if the axis is periodic."""
+        if one.periodic and is_array(faces) and faces.ndim and faces.shape[one.place] > 1:
+            return self.xp.concatenate([_part(faces, one.place, slice(-1, None)), faces], one.place)
+        return faces
+
+    def _carried_out(self, one: CellAxis, u: Any) -> list[Any]:
+        """Minus the flux of the carriers through each end; None where the end is no unknown."""
+        found: list[Any] = []
+        for end, condition in enumerate((one.lower, one.upper)):
+            if one.periodic or one.missing(end):
+                found.append(None)
+                continue
+            here = _part(u, one.place, slice(-1, None) if end else slice(0, 1))
+            found.append(0.0 * here if isinstance(condition, NoFlux) else -one.outflow[end] * here)
+        return found
+
+    def _transport(self, one: CellAxis, slopes: Any, normal: list[Any], result: Any) -> Any:
         """Minus v times the slope at a point: the mean of the adjacent slopes, weighted by the opposite distances."""
         xp, place = self.xp, one.place
         steps = np.append(one.steps, one.steps[-1]) if one.periodic else one.steps
@@ -261,17 +272,17 @@ class FiniteVolumes(Semidiscretisation):
         carried = -one.speeds * slope
         return carried if result is None else result + carried
 
-    def _edge(self, one: _Axis, end: int, u: Any, t: float | None) -> list[Any]:
+    def _edge(self, one: CellAxis, end: int, u: Any, t: float | None) -> list[Any]:
         """The value on a Dirichlet boundary, as a list of one array; an empty list otherwise."""
         if not one.missing(end):
             return []
         edge = 0.0 * _part(u, one.place, slice(0, 1))
         return [edge if t is None else edge + self._datum(one, end, t)]
 
-    def _boundary_slope(self, one: _Axis, end: int, u: Any, t: float | None) -> Any:
+    def _boundary_slope(self, one: CellAxis, end: int, u: Any, t: float | None) -> Any:
         """The derivative along the axis on the boundary, from a Neumann or Robin condition; otherwise None."""
         condition = (one.lower, one.upper)[end]
-        if not isinstance(condition, Neumann | Robin):
+        if not isinstance(condition, Neumann | NoFlux | Robin):
             return None
         here = _part(u, one.place, slice(-1, None) if end else slice(0, 1))
         outward = 0.0 * here if t is None else 0.0 * here + self._datum(one, end, t)
@@ -279,7 +290,7 @@ class FiniteVolumes(Semidiscretisation):
             outward = (outward - condition.a * here) / condition.b
         return outward if end else -outward
 
-    def _datum(self, one: _Axis, end: int, t: float) -> Any:
+    def _datum(self, one: CellAxis, end: int, t: float) -> Any:
         axis = len(self._axes) + one.place
         condition = (one.lower, one.upper)[end]
         if is_homogeneous(condition):
@@ -288,13 +299,13 @@ class FiniteVolumes(Semidiscretisation):
         here = tuple(place if number == axis else each for number, each in enumerate(self.points))
         return self.setting.face(boundary_value(condition, t, here), axis, end, here)
 
-    def _column(self, one: _Axis, values: Array) -> Any:
+    def _column(self, one: CellAxis, values: Array) -> Any:
         return self.xp.array(values.reshape(-1, *(1,) * (-1 - one.place)))
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
         """Elimination on one axis, otherwise a preconditioned Krylov method."""
         (first, *others) = self._axes
-        if not others and not first.periodic and (self.xp.library == "numpy" or first.speeds is None):
+        if not others and not first.periodic and (self.xp.library == "numpy" or first.symmetric):
             self.iterations = 0
             return self._solve_bands(shift, rhs)
         masses, precondition = self._cell_masses(), self._preconditioner(shift)
@@ -423,37 +434,11 @@ class FiniteVolumes(Semidiscretisation):
         inside = [slice(int(one.missing(0)), one.x.size - int(one.missing(1))) for one in self._axes]
         return values[(..., *inside)]
 
-    def space_error(self, u: Any, t: float = 0.0, shift: float = 1.0) -> float:
-        """Estimated with the operators of coarser grids."""
-        return grid_error(self, self.setting, u, t, shift)
-
     def integrate(self, values: Any) -> Any:
         """The sum over cells."""
         for weights in reversed(self._quadrature):
             values = (values * weights).sum(-1)
         return values
-
-
-def _axis(setting: SpaceSetting, axis: int) -> _Axis:
-    x, (lower, upper) = setting.grid[axis], setting.boundary[axis]
-    steps = np.diff(x)
-    if isinstance(lower, Periodic):
-        steps = np.full(x.size, setting.spacing(axis))
-        return _Axis(axis - setting.ndim, x, lower, upper, steps, steps.copy())
-    widths = np.zeros(x.size)
-    widths[:-1] += 0.5 * steps
-    widths[1:] += 0.5 * steps
-    first, last = isinstance(lower, Dirichlet), isinstance(upper, Dirichlet)
-    return _Axis(axis - setting.ndim, x, lower, upper, steps, widths[int(first) : x.size - int(last)])
-
-
-def _trapezoid(one: _Axis) -> Array:
-    if one.periodic:
-        return one.widths
-    weights = np.zeros(one.x.size)
-    weights[:-1] += 0.5 * one.steps
-    weights[1:] += 0.5 * one.steps
-    return weights
 
 
 def _per_axis(value: Any, count: int) -> tuple[Any, ...]:

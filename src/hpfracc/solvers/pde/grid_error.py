@@ -1,0 +1,281 @@
+r"""The error due to the grid, estimated by solving the equation again on coarser grids.
+
+With :math:`u_h` on the given grid, :math:`u_{2h}` on every second point and :math:`u_{4h}` on every fourth, all with
+the same method and times, the differences :math:`d_1 = |u_{2h} - u_h|` and :math:`d_2 = |u_{4h} - u_{2h}|` give the
+observed order :math:`p = \log_2(d_2/d_1)` and the error :math:`d_1/(2^p - 1)`. It contains what the grid did to the
+initial data, the source, the boundary data and the reaction at all times, not at the last one alone.
+
+Jumps between points are the exception: their place is known to half a spacing only, and the errors of two jumps may
+cancel in such a difference, though not in the solution. What a point differs by from the polynomial through its
+neighbours therefore enters by its absolute value, carried to the end by :math:`c\,(c - A)^{-1}` with
+:math:`c = \Gamma(1+\alpha)/T^\alpha`, which is at least :math:`E_\alpha(T^\alpha A)` for orders up to 1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from hpfracc._arrays import is_tracer, to_host
+from hpfracc.solvers.pde.forms import FrameBlock
+from hpfracc.solvers.pde.method import EvolutionMethod
+from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.space.base import is_uniform
+
+__all__ = ["estimate_grid_error", "resample"]
+
+Array = np.ndarray[Any, Any]
+
+#: Fewest points of a coarser axis.
+_FEWEST = 5
+#: Steps in time of the compared solutions, if the solution itself has more than twice as many; and how far the one on
+#: the given grid may be from the solution, relative to its largest value, before they are multiplied.
+_STEPS, _MORE, _CLOSE = 32, 4, 0.1
+#: The range of orders that are accepted; that of differences ends with their own order.
+_MIN_ORDER, _MAX_ORDER = 0.5, 20.0
+#: Weights of the neighbours at distances 1, 3 and 5 in the polynomial of degree 5 through them.
+_MIDPOINT = np.array([150.0, -25.0, 3.0]) / 256.0
+#: Data whose distance from that polynomial falls by less than this factor as the spacing is halved are rough.
+_SMOOTH = 8.0
+#: On grids too small to see that, data are rough above this distance, relative to the largest value.
+_FEW = 1e-2
+#: A jump lies within half a spacing of the middle between two points.
+_SHARE = 0.5
+
+
+def estimate_grid_error(
+    problem: EvolutionProblem, method: EvolutionMethod, t: float, u: Any, steps: int, wanted: bool | str
+) -> tuple[float, str]:
+    """An estimate of the largest error of ``u`` at time ``t`` due to the grid, and why there is none if it is nan.
+
+    Parameters
+    ----------
+    u : array
+        The solution at the unknown points at ``t``, after ``steps`` steps.
+    wanted : bool or "auto"
+        Whether to solve on coarser grids; ``"auto"``: for NumPy arrays. Spectral methods have a cheaper estimate.
+    """
+    if t <= problem.t0:
+        return math.nan, "there is no step"
+    if is_tracer(u):
+        return math.nan, "the solve is traced"
+    cheap = problem.space.space_error(problem.xp.stop_gradient(u))
+    if problem.on_grid is None:
+        return (cheap, "this discretisation gives none") if math.isnan(cheap) else (max(cheap, _rough(problem, t)), "")
+    if not wanted or (wanted == "auto" and problem.xp.library != "numpy"):
+        return cheap, "it needs solutions on coarser grids, which estimate=True asks for"
+    quiet = problem.xp.module.no_grad() if problem.xp.library == "torch" else contextlib.nullcontext()
+    stats = dict(problem.stats)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"), quiet:
+            warnings.simplefilter("ignore")
+            found = _compared(dataclasses.replace(problem, t1=t), method, u, steps)
+            if found is not None:
+                found = max(found, _rough(problem, t), 0.0 if math.isnan(cheap) else cheap)
+    except Exception as error:  # the user's functions may take this grid alone
+        return cheap, f"the equation could not be solved on a coarser grid ({type(error).__name__}: {error})"
+    finally:
+        problem.stats.clear()
+        problem.stats.update(stats)
+    if found is None:
+        return cheap, f"a coarser grid needs {_FEWEST} points along each axis, and there are too few"
+    if not math.isfinite(found):
+        return math.nan, "the solution on a coarser grid is not finite"
+    return found, ""
+
+
+def _compared(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps: int) -> float | None:
+    """The error from two coarser grids, or from one if there is no second; None if there is none."""
+    if method.exact:
+        steps = 1
+    else:
+        steps, u = _fewer_steps(problem, method, u, steps)
+    found = [_values(problem, u)]
+    grids, gaps, ratios = [problem.space.grid], [], []
+    for _ in range(2):
+        axes = [_every_second(x, p) for x, p in zip(grids[-1], problem.periodic, strict=True)]
+        if any(axis is None for axis in axes):
+            break
+        grid = tuple(axis for axis in axes if axis is not None)
+        assert problem.on_grid is not None
+        other = problem.on_grid(grid)
+        # All that belongs to time stays that of the solve.
+        coarse = dataclasses.replace(
+            problem,
+            space=other.space,
+            u0=other.u0,
+            du0=other.du0,
+            reaction=other.reaction,
+            source=other.source,
+            jacobian=other.jacobian,
+            stats={},
+            notes=[],
+        )
+        refusal = method.refuses(coarse)
+        if refusal is not None:
+            raise ValueError(refusal)
+        found.append(_values(coarse, _last(coarse, method, steps)))
+        finer = resample(found[-2], grids[-1], grid, problem.periodic)
+        gaps.append(float(np.abs(finer - found[-1]).max()))
+        ratios.append(
+            max(
+                x.size / y.size if p else (x.size - 1) / (y.size - 1)
+                for x, y, p in zip(grids[-1], grid, problem.periodic, strict=True)
+            )
+        )
+        grids.append(grid)
+    if not gaps:
+        return None
+    if len(gaps) == 1 or not gaps[0]:
+        return gaps[0]
+    most = min(problem.space.best_order, _MAX_ORDER)
+    order = min(most, max(_MIN_ORDER, math.log(max(gaps[1], 1e-300) / gaps[0]) / math.log(ratios[1])))
+    # The difference of the two finer grids may be small by chance: that of the coarser ones counts with the full order.
+    first = gaps[0] / (ratios[0] ** order - 1.0)
+    return float(max(first, gaps[1] / (ratios[1] ** most * (ratios[0] ** most - 1.0))))
+
+
+def _fewer_steps(problem: EvolutionProblem, method: EvolutionMethod, u: Any, steps: int) -> tuple[int, Any]:
+    """A number of steps that is small and still follows the solution, and the solution after them."""
+    count = _STEPS
+    while 2 * count < steps:
+        rough = _last(problem, method, count)
+        size, gap = (float(np.abs(to_host(problem.xp.stop_gradient(one))).max()) for one in (u, rough - u))
+        if gap <= _CLOSE * size:
+            return count, rough
+        count *= _MORE
+    return steps, u
+
+
+def _last(problem: EvolutionProblem, method: EvolutionMethod, steps: int) -> Any:
+    """The unknowns at the end, after the given number of steps."""
+    mesh = np.array([problem.t0, problem.t1]) if method.exact else method.mesh(problem, steps)
+    done, total = 0, len(mesh) - 1
+    for made in method.advance(problem, mesh):
+        done += made.count if isinstance(made, FrameBlock) else 1
+        if done == total:
+            return made.make()[-1] if isinstance(made, FrameBlock) else made
+    raise AssertionError
+
+
+def _values(problem: EvolutionProblem, u: Any) -> Array:
+    return np.asarray(to_host(problem.xp.stop_gradient(problem.space.embed(u, problem.t1))))
+
+
+def _every_second(x: Array, periodic: bool) -> Array | None:
+    """A grid of half as many points, which are among those of ``x`` if its number of points allows that."""
+    if periodic:
+        if x.size // 2 < _FEWEST:
+            return None
+        period = (x[-1] - x[0]) * x.size / (x.size - 1)
+        return x[::2] if x.size % 2 == 0 else x[0] + period / (x.size // 2) * np.arange(x.size // 2)
+    if x.size // 2 + 1 < _FEWEST:
+        return None
+    if x.size % 2:
+        return x[::2]
+    if is_uniform(x):
+        return np.linspace(x[0], x[-1], x.size // 2)
+    places = np.arange(0, x.size, 2)
+    places[-1] = x.size - 1
+    return x[places]
+
+
+def resample(values: Array, old: tuple[Array, ...], new: tuple[Array, ...], periodic: tuple[bool, ...]) -> Array:
+    """Values at the points ``new``: those at ``old`` where they coincide, otherwise splines of degree 5 or waves."""
+    for number, (x, y, wraps) in enumerate(zip(old, new, periodic, strict=True)):
+        axis = values.ndim - len(old) + number
+        if values.shape[axis] == 1:
+            continue
+        places = np.clip(np.searchsorted(x, y), 0, x.size - 1)
+        places = np.where(np.abs(x[places - 1] - y) < np.abs(x[places] - y), places - 1, places)
+        if np.allclose(x[places], y, rtol=0.0, atol=1e-9 * (x[-1] - x[0])):
+            values = np.take(values, places, axis)
+        elif wraps:
+            values = _waves(values, x, y, axis)
+        else:
+            from scipy.interpolate import make_interp_spline
+
+            degree = min(5, x.size - 1 - (x.size % 2 == 0))
+            values = np.asarray(make_interp_spline(x, values, k=degree, axis=axis)(y))
+    return values
+
+
+def _waves(values: Array, x: Array, y: Array, axis: int) -> Array:
+    """Trigonometric interpolation."""
+    n = x.size
+    kappa = 2.0 * math.pi / ((x[-1] - x[0]) * n / (n - 1)) * (np.fft.fftfreq(n) * n)
+    matrix = np.exp(1j * kappa * (y[:, None] - x[0])) / n
+    moved = np.fft.fft(np.moveaxis(values, axis, -1)) @ matrix.T
+    found = np.moveaxis(moved, -1, axis)
+    return np.asarray(found if np.iscomplexobj(values) else found.real)
+
+
+def _rough(problem: EvolutionProblem, t: float) -> float:
+    """What unresolved initial data and sources may contribute to the error at ``t``."""
+    space = problem.space
+    order = problem.alpha_value
+    if problem.xp.library != "numpy" or math.isnan(order):
+        return 0.0
+    shift = math.gamma(1.0 + order) / (t - problem.t0) ** order
+    total = 0.0
+    unclear = _unclear(np.asarray(problem.u0), problem)
+    if unclear is not None:
+        carried = _SHARE * shift * float(np.abs(space.solve(shift, unclear)).max())
+        kept = _SHARE * float(unclear.max())
+        # Between orders 1 and 2, from a spread that the resolvent bounds to a wave that keeps its height.
+        total += carried if order <= 1.0 else max(carried, 1e-300) ** (2.0 - order) * kept ** (order - 1.0)
+    if problem.source is not None:
+        for when in (t, 0.5 * (problem.t0 + t)):
+            source = np.broadcast_to(np.asarray(problem.source(when)), problem.state_shape)
+            unclear = _unclear(source, problem)
+            if unclear is not None:
+                total = max(total, _SHARE * float(np.abs(space.solve(shift, unclear)).max()))
+    return total
+
+
+def _unclear(values: Array, problem: EvolutionProblem) -> Array | None:
+    """The distance of each value from the polynomial through its neighbours, over all axes; None if it is smooth.
+
+    Methods with points of their own have a measure of their own.
+    """
+    own = problem.space.unresolved(values)
+    if own is not None:
+        return np.asarray(own)
+    count = len(problem.space.shape)
+    total = np.zeros(values.shape)
+    rough = False
+    for number in range(count):
+        axis = values.ndim - count + number
+        wraps = problem.periodic[number]
+        here, wider = (_distance(values, axis, apart, wraps) for apart in (1, 2))
+        if here is None:
+            continue
+        total += here
+        size = float(np.abs(values).max())
+        limit = _FEW * size if wider is None else max(float(wider.max()) / _SMOOTH, 1e-13 * size)
+        rough = rough or float(here.max()) > limit
+    return total if rough else None
+
+
+def _distance(values: Array, axis: int, apart: int, wraps: bool) -> Array | None:
+    """``|u_i - sum_k w_k (u_{i-k} + u_{i+k})|`` over the neighbours at 1, 3, 5 times ``apart``; zero near ends."""
+    n, reach = values.shape[axis], 5 * apart
+    if n <= 2 * reach:
+        return None
+    moved = np.moveaxis(values, axis, -1)
+    if wraps:
+        moved = np.concatenate([moved[..., -reach:], moved, moved[..., :reach]], -1)
+    middle = moved.shape[-1] - 2 * reach
+    found = moved[..., reach : reach + middle].astype(moved.dtype, copy=True)
+    for weight, k in zip(_MIDPOINT, (1, 3, 5), strict=True):
+        for side in (-k * apart, k * apart):
+            found = found - weight * moved[..., reach + side : reach + side + middle]
+    found = np.abs(found)
+    if not wraps:
+        found = np.concatenate([np.zeros((*found.shape[:-1], reach)), found, np.zeros((*found.shape[:-1], reach))], -1)
+    return np.moveaxis(found, -1, axis)
