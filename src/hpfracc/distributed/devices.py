@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import device_of, is_dtensor, library_of
 from hpfracc._optional import import_optional
 from hpfracc._xp import namespace_of
@@ -205,6 +206,11 @@ def per_shard(function: Callable[[Any], Any], mesh: Any, spec: Any, *, axis: int
     >>> jax.jit(half)(jax.numpy.ones((4, 8))).shape
     (4, 8)
     """
+    _reading.function("function", function, "an array")
+    axis = _reading.whole("axis", axis)
+    jax = import_optional("jax")
+    _reading.instance("spec", spec, jax.sharding.PartitionSpec, "PartitionSpec('rows', None)")
+    _reading.instance("mesh", mesh, jax.sharding.Mesh, "Mesh(np.array(jax.devices()), ('rows',))")
     if axis < 0:
         # Trailing axes that the specification does not name are not sharded.
         named = len(spec) + axis if len(spec) else -1
@@ -216,7 +222,6 @@ def per_shard(function: Callable[[Any], Any], mesh: Any, spec: Any, *, axis: int
             f"axis {axis}, along which the points lie, is divided over devices by {spec}; divide another axis, as in "
             "jax.device_put(x, NamedSharding(mesh, PartitionSpec('rows', None)))"
         )
-    jax = import_optional("jax")
     found: Callable[[Any], Any] = jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec)
     return found
 

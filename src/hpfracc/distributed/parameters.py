@@ -11,6 +11,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc.distributed.outputs import host_array
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
@@ -33,6 +34,7 @@ class SweepParameters(ABC, Sequence[dict[str, Any]]):
     kind: str
 
     def __init__(self, values: Mapping[str, Any]) -> None:
+        _reading.instance("values", values, Mapping, "{'alpha': [0.5, 0.9]}")
         if not values:
             raise InvalidInputError(f"{self.kind}() has no parameters; name at least one, as in {self.kind}(alpha=...)")
         self.values: dict[str, np.ndarray[Any, Any]] = {name: _read(name, given) for name, given in values.items()}

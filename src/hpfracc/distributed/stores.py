@@ -26,6 +26,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._files import parse_json, read_plain, temporary
 from hpfracc._shielded import run_shielded
 from hpfracc.distributed.parameters import SweepParameters, load_parameters
@@ -107,7 +108,7 @@ class SweepStore:
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> SweepStore:
         """The store in a folder."""
-        folder = Path(path)
+        folder = _reading.path("store", path)
         try:
             manifest = parse_json(_read(folder / "manifest.json"), 20)
             found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._config import get_settings
 from hpfracc.distributed.driver import SweepDriver, SweepProgress
 from hpfracc.distributed.executors import InProcess, Pool, Runner, is_dask_client, require_executor
@@ -79,6 +80,7 @@ def stacked(func: F) -> F:
     >>> hf.sweep(relax, hf.grid(alpha=[0.5, 0.9], rate=[1.0, 2.0, 3.0])).values.shape
     (2, 3)
     """
+    _reading.function("func", func, "one array for each parameter")
     func.hpfracc_stacked = True  # type: ignore[attr-defined]
     return func
 
@@ -218,10 +220,13 @@ class _Options:
 
     def __post_init__(self) -> None:
         checks = {
-            "on_error": (self.on_error in ("raise", "keep"), "'raise' or 'keep'"),
+            "on_error": (isinstance(self.on_error, str) and self.on_error in ("raise", "keep"), "'raise' or 'keep'"),
             "retries": (_is_number(self.retries, int, 0), "an int of at least 0, a number of attempts"),
             "timeout": (self.timeout is None or _is_number(self.timeout, float), "seconds above 0, or None"),
-            "batch": (self.batch == "auto" or _is_number(self.batch, int, 1), "an int of at least 1, or 'auto'"),
+            "batch": (
+                (isinstance(self.batch, str) and self.batch == "auto") or _is_number(self.batch, int, 1),
+                "an int of at least 1, or 'auto'",
+            ),
             "resources": (
                 self.resources is None
                 or (isinstance(self.resources, Mapping) and all(_is_number(x, float) for x in self.resources.values())),

@@ -7,9 +7,9 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, final
 
+from hpfracc import _reading
 from hpfracc._config import check_backend, config
 from hpfracc.engine.backends.registry import BackendType
-from hpfracc.errors import InvalidInputError
 
 __all__ = ["INFINITE_AT_START", "PERFORMANCE_MODES", "LayerConfig", "mode_scope", "warn_of_infinite_start"]
 
@@ -45,10 +45,7 @@ class LayerConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "backend", BackendType(check_backend(self.backend, auto=True)))
-        if self.performance_mode not in PERFORMANCE_MODES:
-            raise InvalidInputError(
-                f"performance_mode={self.performance_mode!r} is unknown; use one of {', '.join(PERFORMANCE_MODES)}"
-            )
+        _reading.choice("performance_mode", self.performance_mode, PERFORMANCE_MODES)
 
     @property
     def engine_backend(self) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import is_tracer, library_of
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.solvers.sde.driving import increments_of
@@ -84,15 +85,13 @@ def read_model(
     model: Any, noise: Any, interpretation: Any, method: Any, step: Any, factors: Any, *, alpha: bool, hurst: bool
 ) -> PathModel:
     """Check the names; ``alpha`` and ``hurst`` tell which of the two was given."""
-    if model not in _MODELS:
-        raise InvalidInputError(f"model={model!r} is unknown; use 'volterra', 'fbm' or 'markov'")
-    if noise not in _NOISES:
-        raise InvalidInputError(f"noise={noise!r} is unknown; use 'additive', 'diagonal' or 'general'")
+    _reading.choice("model", model, ("volterra", "fbm", "markov"))
+    _reading.choice("noise", noise, ("additive", "diagonal", "general"))
     wanted, other = ("alpha", "hurst") if model == "volterra" else ("hurst", "alpha")
     if {"alpha": alpha, "hurst": hurst} != {wanted: True, other: False}:
         raise InvalidInputError(f"model={model!r} takes {wanted}=, such as 0.75, and no {other}=")
-    if interpretation not in (None, "ito", "stratonovich"):
-        raise InvalidInputError(f"interpretation={interpretation!r}: use 'ito' or 'stratonovich', or None")
+    if interpretation is not None:
+        _reading.choice("interpretation", interpretation, ("ito", "stratonovich"))
     if model != "fbm" and (interpretation == "stratonovich" or method not in (None, "euler")):
         raise InvalidInputError(
             f"model={model!r} uses Euler's method with the Ito integral; leave method= and interpretation= out"

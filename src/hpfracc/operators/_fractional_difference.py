@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import is_chunked
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples
@@ -115,6 +116,7 @@ def fractional_difference(
     axis = check_axis(-1 if axis is None else axis, values.ndim)
     values = move_axis(values, axis, -1)
     n = values.shape[-1]
+    inverse = _reading.flag("inverse", inverse)
     taps = _taps(order, n, window, threshold)
     with composite():
         if taps == 0:

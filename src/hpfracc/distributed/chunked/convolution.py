@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import is_chunked, wraps_chunks
 from hpfracc._frames import has_labels, open_samples
 from hpfracc._optional import import_optional
@@ -79,8 +80,7 @@ def convolve(weights: Any, signal: Any, *, dim: Any = None, way: str = "auto", b
     >>> hf.distributed.convolve(np.array([1.0, 0.5]), signal, way="spectrum").compute().round(12).tolist()
     [1.0, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5]
     """
-    if way not in _WAYS:
-        raise InvalidInputError(f"way={way!r}: use {', '.join(map(repr, _WAYS))}")
+    _reading.choice("way", way, _WAYS)
     if is_chunked(signal) or not has_labels(signal):
         if dim is not None:
             raise InvalidInputError(
@@ -98,13 +98,13 @@ def convolve_chunked(weights: Any, signal: Any, *, way: str = "auto", backend: A
     """Build the graph of a causal convolution; see :func:`convolve`."""
     array = import_optional("dask.array")
     if not is_chunked(signal):
-        signal = array.from_array(np.asarray(signal), chunks=-1)
+        signal = array.from_array(_reading.array("signal", signal), chunks=-1)
     if wraps_chunks(weights):
         weights = weights.data
     if is_chunked(weights):
         check_chunks(weights, "weights")
     else:
-        weights = np.asarray(weights)
+        weights = _reading.array("weights", weights)
     if weights.ndim != 1 or signal.ndim < 1 or not weights.shape[0]:
         raise ShapeError(
             f"weights of shape {weights.shape} and a signal of shape {signal.shape}; a chunked signal takes one row of "

@@ -7,7 +7,8 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc import _reading
+from hpfracc.errors import ShapeError
 from hpfracc.ml.torch.opaque import opaque
 from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, joined_order, shown_order, split_order
 from hpfracc.operators._frft import frft
@@ -41,8 +42,7 @@ class FractionalFourier(nn.Module):
 
     def __init__(self, order: OrderLike = 0.5, *, axis: int = -1, method: str = "chirp") -> None:
         super().__init__()
-        if method not in ("chirp", "eigen"):
-            raise InvalidInputError(f"method={method!r} of a fractional Fourier layer; use 'chirp' or 'eigen'")
+        _reading.choice("method", method, ("chirp", "eigen"))
         self.order = as_order(order)
         if self.order.channels is not None:
             raise ShapeError("a fractional Fourier layer has one order; give a single number")

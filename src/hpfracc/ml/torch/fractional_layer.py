@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Unpack, final
 import torch
 from torch import Tensor, nn
 
+from hpfracc import _reading
 from hpfracc._signatures import names_options_of
 from hpfracc.engine.backends.registry import library_functions
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -80,9 +81,7 @@ class FractionalDerivative(nn.Module):
         self.definition = find_definition(definition, "derivative").definition
         warn_of_infinite_start(self.definition)
         self.method = method
-        if not float(step) > 0.0:
-            raise InvalidInputError(f"step={step!r} is not a positive number; give the spacing of the samples")
-        self.step = float(step)
+        self.step = _reading.number("step", step, above=0)
         self.axis = axis
         self.channel_axis = channel_axis
         self.config = _checked(config)
@@ -240,7 +239,9 @@ class FractionalLayer(nn.Module):
             raise InvalidInputError(f"output_dim={output_dim} without input_dim; give both, or neither")
         self.linear: nn.Linear | None = None
         if input_dim is not None:
-            self.linear = nn.Linear(input_dim, input_dim if output_dim is None else output_dim, bias=bias)
+            width = _reading.whole("input_dim", input_dim, least=1)
+            made = width if output_dim is None else _reading.whole("output_dim", output_dim, least=1)
+            self.linear = nn.Linear(width, made, bias=_reading.flag("bias", bias))
 
     @property
     def alpha(self) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from hpfracc import _reading
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.ml.torch.opaque import opaque
 from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, joined_order, shown_order, split_order
@@ -32,10 +33,10 @@ class _Spectrum(nn.Module):
 
     def __init__(self, laplacian: Tensor, method: str, symmetric_only: bool) -> None:
         super().__init__()
+        _reading.instance("laplacian", laplacian, Tensor, "torch.eye(3) - torch.ones(3, 3) / 3")
         if laplacian.ndim != 2 or laplacian.shape[0] != laplacian.shape[1]:
             raise ShapeError(f"a Laplacian of shape {tuple(laplacian.shape)}; give one row and column for each node")
-        if method not in ("auto", "eigen", "lanczos"):
-            raise InvalidInputError(f"method={method!r} of a graph layer; use 'auto', 'eigen' or 'lanczos'")
+        _reading.choice("method", method, ("auto", "eigen", "lanczos"))
         self.nodes = int(laplacian.shape[0])
         self.method = ("eigen" if self.nodes <= _DENSE else "lanczos") if method == "auto" else method
         matrix = laplacian.detach().double()
@@ -244,9 +245,7 @@ class GraphDiffusion(nn.Module):
         self.order = as_order(beta)
         if self.order.channels is not None:
             raise ShapeError("fractional diffusion has one order; give a single number")
-        if not float(time) > 0.0:
-            raise InvalidInputError(f"time={time!r} is not positive; give the duration of the diffusion")
-        self.time = float(time)
+        self.time = _reading.number("time", time, above=0)
         self.spectrum = _Spectrum(laplacian, method, symmetric_only=True)
 
     def forward(self, x: Tensor) -> Tensor:

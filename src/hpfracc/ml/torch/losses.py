@@ -6,8 +6,9 @@ from typing import Unpack, final
 
 from torch import Tensor, nn
 
+from hpfracc import _reading
 from hpfracc._signatures import names_options_of
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import ShapeError
 from hpfracc.ml.config import LayerConfig
 from hpfracc.ml.options import LossOptions
 from hpfracc.ml.torch.fractional_layer import FractionalDerivative
@@ -59,12 +60,10 @@ class FractionalLoss(nn.Module):
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__()
-        if not float(weight) >= 0.0:
-            raise InvalidInputError(f"weight={weight!r} is negative; use a factor of 0 or more")
-        if reduction not in ("mean", "sum", "none"):
-            raise InvalidInputError(f"reduction={reduction!r} is unknown; use 'mean', 'sum' or 'none'")
+        weight = _reading.number("weight", weight, least=0)
+        _reading.choice("reduction", reduction, ("mean", "sum", "none"))
         self.derivative = FractionalDerivative(alpha, config=config, **options)
-        self.weight = float(weight)
+        self.weight = weight
         self.reduction = reduction
 
     def forward(self, prediction: Tensor, target: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 import torch
 from torch import nn
 
+from hpfracc import _reading
 from hpfracc._arrays import library_of
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
@@ -95,7 +96,7 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
             self.alpha = alpha
         else:
             _refuse_foreign("alpha", alpha)
-            self.register_buffer("alpha", torch.as_tensor(alpha, dtype=torch.float64), persistent=True)
+            self.register_buffer("alpha", torch.as_tensor(_plain_order(alpha), dtype=torch.float64), persistent=True)
         warn_of_captured(self, func=func)
 
     def order(self) -> Any:
@@ -166,7 +167,7 @@ class _Order(nn.Module):  # type: ignore[misc]
             self.alpha = alpha
         else:
             _refuse_foreign("alpha", alpha)
-            self.register_buffer("alpha", torch.as_tensor(alpha, dtype=torch.float64))
+            self.register_buffer("alpha", torch.as_tensor(_plain_order(alpha), dtype=torch.float64))
 
     def forward(self) -> torch.Tensor:
         """The order."""
@@ -187,3 +188,8 @@ def _refuse_foreign(name: str, value: Any) -> None:
         raise PinnedBackendError(f"{name} is an array of JAX; use hpfracc.ml.jax.neural_fode, or give a tensor")
     if name.startswith("y0") and library_of(value) != "torch":
         raise InvalidInputError(f"{name} is not a PyTorch tensor; give one of shape (..., d)")
+
+
+def _plain_order(alpha: Any) -> Any:
+    """An order that is not learned: a number, an array of them, or a tensor."""
+    return alpha if isinstance(alpha, torch.Tensor) else _reading.numbers("alpha", alpha)

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable
 from typing import Any, TypedDict, Unpack, final
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hpfracc import _reading
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = [
@@ -61,10 +61,9 @@ class LearnableOrder(nn.Module):
 
     def __init__(self, alpha: Any = 0.5, bounds: tuple[float, float] = (0.0, 1.0)) -> None:
         super().__init__()
-        start = torch.as_tensor(alpha, dtype=torch.float64).detach().clone()
-        low, high = (float(bound) for bound in bounds)
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise InvalidInputError(f"bounds={bounds!r} are not a lower and a higher number; use such as (0, 1)")
+        given = alpha if isinstance(alpha, Tensor) else _reading.numbers("alpha", alpha)
+        start = torch.as_tensor(given, dtype=torch.float64).detach().clone()
+        low, high = _reading.pair("bounds", bounds)
         if start.ndim > 1:
             raise ShapeError(f"alpha has shape {tuple(start.shape)}; use one number, or one for each channel")
         if not bool(((start > low) & (start < high)).all()):
@@ -107,8 +106,8 @@ class _FixedOrder(nn.Module):
 
     def __init__(self, alpha: Any) -> None:
         super().__init__()
-        values = np.asarray(alpha, np.float64)
-        if values.ndim > 1 or not np.isfinite(values).all():
+        values = _reading.numbers("alpha", alpha)
+        if values.ndim > 1:
             raise InvalidInputError(f"alpha={alpha!r} is not a real number, nor one for each channel; use such as 0.5")
         self.value: Any = float(values) if values.ndim == 0 else tuple(values.tolist())
         self.register_buffer("alpha", torch.as_tensor(self.value, dtype=torch.float64))
@@ -278,6 +277,7 @@ def parameter_groups(
     [2, 1]
     """
     _check_group(options)
+    _reading.instance("module", module, nn.Module, "hpfracc.ml.FractionalLayer(0.5)")
     orders: list[nn.Parameter] = []
     for part in module.modules():
         if isinstance(part, LearnableOrder | _GivenOrder):

@@ -8,6 +8,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from hpfracc import _reading
 from hpfracc._config import check_backend
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.torch.opaque import opaque
@@ -38,10 +39,9 @@ def graded_points(n: int, end: float, grading: float = 2.0, *, dtype: torch.dtyp
     >>> graded_points(3, 1.0, 2.0).tolist()
     [0.0, 0.25, 1.0]
     """
-    if n < 2 or not end > 0.0 or not grading >= 1.0:
-        raise InvalidInputError(
-            f"n={n}, end={end}, grading={grading}: use at least 2 points, a positive end and a grading of 1 or more"
-        )
+    n, end = _reading.whole("n", n, least=2), _reading.number("end", end, above=0)
+    grading = _reading.number("grading", grading, least=1)
+    _reading.instance("dtype", dtype, torch.dtype, "torch.float64")
     return (end * torch.linspace(0.0, 1.0, n, dtype=torch.float64) ** grading).to(dtype)
 
 
@@ -57,8 +57,10 @@ def whole_derivative(u: Tensor, x: Tensor, order: int = 1) -> Tensor:
     order : int
         Order of the derivative, at least 1.
     """
-    if order < 1:
-        raise InvalidInputError(f"order={order} of a derivative by autograd; use a whole number of 1 or more")
+    order = _reading.whole("order", order, least=1)
+    for name, tensor in (("u", u), ("x", x)):
+        if not _reading.instance(name, tensor, Tensor, "torch.linspace(0, 1, 9)").requires_grad:
+            raise InvalidInputError(f"{name} does not require a gradient; compute u from x.requires_grad_()")
     for _ in range(order):
         (u,) = torch.autograd.grad(u.sum(), x, create_graph=True)
     return u
@@ -98,10 +100,10 @@ class FractionalResidual(nn.Module):
 
     def __init__(self, points: Tensor, alpha: OrderLike = 0.5, *, definition: str = "caputo", axis: int = -1) -> None:
         super().__init__()
+        _reading.instance("points", points, Tensor, "graded_points(65, 1.0, 3.0)")
         if points.ndim != 1 or points.shape[0] < 2 or not bool((points[1:] > points[:-1]).all()):
             raise InvalidInputError("the points of a residual are not increasing along one axis; sort them")
-        if definition not in ("caputo", "riemann_liouville"):
-            raise InvalidInputError(f"definition={definition!r} on a general grid; use 'caputo' or 'riemann_liouville'")
+        _reading.choice("definition", definition, ("caputo", "riemann_liouville"))
         self.order = as_order(alpha)
         if self.order.channels is not None:
             raise ShapeError("a residual has one order; give a single number")
@@ -175,7 +177,7 @@ class LaplacianResidual(nn.Module):
         self.order = as_order(alpha)
         if self.order.channels is not None:
             raise ShapeError("a residual has one order; give a single number")
-        self.step = float(step)
+        self.step = _reading.number("step", step, above=0)
         self.options: dict[str, Any] = {
             "method": method,
             "axis": axis,

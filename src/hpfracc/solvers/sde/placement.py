@@ -111,7 +111,7 @@ def place_state(
         raise PinnedBackendError(f"arguments are arrays of {' and '.join(sorted(owners))}; give arrays of one library")
     if "cupy" in owners:
         raise BackendUnavailableError("solve_fsde runs on NumPy, PyTorch and JAX; give the arrays as tensors of torch")
-    if backend not in (None, "auto", *_LIBRARIES):
+    if backend is not None and (not isinstance(backend, str) or backend not in ("auto", *_LIBRARIES)):
         raise BackendUnavailableError(f"backend={backend!r}: solve_fsde runs on 'numpy', 'torch' and 'jax', or 'auto'")
     preference = read_preference(_OPERATION, backend)
     if preference is not None and preference.general and not owners:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import is_tracer, library_of
 from hpfracc._xp import Namespace, namespace
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -125,7 +126,7 @@ class NoisyProblem:
                     f"{name} returned an array of {library_of(value)} for a state of NumPy; give y0 as an array of "
                     "that library, or backend="
                 )
-            return np.asarray(value, np.float64)
+            return _reading.numbers(f"the value of {name}", value, finite=False)
         if traits.library == "torch":
             if library_of(value) != "torch":
                 raise InvalidInputError(f"{name} returned {type(value).__name__} for a tensor state; use torch")
@@ -241,8 +242,8 @@ def _shape_at(problem: NoisyProblem, function: Callable[[Any, Any], Any], t0: fl
 
 def _refuse_interpretation(traits: Traits) -> None:
     meaning, hurst = traits.interpretation, traits.hurst
-    if meaning is not None and meaning not in INTERPRETATIONS:
-        raise InvalidInputError(f"interpretation={meaning!r}: use {', '.join(map(repr, INTERPRETATIONS))}, or None")
+    if meaning is not None:
+        _reading.choice("interpretation", meaning, INTERPRETATIONS)
     if traits.additive:
         return
     if hurst == 0.5:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import is_tracer, is_transformed, library_of, refuse_chunked
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.driving import Driving, read_correlation, refuse_antithetic
@@ -203,12 +204,11 @@ def read_simulation(
 ) -> Simulation:
     """Check the arguments of :func:`solve_fsde`, and select the method. Nothing is drawn."""
     t, h = _read_times(t_span, step)
-    count = _read_count(paths, antithetic)
-    if not callable(save) and save not in ("all", "last"):
-        raise InvalidInputError(f"save={save!r}: use 'all', 'last', or a function of (t, y)")
+    count = _read_count(paths, _reading.flag("antithetic", antithetic))
+    if not callable(save):
+        _reading.choice("save", save, ("all", "last"))
     places = _read_places(t_eval, t, save)
-    if keep not in ("values", "moments"):
-        raise InvalidInputError(f"keep={keep!r}: use 'values' or 'moments'")
+    _reading.choice("keep", keep, ("values", "moments"))
     read_progress(progress)
     process = Brownian() if noise is None else noise
     owned = process._parameters() if isinstance(process, Noise) else ()
@@ -339,7 +339,7 @@ def _read_places(t_eval: Any, t: np.ndarray, save: Any) -> np.ndarray | None:
     """Indices of the times that are saved."""
     if t_eval is None:
         return None
-    if save != "all":
+    if not isinstance(save, str) or save != "all":
         raise InvalidInputError(f"t_eval= with save={save!r}; it selects the times of save='all'")
     times = read_grid(t_eval, "t_eval", first=float(t[0])).times
     places: np.ndarray = np.searchsorted(t, times - 0.5 * (t[1] - t[0]))

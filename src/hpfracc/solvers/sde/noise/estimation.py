@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import fft, optimize, special
 
+from hpfracc import _reading
 from hpfracc._arrays import refuse_chunked
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -103,7 +104,7 @@ def hurst(
     True
     """
     refuse_chunked(path, "path")
-    values = np.asarray(path, dtype=np.float64)
+    values = _reading.numbers("path", path, finite=False)
     if values.ndim < 1 or values.shape[-1] < _MIN_POINTS:
         raise ShapeError(f"path has shape {values.shape}; an estimate needs at least {_MIN_POINTS} values")
     if not np.all(np.isfinite(values)):

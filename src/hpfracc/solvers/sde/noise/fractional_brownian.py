@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
 import numpy as np
 from scipy import special
 
+from hpfracc import _reading
 from hpfracc._arrays import library_of
 from hpfracc._xp import namespace_of, of_variables
 from hpfracc.errors import InvalidInputError
@@ -92,10 +92,8 @@ class FractionalBrownian(GaussianNoise):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "H", read_hurst(self.H))
-        if self.kind not in ("fbm", "volterra"):
-            raise InvalidInputError(
-                f"kind={self.kind!r}: use 'fbm' (stationary increments) or 'volterra' (the Riemann-Liouville integral)"
-            )
+        # Stationary increments, or the Riemann-Liouville integral.
+        _reading.choice("kind", self.kind, ("fbm", "volterra"))
 
     def _parameters(self) -> tuple[Any, ...]:
         return (self.H,)
@@ -318,6 +316,7 @@ def _is_plain(
         and type(first_path) is int
         and not first_path
         and dtype is None
+        and type(method) is str
         and method == "auto"
         and 0 < n < _LONG
         and 0.0 < hurst < 1.0
@@ -328,15 +327,9 @@ def _is_plain(
 def _read(
     n: Any, hurst: Any, size: Any, rng: Any, key: Any, first_path: int, dtype: Any, method: str, length: Any
 ) -> tuple[RandomSource, tuple[int, ...], int, int]:
-    try:
-        steps = operator.index(n)
-    except TypeError:
-        steps = 0
-    if steps < 1:
-        raise InvalidInputError(f"n={n!r}: use an integer number of steps, 1 or more")
-    if method not in _METHODS:
-        raise InvalidInputError(f"method={method!r}: use {', '.join(map(repr, _METHODS))}")
-    if library_of(length) == "python":
+    steps = _reading.whole("n", n, least=1)
+    _reading.choice("method", method, _METHODS)
+    if library_of(length) in ("python", "numpy"):
         read_positive("the length of the interval", length)
     read_hurst(hurst)
     shape = read_size(size)

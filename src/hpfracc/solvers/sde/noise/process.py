@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import linalg
 
+from hpfracc import _reading
 from hpfracc._arrays import is_tracer, library_of, to_host, tracks_gradient
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
@@ -99,13 +100,7 @@ def plain_hurst(hurst: Any) -> float:
 
 def read_positive(name: str, value: Any) -> float:
     """``value`` as a positive, finite number."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"{name}={value!r}: give a positive number") from None
-    if not 0.0 < number < math.inf:
-        raise InvalidInputError(f"{name}={value!r}: give a positive, finite number")
-    return number
+    return _reading.number(name, value, above=0)
 
 
 class Noise(ABC):

@@ -254,7 +254,7 @@ def _read_key(rng: Any, key: Any) -> Any:
     if isinstance(rng, np.random.RandomState):
         return rng.randint(0, 2**32, 4, np.uint32)
     if not isinstance(rng, np.random.SeedSequence):
-        if isinstance(rng, bool) or not hasattr(rng, "__index__") or operator.index(rng) < 0:
+        if isinstance(rng, bool | np.ndarray | type) or not hasattr(rng, "__index__") or operator.index(rng) < 0:
             raise InvalidInputError(
                 f"rng={rng!r}: use None, a seed that is not negative, a numpy.random.Generator or SeedSequence, or a "
                 "torch.Generator; for JAX give key="

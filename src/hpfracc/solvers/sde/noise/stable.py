@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.process import LevyNoise, TimeGrid, read_positive, refined
 from hpfracc.solvers.sde.noise.source import RandomSource
@@ -60,9 +61,7 @@ class StableLevy(LevyNoise):
         object.__setattr__(self, "alpha", read_positive("alpha", self.alpha))
         if self.alpha > 2.0:
             raise InvalidInputError(f"alpha={self.alpha}: a stable index is above 0 and at most 2")
-        if not -1.0 <= self.beta <= 1.0:
-            raise InvalidInputError(f"beta={self.beta!r}: the skewness of a stable law is from -1 to 1")
-        object.__setattr__(self, "beta", float(self.beta))
+        object.__setattr__(self, "beta", _reading.number("beta", self.beta, least=-1, most=1))
         object.__setattr__(self, "scale", read_positive("scale", self.scale))
 
     def _moments(self) -> tuple[float, float] | None:

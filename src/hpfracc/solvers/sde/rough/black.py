@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from hpfracc.errors import InvalidInputError
+from hpfracc import _reading
 
 __all__ = ["black_price", "implied_volatility"]
 
@@ -33,8 +33,8 @@ def black_price(forward: Any, strike: Any, maturity: Any, volatility: Any, kind:
     ndarray or float
     """
     check_kind(kind)
-    forward, strike = np.asarray(forward, float), np.asarray(strike, float)
-    total = np.asarray(volatility, float) * np.sqrt(np.asarray(maturity, float))
+    forward, strike = _reading.numbers("forward", forward), _reading.numbers("strike", strike)
+    total = _reading.numbers("volatility", volatility) * np.sqrt(_reading.numbers("maturity", maturity, least=0))
     log_moneyness = np.log(strike / forward)
     cheap = _price(np.abs(log_moneyness), total) * np.minimum(forward, strike)
     is_call = kind == "call"
@@ -61,8 +61,9 @@ def implied_volatility(price: Any, forward: Any, strike: Any, maturity: Any, kin
     ndarray or float
     """
     check_kind(kind)
+    given = {"price": price, "forward": forward, "strike": strike, "maturity": maturity}
     price, forward, strike, maturity = np.broadcast_arrays(
-        *(np.asarray(each, float) for each in (price, forward, strike, maturity))
+        *(_reading.numbers(name, each, finite=False) for name, each in given.items())
     )
     is_call = kind == "call"
     inside = np.maximum(forward - strike, 0.0) if is_call else np.maximum(strike - forward, 0.0)
@@ -125,5 +126,4 @@ def _invert(target: np.ndarray[Any, Any], x: np.ndarray[Any, Any]) -> np.ndarray
 
 def check_kind(kind: str) -> None:
     """Raise :class:`InvalidInputError` unless ``kind`` is ``"call"`` or ``"put"``."""
-    if kind not in ("call", "put"):
-        raise InvalidInputError(f"kind={kind!r} is not known; use 'call' or 'put'")
+    _reading.choice("kind", kind, ("call", "put"))

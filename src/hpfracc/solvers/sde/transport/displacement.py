@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
-from hpfracc._arrays import to_host
+from hpfracc import _reading
+from hpfracc._arrays import library_of, to_host
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise.process import read_grid
@@ -180,7 +181,7 @@ def msd(
     True
     """
     grid = read_grid(t)
-    rows = np.asarray(to_host(paths), dtype=np.float64)
+    rows = _reading.numbers("paths", paths if library_of(paths) == "python" else to_host(paths), finite=False)
     if rows.ndim < 1 or rows.shape[-1] != grid.times.size or rows.size == 0:
         raise ShapeError(f"paths has shape {rows.shape} for {grid.times.size:,} times; time is the last axis")
     rows = rows if rows.ndim == 3 else rows.reshape(-1, 1, rows.shape[-1])
@@ -188,10 +189,8 @@ def msd(
         raise ShapeError(f"{grid.times.size} times are too few for an exponent; give 3 or more")
     if not np.all(np.isfinite(rows)):
         raise InvalidInputError("paths has values that are not finite; drop those paths")
-    if not 0.0 < confidence < 1.0:
-        raise InvalidInputError(f"confidence={confidence!r}: use a probability such as 0.95")
-    if kind not in ("ensemble", "time"):
-        raise InvalidInputError(f"kind={kind!r}: use 'ensemble' or 'time'")
+    confidence = _reading.number("confidence", confidence, above=0, below=1)
+    _reading.choice("kind", kind, ("ensemble", "time"))
     if kind == "time":
         lags, squares = _time_averages(rows, grid.times)
         value, error = _mean_and_error(squares)
