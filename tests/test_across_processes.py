@@ -166,6 +166,7 @@ EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     pde.TermSum: (lambda: pde.Diffusion(2.0) + pde.Advection(1.0), repr),
     hf.FODEFit: (fitted, lambda found: (found.estimates, found.sets[0].curve, str(found))),
+    hf.engine.Explanation: (lambda: hf.explain("fft", shape=(8,)), str),
     hf.Operation: (lambda: hf.fft, lambda found: found is hf.fft),
     hf.OperatorResult: (
         lambda: hf.caputo(SIGNAL, GRID, 0.5, full_output=True),
@@ -202,7 +203,7 @@ EXAMPLES: dict[type, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     memory.Pressure: (lambda: memory.Pressure(next(iter(memory.Pressure)).value), repr),
     memory.span: (lambda: memory.span("part"), lambda found: found.name),
     Growth: (lambda: Growth("steady", 0.0, 1.0), repr),
-    rough.RoughPaths: (lambda: rough.RoughPaths(GRID, SIGNAL, SIGNAL), tuple),
+    rough.RoughPaths: (lambda: rough.RoughPaths(GRID, SIGNAL, SIGNAL, 1e-4), tuple),
     rough.Valuation: (lambda: rough.Valuation(SIGNAL, GRID), tuple),
     noise.HoskingStream: (
         lambda: noise.FractionalBrownian(0.3).stream(0.1, size=2, rng=1),
@@ -244,6 +245,10 @@ def layer(kind: Any) -> Any:
         return kind(1, 1, 2, 0.4)
     if kind.__name__ in ("FractionalRNN", "FractionalLSTM"):
         return kind(1, 2)
+    if kind.__name__ == "NeuralFODE":
+        return kind(decay, 0.7)
+    if kind.__name__ == "NeuralFSDE":
+        return kind(decay, decay, model="volterra", alpha=0.7, noise="diagonal", step=0.1)
     if kind.__name__ in ("GraphDiffusion", "LaplacianPower"):
         return kind(torch.tensor([[1.0, -1.0], [-1.0, 1.0]]), 0.4)
     return kind(torch.linspace(0.0, 1.0, 4), 0.4) if kind.__name__ == "FractionalResidual" else kind(0.4)

@@ -87,7 +87,7 @@ def number(
         or (most is not None and found > most)
         or (below is not None and found >= below)
     ):
-        raise InvalidInputError(f"{name}={found:g}: {wanted}")
+        raise InvalidInputError(f"{name}={shown(value)}: {wanted}")
     return found
 
 

@@ -446,12 +446,12 @@ def test_a_residual_learns_the_order_of_an_equation():
 
 
 BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
-    (lambda: ml.LearnableOrder(0.5, bounds=(1.0, 0.0)), InvalidInputError, "lower and a higher"),
+    (lambda: ml.LearnableOrder(0.5, bounds=(1.0, 0.0)), InvalidInputError, "low < high"),
     (lambda: ml.LearnableOrder(1.5), InvalidInputError, "strictly between the bounds"),
     (lambda: ml.FractionalLayer("half"), InvalidInputError, "not a number"),
     (lambda: ml.FractionalLayer(0.5, output_dim=3), InvalidInputError, "without input_dim"),
     (lambda: ml.FractionalLayer(0.5, "fast"), InvalidInputError, "not a LayerConfig"),
-    (lambda: ml.FractionalDerivative(0.5, step=0.0), InvalidInputError, "not a positive number"),
+    (lambda: ml.FractionalDerivative(0.5, step=0.0), InvalidInputError, "above 0"),
     (lambda: ml.FractionalDerivative(0.5, definition="nobody"), InvalidInputError, "nobody"),
     (lambda: ml.FractionalDerivative(1.5, definition="caputo_fabrizio")(torch.ones(5)), InvalidInputError, "1.5"),
     (lambda: ml.FractionalConv1d(1, 1, 9)(torch.ones(1, 1, 5)), ShapeError, "larger than the 5"),

@@ -129,9 +129,16 @@ def test_evaluations_of_dopri5(length: float, rtol: float):
     net = torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2)).double()
     calls = [0]
 
-    def field(t: Any, y: Any) -> Any:
-        calls[0] += 1
-        return net(y)
+    class Field(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = net
+
+        def forward(self, t: Any, y: Any) -> Any:
+            calls[0] += 1
+            return self.net(y)
+
+    field = Field()
 
     y0, t = torch.randn(8, 2, dtype=torch.float64), torch.tensor([0.0, length], dtype=torch.float64)
     with torch.no_grad():

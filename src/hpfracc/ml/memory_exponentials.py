@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["LONGEST", "decays", "past_inputs", "read_memory_option", "weight_factors"]
@@ -54,9 +55,7 @@ def weight_factors() -> tuple[Array, Array]:
 
 def read_memory_option(memory: Any) -> str:
     """``"full"`` or ``"exponentials"``."""
-    if memory not in ("full", "exponentials"):
-        raise InvalidInputError(f"memory={memory!r} is not known; use 'full' or 'exponentials'")
-    return str(memory)
+    return _reading.choice("memory", memory, ("full", "exponentials"))
 
 
 def past_inputs(state: Any, x: Any) -> Any:

@@ -8,12 +8,13 @@ from typing import Any, Unpack, final
 
 import jax
 
+from hpfracc import _reading
 from hpfracc._signatures import names_options_of
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import ShapeError
+from hpfracc.ml.arguments import RuleOptions, read_channels, read_image_axes, read_kernel
 from hpfracc.ml.jax.fractional_layer import FractionalDerivative
 from hpfracc.ml.jax.order import OrderLike
 from hpfracc.ml.jax.pytrees import as_samples, pytree, uniform_parameters
-from hpfracc.ml.options import RuleOptions
 
 __all__ = ["FractionalConv1d", "FractionalConv2d"]
 
@@ -46,10 +47,12 @@ def _convolve(x: Any, weight: Any, bias: Any, stride: int, padding: int, dilatio
     return y if bias is None else y + bias.reshape(-1, *([1] * axes))
 
 
-def _parameters(channels: int, outputs: int, taps: tuple[int, ...], groups: int, bias: bool, key: Any) -> Any:
+def _parameters(channels: int, outputs: int, groups: int, taps: tuple[int, ...], bias: bool, key: Any) -> Any:
     fan = channels // groups * math.prod(taps)
     weight = uniform_parameters(key, (outputs, channels // groups, *taps), fan)
-    return weight, uniform_parameters(jax.random.fold_in(key, 1), (outputs,), fan) if bias else None
+    if not _reading.flag("bias", bias):
+        return weight, None
+    return weight, uniform_parameters(jax.random.fold_in(key, 1), (outputs,), fan)
 
 
 @final
@@ -95,11 +98,13 @@ class FractionalConv1d:
         key: Any = None,
         **options: Unpack[RuleOptions],
     ) -> None:
-        weight, shift = _parameters(in_channels, out_channels, (kernel_size,), groups, bias, key)
+        channels = read_channels(in_channels, out_channels, groups)
+        weight, shift = _parameters(*channels, (_reading.whole("kernel_size", kernel_size, least=1),), bias, key)
         derivative = FractionalDerivative(alpha, axis=-1, channel_axis=-2, **options)
         for name, value in (("derivative", derivative), ("weight", weight), ("bias", shift)):
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "options", (stride, padding, dilation, groups))
+        steps = [_reading.whole("stride", stride, least=1), _reading.whole("padding", padding, least=0)]
+        object.__setattr__(self, "options", (*steps, _reading.whole("dilation", dilation, least=1), groups))
 
     def __call__(self, x: Any) -> Any:
         """Apply the layer to samples of shape (batch, channels, points)."""
@@ -155,14 +160,14 @@ class FractionalConv2d:
         key: Any = None,
         **options: Unpack[RuleOptions],
     ) -> None:
-        if not axes or len(set(axes)) != len(axes) or not set(axes) <= {-2, -1}:
-            raise InvalidInputError(f"axes={axes!r} of an image; use (-1,), (-2,) or (-2, -1)")
-        taps = (kernel_size, kernel_size) if isinstance(kernel_size, int) else tuple(kernel_size)
-        weight, shift = _parameters(in_channels, out_channels, taps, groups, bias, key)
+        axes = read_image_axes(axes)
+        channels = read_channels(in_channels, out_channels, groups)
+        weight, shift = _parameters(*channels, read_kernel(kernel_size), bias, key)
         derivative = FractionalDerivative(alpha, axis=axes[0], channel_axis=-3, **options)
         for name, value in (("derivative", derivative), ("weight", weight), ("bias", shift), ("axes", tuple(axes))):
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "options", (stride, padding, dilation, groups))
+        steps = [_reading.whole("stride", stride, least=1), _reading.whole("padding", padding, least=0)]
+        object.__setattr__(self, "options", (*steps, _reading.whole("dilation", dilation, least=1), groups))
 
     def __call__(self, x: Any) -> Any:
         """Apply the layer to images of shape (batch, channels, height, width)."""

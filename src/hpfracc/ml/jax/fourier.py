@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, final
 
-from hpfracc.errors import InvalidInputError
+from hpfracc import _reading
 from hpfracc.ml.jax.order import OrderLike, as_order
 from hpfracc.ml.jax.pytrees import as_samples, pytree, widened
 from hpfracc.operators._frft import frft
@@ -34,8 +34,7 @@ class FractionalFourier:
     method: str
 
     def __init__(self, order: OrderLike = 0.5, *, axis: int = -1, method: str = "chirp") -> None:
-        if method not in ("chirp", "eigen"):
-            raise InvalidInputError(f"method={method!r} of a fractional Fourier layer; use 'chirp' or 'eigen'")
+        _reading.choice("method", method, ("chirp", "eigen"))
         for name, value in (("order", as_order(order)), ("axis", axis), ("method", method)):
             object.__setattr__(self, name, value)
 

@@ -9,11 +9,12 @@ from typing import Any, Unpack, final
 import jax
 import jax.numpy as jnp
 
+from hpfracc import _reading
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.ml.arguments import LayerOptions
 from hpfracc.ml.jax.order import OrderLike, as_order
 from hpfracc.ml.jax.pytrees import as_samples, pytree, uniform_parameters, widened
-from hpfracc.ml.options import LayerOptions
 from hpfracc.operators.core.registry import find_definition
 
 __all__ = ["FractionalDerivative", "FractionalLayer"]
@@ -61,13 +62,11 @@ class FractionalDerivative:
         axis: int = -1,
         channel_axis: int = 1,
     ) -> None:
-        if not float(step) > 0.0:
-            raise InvalidInputError(f"step={step!r} is not a positive number; give the spacing of the samples")
         fields = {
             "order": as_order(alpha),
             "definition": find_definition(definition, "derivative").definition,
             "method": method,
-            "step": float(step),
+            "step": _reading.number("step", step, above=0),
             "axis": axis,
             "channel_axis": channel_axis,
         }

@@ -10,6 +10,7 @@ import numpy as np
 from jax.experimental.sparse import BCOO
 from scipy.sparse import coo_array, issparse
 
+from hpfracc import _reading
 from hpfracc._arrays import is_transformed
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.ml.jax.krylov import apply_matrix_function
@@ -30,11 +31,10 @@ def _read(laplacian: Any, method: str, symmetric_only: bool) -> tuple[str, _Matr
         entries, places = np.asarray(laplacian.data), np.asarray(laplacian.indices)
         laplacian = coo_array((entries, (places[:, 0], places[:, 1])), laplacian.shape)
     sparse = issparse(laplacian)
-    matrix: Any = laplacian.tocsr().astype(np.float64) if sparse else np.asarray(laplacian, dtype=np.float64)
+    matrix: Any = laplacian.tocsr().astype(np.float64) if sparse else _reading.numbers("laplacian", laplacian)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ShapeError(f"a Laplacian of shape {matrix.shape}; give one row and column for each node")
-    if method not in ("auto", "eigen", "lanczos"):
-        raise InvalidInputError(f"method={method!r} of a graph layer; use 'auto', 'eigen' or 'lanczos'")
+    _reading.choice("method", method, ("auto", "eigen", "lanczos"))
     if method == "auto":
         method = "eigen" if matrix.shape[0] <= _DENSE else "lanczos"
     symmetric = abs(matrix - matrix.T).max() <= 1e-12 * abs(matrix).max()
@@ -164,12 +164,10 @@ class GraphDiffusion:
     matrices: Any
 
     def __init__(self, laplacian: Any, beta: OrderLike = 0.5, time: float = 1.0, *, method: str = "auto") -> None:
-        if not float(time) > 0.0:
-            raise InvalidInputError(f"time={time!r} is not positive; give the duration of the diffusion")
         object.__setattr__(self, "order", as_order(beta))
         if self.order.channels is not None:
             raise ShapeError("fractional diffusion has one order; give a single number")
-        object.__setattr__(self, "time", float(time))
+        object.__setattr__(self, "time", _reading.number("time", time, above=0))
         found, matrices = _read(laplacian, method, symmetric_only=True)
         object.__setattr__(self, "nodes", int(laplacian.shape[0]))
         object.__setattr__(self, "method", found)

@@ -8,11 +8,11 @@ from typing import Any, Unpack, final
 import jax.numpy as jnp
 
 from hpfracc._signatures import names_options_of
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import ShapeError
+from hpfracc.ml.arguments import LossOptions, read_loss
 from hpfracc.ml.jax.fractional_layer import FractionalDerivative
 from hpfracc.ml.jax.order import OrderLike
 from hpfracc.ml.jax.pytrees import as_samples, pytree
-from hpfracc.ml.options import LossOptions
 
 __all__ = ["FractionalLoss"]
 
@@ -43,13 +43,9 @@ class FractionalLoss:
     def __init__(
         self, alpha: OrderLike = 0.5, weight: float = 1.0, *, reduction: str = "mean", **options: Unpack[LossOptions]
     ) -> None:
-        if not float(weight) >= 0.0:
-            raise InvalidInputError(f"weight={weight!r} is negative; use a factor of 0 or more")
-        if reduction not in ("mean", "sum", "none"):
-            raise InvalidInputError(f"reduction={reduction!r} is unknown; use 'mean', 'sum' or 'none'")
         fields = (
             ("derivative", FractionalDerivative(alpha, **options)),
-            ("weight", float(weight)),
+            ("weight", read_loss(weight, reduction)),
             ("reduction", reduction),
         )
         for name, value in fields:

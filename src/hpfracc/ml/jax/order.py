@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpfracc._arrays import is_array
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import InvalidInputError
+from hpfracc.ml.arguments import read_learnable, read_orders
 from hpfracc.ml.jax.pytrees import pytree
 
 __all__ = ["LearnableOrder", "OrderLike", "as_order"]
@@ -47,16 +48,7 @@ class LearnableOrder:
     bounds: tuple[float, float]
 
     def __init__(self, alpha: Any = 0.5, bounds: tuple[float, float] = (0.0, 1.0)) -> None:
-        start = np.asarray(alpha, dtype=np.float64)
-        low, high = (float(bound) for bound in bounds)
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise InvalidInputError(f"bounds={bounds!r} are not a lower and a higher number; use such as (0, 1)")
-        if start.ndim > 1:
-            raise ShapeError(f"alpha has shape {start.shape}; use one number, or one for each channel")
-        if not ((start > low) & (start < high)).all():
-            raise InvalidInputError(
-                f"alpha={start.tolist()} is not strictly between the bounds {low:g} and {high:g}; start inside them"
-            )
+        start, low, high = read_learnable(alpha, bounds)
         share = (start - low) / (high - low)
         object.__setattr__(self, "rho", jnp.asarray(np.log(share) - np.log1p(-share)))
         object.__setattr__(self, "bounds", (low, high))
@@ -122,7 +114,4 @@ def as_order(alpha: OrderLike) -> Any:
         raise InvalidInputError(f"alpha={alpha!r} is not a number; use one such as 0.5, or LearnableOrder(0.5)")
     if is_array(alpha) and not isinstance(alpha, np.ndarray):
         return _GivenOrder(alpha)
-    values = np.asarray(alpha, dtype=np.float64)
-    if values.ndim > 1 or not np.isfinite(values).all():
-        raise InvalidInputError(f"alpha={alpha!r} is not a real number, nor one for each channel; use such as 0.5")
-    return _FixedOrder(float(values) if values.ndim == 0 else tuple(values.tolist()))
+    return _FixedOrder(read_orders(alpha))

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc import _reading
+from hpfracc.errors import ShapeError
 
 __all__ = ["energy_score", "signature_kernel", "signature_mmd"]
 
@@ -27,16 +28,18 @@ def energy_score(samples: Any, observed: Any, *, beta: float = 1.0, event: int =
     >>> float(energy_score(jnp.array([[0.0], [2.0]]), jnp.array([1.0])))
     0.0
     """
-    if not 0.0 < float(beta) < 2.0:
-        raise InvalidInputError(f"beta={beta!r}: use a power between 0 and 2, both excluded; 1 is usual")
+    beta = _reading.number("beta", beta, above=0, below=2)
+    samples, observed = (
+        jnp.asarray(_reading.array("samples", samples)),
+        jnp.asarray(_reading.array("observed", observed)),
+    )
     if samples.ndim < 1 or samples.shape[1:] != observed.shape:
         raise ShapeError(
             f"samples have shape {samples.shape} and the observation {observed.shape}; give (S, ..., d) and (..., d)"
         )
     if samples.shape[0] < 2:
         raise ShapeError("there is one sample; the spread needs two or more along the first axis")
-    if not 1 <= event <= observed.ndim:
-        raise InvalidInputError(f"event={event!r}: use 1 to {observed.ndim}, the axes of the observation")
+    event = _reading.whole("event", event, least=1, most=observed.ndim)
     count = samples.shape[0]
     y = observed.reshape(*observed.shape[: observed.ndim - event], -1)
     x = samples.reshape(count, *y.shape)
@@ -59,14 +62,13 @@ def signature_kernel(x: Any, y: Any, *, refinement: int = 1, width: float | None
     Goursat's equation with each step divided into ``2**refinement``, on points lifted by a Gaussian kernel if a
     ``width`` is given.
     """
+    x, y = jnp.asarray(_reading.array("x", x)), jnp.asarray(_reading.array("y", y))
     if x.ndim != 3 or y.ndim != 3 or x.shape[2] != y.shape[2] or min(x.shape[1], y.shape[1]) < 2:
         raise ShapeError(
             f"paths have shapes {x.shape} and {y.shape}; give (A, n, d) and (B, m, d) with two points or more"
         )
-    if not (isinstance(refinement, int) and 0 <= refinement <= 12):
-        raise InvalidInputError(f"refinement={refinement!r}: use a whole number, 0 to 12")
-    if width is not None and not float(width) > 0.0:
-        raise InvalidInputError(f"width={width!r}: use a positive number, or None")
+    refinement = _reading.whole("refinement", refinement, least=0, most=12)
+    width = None if width is None else _reading.number("width", width, above=0)
     if width is None:
         steps = jnp.einsum("aid,bjd->abij", jnp.diff(x, axis=1), jnp.diff(y, axis=1), precision="highest")
     else:
@@ -81,6 +83,9 @@ def signature_mmd(x: Any, y: Any, *, refinement: int = 1, width: float | None = 
 
     See :func:`hpfracc.ml.torch.path_losses.signature_mmd`; each set needs two or more paths.
     """
+    x, y = jnp.asarray(_reading.array("x", x)), jnp.asarray(_reading.array("y", y))
+    if x.ndim < 2 or y.ndim < 2:
+        raise ShapeError(f"paths have shapes {x.shape} and {y.shape}; give (paths, times, d)")
     if x.shape[0] < 2 or y.shape[0] < 2:
         raise ShapeError(f"there are {x.shape[0]} and {y.shape[0]} paths; give two or more of each")
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import jax
 
+from hpfracc import _reading
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError
 
@@ -53,7 +54,10 @@ def uniform_parameters(key: Any, shape: tuple[int, ...], fan: int) -> Any:
     if key is None:
         raise InvalidInputError("this layer has random parameters; give key=jax.random.key(0), or another seed")
     bound = fan**-0.5
-    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+    try:
+        return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"key={_reading.shown(key)} is no key of JAX; give key=jax.random.key(0)") from None
 
 
 def widened(x: Any) -> Any:

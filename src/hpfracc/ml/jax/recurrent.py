@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import is_tracer
 from hpfracc._xp import Namespace, namespace, of_variables
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -105,6 +106,8 @@ class FractionalRNN:
     recurrent_weight: Any
 
     def __init__(self, input_size: int, hidden_size: int, d: OrderLike = None, *, key: Any = None) -> None:
+        input_size = _reading.whole("input_size", input_size, least=1)
+        hidden_size = _reading.whole("hidden_size", hidden_size, least=1)
         object.__setattr__(self, "filter", FractionalFilter(d))
         object.__setattr__(self, "input_weight", uniform_parameters(key, (hidden_size, 2 * input_size), hidden_size))
         object.__setattr__(
@@ -162,6 +165,8 @@ class FractionalLSTM:
     def __init__(
         self, input_size: int, hidden_size: int, d: OrderLike = None, *, memory: str = "full", key: Any = None
     ) -> None:
+        input_size = _reading.whole("input_size", input_size, least=1)
+        hidden_size = _reading.whole("hidden_size", hidden_size, least=1)
         object.__setattr__(self, "memory", read_memory_option(memory))
         order = LearnableOrder(0.25, bounds=(0.0, 0.5)) if d is None else as_order(d)
         if order.channels not in (None, hidden_size):

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.ml.jax.order import OrderLike, as_order
 from hpfracc.ml.jax.pytrees import as_samples, pytree
@@ -41,11 +42,10 @@ class FractionalResidual:
     axis: int
 
     def __init__(self, points: Any, alpha: OrderLike = 0.5, *, definition: str = "caputo", axis: int = -1) -> None:
-        known = np.asarray(points, dtype=np.float64)
+        known = _reading.numbers("points", points)
         if known.ndim != 1 or known.size < 2 or not (np.diff(known) > 0.0).all():
             raise InvalidInputError("the points of a residual are not increasing along one axis; sort them")
-        if definition not in ("caputo", "riemann_liouville"):
-            raise InvalidInputError(f"definition={definition!r} on a general grid; use 'caputo' or 'riemann_liouville'")
+        _reading.choice("definition", definition, ("caputo", "riemann_liouville"))
         fields = (
             ("order", as_order(alpha)),
             ("points", tuple(known.tolist())),
@@ -102,7 +102,7 @@ class LaplacianResidual:
         backend: Any = None,
     ) -> None:
         options = (("axis", axis), ("backend", backend), ("method", method))
-        fields = (("order", as_order(alpha)), ("step", float(step)), ("options", options))
+        fields = (("order", as_order(alpha)), ("step", _reading.number("step", step, above=0)), ("options", options))
         for name, value in fields:
             object.__setattr__(self, name, value)
 

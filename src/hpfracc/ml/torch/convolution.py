@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from hpfracc import _reading
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import ShapeError
+from hpfracc.ml.arguments import read_channels, read_image_axes, read_kernel
 from hpfracc.ml.config import LayerConfig
 from hpfracc.ml.torch.fractional_layer import FractionalDerivative
 from hpfracc.ml.torch.order import OrderLike
@@ -38,25 +39,6 @@ class Conv2dOptions(_ConvOptions, total=False):
     stride: int | tuple[int, int]
     padding: str | int | tuple[int, int]
     dilation: int | tuple[int, int]
-
-
-#: Axes of an image that a derivative may take, in either order.
-_AXES = ((-1,), (-2,), (-2, -1), (-1, -2))
-
-
-def _channels(given: Any, made: Any, options: Any) -> tuple[int, int]:
-    """Numbers of channels that ``groups`` divides."""
-    found = _reading.whole("in_channels", given, least=1), _reading.whole("out_channels", made, least=1)
-    groups = _reading.whole("groups", options.get("groups", 1), least=1)
-    if found[0] % groups or found[1] % groups:
-        raise InvalidInputError(f"in_channels={given} and out_channels={made} in groups={groups}; give multiples of it")
-    return found
-
-
-def _kernel(size: Any) -> tuple[int, int]:
-    """The height and width of a kernel."""
-    both = size if isinstance(size, tuple | list) and len(size) == 2 else (size, size)
-    return _reading.whole("kernel_size", both[0], least=1), _reading.whole("kernel_size", both[1], least=1)
 
 
 def _check_kernel(conv: nn.Conv1d | nn.Conv2d, x: Tensor, axes: int) -> None:
@@ -118,8 +100,8 @@ class FractionalConv1d(nn.Module):
         **options: Unpack[Conv1dOptions],
     ) -> None:
         super().__init__()
-        channels = _channels(in_channels, out_channels, options)
-        self.conv = nn.Conv1d(*channels, _reading.whole("kernel_size", kernel_size, least=1), **options)
+        channels = read_channels(in_channels, out_channels, options.get("groups", 1))
+        self.conv = nn.Conv1d(*channels[:2], _reading.whole("kernel_size", kernel_size, least=1), **options)
         self.derivative = FractionalDerivative(
             alpha, definition=definition, method=method, step=step, axis=-1, channel_axis=-2, config=config
         )
@@ -174,10 +156,9 @@ class FractionalConv2d(nn.Module):
         **options: Unpack[Conv2dOptions],
     ) -> None:
         super().__init__()
-        if not isinstance(axes, tuple | list) or tuple(axes) not in _AXES:
-            raise InvalidInputError(f"axes={_reading.shown(axes)} of an image; use (-1,), (-2,) or (-2, -1)")
-        channels = _channels(in_channels, out_channels, options)
-        self.conv = nn.Conv2d(*channels, _kernel(kernel_size), **options)
+        axes = read_image_axes(axes)
+        channels = read_channels(in_channels, out_channels, options.get("groups", 1))
+        self.conv = nn.Conv2d(*channels[:2], read_kernel(kernel_size), **options)
         first = FractionalDerivative(
             alpha, definition=definition, method=method, step=step, axis=axes[0], channel_axis=-3, config=config
         )

@@ -11,8 +11,8 @@ from hpfracc import _reading
 from hpfracc._signatures import names_options_of
 from hpfracc.engine.backends.registry import library_functions
 from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.ml.arguments import LayerOptions
 from hpfracc.ml.config import LayerConfig, mode_scope, warn_of_infinite_start
-from hpfracc.ml.options import LayerOptions
 from hpfracc.ml.torch.opaque import opaque
 from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, joined_order, shown_order, split_order
 from hpfracc.operators.core.registry import find_definition

@@ -6,11 +6,10 @@ from typing import Unpack, final
 
 from torch import Tensor, nn
 
-from hpfracc import _reading
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import ShapeError
+from hpfracc.ml.arguments import LossOptions, read_loss
 from hpfracc.ml.config import LayerConfig
-from hpfracc.ml.options import LossOptions
 from hpfracc.ml.torch.fractional_layer import FractionalDerivative
 from hpfracc.ml.torch.order import OrderLike, check_tensor
 
@@ -60,10 +59,8 @@ class FractionalLoss(nn.Module):
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__()
-        weight = _reading.number("weight", weight, least=0)
-        _reading.choice("reduction", reduction, ("mean", "sum", "none"))
         self.derivative = FractionalDerivative(alpha, config=config, **options)
-        self.weight = weight
+        self.weight = read_loss(weight, reduction)
         self.reduction = reduction
 
     def forward(self, prediction: Tensor, target: Tensor) -> Tensor:

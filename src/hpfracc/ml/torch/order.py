@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from hpfracc import _reading
+from hpfracc._arrays import to_host
 from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.ml.arguments import read_learnable, read_orders
 
 __all__ = [
     "GroupOptions",
@@ -61,15 +63,8 @@ class LearnableOrder(nn.Module):
 
     def __init__(self, alpha: Any = 0.5, bounds: tuple[float, float] = (0.0, 1.0)) -> None:
         super().__init__()
-        given = alpha if isinstance(alpha, Tensor) else _reading.numbers("alpha", alpha)
-        start = torch.as_tensor(given, dtype=torch.float64).detach().clone()
-        low, high = _reading.pair("bounds", bounds)
-        if start.ndim > 1:
-            raise ShapeError(f"alpha has shape {tuple(start.shape)}; use one number, or one for each channel")
-        if not bool(((start > low) & (start < high)).all()):
-            raise InvalidInputError(
-                f"alpha={start.tolist()} is not strictly between the bounds {low:g} and {high:g}; start inside them"
-            )
+        given, low, high = read_learnable(to_host(alpha) if isinstance(alpha, Tensor) else alpha, bounds)
+        start = torch.from_numpy(given.copy())
         self.bounds = (low, high)
         share = (start - low) / (high - low)
         self.rho = nn.Parameter(torch.log(share) - torch.log1p(-share))
@@ -106,10 +101,7 @@ class _FixedOrder(nn.Module):
 
     def __init__(self, alpha: Any) -> None:
         super().__init__()
-        values = _reading.numbers("alpha", alpha)
-        if values.ndim > 1:
-            raise InvalidInputError(f"alpha={alpha!r} is not a real number, nor one for each channel; use such as 0.5")
-        self.value: Any = float(values) if values.ndim == 0 else tuple(values.tolist())
+        self.value: Any = read_orders(alpha)
         self.register_buffer("alpha", torch.as_tensor(self.value, dtype=torch.float64))
         self.register_state_dict_pre_hook(_write_order)
         self.register_load_state_dict_pre_hook(_supply_order)

@@ -214,7 +214,7 @@ REFUSED: list[tuple[dict[str, object], str]] = [
     ({"rng": -3}, "rng=-3"),
     ({"rng": "seed"}, "rng='seed'"),
     ({"method": "hosking"}, "'circulant'"),
-    ({"T": -1.0}, "positive"),
+    ({"T": -1.0}, "above 0"),
     ({"dtype": "int32"}, "float64 or float32"),
     ({"first_path": -1}, "first_path=-1"),
     ({"key": 3}, "jax.random.key"),
