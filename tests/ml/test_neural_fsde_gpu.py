@@ -37,6 +37,7 @@ def found_on(device: str, name: str, adjoint: str) -> list[Any]:
     return [each.detach().cpu() for each in kept]
 
 
+@pytest.mark.filterwarnings("ignore:drift calls a module:UserWarning")
 @pytest.mark.parametrize("name", ["volterra", "fbm", "markov"])
 @pytest.mark.parametrize("adjoint", ["direct", "stored"])
 def test_the_same_as_on_the_host(name: str, adjoint: str):
