@@ -63,7 +63,7 @@ def _call(name: str) -> str:
     """Signature of the operation."""
     signature = inspect.signature(getattr(hpfracc, name))
     plain = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
-    return f"hpfracc.{name}{inspect.Signature(plain)}"
+    return f"hpfracc.engine.{name}{inspect.Signature(plain)}"
 
 
 def _kernels(name: str) -> Iterator[tuple[str, KernelSpec]]:
@@ -95,7 +95,8 @@ def _operation(name: str, primitive: Primitive) -> Iterator[str]:
     words = inspect.cleandoc(type(primitive).__doc__ or "")
     if inspect.isfunction(public):
         # A public function wraps the primitive: document both.
-        text = f".. autofunction:: hpfracc.{name}\n\nContract of its kernels:\n\n{words}"
+        home = "hpfracc" if name in hpfracc.__all__ else "hpfracc.engine"
+        text = f".. autofunction:: {home}.{name}\n\nContract of its kernels:\n\n{words}"
     else:
         body = "\n".join(f"   {line}".rstrip() for line in words.splitlines())
         text = f".. py:function:: {_call(name)}\n\n{body}"
@@ -130,8 +131,16 @@ def overview() -> str:
     return _table(("operation", *BACKENDS), [*rows, where])
 
 
+def _home(name: str) -> str:
+    return "hf" if name in hpfracc.__all__ else "hf.engine"
+
+
 def _public() -> list[tuple[str, Primitive]]:
-    return [(name, primitive) for name, primitive in PRIMITIVES.items() if name in hpfracc.__all__]
+    return [
+        (name, primitive)
+        for name, primitive in PRIMITIVES.items()
+        if name in (*hpfracc.__all__, *hpfracc.engine.__all__)
+    ]
 
 
 def commands() -> str:
@@ -203,7 +212,10 @@ def names() -> str:
         public = getattr(hpfracc, name)
         return _sentence(public if inspect.isfunction(public) else type(primitive))
 
-    rows = [(f"[`hf.{name}`](operations.md#operation-{name})", words(name, primitive)) for name, primitive in _public()]
+    rows = [
+        (f"[`{_home(name)}.{name}`](operations.md#operation-{name})", words(name, primitive))
+        for name, primitive in _public()
+    ]
     return _table(("name", "what it computes"), rows)
 
 

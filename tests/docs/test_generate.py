@@ -63,10 +63,12 @@ def test_every_kernel_has_a_row(generate: ModuleType, name: str):
 def test_signatures_are_those_of_the_contract(generate: ModuleType):
     """Operands are positional, parameters are keywords with defaults, and ``weights_key`` appears where accepted."""
     text = generate.operations()
-    assert "hpfracc.causal_convolution(weights, signal, starts=None, *, differences=False, starts_from=0, " in text
+    assert (
+        "hpfracc.engine.causal_convolution(weights, signal, starts=None, *, differences=False, starts_from=0, " in text
+    )
     assert "starts_from=0, backend=None, weights_key=None)\n" in text
-    assert "hpfracc.fft(x, *, kind='fft', n=None, axis=-1, norm='backward', backend=None)\n" in text
-    assert "autofunction:: hpfracc.elementwise" in text
+    assert "hpfracc.engine.fft(x, *, kind='fft', n=None, axis=-1, norm='backward', backend=None)\n" in text
+    assert "autofunction:: hpfracc.engine.elementwise" in text
 
 
 def test_every_command_has_a_section(generate: ModuleType):
