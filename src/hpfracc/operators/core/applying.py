@@ -294,7 +294,7 @@ def estimated_distance(
     apart = join([zeros(apart, first), apart[..., first:]])
     later = join([apart[..., 1:], apart[..., -1:]])
     between = xp.where(later > apart, later, apart)
-    apart = xp.stack([apart, between], -1).reshape(*apart.shape[:-1], -1)[..., : samples.n]
+    apart = xp.stack([apart, between], -1).reshape(*apart.shape[:-1], 2 * apart.shape[-1])[..., : samples.n]
     if near is None:
         return unmeasured(apart, 2 * first)
     return xp.where(near >= apart, near, xp.where(apart > near, apart, near + apart))
