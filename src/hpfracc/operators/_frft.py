@@ -11,9 +11,9 @@ import numpy as np
 from hpfracc._arrays import dtype_name, is_chunked
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples
+from hpfracc._reading import choice
 from hpfracc._xp import Namespace, array_namespace
 from hpfracc.engine.execution.api import composite, fft, matmul
-from hpfracc.errors import InvalidInputError
 from hpfracc.operators._fractional_fft import chirp_transform
 from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.hermite_gauss import hermite_gauss
@@ -87,8 +87,7 @@ def frft(
     >>> bool(np.allclose(hf.frft(bell, 0.3), bell, atol=1e-14))
     True
     """
-    if method not in ("chirp", "eigen"):
-        raise InvalidInputError(f"method={method!r} is not a fractional Fourier transform; use 'chirp' or 'eigen'")
+    choice("method", method, ("chirp", "eigen"))
     if is_chunked(x) and dim is None:
         call = functools.partial(_call_block, order, {"axis": axis, "method": method, "backend": backend})
         dtype = np.result_type(x.dtype, np.complex64)
