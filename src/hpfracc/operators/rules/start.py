@@ -333,9 +333,10 @@ class FittedStart(DelegatingRule):
 
     Polynomials through the first samples, which the rules use, have large errors if f starts like :math:`f_0 + f_1 t +
     c\,t^\alpha`, as every solution of an equation of this order does. This rule replaces them by those that the caller
-    gives, or by a fit to the first n + 9 samples, of the polynomial or of powers :math:`t^{i+j\alpha}`: the one that
-    predicts the next samples with the least uncertainty of the derivatives. In the second case it also gives the first
-    n + 2 points. Up to order 1 it is the rule itself.
+    gives, or, where powers :math:`t^{i+j\alpha}` describe the first n + 9 samples significantly better than a polynomial,
+    by a fit with such powers: the one that predicts the next samples with the least uncertainty of the derivatives. In
+    that case it also gives the first n + 2 points. Smooth samples, noise and constants keep the values of the rule, and
+    so do all samples up to order 1.
     """
 
     def __init__(self, rule: Rule, initial: tuple[Any, ...] | None = None) -> None:
