@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_chunked, library_of
+from hpfracc._reading import choice
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 __all__ = ["TIME_UNITS", "Opened", "has_labels", "label_rows", "open_samples", "refuse_dates", "refuse_tables"]
@@ -307,9 +308,7 @@ class _Unit:
     """Converts time differences to numbers of a unit, and remembers a note about the last conversion."""
 
     def __init__(self, name: str | None) -> None:
-        if name is not None and name not in TIME_UNITS:
-            raise InvalidInputError(f"unknown time_unit={name!r}; use one of {', '.join(TIME_UNITS)}")
-        self._requested = name
+        self._requested = None if name is None else choice("time_unit", name, TIME_UNITS)
         self.name = name or "s"
         self.note = ""
 

@@ -85,3 +85,54 @@ def test_rounding_that_is_all_there_is_is_told():
     found = hf.caputo(f, t, 0.5, full_output=True)
     assert found.message == ""
     assert np.isfinite(found.error_estimate[2:1500]).all()
+
+
+@pytest.mark.parametrize(
+    ("alpha", "p", "make"), [(2.174, 2.268, hf.Caputo), (1.058, 1.757, hf.Caputo), (1.425, 1.765, hf.RiemannLiouville)]
+)
+def test_callables_like_a_power(alpha: float, p: float, make: Any):
+    """Coefficients that fall like a power of k: the estimate was 14, 15 and 25 times too small, converged or not."""
+    t = np.array([0.3, 0.7, 1.0])
+    found = make(alpha)(lambda s: s**p, t, full_output=True)
+    exact = math.gamma(p + 1.0) / math.gamma(p + 1.0 - alpha) * t ** (p - alpha)
+    assert np.abs(found.value - exact).max() <= 3.0 * float(np.max(found.error_estimate))
+
+
+@pytest.mark.parametrize("place", [0.1, 0.25, 0.5, 0.75, 0.95])
+@pytest.mark.parametrize("method", ["l1", "fast"])
+def test_a_kink_between_samples_on_any_grid(method: str, place: float):
+    """Wherever it is between two points, of even or odd number; every other sample may see nothing of it."""
+    steps = np.random.default_rng(2).uniform(0.5, 1.5, 120)
+    t = np.concatenate([[0.0], np.cumsum(steps)]) / 60.0
+    for cell in (60, 61):
+        at = t[cell] + place * (t[cell + 1] - t[cell])
+        after = np.maximum(t - at, 0.0)
+        found = hf.caputo(after - t, t, 0.65, method=method, full_output=True)
+        exact = (after**0.35 - t**0.35) / math.gamma(1.35)
+        known = np.isfinite(found.error_estimate)
+        assert known[2:].all()
+        assert (np.abs(found.value - exact)[known] <= 3.0 * found.error_estimate[known] + 1e-13).all()
+
+
+def test_a_jump_of_grunwald():
+    """The first sample after it may be one of every other, which then see it at the same place."""
+    t = np.linspace(0.0, 1.0, 201)
+    for cell in (80, 81):
+        at = 0.5 * (t[cell] + t[cell + 1])
+        found = hf.grunwald_letnikov((t > at).astype(float), t, 0.6, full_output=True)
+        exact = np.where(t > at, np.maximum(t - at, 1e-3), np.inf) ** -0.6 / math.gamma(0.4)
+        known = np.isfinite(found.error_estimate)
+        assert (np.abs(found.value - exact)[known] <= 3.0 * found.error_estimate[known] + 1e-13).all()
+
+
+def test_the_message_says_where_an_estimate_is_missing():
+    """At the first points, at the last ones of a right-sided derivative, and behind a sample that is not finite."""
+    t = np.linspace(0.0, 1.0, 33)
+    x = np.sin(t)
+    assert hf.caputo(x, t, 0.5, full_output=True).message == "no error estimate at 2 of 33 points, the first"
+    right = hf.Caputo(1.5, side="right")(x, t, full_output=True).message
+    assert right == "no error estimate at 5 of 33 points, the last"
+    x[20] = math.nan
+    assert "no error estimate at 15 of 33 points" in hf.caputo(x, t, 0.5, full_output=True).message
+    assert "no error estimate" in hf.caputo(x * math.nan, t, 0.5, full_output=True).message
+    assert hf.riesz(np.sin(t), t, 1.5, full_output=True).message == ""

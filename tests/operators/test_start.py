@@ -13,6 +13,10 @@ from scipy.special import gamma, hyp2f1, rgamma
 
 import hpfracc as hf
 from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError
+from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.order import read_order
+from hpfracc.operators.core.values import Samples
+from hpfracc.operators.rules.l12 import L12
 
 NEEDS_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 NEEDS_JAX = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
@@ -85,11 +89,23 @@ def test_any_grid():
 
 
 def test_smooth_samples_keep_the_polynomial():
-    """To the bit the sum of what it is of the summands, which is so for one linear map only: there is no t^alpha."""
-    f, g = np.cos(T), np.exp(-T)
-    both = hf.caputo(f + g, T, 1.5)
-    np.testing.assert_allclose(both, hf.caputo(f, T, 1.5) + hf.caputo(g, T, 1.5), atol=1e-8)
-    assert hf.caputo(f, T, 1.5)[0] == 0.0
+    """The values are those of the rule alone, on fine samples of rounding errors, on noise and on constants too."""
+    rng = np.random.default_rng(3)
+    for t in (T, np.linspace(0.0, 1.0, 20_001)):
+        rows = np.stack([np.cos(3.0 * t), np.exp(-t) + t**2, rng.standard_normal(t.size), np.full(t.size, 1e6 / 3.0)])
+        for alpha in (1.05, 1.5, 1.95, 2.5) if t is T else (1.63,):
+            found, alone = (
+                hf.caputo(rows, t, alpha),
+                L12().apply(Samples(rows, Grid(t.size, 0.0, t[1])), read_order(alpha)),
+            )
+            np.testing.assert_array_equal(found, alone)
+            assert not found[3].any()
+
+
+def test_single_samples_do_not_ask_for_powers():
+    """A one among zeros, wherever it is: linear maps have columns, and noise is a sum of them."""
+    found = hf.caputo(np.eye(40), step=0.1, alpha=1.1)
+    np.testing.assert_array_equal(found, L12().apply(Samples(np.eye(40), Grid(40, 0.0, 0.1)), read_order(1.1)))
 
 
 def test_a_given_derivative_is_taken_as_it_is():

@@ -57,7 +57,7 @@ class Caputo(FractionalOperator):
     initial : sequence, optional
         For samples and orders above 1 that are not whole: the derivatives 1 to n - 1 of f at the origin, if they are
         known; each a number, or an array with one value for each row of samples. Without them they are fitted to the
-        first n + 9 samples, by a polynomial or, where that predicts the next samples better, with powers of
+        first n + 9 samples, by a polynomial or, where that describes them significantly better, with powers of
         :math:`t^\alpha`, as solutions of fractional equations start. Their uncertainty is part of the error estimate.
 
     Notes

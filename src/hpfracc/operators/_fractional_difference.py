@@ -12,6 +12,7 @@ from hpfracc import _reading
 from hpfracc._arrays import is_chunked
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples
+from hpfracc._reading import flag
 from hpfracc._xp import Namespace, of_variables
 from hpfracc.engine.execution.api import causal_convolution, composite
 from hpfracc.errors import InvalidInputError
@@ -100,6 +101,7 @@ def fractional_difference(
     >>> hf.fractional_difference(np.array([1.0, 3.0, 6.0, 10.0]), 1)
     array([1., 2., 3., 4.])
     """
+    inverse = flag("inverse", inverse)
     if is_chunked(x) and dim is None:
         options = {"window": window, "threshold": threshold, "axis": axis, "inverse": inverse, "backend": backend}
         call = functools.partial(_call_block, d, options)

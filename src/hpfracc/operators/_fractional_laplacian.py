@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Unpack, final
 
 from hpfracc._arrays import is_chunked
 from hpfracc._frames import has_labels, open_samples
+from hpfracc._reading import flag
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import UNIFORM, apply_rule, pick_rule
@@ -118,7 +119,7 @@ class FractionalLaplacian(FractionalOperator):
             if option is not None:
                 raise InvalidInputError(f"{name}={option!r}: {_WHO} does not take it; omit it")
         along: Any = axis
-        options: dict[str, Any] = {"step": step, "backend": backend, "full_output": full_output}
+        options: dict[str, Any] = {"step": step, "backend": backend, "full_output": flag("full_output", full_output)}
         if not isinstance(axis, Sequence) and (isinstance(dim, str) or not isinstance(dim, Sequence)):
             return FractionalOperator.__call__(self, f, t, axis=along, dim=dim, time_unit=time_unit, **options)
         with spans.span(type(self).__name__):

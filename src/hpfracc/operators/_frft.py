@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc import _reading
 from hpfracc._arrays import dtype_name, is_chunked
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples
+from hpfracc._reading import choice
 from hpfracc._xp import Namespace, array_namespace
 from hpfracc.engine.execution.api import composite, fft, matmul
 from hpfracc.operators._fractional_fft import chirp_transform
@@ -87,7 +87,7 @@ def frft(
     >>> bool(np.allclose(hf.frft(bell, 0.3), bell, atol=1e-14))
     True
     """
-    _reading.choice("method", method, ("chirp", "eigen"))
+    choice("method", method, ("chirp", "eigen"))
     if is_chunked(x) and dim is None:
         call = functools.partial(_call_block, order, {"axis": axis, "method": method, "backend": backend})
         dtype = np.result_type(x.dtype, np.complex64)

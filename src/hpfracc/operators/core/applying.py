@@ -54,6 +54,9 @@ _MAX_APPLICATIONS = 256
 #: Sums kept by one application, and the samples up to which their operands are kept alive.
 _MAX_SUMS, _MAX_POINTS = 16, 65_536
 _DOUBLE = "torch.float64"
+#: Without a companion that suffices, the distance from every other sample is multiplied by this: both may miss part of
+#: a jump.
+_ALONE = 1.5
 
 
 class HasRules(Protocol):
@@ -294,9 +297,11 @@ def estimated_distance(
     apart = join([zeros(apart, first), apart[..., first:]])
     later = join([apart[..., 1:], apart[..., -1:]])
     between = xp.where(later > apart, later, apart)
-    apart = xp.stack([apart, between], -1).reshape(*apart.shape[:-1], -1)[..., : samples.n]
+    apart = xp.stack([apart, between], -1).reshape(*apart.shape[:-1], 2 * apart.shape[-1])[..., : samples.n]
+    if near is None or not rule.companion_suffices:
+        apart = _ALONE * unmeasured(apart, 2 * first)
     if near is None:
-        return unmeasured(apart, 2 * first)
+        return apart
     return xp.where(near >= apart, near, xp.where(apart > near, apart, near + apart))
 
 

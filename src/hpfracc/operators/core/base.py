@@ -13,6 +13,7 @@ import numpy as np
 from hpfracc._arrays import KINDS, is_chunked, is_sharded, quick_kind
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples
+from hpfracc._reading import choice, flag
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.errors import InvalidInputError
@@ -146,7 +147,7 @@ class FractionalOperator(ABC):
         miss, i.e. one narrower than about 1/200 of the distance from the origin to the last point of ``t``, is not
         detected; give points of ``t`` up to it and beyond, or samples.
         """
-        unusual = full_output or spans.on or not (origin is rtol is factor is dim is time_unit is None)
+        unusual = full_output is not False or spans.on or not (origin is rtol is factor is dim is time_unit is None)
         unusual = unusual or not (axis is None or (type(axis) is int and axis == -1))
         repeat: Callable[..., Any] | None = None
         if not unusual:
@@ -193,6 +194,7 @@ class FractionalOperator(ABC):
         self, f: Any, t: Any, step: Any, axis: Any, dim: Any, time_unit: Any, origin: Any, *more: Any
     ) -> Any:
         """Apply to samples without their labels, and restore the labels of the result."""
+        more = (*more[:-1], flag("full_output", more[-1]))
         if is_chunked(f):
             if dim is not None or time_unit is not None:
                 raise InvalidInputError(
@@ -252,9 +254,7 @@ class FractionalOperator(ABC):
         )
 
     def _is_right(self) -> bool:
-        if self.side not in ("left", "right"):
-            raise InvalidInputError(f"side={self.side!r} is not known; use 'left' or 'right'")
-        return self.side == "right"
+        return choice("side", self.side, ("left", "right")) == "right"
 
     def _start_of(self, t: Any, origin: Any) -> Any:
         """Where the operator starts on a callable, None for 0; overridden by two-sided operators."""

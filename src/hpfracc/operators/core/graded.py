@@ -64,24 +64,32 @@ def differentiate_graded(function: Function, order: Order, *, initial_terms: boo
     _refuse_divergence(mesh, function, n)
     resolved = mesh.resolved(n, 1e-4 * function.rtol)
     distance = function.points - function.origin
-    parts, tails = [], []
+    parts, tails, noises = [], [], []
     for start in range(0, len(distance), _CHUNK):
         weights, tail = _weights(mesh, float(order.value), distance[start : start + _CHUNK], initial_terms)
         parts.append(matmul(values, constant(weights.T, values), backend=function.backend))
         tails.append(to_host(values) @ tail.T)
+        noises.append(np.sqrt(np.abs(to_host(values)) ** 2 @ (weights**2).T))
     value = parts[0] if len(parts) == 1 else join(parts)
 
     def error() -> float:
-        """A multiple of the contribution of the last three coefficients of every panel, and of unresolved panels."""
-        gap, size = np.abs(np.concatenate(tails, -1)), np.abs(to_host(value))
-        rounding = 16.0 * float(np.finfo(real_dtype(value)).eps) * float(np.max(size[np.isfinite(size)], initial=0.0))
-        return _SAFETY * float(np.max(gap[np.isfinite(gap)], initial=0.0)) + rounding
+        """A multiple of the contribution of the last three coefficients of every panel, and of unresolved panels.
+
+        Then rounding: that of the result, and that of f, which a derivative amplifies.
+        """
+        gap, size, noise = np.abs(np.concatenate(tails, -1)), np.abs(to_host(value)), np.concatenate(noises, -1)
+        eps = float(np.finfo(real_dtype(value)).eps)
+        return _SAFETY * (_largest(gap) + eps * (_largest(noise) + 4.0 * _largest(size)))
 
     panels = len(mesh.left)
     message = f"{panels} panels on a graded mesh: one polynomial did not converge"
     if not resolved:
         message += f", and neither did {panels} of them; f may be noisy or discontinuous"
     return Outcome(value, "graded", error, resolved, message, function.rtol)
+
+
+def _largest(sizes: Array) -> float:
+    return float(np.max(sizes[np.isfinite(sizes)], initial=0.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,21 @@ def report_outcome(
     decision = decisions[0] if len(decisions) == 1 else decisions or None
     if outcome.note is not None:
         message = _joined(message, outcome.note())
-    return OperatorResult(value, outcome.method, estimate, decision, origin, converged, _joined(message, note))
+    message = _joined(message, _missing_note(estimate, message), note)
+    return OperatorResult(value, outcome.method, estimate, decision, origin, converged, message)
+
+
+def _missing_note(estimate: Any, message: str) -> str:
+    """Where an estimate is missing: at some points, or everywhere if the message has no reason yet."""
+    known = known_values(estimate)
+    if known is None or not known.ndim or not np.isnan(known).any():
+        return ""
+    places = np.isnan(known).reshape(-1, known.shape[-1]).any(axis=0)
+    count, missing = places.size, int(places.sum())
+    if missing == count:
+        return "" if message else "no error estimate: too few samples, or some that are not finite"
+    where = ", the first" if places[:missing].all() else ", the last" if places[-missing:].all() else ""
+    return f"no error estimate at {missing} of {count} points{where}"
 
 
 def _joined(*parts: str) -> str:

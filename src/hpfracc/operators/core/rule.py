@@ -21,6 +21,8 @@ class Rule(ABC):
     cost: ClassVar[str] = "O(n log n)"
     #: The rule whose difference from this one estimates the error, or None.
     companion: ClassVar[Rule | None] = None
+    #: Whether that difference is an estimate by itself, at the first points too.
+    companion_suffices: ClassVar[bool] = True
     #: Whether it accepts any increasing grid, or only uniform ones.
     any_grid: ClassVar[bool] = False
     #: Whether applying it makes a single engine call, so that no decisions need to be collected.
@@ -94,6 +96,11 @@ class DelegatingRule(Rule):
     """A rule that extends another one, ``rule``, and has its name and its orders."""
 
     rule: Rule
+
+    @property
+    def companion_suffices(self) -> bool:  # type: ignore[override]
+        """As for the rule."""
+        return self.rule.companion_suffices
 
     @property
     def name(self) -> str:  # type: ignore[override]

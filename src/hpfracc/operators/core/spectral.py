@@ -41,6 +41,8 @@ _ROUNDING = 20.0
 _RESERVE = 1e-4
 #: Observed errors were up to four times the truncation level, plus rounding of the sum itself.
 _SAFETY = 4.0
+#: Smallest power by which the sum of the truncated terms is taken to fall.
+_SLOWEST = 0.5
 #: Number of Gauss points between which f is evaluated again, before its interpolant is accepted.
 _LOOKS = 16
 #: Largest deviation from the interpolant, in units of the truncation level.
@@ -96,7 +98,8 @@ def differentiate(function: Function, order: Order, method: str, *, initial_term
 class _Series:
     """Values at Gauss points, the matrix that gives their coefficients, and how many of those are significant.
 
-    ``level`` is the size of the truncated coefficients, or of rounding; ``looked`` is False if values are traced.
+    ``level`` is the size of the truncated coefficients, or of rounding. ``decay`` is the power of k with which the
+    coefficients fall before. ``looked`` is False if values are traced.
     """
 
     values: Any
@@ -105,6 +108,7 @@ class _Series:
     count: int
     matrix: np.ndarray[Any, Any]
     level: float
+    decay: float
     resolved: bool
     looked: bool = True
 
@@ -125,7 +129,7 @@ def _fit(function: Function) -> _Series:
             if points < _BLIND:
                 continue
             matrix = _transform_at(at, function.origin, length, points, power)
-            return _Series(values, power, points, points, matrix, math.nan, resolved=False, looked=False)
+            return _Series(values, power, points, points, matrix, math.nan, math.nan, resolved=False, looked=False)
         # Rounding errors of the values, of size eps, appear in coefficient k as eps sqrt(2k + 1).
         matrix = _transform_at(at, function.origin, length, points, power)
         size = np.abs(host @ matrix).reshape(-1, points).max(axis=0)
@@ -139,11 +143,20 @@ def _fit(function: Function) -> _Series:
         if resolved:
             resolved = _confirmed(function, host, points, power, _ALIKE * max(rounding, _RESERVE * function.rtol))
             count = count if resolved else points
-        series = _Series(values, power, points, count, matrix, level, resolved)
+        series = _Series(values, power, points, count, matrix, level, -_growth(size[:count]), resolved)
         if resolved:
             break
     assert series is not None
     return series
+
+
+def _growth(sizes: np.ndarray[Any, Any]) -> float:
+    """The power of k with which ``sizes`` grow from half of their number on; minus infinity for a few, or for zeros."""
+    count = len(sizes)
+    if count < 2 * _COUNTS[0]:
+        return -math.inf
+    half, end = (float(sizes[stop - stop // 8 : stop].max()) for stop in (count // 2, count))
+    return math.log2(end / half) if half > 0.0 < end else -math.inf
 
 
 def _confirmed(function: Function, host: np.ndarray[Any, Any], points: int, power: float, allowed: float) -> bool:
@@ -211,9 +224,13 @@ def _apply(series: _Series, function: Function, order: Order, initial_terms: boo
         else:
             wider = replace(series, count=count)
             table = to_host(_basis(wider, order, distance[some], _length(function), initial_terms))
-        size = np.sqrt((table**2).T @ (2.0 * np.arange(count) + 1.0))
-        left_out = series.level * float(size.max(initial=0.0))
-        return _SAFETY * (left_out + _SAFETY * _rounding_of(value))
+        effects = np.abs(table) * np.sqrt(2.0 * np.arange(count) + 1.0)[:, None]
+        noise = float(np.sqrt((effects**2).sum(axis=0)).max(initial=0.0))
+        # Coefficients of a power of t fall like a power of k, and all that were left out have an effect.
+        largest = effects.max(axis=1, initial=0.0)
+        fall = series.decay - max(_growth(largest), 0.0) - 1.0
+        rest = float(largest[count - count // 8 :].max(initial=0.0)) * count / max(fall, _SLOWEST)
+        return _SAFETY * (series.level * max(noise, rest) + _SAFETY * _rounding_of(value))
 
     what = f"{series.count} of {series.points} coefficients"
     if not series.looked:

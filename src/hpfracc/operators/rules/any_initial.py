@@ -39,6 +39,12 @@ class AnyGridInitialTerms(DelegatingRule):
         self.rule = rule
         self.cost = rule.cost  # type: ignore[misc]
 
+    @property
+    def companion(self) -> Rule | None:  # type: ignore[override]
+        """That of the Caputo rule, with the same terms."""
+        found = self.rule.companion
+        return None if found is None else AnyGridInitialTerms(found)
+
     def apply(self, samples: Samples, order: Order) -> Any:
         """The Caputo rule plus one product for each initial term."""
         x, n, points = samples.values, order.ceiling, samples.grid.times()

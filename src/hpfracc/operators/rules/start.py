@@ -39,6 +39,9 @@ _POLYNOMIALS = (3, 5)
 _GAP = 0.04
 #: A fit with t^alpha must be this much more certain than the polynomial.
 _CLEARLY = 4.0
+#: The samples ask for powers of t^alpha if the largest fit with them leaves residuals this much smaller than the
+#: polynomial of the same size, whose residuals are this many rounding errors. Noise and smooth samples do not.
+_SIGNIFICANT, _BEYOND_ROUNDING = 20.0, 8.0
 #: Standard deviations of noise in the samples that the uncertainty covers.
 _DEVIATIONS = 6.0
 #: Points farther from the origin than this multiple of point n are not used.
@@ -101,8 +104,9 @@ def _make_fits(n: int, known: float | None, places: Array) -> Any:
     def make(xp: Namespace, alpha: Any, count: int) -> tuple[Any, ...]:
         """Each fit as weights of the samples: coefficients of its powers, and residuals; and its uncertainty.
 
-        The uncertainty of coefficient k is a number times the largest residual: the largest ratio of both for a
-        neglected power of t, or for noise. The last result is the sum of the absolute weights. No derivative in alpha:
+        The residuals are those of the next samples, as orthonormal weights: their norm is that of noise in the samples.
+        The uncertainty of coefficient k is a number times this norm: the largest ratio of both for a neglected power of
+        t, or for noise. The last result is the sum of the absolute weights. No derivative in alpha:
         the true coefficients do not depend on it.
         """
         exponent = xp.stop_gradient(xp.array(alpha))
@@ -123,13 +127,13 @@ def _make_fits(n: int, known: float | None, places: Array) -> Any:
             ahead = min(_PREDICTED, count - used)
             narrow = weights if used == size else _padded(xp, xp.inv(values[:used, :used]), used, count)
             predicted = xp.matmul(values[used : used + ahead, :used], narrow)
-            rows = xp.array(np.eye(count)[used : used + ahead]) - predicted
+            rows = _orthonormal(xp, xp.array(np.eye(count)[used : used + ahead]) - predicted)
             shown = xp.concatenate([0.0 * neglected[None], xp.exp(log * neglected)])
-            residuals = xp.amax(abs(xp.matmul(rows, shown)), 0)
+            residuals = xp.sqrt((xp.matmul(rows, shown) ** 2).sum(0))
             clear = residuals > _ROUNDING * xp.amax(abs(rows).sum(-1), 0)
             missed = abs(xp.matmul(weights[1:n], shown))
             ratio = xp.amax(xp.where(clear, missed / xp.where(clear, residuals, 1.0), 0.0), -1)
-            noise = xp.sqrt((weights[1:n] ** 2).sum(-1) / xp.amax((rows**2).sum(-1), 0))
+            noise = xp.sqrt((weights[1:n] ** 2).sum(-1))
             units = xp.array(unit ** -np.arange(1.0, n))
             fits.append(
                 (
@@ -147,6 +151,17 @@ def _make_fits(n: int, known: float | None, places: Array) -> Any:
 def _exponents(xp: Namespace, shape: Shape, alpha: Any) -> Any:
     first, second = (np.array(part, dtype=np.float64) for part in zip(*shape, strict=True))
     return xp.array(first) + xp.array(second) * alpha
+
+
+def _orthonormal(xp: Namespace, rows: Any) -> Any:
+    """An orthonormal basis of the rows, by Gram and Schmidt."""
+    found: list[Any] = []
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        for other in (*found, *found):  # twice, because of rounding
+            row = row - (row * other).sum() * other
+        found.append(row / xp.sqrt((row**2).sum()))
+    return xp.stack(found)
 
 
 def _padded(xp: Namespace, table: Any, height: int, width: int) -> Any:
@@ -195,10 +210,11 @@ def _tables(scheme: Any, make: Any, order: Order, count: int, key: Any) -> tuple
 def _find_start(head: Any, order: Order, places: Array, exponent: Order | None, key: Any) -> _Start:
     """The start of f from its first samples, at ``places`` in units of some length.
 
-    Among a polynomial and fits with powers of t^alpha, as solutions of fractional equations have them, the one is
-    taken whose coefficients are least uncertain: that depends on how well it predicts the next samples, and on
-    the rounding errors and the noise that it amplifies. Its estimated error is that uncertainty plus half of the
-    distance from the next best fit.
+    The polynomial of the rules stays, and with it values that are linear in the samples, unless powers of t^alpha, as
+    solutions of fractional equations have them, describe all samples of the start significantly better. Then that fit
+    is taken whose coefficients are least uncertain: that depends on how well it predicts the next samples, and on the
+    rounding errors and the noise that it amplifies. The estimated error is that uncertainty plus half of the distance
+    from the next best fit.
     """
     base = order if exponent is None else exponent
     n, count, xp = order.ceiling, len(places), array_namespace(head)
@@ -218,28 +234,32 @@ def _find_start(head: Any, order: Order, places: Array, exponent: Order | None, 
     with space.scope():
         fine = space.isfinite(abs(weights).sum(-1).sum(-1) + doubts.sum(-1))
         weights = space.where(fine[:, None, None], weights, 0.0)
-        rows = space.where(fine[:, None, None], rows, 0.0)
+        rows, unusable = space.where(fine[:, None, None], rows, 0.0), space.where(fine, 0.0, math.inf)
         doubts = space.where(fine[:, None], doubts, math.inf)
         sums = space.where(fine[:, None], sums, 1.0)
     own = array_namespace(first_table)
     with own.scope():
         first_weights = own.matmul(first_table, own.array(weights))
         first_weights = own.where(own.isfinite(first_weights), first_weights, 0.0)
-    coefficients = _product(head, weights[:, 1:n])
-    residuals = xp.amax(abs(_product(head, rows)), -1)[..., None]
-    eps = 4.0 * float(np.finfo(real_dtype(head)).eps)
-    bounds = constant(doubts, head) * xp.stop_gradient(residuals)
-    bounds = bounds + constant(sums, head) * (eps * xp.stop_gradient(largest(head)))[..., None]
-    firsts = _product(head, first_weights)
+    rounding = xp.stop_gradient(largest(head)) * (4.0 * float(np.finfo(real_dtype(head)).eps))
+    head = head - head[..., :1]  # a constant has no derivatives, without rounding
+    coefficients, firsts = _product(head, weights[:, 1:n]), _product(head, first_weights)
+    residuals = xp.sqrt((abs(xp.stop_gradient(_product(head, rows))) ** 2).sum(-1)) + constant(unusable, head)
+    bounds = constant(doubts, head) * residuals[..., None] + constant(sums, head) * rounding[..., None]
     score = xp.amax(bounds, -1)
-    # The polynomial of the rules stays where any polynomial does about as well: then values are linear in the samples.
-    polynomials = 1 if weights.shape[0] == 1 else 2
+    shapes = _shapes(n, known, count)
+    polynomials = min(len(shapes), len(_POLYNOMIALS))
+    asked = score[..., :1] < 0.0
+    for i, shape in enumerate(shapes[polynomials:], polynomials):
+        if len(shape) == len(shapes[1]):
+            left = residuals[..., 1:2]
+            asked = asked | ((_SIGNIFICANT * residuals[..., i : i + 1] < left) & (left > _BEYOND_ROUNDING * rounding))
     best, chosen = -xp.amax(-score[..., :polynomials], -1, keepdims=True) / _CLEARLY, coefficients[..., 0, :]
-    bound, first, singular = bounds[..., 0, :], firsts[..., 0, :], score[..., :1] < 0.0
+    bound, first, singular = bounds[..., 0, :], firsts[..., 0, :], asked & ~asked
     second, other = best * math.inf, chosen
     for i in range(polynomials, weights.shape[0]):
         mine = score[..., i : i + 1]
-        ahead = mine < best
+        ahead = asked & (mine < best)
         follows = ~ahead & ~(mine >= second)
         other = xp.where(ahead, chosen, xp.where(follows, coefficients[..., i, :], other))
         second = xp.where(ahead, best, xp.where(follows, mine, second))
@@ -313,9 +333,10 @@ class FittedStart(DelegatingRule):
 
     Polynomials through the first samples, which the rules use, have large errors if f starts like :math:`f_0 + f_1 t +
     c\,t^\alpha`, as every solution of an equation of this order does. This rule replaces them by those that the caller
-    gives, or by a fit to the first n + 9 samples, of the polynomial or of powers :math:`t^{i+j\alpha}`: the one that
-    predicts the next samples with the least uncertainty of the derivatives. In the second case it also gives the first
-    n + 2 points. Up to order 1 it is the rule itself.
+    gives, or, where powers :math:`t^{i+j\alpha}` describe the first n + 9 samples significantly better than a polynomial,
+    by a fit with such powers: the one that predicts the next samples with the least uncertainty of the derivatives. In
+    that case it also gives the first n + 2 points. Smooth samples, noise and constants keep the values of the rule, and
+    so do all samples up to order 1.
     """
 
     def __init__(self, rule: Rule, initial: tuple[Any, ...] | None = None) -> None:
@@ -361,10 +382,9 @@ class FittedStart(DelegatingRule):
         found = self._start(samples, order, exponent)
         if found is None:
             return value
-        start, terms, scale = found
-        used = self._used(samples, order.ceiling)
-        for k, term in enumerate(terms):
-            value = value + (used[k] - start.coefficients[k]) * term
+        start, changes, terms, scale = found
+        for change, term in zip(changes, terms, strict=True):
+            value = value + change * term
         last = start.first.shape[-1]
         first = array_namespace(value).where(start.is_singular, start.first * scale, value[..., :last])
         return join([first, value[..., last:]])
@@ -376,15 +396,14 @@ class FittedStart(DelegatingRule):
         found = self._start(samples, order, exponent)
         if found is None:
             return math.nan
-        start, terms, _ = found
+        start, _, terms, _ = found
         return sum(doubt * abs(term) for doubt, term in zip(start.doubts, terms, strict=True))
 
     def coefficients(self, samples: Samples, order: Order) -> list[Any]:
         """Errors of the derivatives at the origin that the rule uses, as Taylor coefficients for unit step."""
         found = self._start(samples, order, None)
         assert found is not None
-        used = self._used(samples, order.ceiling)
-        return [one - other for one, other in zip(used, found[0].coefficients, strict=True)]
+        return found[1]
 
     def _used(self, samples: Samples, n: int) -> list[Any]:
         """The Taylor coefficients that the rule uses."""
@@ -397,8 +416,10 @@ class FittedStart(DelegatingRule):
         slopes = slopes_at_start(x, points, n - 1)[1:]
         return [slope * (unit**k / math.factorial(k)) for k, slope in enumerate(slopes, 1)]
 
-    def _start(self, samples: Samples, order: Order, exponent: Order | None) -> tuple[_Start, list[Any], Any] | None:
-        """The start, the effect of each Taylor coefficient at every point, and the unit of the first points.
+    def _start(
+        self, samples: Samples, order: Order, exponent: Order | None
+    ) -> tuple[_Start, list[Any], list[Any], Any] | None:
+        """The start, errors of the rule's Taylor coefficients, their effect at every point, and the first points' unit.
 
         None if the samples do not determine it: those after a gap, or those that decay within a few steps.
         """
@@ -425,9 +446,15 @@ class FittedStart(DelegatingRule):
             head = _grown(self.rule, samples, count)
             start = _find_start(head, order, np.arange(float(count)), exponent, "uniform")
             terms, scale = self._terms(samples, order)
+        used = self._used(samples, n)
         if self.initial is not None:
-            start = replace(start, coefficients=self._given(samples, unit))
-        return start, terms, scale
+            given = self._given(samples, unit)
+            return start, [one - other for one, other in zip(used, given, strict=True)], terms, scale
+        changes = [one - other for one, other in zip(used, start.coefficients, strict=True)]
+        # The polynomial is the rule's own, but for rounding and for points that it leaves out after gaps.
+        kept = [array_namespace(x).where(start.is_singular, change, change * 0) for change in changes]
+        doubts = [doubt + abs(a - b) for doubt, a, b in zip(start.doubts, changes, kept, strict=True)]
+        return replace(start, doubts=doubts), kept, terms, scale
 
     def _given(self, samples: Samples, unit: Any) -> list[Any]:
         """The caller's derivatives as Taylor coefficients; those of ``exp(rate t) f`` for a tempered rule."""
