@@ -127,7 +127,9 @@ def solve_fpde(
         the mesh is graded anew behind. The first steps of a uniform
         mesh with memory (``"convolution_quadrature"``) are less accurate: output before the first of these times is
         computed separately, in a shorter interval with its own steps, and no step before the first time of the shortest
-        interval is kept. The error of the grid is estimated separately and is not controlled.
+        interval is kept. The error of the grid is estimated separately and is not controlled; where it is larger, a
+        tenth of it is enough in time (at most 1 %, in units of the largest ``|u|`` at the end), unless ``estimate`` is
+        True or False. ``decision.notes`` says so.
     step : float, optional
         A fixed mean step: the number of steps of a uniform mesh with this step. Methods that grade their mesh still do.
     t_eval : array_like, optional
@@ -171,7 +173,8 @@ def solve_fpde(
         eighth and a sixteenth of its steps (down to a fourth and an eighth, if it has few), at common times; if these
         fractions do not divide the number of steps, at the end only. Data that change between the steps count too.
         ``stats["estimate_steps"]`` counts the extra steps. ``"auto"``: for NumPy arrays and 32 steps or more, unless
-        the loop over the steps runs compiled.
+        the loop over the steps runs compiled. Without a ``step``, True and False refine in time to ``rtol`` even where
+        the error of the grid is larger.
 
     Returns
     -------
