@@ -232,6 +232,7 @@ def _incompatible(rng: np.random.Generator) -> Outcome:
             rtol=rtol,
             atol=rtol * 1e-3,
             max_steps=_STEPS,
+            estimate=False,
             **given,
         )
         modes = np.arange(1, X.size - 1)
@@ -260,6 +261,7 @@ def _moving_wall(rng: np.random.Generator) -> Outcome:
         source=lambda t, x: slope * t ** (power - alpha) * x / math.pi if t > 0.0 else 0.0 * x,
         rtol=rtol,
         atol=rtol * 1e-3,
+        estimate=False,
     )
     words = f"alpha={alpha:.3f}, end={end:.3g}, rates={case.rates}, power={power:.3g}, rtol={rtol:.2g}"
     return outcome(found, lambda t: case(t) + t[:, None] ** power * X / math.pi, words, rtol, rtol * 1e-3)

@@ -7,6 +7,7 @@ dimensions and with reactions), so that the error of the steps is not counted.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
 from collections.abc import Callable
@@ -171,6 +172,49 @@ def boundary_data(rng: np.random.Generator) -> Outcome:
         source=lambda t, x: (rate(t) - d * k * k * g(t)) * np.exp(k * x),
         step=t1 / _STEPS,
     )
+
+
+def time_and_space(rng: np.random.Generator) -> Outcome:
+    """Errors in time and space together, ``u = g(t) (exp(k x) + cos(w x))``, ends of all kinds; truth: closed form."""
+    alpha, t1, x = _order(rng), _time(rng), _points(rng)
+    k, w, d, r = (float(rng.uniform(*one)) for one in ((-3.0, 3.0), (0.0, 8.0), (0.2, 3.0), (0.0, 2.0)))
+    words, g, rate = _manufactured(alpha, rng)
+    fall = bool(rng.integers(2))
+
+    def shape(x: Any, power: int = 0) -> Any:
+        """The function of x, or its first or second derivative."""
+        wave = (np.cos(w * x), -w * np.sin(w * x), -w * w * np.cos(w * x))[power]
+        return k**power * np.exp(k * x) + wave
+
+    def end(place: float) -> Any:
+        outward = shape(place, 1) * (1.0 if place else -1.0)
+        kind = int(rng.integers(3))
+        if kind == 0:
+            return Dirichlet(lambda t: g(t) * shape(place))
+        if kind == 1:
+            return Neumann(lambda t: g(t) * outward)
+        a = float(rng.uniform(0.1, 3.0))
+        return Robin(a, 1.0, lambda t: g(t) * (a * shape(place) + outward))
+
+    ends, rtol = (end(0.0), end(1.0)), float(10.0 ** rng.uniform(-6.0, -2.5))
+    found = _solve(
+        (lambda t, u: -r * u) if fall else None,
+        t1,
+        lambda x: g(0.0) * shape(x),
+        x,
+        space=Diffusion(d),
+        boundary=ends,
+        alpha=alpha,
+        source=lambda t, x: rate(t) * shape(x) - g(t) * (d * shape(x, 2) - (r * shape(x) if fall else 0.0)),
+        rtol=rtol,
+    )
+    kinds = "/".join(type(one).__name__ for one in ends)
+    problem = (
+        f"{kinds} {words} k={k:.3f} w={w:.3f} D={d:.3f} r={r if fall else 0:.3f} alpha={alpha:.3f} t={t1:.3g} "
+        f"n={x.size} rtol={rtol:.2g}"
+    )
+    part = _outcome(problem, found, g(t1) * shape(x))
+    return dataclasses.replace(part, estimate=found.error_estimate.time + found.error_estimate.space)
 
 
 def variable_coefficients(rng: np.random.Generator) -> Outcome:
@@ -392,6 +436,7 @@ def waves(rng: np.random.Generator) -> Outcome:
 FAMILIES: dict[str, Trial] = {
     "pde space: diffusion, series": diffusion_series,
     "pde space: boundary data": boundary_data,
+    "pde: time and space together": time_and_space,
     "pde space: k(x)": variable_coefficients,
     "pde space: advection": advection,
     "pde space: riesz": riesz,

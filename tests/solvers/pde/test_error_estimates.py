@@ -213,3 +213,49 @@ def test_wanted_times_events_and_functionals_of_a_start_that_is_solved_apart():
     assert ended.t[-1] == pytest.approx(at, rel=1e-3) and ended.success
     peaks = equation.solve(save=lambda t, u: u.max(), **given)
     assert peaks.u.shape == peaks.t.shape and np.all(np.diff(peaks.u) < 0.0)
+
+
+@pytest.mark.filterwarnings("ignore:the integral Laplacian by centred differences")
+def test_steps_are_not_refined_far_below_the_error_of_the_grid():
+    """A tenth of it is enough, unless rtol is asked for, and the error of both together stays within the estimate."""
+    x = np.linspace(-1.0, 1.0, 17)
+    given = {
+        "x": (x, x),
+        "space": FractionalDiffusion(1.0, "integral"),
+        "boundary": Exterior(0.0),
+        "alpha": 0.6,
+        "source": lambda t, x, y: np.cos(3.0 * t) + 0.0 * x * y,
+        "save": "last",
+    }
+    found = hf.solve_fpde(None, (0.0, 1.0), np.zeros((17, 17)), **given)
+    assert found.success and found.stats["steps_in_all"] < 1000
+    assert 0.0 < found.error_estimate.time <= 0.1 * found.error_estimate.space
+    assert any("below 0.1 of it, and not to rtol = 1e-06" in note for note in found.decision.notes)
+    asked = hf.solve_fpde(None, (0.0, 1.0), np.zeros((17, 17)), **given, estimate=False, rtol=1e-5)
+    assert asked.error_estimate.time <= 1e-5 * np.abs(asked.u[-1]).max()
+    assert not any("not to rtol" in note for note in asked.decision.notes)
+    assert np.abs(found.u[-1] - asked.u[-1]).max() <= found.error_estimate.time + asked.error_estimate.time
+
+
+def test_a_grid_without_error_leaves_the_tolerance_alone():
+    """A sine has none: rtol holds."""
+    x = np.linspace(0.0, np.pi, 9)
+    given = {"x": x, "space": Diffusion(1.0), "boundary": "dirichlet", "alpha": 0.6, "rtol": 1e-4}
+    found = hf.solve_fpde(lambda t, u: -u, (0.0, 1.0), np.sin(x), **given)
+    assert found.error_estimate.time <= 1e-4 and not any("not to rtol" in note for note in found.decision.notes)
+
+
+def test_terminal_events_before_a_jump_have_an_estimate_of_the_grid():
+    """Jumps behind the event are not met by the solutions on coarser grids."""
+
+    def low(t, u):
+        return float(np.abs(u).max()) - 0.5
+
+    low.terminal = True
+    x = np.linspace(0.0, 1.0, 17)
+    given = {"x": x, "space": Diffusion(lambda x: 1.0 + x), "boundary": "dirichlet", "alpha": 0.6, "events": low}
+    source = lambda t, x: (1.0 if t > 0.7 else 0.0) * x  # noqa: E731
+    found = hf.solve_fpde(None, (0.0, 1.0), np.sin(np.pi * x), source=source, rtol=1e-3, **given)
+    alone = hf.solve_fpde(None, (0.0, 0.5), np.sin(np.pi * x), rtol=1e-3, **given)
+    assert found.status == 1 and found.t[-1] < 0.5
+    assert found.error_estimate.space == pytest.approx(alone.error_estimate.space, rel=0.2)

@@ -346,3 +346,11 @@ def test_a_word_is_no_unknown_order():
     assert math.isnan(order_value(None)) and order_value(0.5) == 0.5
     with pytest.raises(ValueError, match="could not convert"):
         order_value("half")
+
+
+def test_a_slope_beyond_floating_point_ends_the_solve_in_words():
+    """Its square overflows."""
+    x = np.linspace(0.0, 1.0, 9)
+    given = {"x": x, "space": Diffusion(1.0), "boundary": "dirichlet", "method": "imex_bdf2", "step": 0.1}
+    found = hf.solve_fpde(lambda t, u: 1e160 * u, (0.0, 1.0), np.sin(np.pi * x), **given)
+    assert not found.success and "slope of the reaction is 1e+160" in found.message

@@ -20,12 +20,13 @@ from hpfracc.solvers.pde.driver import (
     sample_steps,
     seen_order,
 )
+from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.recording import FrameRecorder, Save, frames_kept
 from hpfracc.solvers.pde.time_data import TimeData, breaks_of, scan_data
 
-__all__ = ["run_adaptive"]
+__all__ = ["GRID_SHARE", "run_adaptive"]
 
 Array = np.ndarray[Any, Any]
 
@@ -39,6 +40,9 @@ _SAME_TIME = 0.1
 _GROWS, _SHARP = 2.0, 0.03
 #: Order that is assumed as long as only two solutions have been compared.
 _UNSEEN = 1.0
+#: The error in time need not fall below this share of the error of the grid, which is estimated once two solutions
+#: agree to ``_CLOSE`` of their largest value; errors in time of up to ``_LOOSEST`` of it are accepted so.
+GRID_SHARE, _CLOSE, _LOOSEST = 0.1, 0.1, 1e-2
 #: Nested intervals in which the start of a uniform mesh is solved: by default, and at most if ``t_eval`` needs more.
 _SHORTER, _SHORTER_ASKED = 2, 8
 
@@ -56,7 +60,8 @@ def run_adaptive(
     Two solutions are compared at the times of the first mesh, and after 1, 2, 4, ... steps of the coarser one before
     the first of these. The error of the finer one is estimated from their difference with the order of the method, or
     the observed order if that is lower. Steps of methods that can do so end where the data jump, and the mesh is graded
-    anew behind. Returns the run, its estimated error, and the largest ratio of the error to the tolerance.
+    anew behind. With ``estimate="auto"`` a tenth of the estimated error of the grid is enough. Returns the run, its
+    estimated error, and the largest ratio of the error to the tolerance.
 
     On a uniform mesh a formula with memory is less accurate before the first of these times, i.e. in the first 32nd of
     the interval. If output is needed there, that 32nd is solved first, as an interval of its own with the same initial
@@ -98,6 +103,11 @@ def run_adaptive(
             f"the start was solved {count} more time{'s' if count > 1 else ''}, each on a {FIRST_STEPS}nd of the "
             "interval before, because the first steps of a uniform mesh are less accurate. The tolerance holds from t "
             f"= {first:g} on, the first saved time"
+        )
+    if refinement.loose:
+        problem.notes.append(
+            f"the error of the grid is about {refinement.grid_error:.2g}, so the steps were refined until that in time "
+            f"was below {GRID_SHARE:g} of it, and not to rtol = {options.rtol:g}; estimate=True refines to rtol"
         )
     if not run.success and data.jumps and not problem.breaks:
         run.message += (
@@ -161,6 +171,9 @@ class _Refinement:
         #: Steps of the first mesh, at whose times solutions are compared.
         self.first = FIRST_STEPS * self.pieces
         self.output = _first_output(problem, options, save)
+        #: The estimated error of the grid at the end, nan before it is known; the tolerance that it allows, relative to
+        #: the largest value at the end; and that value.
+        self.grid_error, self.loose, self.size = math.nan, 0.0, math.inf
 
     def refine(self) -> tuple[Run, float, float]:
         """The run that meets the tolerance, or the last one; its error, and the ratio of the error to the tolerance."""
@@ -191,16 +204,16 @@ class _Refinement:
             if not run.success:
                 return run, error, ratio
             gaps = self._gaps(run, previous, steps, jump)
-            biggest = max((gap for gap, _ in gaps), default=0.0)
+            biggest = max(gap for gap, _ in gaps)
             factor = 2.0**jump
             seen = min(order, _UNSEEN) if last is None else seen_order([biggest, last[0]], (factor, last[1]), order)
             share = 1.0 / (factor**seen - 1.0)
-            error = biggest * share
-            ratio = max((gap * share / allowed for gap, allowed in gaps), default=0.0)
-            ratio = max(ratio, share * self._event_ratio(run, previous))
+            error, ratio = biggest * share, share * self._ratio(gaps, run, previous)
+            if ratio > 1.0 and self._accepts_grid_error(run, error):
+                ratio = share * self._ratio(gaps, run, previous)
             if ratio <= 1.0:
                 unseen = self.data.defect(problem, self.method.mesh(problem, finer))
-                error, ratio = max(error, unseen), max(ratio, unseen / max(allowed for _, allowed in gaps))
+                error, ratio = max(error, unseen), max(ratio, unseen / max(self._allowed(size) for _, size in gaps))
             if ratio <= 1.0:
                 return run, error, ratio
             if last is None:  # The next mesh is chosen with the order of the method: it will show whether that holds.
@@ -248,13 +261,43 @@ class _Refinement:
         t, u = run.recorder.newest
         return t - self.problem.t0, max_absolute(self.problem, u)
 
-    def _gaps(self, run: Run, previous: Run, steps: int, jump: int) -> list[tuple[float, float]]:
-        """Differences between two runs, and the tolerance, at each time that is compared.
+    def _accepts_grid_error(self, run: Run, error: float) -> bool:
+        """Relax the tolerance to a share of the error of the grid, if that is wanted, known and larger."""
+        t, u = run.recorder.newest
+        size = max_absolute(self.problem, u)
+        if self.options.estimate != "auto" or not math.isnan(self.grid_error) or error > _CLOSE * size:
+            return False
+        found, why = estimate_grid_error(self.problem, self.method, t, u, run.steps, "auto")
+        self.grid_error = 0.0 if why else found
+        loose = min(GRID_SHARE * self.grid_error / size, _LOOSEST) if size else 0.0
+        if loose > self.options.rtol:
+            self.loose, self.size = loose, size
+        return self.loose > 0.0
 
-        The scale of the relative error at a time t of the first mesh is the largest ``|u(s)| (s - t0) / (t - t0)`` over
-        times s up to t; before the first one and behind a jump it is the largest ``|u|`` of all.
+    def _allowed(self, size: float) -> float:
+        """The tolerance at a time at which the scale of the relative error is ``size``."""
+        return max(
+            self.options.atol + self.options.rtol * size, self.loose * min(size, self.size) if self.loose else 0.0
+        )
+
+    def _ratio(self, gaps: list[tuple[float, float]], run: Run, previous: Run) -> float:
+        """The largest ratio of a difference between two runs to the tolerance, times of terminal events included."""
+        ratio = max(gap / self._allowed(size) for gap, size in gaps)
+        one, other = run.recorder.ended, previous.recorder.ended
+        if one is None and other is None:
+            return ratio
+        if one is None or other is None:  # only one run has ended so
+            return math.inf
+        allowed = max(self.options.rtol, self.loose) * (one - self.problem.t0) + 4.0 * float(np.spacing(abs(one)))
+        return max(ratio, abs(one - other) / allowed)
+
+    def _gaps(self, run: Run, previous: Run, steps: int, jump: int) -> list[tuple[float, float]]:
+        """Differences between two runs, and the scale of the relative error, at each time that is compared.
+
+        The scale at a time t of the first mesh is the largest ``|u(s)| (s - t0) / (t - t0)`` over times s up to t;
+        before the first one and behind a jump it is the largest ``|u|`` of all.
         """
-        problem, options = self.problem, self.options
+        problem = self.problem
         times = self.method.mesh(problem, steps)
         regular = steps // self.first
         found: list[tuple[float, float | None]] = []
@@ -273,19 +316,9 @@ class _Refinement:
         ends = run.recorder.end_frame, previous.recorder.end_frame
         if ends[0] is not None and ends[1] is not None:
             found.append((max_absolute(problem, ends[0] - ends[1]), max_absolute(problem, ends[0])))
-        return [(gap, options.atol + options.rtol * (largest if scale is None else scale)) for gap, scale in found] or [
-            (0.0, options.atol + options.rtol * max_absolute(problem, problem.u0))
+        return [(gap, largest if scale is None else scale) for gap, scale in found] or [
+            (0.0, max_absolute(problem, problem.u0))
         ]
-
-    def _event_ratio(self, run: Run, previous: Run) -> float:
-        """The difference of the times of terminal events over the tolerance; infinite if only one run has ended so."""
-        one, other = run.recorder.ended, previous.recorder.ended
-        if one is None and other is None:
-            return 0.0
-        if one is None or other is None:
-            return math.inf
-        allowed = self.options.rtol * (one - self.problem.t0) + 4.0 * float(np.spacing(abs(one)))
-        return abs(one - other) / allowed
 
     def _attempt(self, steps: int) -> Run:
         problem, method, options, save = self.problem, self.method, self.options, self.save

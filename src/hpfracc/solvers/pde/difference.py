@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._config import get_settings
 from hpfracc._optional import is_installed
 from hpfracc.engine.selection.kernels import KernelPrice
@@ -49,7 +50,7 @@ _UPDATES = KernelPrice(
     function="_one_input",
 )
 #: The least mean step near the start of a piece times the number of steps, in ulps.
-_RESOLVED = 64e6
+_RESOLVED = 4e6
 #: The name of a solve in ``config(pin=..., never=...)``.
 _OPERATION = "solve_fpde"
 MEMORIES = ("auto", "direct", "exponentials")
@@ -71,17 +72,14 @@ class DifferenceMethod(EvolutionMethod):
     parabola: ClassVar[bool]
 
     def __post_init__(self) -> None:
-        name, r = self.name, self.grading
-        if self.memory not in MEMORIES:
-            raise InvalidInputError(f"{name}: memory={self.memory!r}; use {', '.join(map(repr, MEMORIES))}")
-        if self.reaction not in REACTIONS:
-            raise InvalidInputError(f"{name}: reaction={self.reaction!r}; use {', '.join(map(repr, REACTIONS))}")
-        if not (math.isfinite(self.stabilisation) and self.stabilisation >= 0.0):
-            raise InvalidInputError(f"{name}: stabilisation={self.stabilisation!r} has to be 0 or more")
+        name = self.name
+        _reading.choice(f"{name}: memory", self.memory, MEMORIES)
+        _reading.choice(f"{name}: reaction", self.reaction, REACTIONS)
+        _reading.number(f"{name}: stabilisation", self.stabilisation, least=0.0)
         if self.stabilisation and self.reaction != "imex":
             raise InvalidInputError(f"{name}: stabilisation={self.stabilisation!r} belongs to reaction='imex'")
-        if r is not None and not (math.isfinite(r) and r >= 1.0):
-            raise InvalidInputError(f"{name}: grading={r!r} has to be 1 (uniform) or more")
+        if self.grading is not None:
+            _reading.number(f"{name}: grading", self.grading, least=1.0)
 
     @abc.abstractmethod
     def exponent(self, problem: EvolutionProblem) -> float:

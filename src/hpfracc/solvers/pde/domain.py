@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["Disc"]
@@ -35,10 +36,9 @@ class Disc:
     angles: int = 48
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.radius) and self.radius > 0.0):
-            raise InvalidInputError(f"Disc: radius={self.radius!r} has to be positive")
-        if self.radial < 2 or self.angles < 1:
-            raise InvalidInputError(f"Disc: radial={self.radial!r}, angles={self.angles!r}: use 2 or more, 1 or more")
+        _reading.number("Disc: radius", self.radius, above=0.0)
+        _reading.whole("Disc: radial", self.radial, least=2)
+        _reading.whole("Disc: angles", self.angles, least=1)
         if self.angles // 2 >= 2 * self.radial:
             raise InvalidInputError(
                 f"Disc: {self.angles} angles with {self.radial} radial points; use at most {4 * self.radial - 1}, "
@@ -55,8 +55,7 @@ class Disc:
         """
         from scipy.special import roots_jacobi
 
-        if not 0.0 < order < 2.0:
-            raise InvalidInputError(f"Disc: order={order!r} has to be in (0, 2)")
+        order = _reading.number("Disc: order", order, above=0.0, below=2.0)
         inside = np.sqrt(0.5 * (1.0 + roots_jacobi(self.radial, 0.5 * order, 0.0)[0]))
         radii = self.radius * np.append(inside, 1.0)
         return radii, 2.0 * math.pi / self.angles * np.arange(self.angles)

@@ -28,7 +28,9 @@ __all__ = [
     "Run",
     "StepProgress",
     "check_memory",
+    "exact_mesh",
     "forecast_memory",
+    "given_steps",
     "max_absolute",
     "run_estimated",
     "run_mesh",
@@ -47,6 +49,8 @@ _COARSEST = (6, 4)
 _SAMPLES = 8
 MIN_ORDER = 0.25
 _UNASKED = 32
+#: Output times of a method without an error in time if neither a step nor times are given.
+_OUTPUTS = 100
 #: Forecasts below this are not checked against free memory.
 _NEGLIGIBLE = 16 * 2**20
 
@@ -126,6 +130,21 @@ def check_memory(
             "coarser grid, or a method with memory='exponentials'"
         )
     return need
+
+
+def exact_mesh(problem: EvolutionProblem, options: Options) -> Array:
+    """The times at which a method without an error in time computes values."""
+    if options.t_eval is not None:
+        return np.unique(np.concatenate([[problem.t0], options.t_eval, [problem.t1]]))
+    count = _OUTPUTS if options.step is None else given_steps(problem, options)
+    count = max(count, math.ceil((problem.t1 - problem.t0) / options.max_step))
+    return np.linspace(problem.t0, problem.t1, count + 1)
+
+
+def given_steps(problem: EvolutionProblem, options: Options) -> int:
+    """The number of steps of a uniform mesh with the given step."""
+    assert options.step is not None
+    return max(1, math.ceil((problem.t1 - problem.t0) / options.step * (1.0 - 1e-12)))
 
 
 class StepProgress:

@@ -8,8 +8,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from hpfracc.solvers.pde.driver import FIRST_STEPS, forecast_memory
-from hpfracc.solvers.pde.solve import Question, exact_mesh, given_steps, read_question, solve_fpde
+from hpfracc.solvers.pde.adaptive import GRID_SHARE
+from hpfracc.solvers.pde.driver import FIRST_STEPS, exact_mesh, forecast_memory, given_steps
+from hpfracc.solvers.pde.solve import Question, read_question, solve_fpde
 
 __all__ = ["EvolutionExplanation", "explain_evolution"]
 
@@ -145,8 +146,10 @@ def _steps(question: Question) -> tuple[int | None, str]:
         count = len(exact_mesh(problem, options)) - 1
         return count, f"none; values at {count:,} times"
     if options.step is None:
+        balanced = options.estimate == "auto" and problem.xp.library == "numpy"
         return None, (
             f"{FIRST_STEPS} and finer, until the error in time is within rtol={options.rtol:g}, atol={options.atol:g}"
+            + (f", or {GRID_SHARE:g} of the error of the grid (estimate=True: rtol alone)" if balanced else "")
         )
     count = given_steps(problem, options)
     lengths = method.mesh(problem, count)

@@ -74,7 +74,8 @@ def estimate_grid_error(
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"), quiet:
             warnings.simplefilter("ignore")
-            found = _compared(dataclasses.replace(problem, t1=t), method, u, steps)
+            before = tuple(one for one in problem.breaks if one < t)
+            found = _compared(dataclasses.replace(problem, t1=t, breaks=before), method, u, steps)
             if found is not None:
                 found = max(found, _rough(problem, t), 0.0 if math.isnan(cheap) else cheap)
     except Exception as error:  # the user's functions may take this grid alone

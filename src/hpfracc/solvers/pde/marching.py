@@ -68,12 +68,13 @@ class _Flat:
         """One row for each time; a single row if they are all equal, and none without source and boundary data."""
         if not self.problem.forced:
             return np.empty((0, self.u.size))
-        wanted = times if self.problem.varies else times[:1]
-        rows = []
-        for t in wanted:
-            found = self.form.known(float(t))
-            rows.append(np.zeros_like(self.u) if found is None else self.flat(found + np.zeros(self.shape)))
-        return np.stack(rows)
+        problem, blank = self.problem, np.zeros(self.shape, complex if self.complex else float)
+        if not problem.varies:
+            return self.flat(self.form.known(float(times[0])) + blank)[None]
+        # One transform for all of them.
+        zero = np.zeros(problem.state_shape)
+        found = self.form.encode(np.stack([problem.known(float(t)) + zero for t in times]))
+        return self.flat(found + blank).reshape(len(times), -1)
 
     def block(self, out: Array) -> FrameBlock:
         """The values of a block of steps."""

@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import is_array, library_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.problem import order_value
@@ -37,14 +38,11 @@ class DistributedOrder:
     nodes: int = 16
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.low < self.high <= 2.0:
-            raise InvalidInputError(
-                f"DistributedOrder: orders from {self.low!r} to {self.high!r}; use 0 <= low < high <= 2"
-            )
+        low = _reading.number("DistributedOrder: low", self.low, least=0.0, below=2.0)
+        _reading.number("DistributedOrder: high", self.high, above=low, most=2.0)
         if self.low < 1.0 < self.high:
             raise InvalidInputError("DistributedOrder: orders on both sides of 1; use one below or above, and terms=")
-        if isinstance(self.nodes, bool) or not isinstance(self.nodes, int) or not 1 <= self.nodes <= 200:
-            raise InvalidInputError(f"DistributedOrder: nodes={self.nodes!r}; use 8 to 16, at most 200")
+        _reading.whole("DistributedOrder: nodes", self.nodes, least=1, most=200)
 
     def terms(self) -> tuple[tuple[float, float], ...]:
         """Coefficients and orders of the quadrature rule, largest order first."""
@@ -53,9 +51,8 @@ class DistributedOrder:
         scale = 0.5 * (self.high - self.low) * w
         found = []
         for order, part in zip(orders, scale, strict=True):
-            weight = float(self.weight(float(order))) if callable(self.weight) else float(self.weight)
-            if not (math.isfinite(weight) and weight >= 0.0):
-                raise InvalidInputError(f"DistributedOrder: weight({order:g}) = {weight!r} has to be 0 or more")
+            value = self.weight(float(order)) if callable(self.weight) else self.weight
+            weight = _reading.number(f"DistributedOrder: weight({order:g})", value, least=0.0)
             if weight > 0.0:
                 found.append((float(part) * weight, float(order)))
         if not found:
@@ -100,10 +97,7 @@ def _read_order(name: str, value: Any) -> Any:
         if math.isnan(known):
             return value
     else:
-        try:
-            known = value = float(value)
-        except (TypeError, ValueError):
-            raise InvalidInputError(f"{name}={value!r} has to be a number, or a DistributedOrder") from None
+        known = value = _reading.number(name, value)
     if not 0.0 < known <= 2.0:
         raise InvalidInputError(f"{name}={known:g} has to be in (0, 2]")
     return value

@@ -220,7 +220,7 @@ def _is_complex_space(sums: tuple[tuple[SpaceTerm, ...], ...]) -> bool:
 
 def _read_state(name: str, value: Any, grid: tuple[Array, ...], shape: tuple[int, ...], xp: Namespace) -> Any:
     """Read a state as float64 or complex128 of ``xp`` on the whole grid, with or without an axis of components."""
-    if callable(value) and not is_array(value):
+    if callable(value) and not is_array(value) and not isinstance(value, type):
         value = value(*(to_host(one) for one in broadcast_points(NUMPY, grid)))
         value = np.broadcast_to(value, shape) if np.ndim(value) <= len(shape) else np.asarray(value)
     refuse_masked(value, name)

@@ -18,7 +18,7 @@ from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.options import Options, read_options
 from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.adaptive import run_adaptive
-from hpfracc.solvers.pde.driver import Run, StepProgress, check_memory, run_estimated, run_mesh
+from hpfracc.solvers.pde.driver import Run, StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod, all_evolution_methods, find_evolution_method
@@ -32,12 +32,10 @@ from hpfracc.solvers.pde.reading import read_evolution
 from hpfracc.solvers.pde.recording import Save, read_save, smooth_power
 from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, FrameTools, SpaceTimeError
 
-__all__ = ["MAX_FPDE_STEPS", "Question", "exact_mesh", "given_steps", "read_question", "solve_fpde"]
+__all__ = ["MAX_FPDE_STEPS", "Question", "read_question", "solve_fpde"]
 
 #: Default limit on the number of steps.
 MAX_FPDE_STEPS = 1_000_000
-#: Output times of a method without an error in time if neither a step nor times are given.
-_OUTPUTS = 100
 #: Methods for first order in time, in the order in which they are tried.
 _FIRST_ORDER = ("etdrk4", "imex_bdf2", "crank_nicolson")
 _BACKENDS = ("auto", "numpy", "numba")
@@ -127,7 +125,9 @@ def solve_fpde(
         the mesh is graded anew behind. The first steps of a uniform
         mesh with memory (``"convolution_quadrature"``) are less accurate: output before the first of these times is
         computed separately, in a shorter interval with its own steps, and no step before the first time of the shortest
-        interval is kept. The error of the grid is estimated separately and is not controlled.
+        interval is kept. The error of the grid is estimated separately and is not controlled; where it is larger, a
+        tenth of it is enough in time (at most 1 %, in units of the largest ``|u|`` at the end), unless ``estimate`` is
+        True or False. ``decision.notes`` says so.
     step : float, optional
         A fixed mean step: the number of steps of a uniform mesh with this step. Methods that grade their mesh still do.
     t_eval : array_like, optional
@@ -171,7 +171,8 @@ def solve_fpde(
         eighth and a sixteenth of its steps (down to a fourth and an eighth, if it has few), at common times; if these
         fractions do not divide the number of steps, at the end only. Data that change between the steps count too.
         ``stats["estimate_steps"]`` counts the extra steps. ``"auto"``: for NumPy arrays and 32 steps or more, unless
-        the loop over the steps runs compiled.
+        the loop over the steps runs compiled. Without a ``step``, True and False refine in time to ``rtol`` even where
+        the error of the grid is larger.
 
     Returns
     -------
@@ -371,15 +372,6 @@ def _refusal(method: EvolutionMethod, problem: EvolutionProblem) -> str | None:
     return method.refuses(problem)
 
 
-def exact_mesh(problem: EvolutionProblem, options: Options) -> np.ndarray[Any, Any]:
-    """The times at which a method without an error in time computes values."""
-    if options.t_eval is not None:
-        return np.unique(np.concatenate([[problem.t0], options.t_eval, [problem.t1]]))
-    count = _OUTPUTS if options.step is None else given_steps(problem, options)
-    count = max(count, math.ceil((problem.t1 - problem.t0) / options.max_step))
-    return np.linspace(problem.t0, problem.t1, count + 1)
-
-
 def _solve(question: Question) -> tuple[Run, float, float]:
     problem, method, options = question.problem, question.method, question.options
     with progress_report(options.progress, problem.t0, problem.t1, f"solve_fpde ({method.name})") as report:
@@ -409,12 +401,6 @@ def _solve_reporting(question: Question, progress: StepProgress) -> tuple[Run, f
     problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, steps)
     run, error = run_estimated(problem, method, options, save, args, steps, progress)
     return run, error, math.nan
-
-
-def given_steps(problem: EvolutionProblem, options: Options) -> int:
-    """The number of steps of a uniform mesh with the given step."""
-    assert options.step is not None
-    return max(1, math.ceil((problem.t1 - problem.t0) / options.step * (1.0 - 1e-12)))
 
 
 def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -> FPDEResult:

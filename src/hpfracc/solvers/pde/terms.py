@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
+from hpfracc import _reading
 from hpfracc._arrays import is_array, is_tracer, library_of
 from hpfracc.errors import InvalidInputError
 
@@ -95,8 +96,7 @@ class Advection(SpaceTerm):
     def __post_init__(self) -> None:
         for one in _each(self.velocity):
             _check_coefficient("Advection", one)
-        if not isinstance(self.conservative, bool):
-            raise InvalidInputError(f"Advection: conservative={self.conservative!r}; use True or False")
+        _reading.flag("Advection: conservative", self.conservative)
 
 
 @final
@@ -126,8 +126,8 @@ class FractionalDiffusion(SpaceTerm):
 
     def __post_init__(self) -> None:
         _check_order("FractionalDiffusion", self.order, 2.0)
-        if self.kind is not None and self.kind not in KINDS:
-            raise InvalidInputError(f"FractionalDiffusion: kind={self.kind!r}; use {', '.join(map(repr, KINDS))}")
+        if self.kind is not None:
+            _reading.choice("FractionalDiffusion: kind", self.kind, KINDS)
         _check_coefficient("FractionalDiffusion", self.coefficient)
 
 
@@ -160,11 +160,9 @@ class OneSided(SpaceTerm):
 
     def __post_init__(self) -> None:
         _check_order("OneSided", self.order, 2.0, below=True)
-        if self.side not in ("left", "right"):
-            raise InvalidInputError(f"OneSided: side={self.side!r}; use 'left' or 'right'")
+        _reading.choice("OneSided: side", self.side, ("left", "right"))
         _check_coefficient("OneSided", self.coefficient)
-        if isinstance(self.axis, bool) or not isinstance(self.axis, int):
-            raise InvalidInputError(f"OneSided: axis={self.axis!r} has to be a whole number")
+        _reading.whole("OneSided: axis", self.axis)
 
 
 def read_space(space: Any, components: int | None) -> tuple[tuple[SpaceTerm, ...], ...]:
@@ -224,10 +222,7 @@ def _check_order(who: str, value: Any, most: float, *, below: bool = False) -> N
         if is_tracer(value):
             return
         value = value.detach() if hasattr(value, "detach") else value
-    try:
-        order = float(value)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"{who}: order={value!r} has to be a number") from None
+    order = _reading.number(f"{who}: order", value)
     if not (0.0 < order < most or (order == most and not below)) or (below and order == 1.0):
         span = f"(0, {most:g}), and not 1" if below else f"(0, {most:g}]"
         raise InvalidInputError(f"{who}: order={order:g} has to be in {span}")

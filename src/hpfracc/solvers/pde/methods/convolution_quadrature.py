@@ -10,8 +10,8 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._xp import Namespace
-from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.forms import FrameBlock, StepForm, choose_form, steps_together
 from hpfracc.solvers.pde.history.direct import DirectHistory
 from hpfracc.solvers.pde.history.toeplitz import TRANSFORMS_FROM, ToeplitzHistory
@@ -72,8 +72,7 @@ class CorrectedQuadrature(EvolutionMethod):
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
 
     def __post_init__(self) -> None:
-        if self.k not in CORRECTIONS:
-            raise InvalidInputError(f"CorrectedQuadrature: k={self.k!r}; use 2, 3, 4 or 5 (6 is erratic)")
+        _reading.whole("CorrectedQuadrature: k", self.k, least=min(CORRECTIONS), most=max(CORRECTIONS))
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Refuses orders at which BDFk is unstable."""

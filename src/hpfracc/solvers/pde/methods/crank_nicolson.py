@@ -9,7 +9,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from hpfracc.errors import InvalidInputError
+from hpfracc import _reading
 from hpfracc.solvers.pde.explicit import needs_order_one, time_steps
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.problem import EvolutionProblem
@@ -50,8 +50,7 @@ class CrankNicolson(EvolutionMethod):
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
 
     def __post_init__(self) -> None:
-        if isinstance(self.smoothing, bool) or not isinstance(self.smoothing, int) or self.smoothing < 0:
-            raise InvalidInputError(f"crank_nicolson: smoothing={self.smoothing!r}; use a whole number, 0 or more")
+        _reading.whole("crank_nicolson: smoothing", self.smoothing, least=0)
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Order 1."""

@@ -138,7 +138,7 @@ class ModeSolution:
         self.velocity = None if problem.du0 is None else form.encode(problem.du0)
         self.known = form.known(problem.t0)
         # Without the user's functions, which may not be picklable.
-        self.problem = dataclasses.replace(problem, source=None, stats={}, notes=[])
+        self.problem = dataclasses.replace(problem, source=None, on_grid=None, stats={}, notes=[])
 
     def __call__(self, times: Array) -> Any:
         """Values at the times, of shape (times, *state)."""

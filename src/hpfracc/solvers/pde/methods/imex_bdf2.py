@@ -9,7 +9,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from hpfracc.errors import InvalidInputError
+from hpfracc import _reading
 from hpfracc.solvers.pde.explicit import needs_order_one, time_steps
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
@@ -56,9 +56,10 @@ class ImexBDF2(EvolutionMethod):
     libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
 
     def __post_init__(self) -> None:
-        s = self.stabilisation
-        if s != "auto" and (isinstance(s, str) or not (math.isfinite(s) and s >= 0.0)):
-            raise InvalidInputError(f"imex_bdf2: stabilisation={s!r}; use 'auto', 0 or a positive number")
+        if isinstance(self.stabilisation, str):
+            _reading.choice("imex_bdf2: stabilisation", self.stabilisation, ("auto",))
+        else:
+            _reading.number("imex_bdf2: stabilisation", self.stabilisation, least=0.0)
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Order 1."""
@@ -89,7 +90,12 @@ class ImexBDF2(EvolutionMethod):
                         f"the slope of the reaction grew from {first_slope:.3g} to {slope:.3g}, which steps of {h:.3g} "
                         "do not resolve: take a smaller step, or check whether the solution blows up"
                     )
-                s = s if slope**2 <= 1.2 * s else slope**2
+                square = slope * slope
+                if not math.isfinite(square):
+                    raise StepFailedError(
+                        f"the slope of the reaction is {slope:.3g}, which no step resolves: check its units"
+                    )
+                s = s if square <= 1.2 * s else square
             rest = None if problem.reaction is None else problem.reaction(t, u)
             given = problem.known(t + h)
             if older is None:

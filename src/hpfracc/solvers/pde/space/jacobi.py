@@ -8,8 +8,8 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import is_array, to_host
-from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_homogeneous, varies_in_time
 from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.axes import diagonalise
@@ -48,11 +48,9 @@ def jacobi_grid(points: int, order: float, interval: tuple[float, float] = (-1.0
     >>> jacobi_grid(3, 1.0).round(4)
     array([-1.    , -0.7071,  0.    ,  0.7071,  1.    ])
     """
-    if not 0.0 < order < 2.0:
-        raise InvalidInputError(f"jacobi_grid: order={order!r} has to be in (0, 2)")
-    if points < 1:
-        raise InvalidInputError(f"jacobi_grid: points={points!r} has to be 1 or more")
-    low, high = interval
+    order = _reading.number("jacobi_grid: order", order, above=0.0, below=2.0)
+    points = _reading.whole("jacobi_grid: points", points, least=1)
+    low, high = _reading.pair("jacobi_grid: interval", interval)
     inside = _basis(points, 0.5 * order).x
     return np.concatenate([[low], low + 0.5 * (high - low) * (1.0 + inside), [high]])
 
@@ -76,8 +74,9 @@ def interval_eigenvalues(count: int, order: float, points: int = 0) -> Array:
     """
     from scipy import special
 
-    if not 0.0 < order < 2.0:
-        raise InvalidInputError(f"interval_eigenvalues: order={order!r} has to be in (0, 2)")
+    order = _reading.number("interval_eigenvalues: order", order, above=0.0, below=2.0)
+    count = _reading.whole("interval_eigenvalues: count", count, least=1)
+    points = _reading.whole("interval_eigenvalues: points", points, least=0)
     number, s = points or 2 * count + 128, 0.5 * order
     x, q = special.roots_jacobi(number, 2.0 * s, 2.0 * s)
     basis = _basis(number, s)
