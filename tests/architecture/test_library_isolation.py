@@ -30,6 +30,7 @@ HOMES = {
     "distributed": ("distributed",),
     "zarr": ("distributed",),
     "matplotlib": (
+        "cli.demo",
         "distributed.plots",
         "solvers.ode.plot",
         "solvers.pde.plot",
