@@ -5,6 +5,7 @@ The pages are in ``docs/gallery``, which is not part of the repository. A script
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import shutil
@@ -71,11 +72,16 @@ def _page(script: Script, result: dict[str, Any]) -> str:
             *script.words,
             f"![{script.title}]({script.name}.png)",
             f"```text\n{result['printed']}\n```",
-            f"{{download}}`{file}`",
-            f"```{{literalinclude}} {file}\n:language: python\n```",
+            f"```{{literalinclude}} {file}\n:language: python\n:lines: {_first_line(script)}-\n```",
+            f"{{download}}`Download {file} <{file}>`",
             f"{script.citation}\n",
         )
     )
+
+
+def _first_line(script: Script) -> int:
+    """Number of the first line of code, after the docstring that the page shows in words."""
+    return ast.parse(script.source).body[1].lineno
 
 
 def _build(app: Sphinx) -> None:

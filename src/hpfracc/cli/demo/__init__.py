@@ -163,8 +163,9 @@ def _example(outcome: ScriptRun) -> str:
         shown = f'<img class="picture" alt="{escape(script.title)}" src="data:image/png;base64,{data}">{printed}'
     code = f"<details><summary>{escape(script.path.name)}</summary><pre>{escape(script.source)}</pre></details>"
     return (
-        f'<article id="{escape(script.name)}"><h3>{escape(script.title)}</h3>{_formulas(script.formulas)}{words}'
-        f'{shown}<p class="citation">{escape(script.citation)}</p>{code}</article>\n'
+        f'<article id="{escape(script.name)}"><h3>{escape(script.title)}</h3><div class="text">'
+        f'{_formulas(script.formulas)}{words}<p class="citation">{escape(script.citation)}</p></div>'
+        f"<div>{shown}</div>{code}</article>\n"
     )
 
 
@@ -181,7 +182,7 @@ def _drawn(formula: str) -> str:
     from matplotlib.mathtext import math_to_image
 
     file = io.BytesIO()
-    with mpl.rc_context({"mathtext.fontset": "stix", "savefig.transparent": True, "svg.hashsalt": "hpfracc"}):
+    with mpl.rc_context({"mathtext.fontset": "cm", "savefig.transparent": True, "svg.hashsalt": "hpfracc"}):
         math_to_image(f"${formula}$", file, prop=FontProperties(size=15), format="svg")
     data = base64.b64encode(file.getvalue()).decode()
     return f'<img alt="{escape(formula)}" src="data:image/svg+xml;base64,{data}">'
