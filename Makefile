@@ -1,6 +1,6 @@
 # Every target makes its own .venv on a fresh machine; a second call finds the stamps and starts at once.
 #
-#   make demo     what was chosen, how long it took, what each fixed backend would have cost; says where its report is
+#   make demo     the scripts of examples/gallery, into one HTML file with their pictures; says where it is
 #   make test     the tests, less those marked slow or bench       (make test PYTEST_ARGS="-x tests/engine")
 #   make test-all the slow ones too
 #   make lint     ruff and mypy
@@ -65,7 +65,7 @@ docs: $(VENV)/.docs
 	@echo "The documentation is in docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # --- the environment ---------------------------------------------------------------------------------------------
 
@@ -74,9 +74,9 @@ $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# Numba and no torch or jax: enough for the demo, and quick to install.
+# No torch or jax: enough for the demo, less two of its scripts, and quick to install.
 $(VENV)/.light: $(VENV)/.made pyproject.toml constraints.txt
-	$(INSTALL) --editable '.[numba]'
+	$(INSTALL) --editable '.[numba,plot]'
 	@touch $@
 
 # What lint needs is in it.
@@ -96,5 +96,5 @@ $(VENV)/.lint: $(VENV)/.made pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.made pyproject.toml constraints.txt
-	$(INSTALL) --editable '.[docs,numba,torch,jax]'
+	$(INSTALL) --editable '.[docs,numba,torch,jax,plot]'
 	@touch $@

@@ -29,6 +29,7 @@ HOMES = {
     "dask": ("distributed",),
     "distributed": ("distributed",),
     "matplotlib": (
+        "cli.demo",
         "distributed.results",
         "solvers.ode.plot",
         "solvers.pde.plot",

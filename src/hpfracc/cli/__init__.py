@@ -23,7 +23,7 @@ __all__ = ["build_parser", "main"]
 
 #: The commands in the order of the help; each is a module of this package.
 _COMMANDS = {
-    "demo": "run equations, convolutions, derivatives and lattices, and write an HTML report",
+    "demo": "run the scripts of the gallery, and write their pictures into one HTML file",
     "info": "show the hardware, the backends, the stored measurements and the settings",
     "calibrate": "time every arm (backend, algorithm, device) on this machine",
     "explain": "show which arm (backend, algorithm, device) a call would use, and why",

@@ -1,25 +1,36 @@
-"""``hpfracc demo``: run equations, convolutions, derivatives, noise and lattices, and write an HTML report."""
+"""``hpfracc demo``: run the scripts of the gallery, and write their pictures into one HTML file."""
 
 from __future__ import annotations
 
 import argparse
+import base64
+import hashlib
+import html
+import io
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.cli.answer import Answer, progress_bar
+from hpfracc.cli.answer import Answer, hpfracc_version, progress_bar
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from hpfracc.cli.demo.blocks import Chapter
+    from hpfracc.cli.demo.scripts import Script, ScriptRun
 
-__all__ = ["add_command"]
+__all__ = ["add_command", "render"]
+
+escape = html.escape
+
+_MODULES = {"numpy": "NumPy", "scipy": "SciPy", "numba": "Numba", "torch": "PyTorch", "jax": "JAX", "cupy": "CuPy"}
 
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
     """Add this command to the parser."""
     parser = commands.add_parser("demo", help=summary, parents=[common], allow_abbrev=False)
-    parser.add_argument("--quick", action="store_true", help="fewer sizes, shorter measurements")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="scripts to run (default: all; see --list)")
+    parser.add_argument("--list", action="store_true", help="list the scripts and where they are, without running them")
     parser.add_argument(
         "--out", type=Path, default=Path("report"), metavar="FOLDER", help="folder for the report (default: report)"
     )
@@ -27,26 +38,34 @@ def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) ->
 
 
 def run(arguments: argparse.Namespace) -> Answer:
-    """Run all chapters and write the page."""
-    from hpfracc.cli.demo.chapters import CHAPTERS, DemoContext, build
-    from hpfracc.cli.demo.page import render
-    from hpfracc.cli.info import collect
+    """Run the scripts and write the page."""
+    from hpfracc.cli.demo.scripts import find_scripts, run_script
 
+    scripts = find_scripts(arguments.names)
+    if arguments.list:
+        rows = [{"name": each.name, "title": each.title, "file": str(each.path)} for each in scripts]
+        return Answer({"scripts": rows}, lambda: _list(scripts))
     folder: Path = arguments.out
     _make_folder(folder)  # before the work, so that a wrong name fails at once
-    chapters = []
-    with progress_bar("Measuring") as report:
-        for number, name in enumerate(CHAPTERS):
-
-            def part(share: float, text: str, number: int = number) -> None:
-                report((number + share) / len(CHAPTERS), text)
-
-            chapters.append(build(name, DemoContext(arguments.quick, part)))
-    command = "hpfracc demo --quick" if arguments.quick else "hpfracc demo"
+    outcomes = []
+    with progress_bar("Computing") as report:
+        for number, script in enumerate(scripts):
+            report(number / len(scripts), script.title)
+            outcomes.append(run_script(script))
     path = folder / "index.html"
-    _write(path, render(chapters, collect(), command))
-    data = {"report": str(path.resolve()), "chapters": {chapter.name: dict(chapter.data) for chapter in chapters}}
-    return Answer(data, lambda: _view(chapters, path))
+    _write(path, outcomes)
+    rows = [
+        {
+            "name": each.script.name,
+            "title": each.script.title,
+            "seconds": each.seconds,
+            "error": each.error,
+            "printed": each.printed.splitlines(),
+            "skipped": each.skipped or None,
+        }
+        for each in outcomes
+    ]
+    return Answer({"report": str(path.resolve()), "scripts": rows}, lambda: _view(outcomes, path))
 
 
 def _make_folder(folder: Path) -> None:
@@ -60,10 +79,12 @@ def _make_folder(folder: Path) -> None:
         ) from None
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, outcomes: list[ScriptRun]) -> None:
     from hpfracc._files import write_whole
+    from hpfracc.cli.info import collect
     from hpfracc.errors import InvalidInputError
 
+    text = render(outcomes, _facts(collect()), hpfracc_version())
     try:
         write_whole(path, [text.encode("utf-8", "backslashreplace")])
     except OSError as error:
@@ -72,15 +93,125 @@ def _write(path: Path, text: str) -> None:
         ) from None
 
 
-def _view(chapters: list[Chapter], path: Path) -> RenderableType:
+def _facts(info: dict[str, Any]) -> list[tuple[str, str]]:
+    """The machine in a few lines, from the data of ``hpfracc info``."""
+    machine = info["machine"]
+    cpu, versions = machine["cpu"], machine["libraries"]
+    present = [f"{name} {versions[key]}" for key, name in _MODULES.items() if versions.get(key)]
+    return [
+        ("Processor", f"{cpu['model']} ({cpu['architecture']}), {len(cpu['affinity'])} of {cpu['logical']} threads"),
+        ("GPUs", ", ".join(gpu["name"] for gpu in machine["gpus"]) or "none"),
+        ("System", f"{machine['system']}, Python {machine['python']}"),
+        ("Libraries", ", ".join(present)),
+    ]
+
+
+def render(outcomes: Sequence[ScriptRun], facts: Sequence[tuple[str, str]], version: str) -> str:
+    """Render the whole page.
+
+    Parameters
+    ----------
+    outcomes : sequence of ScriptRun
+        The scripts that were run, in order.
+    facts : sequence of (str, str)
+        The machine: names and values.
+    version : str
+        Version of the library.
+    """
+    from importlib import resources
+    from itertools import groupby
+
+    style = resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    sections = [(name, list(group)) for name, group in groupby(outcomes, lambda each: each.script.section)]
+    links = "".join(
+        f'<li><a href="#{escape(each.script.name)}">{escape(each.script.title)}</a></li>'
+        for _, group in sections
+        for each in group
+    )
+    rows = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
+    body = [
+        '<header><p class="brand">hpfracc</p><h1>Fractional calculus in pictures</h1>',
+        '<p class="lead">Equations with memory, computed on this machine and compared with exact solutions where there '
+        "are any. Below each picture is the script that draws it, to read and to copy.</p>",
+        f"<nav><ul>{links}</ul></nav></header><main>",
+        *(f"<section><h2>{escape(name)}</h2>{''.join(map(_example, group))}</section>" for name, group in sections),
+        f'<section id="machine"><h2>This machine</h2><dl>{rows}</dl></section></main>',
+        f"<footer>Written by hpfracc {escape(version)} on {time.strftime('%Y-%m-%d %H:%M %Z')}. "
+        "This page loads no other files and runs no scripts.</footer>",
+    ]
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{digest}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'\">\n"
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>hpfracc: fractional calculus in pictures</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        + "\n".join(body)
+        + "\n</body>\n</html>\n"
+    )
+
+
+def _example(outcome: ScriptRun) -> str:
+    script = outcome.script
+    words = "".join(f"<p>{escape(text)}</p>" for text in script.words)
+    if outcome.skipped:
+        shown = f'<p class="skipped">Skipped: {escape(outcome.skipped)}</p>'
+    else:
+        data = base64.b64encode(outcome.picture).decode()
+        printed = f"<pre>{escape(outcome.printed)}</pre>" if outcome.printed else ""
+        shown = f'<img class="picture" alt="{escape(script.title)}" src="data:image/png;base64,{data}">{printed}'
+    code = f"<details><summary>{escape(script.path.name)}</summary><pre>{escape(script.source)}</pre></details>"
+    return (
+        f'<article id="{escape(script.name)}"><h3>{escape(script.title)}</h3><div class="text">'
+        f'{_formulas(script.formulas)}{words}<p class="citation">{escape(script.citation)}</p></div>'
+        f"<div>{shown}</div>{code}</article>\n"
+    )
+
+
+def _formulas(formulas: Sequence[str]) -> str:
+    """Formulas as drawings, in parts that break into lines on a narrow page."""
+    parts = [part.strip() for formula in formulas for part in " ".join(formula.split()).split(r"\quad")]
+    return f'<p class="formula">{"".join(map(_drawn, parts))}</p>' if parts else ""
+
+
+def _drawn(formula: str) -> str:
+    """A formula as SVG, by Matplotlib."""
+    import matplotlib as mpl
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.mathtext import math_to_image
+
+    file = io.BytesIO()
+    with mpl.rc_context({"mathtext.fontset": "cm", "savefig.transparent": True, "svg.hashsalt": "hpfracc"}):
+        math_to_image(f"${formula}$", file, prop=FontProperties(size=15), format="svg")
+    data = base64.b64encode(file.getvalue()).decode()
+    return f'<img alt="{escape(formula)}" src="data:image/svg+xml;base64,{data}">'
+
+
+def _list(scripts: list[Script]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from hpfracc.cli.demo.blocks import Figures, TableBlock
+    width = max(len(script.name) for script in scripts)
+    lines = [Text.assemble((f"{each.name:<{width}}", "bold"), f"  {each.title}") for each in scripts]
+    return Group(*lines, Text(f"They are in {scripts[0].path.parent}", overflow="fold"))
 
-    parts: list[RenderableType] = []
-    for chapter in chapters:
-        parts.append(Text(chapter.title, style="bold"))
-        parts += [block for block in chapter.blocks if isinstance(block, Figures | TableBlock)]
-    parts.append(Text.assemble("Report written to ", (str(path.resolve()), "bold"), overflow="fold"))
-    return Group(*parts)
+
+def _view(outcomes: list[ScriptRun], path: Path) -> RenderableType:
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from hpfracc.profiling.formats import format_seconds
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("script", "what it printed", "time"):
+        table.add_column(name, justify="right" if name == "time" else "left")
+    for each in outcomes:
+        table.add_row(
+            Text(each.script.name, style="bold"),
+            Text(each.printed or each.skipped, style="dim" if each.skipped else ""),
+            format_seconds(each.seconds) if not each.skipped else "skipped",
+        )
+    return Group(table, Text.assemble("Report written to ", (str(path.resolve()), "bold"), overflow="fold"))
