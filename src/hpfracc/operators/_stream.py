@@ -9,11 +9,10 @@ import numpy as np
 
 from hpfracc._arrays import device_of, dtype_name, library_of
 from hpfracc._frames import has_labels, open_samples
-from hpfracc._reading import instance
+from hpfracc._reading import shown
 from hpfracc._xp import array_namespace
 from hpfracc.engine.execution.api import causal_convolution, exponential_recurrence
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.operators.core.base import FractionalOperator
 from hpfracc.operators.core.exponentials import MIN_TOLERANCE
 from hpfracc.operators.core.grids import Grid, read_number
 from hpfracc.operators.core.stream_plans import WINDOW, StreamPlan, plan_stream
@@ -58,7 +57,9 @@ class OperatorStream:
     dim: Any = None
 
     def __init__(self, operator: Any, step: Any, *, rtol: Any = 1e-6, axis: int | None = None, dim: Any = None) -> None:
-        self.operator = instance("operator", operator, FractionalOperator, "hf.Caputo(0.5)")
+        if isinstance(operator, type) or not hasattr(operator, "_streamed"):
+            raise InvalidInputError(f"operator={shown(operator)} is no operator; give one, such as hf.Caputo(0.5)")
+        self.operator = operator
         self.step = read_number("step", step)
         if self.step <= 0.0:
             raise InvalidInputError(f"step={self.step:g} is not positive; give the spacing of the samples")
