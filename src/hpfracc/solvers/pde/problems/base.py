@@ -33,6 +33,7 @@ class EvolutionOptions(TypedDict, total=False):
     rtol: float
     atol: float
     step: float | None
+    max_step: float | None
     t_eval: Any
     args: Any
     jac: Callable[..., Any] | None
