@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 
 from hpfracc.cli.demo.blocks import Cell, TableBlock, Words
-from hpfracc.engine.selection.decision import Candidate, Decision
-from hpfracc.engine.selection.explain import title, verdict
+from hpfracc.engine.selection.decision import Candidate, Decision, title, verdict
 from hpfracc.profiling.formats import format_bytes, format_seconds
 
 __all__ = ["DecisionBlock"]
