@@ -15,7 +15,7 @@ import numpy as np
 from hpfracc._xp import Namespace
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.primitives.base import Call
-from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply, padded_sizes, read_axes
+from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply, padded_sizes
 
 __all__ = ["Prepared", "affected", "make_kernels"]
 
@@ -23,20 +23,26 @@ _CONTRACT = ToeplitzApply()
 
 
 class _Layout(NamedTuple):
-    """The axes, the points and taps along them, and the shape of the weights without those."""
+    """The axes, the points and taps along them, and the shape of the weights without those.
+
+    ``sizes`` are the lengths of the transforms, so long that the cyclic sum does not wrap into the signal's own points.
+    ``ends`` cut the last axes to the points; ``whole`` says that every output depends on every sample.
+    """
 
     axes: tuple[int, ...]
     points: tuple[int, ...]
     used: tuple[int, ...]
     rows: tuple[int, ...]
+    sizes: tuple[int, ...]
+    ends: tuple[int | None, ...]
+    whole: bool
 
 
 class Prepared(NamedTuple):
-    """The matrix of the weights along the last axis, or their transform; ``used`` and ``rows`` as in the layout."""
+    """The matrix of the weights along the last axis, or their transform, and the layout of the calls it is for."""
 
     operator: Any
-    used: tuple[int, ...]
-    rows: tuple[int, ...]
+    layout: _Layout
 
 
 def _multiply_over(spectrum: Any, factor: Any) -> Any:
@@ -75,7 +81,7 @@ def make_kernels(
     """
 
     def kept_apart(product: Callable[[Any], Any], signal: Any, layout: _Layout) -> Any:
-        if all(taps >= n for taps, n in zip(layout.used, layout.points, strict=True)):
+        if layout.whole:
             return product(signal)  # a non-finite sample affects all outputs of its transform, as it should
         if all_finite is not None:
             result = product(signal) if all_finite(signal, None) else None
@@ -115,7 +121,7 @@ def make_kernels(
 
     def spectrum(weights: Any, layout: _Layout, **options: Any) -> Any:
         """The transform of the weights, extended symmetrically and padded; real for real weights."""
-        for axis, taps, size in zip(layout.axes, layout.used, _sizes(layout), strict=True):
+        for axis, taps, size in zip(layout.axes, layout.used, layout.sizes, strict=True):
             half = xp.moveaxis(weights, axis, -1)[..., :taps]
             gap = xp.zeros((*half.shape[:-1], size - 2 * taps + 1), half.dtype, half)
             weights = xp.moveaxis(xp.concatenate([half, gap, xp.flip(half[..., 1:])], -1), -1, axis)
@@ -125,16 +131,12 @@ def make_kernels(
         return xp.contiguous(xp.real(xp.rfftn(weights, layout.axes, **options)))
 
     def transform_and_back(operator: Any, signal: Any, layout: _Layout, **options: Any) -> Any:
-        sizes = _sizes(layout)
         forward, back = (xp.fftn, xp.ifftn) if xp.is_complex(signal) else (xp.rfftn, xp.irfftn)
 
         def product(x: Any) -> Any:
-            waves = multiply(forward(x, layout.axes, sizes, **options), operator)
-            full = back(waves, sizes, layout.axes, **options, **back_options)
-            part = [slice(None)] * full.ndim
-            for axis, n in zip(layout.axes, layout.points, strict=True):
-                part[axis] = slice(n)
-            return xp.contiguous(full[tuple(part)])
+            waves = multiply(forward(x, layout.axes, layout.sizes, **options), operator)
+            full = back(waves, layout.sizes, layout.axes, **options, **back_options)
+            return xp.contiguous(full[(..., *map(slice, layout.ends))])
 
         return kept_apart(product, signal, layout)
 
@@ -161,25 +163,23 @@ def _kernel(xp: Namespace, make: Callable[..., Any], use: Callable[..., Any]) ->
     def prepare(weights: Any, call: Call) -> Prepared:
         layout, weights = _layout_of(call), xp.astype(weights, call.dtype)
         empty = 0 in (*weights.shape, *layout.points)
-        return Prepared(weights[..., :0] if empty else made(weights, layout=layout), layout.used, layout.rows)
+        return Prepared(weights[..., :0] if empty else made(weights, layout=layout), layout)
 
     def apply(prepared: Prepared, signal: Any, axes: Any = -1, **options: Any) -> Any:
-        chosen = read_axes(axes, signal.ndim)
-        if 0 in (*prepared.operator.shape, *signal.shape):
-            return xp.zeros(np.broadcast_shapes(prepared.rows, signal.shape), signal.dtype, signal)
-        layout = _Layout(chosen, tuple(signal.shape[axis] for axis in chosen), prepared.used, prepared.rows)
-        return used(prepared.operator, signal, layout=layout, **options)
+        operator, layout = prepared  # which the key of a cached operand says, with its axes and points
+        if 0 in operator.shape or 0 in signal.shape:
+            return xp.zeros(np.broadcast_shapes(layout.rows, signal.shape), signal.dtype, signal)
+        return used(operator, signal, layout=layout, **options)
 
     return Kernel(xp.quiet(run), xp.quiet(prepare), xp.quiet(apply))
 
 
 def _layout_of(call: Call) -> _Layout:
-    return _Layout(*(call.facts[name] for name in ("axes", "points", "used", "rows")))
-
-
-def _sizes(layout: _Layout) -> tuple[int, ...]:
-    """Padded, so that the cyclic sum does not wrap into the signal's own points."""
-    return padded_sizes(layout.points, layout.used)
+    axes, points, used, rows = (call.facts[name] for name in ("axes", "points", "used", "rows"))
+    lengths = dict(zip(axes, points, strict=True))
+    ends = tuple(lengths.get(axis) for axis in range(min(axes), 0))
+    whole = all(taps >= n for taps, n in zip(used, points, strict=True))
+    return _Layout(axes, points, used, rows, padded_sizes(points, used), ends, whole)
 
 
 def _first(result: Any, axes: tuple[int, ...]) -> Any:
