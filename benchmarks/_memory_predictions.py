@@ -19,9 +19,8 @@ from _memory_cases import MemoryCase, cases, fresh, held_out, more_cases
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.buffers import host_buffers
-from hpfracc.engine.memory.forecast import MIN_BYTES, Forecasts
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.selection.candidates import modelled_bytes
+from hpfracc.engine.selection.call_memory import MIN_BYTES, Forecasts, modelled_bytes
 from hpfracc.engine.workers import available_cores
 from hpfracc.engine.workload import Bucket
 

@@ -23,7 +23,7 @@ from hpfracc.engine.execution.bind import bind
 from hpfracc.engine.execution.calibration import calibrate
 from hpfracc.engine.execution.operation import Operation, _key
 from hpfracc.engine.execution.plan import make_request
-from hpfracc.engine.selection.candidates import masked
+from hpfracc.engine.selection.decide import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 
 SIZES = (16, 64, 256, 1000, 4000, 10_000, 100_000, 1_000_000, 10_000_000)

@@ -68,7 +68,7 @@ def _call(name: str) -> str:
 
 def _kernels(name: str) -> Iterator[tuple[str, KernelSpec]]:
     for backend in BACKENDS:
-        for spec in registry.adapter(backend).specs.get(name, ()):
+        for spec in registry.declaration(backend).specs.get(name, ()):
             yield backend, spec
 
 

@@ -120,7 +120,7 @@ def _backends(kind: type[FractionalOperator]) -> tuple[list[str], list[str]]:
     with composite() as decisions:
         _make(kind, 0.5)(f, t)
     operations = list(dict.fromkeys(decision.operation for decision in decisions))
-    serving = [name for name in BACKENDS if all(registry.adapter(name).specs.get(op) for op in operations)]
+    serving = [name for name in BACKENDS if all(registry.declaration(name).specs.get(op) for op in operations)]
     return operations, serving
 
 

@@ -12,7 +12,7 @@ from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.execution.bind import bind
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.plan import make_request
-from hpfracc.engine.selection.candidates import masked
+from hpfracc.engine.selection.decide import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 
 from .live import Contestant

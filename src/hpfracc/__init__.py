@@ -70,7 +70,7 @@ plug_in(_device_clocks)
 
 
 def _energy_counters() -> tuple[Counters, str]:
-    from hpfracc.engine.hardware import read_energy_counters
+    from hpfracc.engine.hardware.energy import read_energy_counters
 
     return read_energy_counters()
 

@@ -40,7 +40,7 @@ from hpfracc.engine import spectral_multiply as spectral_multiply
 from hpfracc.engine import stencil_relax as stencil_relax
 from hpfracc.engine import toeplitz_apply as toeplitz_apply
 from hpfracc.engine.execution.api import last_decision as last_decision
-from hpfracc.engine.execution.api import operation as operation
+from hpfracc.engine.execution.custom import operation as operation
 from hpfracc.errors import AccuracyWarning as AccuracyWarning
 from hpfracc.ml._differencer import FractionalDifferencer as FractionalDifferencer
 from hpfracc.operators._atangana_baleanu import AtanganaBaleanu as AtanganaBaleanu

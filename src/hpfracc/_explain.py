@@ -14,7 +14,7 @@ from hpfracc._arrays import is_chunked
 from hpfracc._clusters import cluster_support
 from hpfracc.engine.execution import api
 from hpfracc.engine.execution.operation import all_operations
-from hpfracc.engine.selection.explain import Explanation
+from hpfracc.engine.selection.decision import Explanation
 from hpfracc.engine.workload import WorkloadCharacteristics, as_shape
 from hpfracc.errors import InvalidInputError, UnknownOperationError
 from hpfracc.operators._fractional_difference import fractional_difference

@@ -20,8 +20,8 @@ from hpfracc.engine.execution.pressure.readings import Pressure
 from hpfracc.engine.execution.pressure.report import MemoryReport, limit, report
 from hpfracc.engine.execution.pressure.spill import Spillable
 from hpfracc.engine.memory.buffers import PoolStats
-from hpfracc.engine.memory.forecast import ForecastRow
 from hpfracc.engine.memory.spans import span
+from hpfracc.engine.selection.call_memory import ForecastRow
 
 __all__ = [
     "CleanupReport",

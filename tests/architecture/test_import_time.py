@@ -78,3 +78,37 @@ def test_public_names_bring_no_accelerator_library():
 def test_a_heavy_import_would_be_noticed():
     """The check above sees a library that a name brings in."""
     assert "scipy.signal" in heavy_among(run_child("import scipy.signal")["modules"])
+
+
+#: First calls, and the most of our modules that each may load (shared with no other call of the process).
+FIRST_CALLS = {
+    "hpfracc.mittag_leffler(-1.0, 0.5)": 76,
+    "t = numpy.linspace(0.0, 1.0, 101); hpfracc.caputo(t**2, t, 0.5)": 120,
+    "hpfracc.fbm(100, 0.7)": 90,
+}
+#: What a first call on arrays of NumPy has no use for: chunked runs, clean-up under memory pressure, recorded spans,
+#: adapters of libraries that are not imported, and reports.
+UNUSED = (
+    "hpfracc._xp.jax",
+    "hpfracc._xp.torch",
+    "hpfracc.engine.execution.batch.driver",
+    "hpfracc.engine.execution.pressure",
+    "hpfracc.engine.memory.staging",
+    "hpfracc.engine.backends.cupy.adapter",
+    "hpfracc.engine.backends.jax.adapter",
+    "hpfracc.engine.backends.torch.adapter",
+    "hpfracc.engine.selection.reports",
+    "hpfracc.profiling.session",
+    "hpfracc.profiling.spans",
+    "scipy.stats",
+)
+
+
+@pytest.mark.parametrize(("call", "most"), FIRST_CALLS.items(), ids=["mittag_leffler", "caputo", "fbm"])
+def test_a_first_call_loads_what_it_uses(call: str, most: int):
+    """A bounded number of our modules, and none that such a call has no use for."""
+    modules = run_child(f"import numpy; {call}")["modules"]
+    ours = [name for name in modules if name.partition(".")[0] == "hpfracc"]
+    assert len(ours) <= most
+    assert [name for name in UNUSED if name in modules] == []
+    assert heavy_among(modules) == []

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hpfracc._environment import BACKENDS
+from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter
 from hpfracc.engine.primitives import PRIMITIVES
 from tests.helpers.conformance import FOLDER, Subject, adapters, each, kernels_of
-
-BACKENDS = sorted(path.parent.name for path in FOLDER.glob("*/adapter.py"))
 
 
 @pytest.mark.parametrize("adapter", adapters(), ids=lambda adapter: adapter.name)
@@ -22,8 +22,8 @@ def test_every_kernel_is_declared_and_every_declaration_kept(adapter: Adapter) -
     """The algorithms in ``specs`` are those of the file named after the primitive, its own or the generic one."""
     files = {path.stem for path in (FOLDER / adapter.name / "kernels").glob("[!_]*.py")}
     generic = {path.stem for path in (FOLDER / "generic").glob("[!_]*.py")}
-    assert files <= set(adapter.specs) <= files | generic
-    for primitive, specs in adapter.specs.items():
+    assert files <= set(adapter.declaration.specs) <= files | generic
+    for primitive, specs in adapter.declaration.specs.items():
         assert [spec.algorithm for spec in specs] == list(kernels_of(adapter, primitive))
         assert {spec.primitive for spec in specs} == {primitive}
 
@@ -31,15 +31,16 @@ def test_every_kernel_is_declared_and_every_declaration_kept(adapter: Adapter) -
 @pytest.mark.parametrize("name", BACKENDS)
 def test_adapter_is_called_like_its_folder(name: str) -> None:
     """The folder, the adapter's name and the primitives it declares are known; whether it is installed or not."""
-    adapter = importlib.import_module(f"hpfracc.engine.backends.{name}.adapter").ADAPTER
+    adapter = registry.adapter(name)
     assert adapter.name == name
-    assert set(adapter.specs) <= set(PRIMITIVES)
+    assert set(adapter.declaration.specs) <= set(PRIMITIVES)
 
 
 @pytest.mark.parametrize("adapter", adapters(), ids=lambda adapter: adapter.name)
 def test_version_is_told(adapter: Adapter) -> None:
     """The version is the installed library's."""
-    assert adapter.version().split("+")[0] == importlib.import_module(adapter.module).__version__.split("+")[0]
+    library = importlib.import_module(adapter.name)
+    assert adapter.declaration.version().split("+")[0] == library.__version__.split("+")[0]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128", "int8", "uint64", "bool"])

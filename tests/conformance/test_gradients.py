@@ -51,7 +51,7 @@ CHECKS = {"torch": check_torch, "jax": check_jax}
 
 def is_first(subject: Subject) -> bool:
     """Whether the kernel is the first that its backend has for the primitive."""
-    return subject.spec is subject.adapter.specs[subject.spec.primitive][0]
+    return subject.spec is subject.adapter.declaration.specs[subject.spec.primitive][0]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

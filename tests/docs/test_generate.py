@@ -56,7 +56,7 @@ def test_every_kernel_has_a_row(generate: ModuleType, name: str):
     """Each algorithm that an adapter declares is in the section of its operation."""
     section = generate.operations().partition(f"## {name}\n")[2].partition("\n## ")[0]
     for backend in BACKENDS:
-        for spec in registry.adapter(backend).specs.get(name, ()):
+        for spec in registry.declaration(backend).specs.get(name, ()):
             assert f"| {backend} | `{spec.algorithm}`" in section
 
 

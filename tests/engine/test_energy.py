@@ -14,11 +14,11 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._config import get_settings
-from hpfracc.engine import hardware
 from hpfracc.engine.execution.calibration import calibrate, power
 from hpfracc.engine.execution.calibration.trial import ArmTrial
-from hpfracc.engine.hardware import GPU, read_energy_counters
+from hpfracc.engine.hardware import GPU
 from hpfracc.engine.hardware import energy as hardware_energy
+from hpfracc.engine.hardware.energy import read_energy_counters
 from hpfracc.engine.selection.costs import CostModel, Option
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.regret import Ledger
@@ -216,7 +216,7 @@ def test_a_meter_counts_each_device():
 
 def test_hardware_without_a_gpu_is_read():
     """On whatever machine this runs: counters that rise, or a reason."""
-    counters, reason = hardware.read_energy_counters()
+    counters, reason = read_energy_counters()
     assert counters or reason
     for read in counters.values():
         first = read()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 import hpfracc.engine.backends
+from hpfracc._environment import BACKENDS
 from hpfracc._optional import is_installed
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Kernel, KernelSpec
@@ -28,9 +28,9 @@ FOLDER = Path(hpfracc.engine.backends.__file__).parent
 def adapters() -> tuple[Adapter, ...]:
     """Those whose library is installed and finds a device."""
     found = []
-    for path in sorted(FOLDER.glob("*/adapter.py")):
-        adapter = importlib.import_module(f"hpfracc.engine.backends.{path.parent.name}.adapter").ADAPTER
-        if is_installed(adapter.module) and adapter.devices():
+    for name in sorted(BACKENDS):
+        adapter = registry.adapter(name)
+        if is_installed(adapter.name) and adapter.devices():
             found.append(adapter)
     return tuple(found)
 
@@ -96,7 +96,7 @@ def subjects() -> tuple[Subject, ...]:
     return tuple(
         Subject(adapter, spec, device)
         for adapter in adapters()
-        for specs in adapter.specs.values()
+        for specs in adapter.declaration.specs.values()
         for spec in specs
         for device in adapter.devices()
     )

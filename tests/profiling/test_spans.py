@@ -12,7 +12,7 @@ import pytest
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling import Profiler, get_profiler
-from hpfracc.profiling.spans import NULL_SPAN
+from hpfracc.profiling.recorder import NULL_SPAN
 from tests.helpers.forked import run_in_child
 
 

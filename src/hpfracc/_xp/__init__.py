@@ -8,20 +8,19 @@ library of an existing array is in ``sys.modules``.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hpfracc._arrays import library_of
 from hpfracc._xp.base import NUMPY, CuPyNamespace, Namespace
-from hpfracc._xp.jax import JAXNamespace
-from hpfracc._xp.torch import TorchNamespace
-from hpfracc._xp.variables import of_variables, user_scope
 
 __all__ = ["NUMPY", "Namespace", "array_namespace", "namespace", "namespace_of", "of_variables", "user_scope"]
 
-_KINDS: dict[str, type[Namespace]] = {"torch": TorchNamespace, "jax": JAXNamespace, "cupy": CuPyNamespace}
 #: Namespace of each type of array, except for PyTorch, whose namespace depends on the device.
 _NAMESPACE_OF_TYPE: dict[type, Namespace] = {np.ndarray: NUMPY}
 
@@ -29,7 +28,15 @@ _NAMESPACE_OF_TYPE: dict[type, Namespace] = {np.ndarray: NUMPY}
 @functools.lru_cache(maxsize=64)
 def namespace(library: str, device: Any = None) -> Namespace:
     """The namespace of a library that is already imported."""
-    return NUMPY if library == "numpy" else _KINDS[library](library, device)
+    if library == "torch":
+        from hpfracc._xp.torch import TorchNamespace
+
+        return TorchNamespace(library, device)
+    if library == "jax":
+        from hpfracc._xp.jax import JAXNamespace
+
+        return JAXNamespace(library, device)
+    return NUMPY if library == "numpy" else CuPyNamespace(library, device)
 
 
 def namespace_of(value: Any) -> Namespace:
@@ -50,3 +57,24 @@ def array_namespace(array: Any) -> Namespace:
             return namespace("torch", array.device)
         known = _NAMESPACE_OF_TYPE[kind] = NUMPY if library == "python" else namespace(library)
     return known
+
+
+def of_variables(xp: Namespace, make: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``make``, which computes arrays from scalars, so that JAX can differentiate it with x64 disabled.
+
+    Functions of other libraries are returned unchanged.
+    """
+    if xp.library != "jax":
+        return make
+    from hpfracc._xp.jax import of_jax_variables
+
+    return of_jax_variables(xp, make)
+
+
+def user_scope() -> Callable[[], contextlib.AbstractContextManager[Any]]:
+    """A context that restores JAX's current precision, for user code that is called inside our ``scope``."""
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return contextlib.nullcontext
+    wide = bool(jax.config.jax_enable_x64)
+    return lambda: jax.enable_x64(wide)

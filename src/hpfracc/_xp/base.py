@@ -96,21 +96,21 @@ class Namespace:
         found: ModuleType = self.module.fft
         return found
 
-    def fftn(self, x: Any, axes: tuple[int, ...]) -> Any:
-        """Fourier transform along ``axes``."""
-        return self.fft.fftn(x, axes=axes)
+    def fftn(self, x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None = None, **options: Any) -> Any:
+        """Fourier transform along ``axes``, padded to ``sizes``; the options are those of NumPy alone."""
+        return self.fft.fftn(x, sizes, axes=axes, **options)
 
-    def ifftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+    def ifftn(self, x: Any, sizes: Sequence[int], axes: tuple[int, ...], **options: Any) -> Any:
         """Its inverse, which may overwrite ``x``."""
-        return self.fft.ifftn(x, sizes, axes=axes)
+        return self.fft.ifftn(x, sizes, axes=axes, **options)
 
-    def rfftn(self, x: Any, axes: tuple[int, ...]) -> Any:
+    def rfftn(self, x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None = None, **options: Any) -> Any:
         """Fourier transform of a real signal along ``axes``. The last of them is halved."""
-        return self.fft.rfftn(x, axes=axes)
+        return self.fft.rfftn(x, sizes, axes=axes, **options)
 
-    def irfftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+    def irfftn(self, x: Any, sizes: Sequence[int], axes: tuple[int, ...], **options: Any) -> Any:
         """Its inverse, which may overwrite ``x``."""
-        return self.fft.irfftn(x, sizes, axes=axes)
+        return self.fft.irfftn(x, sizes, axes=axes, **options)
 
     def array(self, values: Any) -> Any:
         """Numbers or an array of any kind as float64, on the device of this namespace."""
@@ -272,20 +272,20 @@ class CuPyNamespace(Namespace):
         """Round to the nearest integer."""
         return self.module.rint(x)
 
-    def fftn(self, x: Any, axes: tuple[int, ...]) -> Any:
+    def fftn(self, x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None = None, **options: Any) -> Any:
         """Works on a contiguous copy if ``x`` is not contiguous."""
-        return self.fft.fftn(self.contiguous(x), axes=axes)
+        return super().fftn(self.contiguous(x), axes, sizes, **options)
 
-    def rfftn(self, x: Any, axes: tuple[int, ...]) -> Any:
+    def rfftn(self, x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None = None, **options: Any) -> Any:
         """Works on a contiguous copy if ``x`` is not contiguous."""
-        return self.fft.rfftn(self.contiguous(x), axes=axes)
+        return super().rfftn(self.contiguous(x), axes, sizes, **options)
 
-    def ifftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+    def ifftn(self, x: Any, sizes: Sequence[int], axes: tuple[int, ...], **options: Any) -> Any:
         """Overwrites ``x`` if possible."""
         fft = sys.modules.get("cupyx.scipy.fft")
         return super().ifftn(x, sizes, axes) if fft is None else fft.ifftn(x, sizes, axes=axes, overwrite_x=True)
 
-    def irfftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+    def irfftn(self, x: Any, sizes: Sequence[int], axes: tuple[int, ...], **options: Any) -> Any:
         """Overwrites ``x`` if possible."""
         fft = sys.modules.get("cupyx.scipy.fft")
         return super().irfftn(x, sizes, axes) if fft is None else fft.irfftn(x, sizes, axes=axes, overwrite_x=True)

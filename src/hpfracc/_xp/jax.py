@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from hpfracc._arrays import is_tracer
 from hpfracc._xp.base import Namespace
 
-__all__ = ["JAXNamespace"]
+__all__ = ["JAXNamespace", "of_jax_variables"]
 
 #: Axes that XLA transforms together.
 _TOGETHER = 3
@@ -65,26 +66,35 @@ class JAXNamespace(Namespace):
         """A copy."""
         return self.module.array(x, copy=True)
 
-    def fftn(self, x: Any, axes: tuple[int, ...]) -> Any:
+    def fftn(self, x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None = None, **options: Any) -> Any:
         """XLA transforms at most three axes together."""
-        return self._further(self.fft.fftn(x, axes=axes[-_TOGETHER:]), self.fft.fft, axes)
+        return self._forward(self.fft.fftn, x, axes, sizes)
 
-    def ifftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+    def ifftn(self, x: Any, sizes: Sequence[int], axes: tuple[int, ...], **options: Any) -> Any:
         """Its inverse."""
-        return self.fft.ifftn(self._further(x, self.fft.ifft, axes), sizes[-_TOGETHER:], axes=axes[-_TOGETHER:])
+        return self._back(self.fft.ifftn, x, sizes, axes)
 
-    def rfftn(self, x: Any, axes: tuple[int, ...]) -> Any:
+    def rfftn(self, x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None = None, **options: Any) -> Any:
         """Of a real signal."""
-        return self._further(self.fft.rfftn(x, axes=axes[-_TOGETHER:]), self.fft.fft, axes)
+        return self._forward(self.fft.rfftn, x, axes, sizes)
 
-    def irfftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+    def irfftn(self, x: Any, sizes: Sequence[int], axes: tuple[int, ...], **options: Any) -> Any:
         """Its inverse."""
-        return self.fft.irfftn(self._further(x, self.fft.ifft, axes), sizes[-_TOGETHER:], axes=axes[-_TOGETHER:])
+        return self._back(self.fft.irfftn, x, sizes, axes)
 
-    def _further(self, x: Any, transform: Callable[..., Any], axes: tuple[int, ...]) -> Any:
-        for axis in axes[:-_TOGETHER]:
-            x = transform(x, axis=axis)
+    def _forward(
+        self, transform: Callable[..., Any], x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None
+    ) -> Any:
+        lengths: Sequence[int | None] = [None] * len(axes) if sizes is None else sizes
+        x = transform(x, None if sizes is None else sizes[-_TOGETHER:], axes=axes[-_TOGETHER:])
+        for axis, length in zip(axes[:-_TOGETHER], lengths[:-_TOGETHER], strict=True):
+            x = self.fft.fft(x, length, axis=axis)
         return x
+
+    def _back(self, transform: Callable[..., Any], x: Any, sizes: Sequence[int], axes: tuple[int, ...]) -> Any:
+        for axis in axes[:-_TOGETHER]:
+            x = self.fft.ifft(x, axis=axis)
+        return transform(x, sizes[-_TOGETHER:], axes=axes[-_TOGETHER:])
 
     def is_complex(self, x: Any) -> bool:
         """Whether the dtype of ``x`` is complex."""
@@ -115,3 +125,52 @@ class JAXNamespace(Namespace):
         """Double precision in this thread."""
         found: contextlib.AbstractContextManager[Any] = sys.modules["jax"].enable_x64(True)
         return found
+
+
+#: Whether a function with a custom derivative is being evaluated.
+_within: ContextVar[bool] = ContextVar("hpfracc_within_variables", default=False)
+
+
+def of_jax_variables(xp: Namespace, make: Callable[..., Any]) -> Callable[..., Any]:
+    """``of_variables`` for JAX.
+
+    JAX runs the backward pass after our ``scope`` has ended. Arrays that it creates there itself (the zeros around a
+    slice, the result of a matrix product) are then float32. Therefore the derivative is computed in the forward pass,
+    and the backward pass only multiplies by it. Higher derivatives work in the same way. One variable may also be an
+    array, if each point along the last axis depends only on its own element.
+    """
+    if _within.get():
+        return make
+    jax = sys.modules["jax"]
+
+    def whole(*scalars: Any) -> Any:
+        # Nested calls need no derivative rule of their own.
+        token = _within.set(True)
+        try:
+            return make(*scalars)
+        finally:
+            _within.reset(token)
+
+    def slopes(place: int) -> Callable[..., Any]:
+        def slope(*scalars: Any) -> Any:
+            def moved(one: Any) -> Any:
+                return whole(*scalars[:place], one, *scalars[place + 1 :])
+
+            return jax.jvp(moved, (scalars[place],), (jax.numpy.ones_like(scalars[place]),))[1]
+
+        return slope
+
+    made = jax.custom_jvp(whole)
+
+    def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+        with xp.scope():
+            total: Any = None
+            for place, change in enumerate(tangents):
+                slope = of_jax_variables(xp, slopes(place))(*primals)
+                part = jax.tree_util.tree_map(lambda one, change=change: one * change, slope)
+                total = part if total is None else jax.tree_util.tree_map(lambda a, b: a + b, total, part)
+            return made(*primals), total
+
+    made.defjvp(rule)
+    found: Callable[..., Any] = made
+    return found

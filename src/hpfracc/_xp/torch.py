@@ -22,19 +22,19 @@ class TorchNamespace(Namespace):
         torch: Any = self.module
         self._signed = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
-    def fftn(self, x: Any, axes: tuple[int, ...]) -> Any:
+    def fftn(self, x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None = None, **options: Any) -> Any:
         """Along ``axes``."""
-        return self.module.fft.fftn(x, dim=axes)
+        return self.module.fft.fftn(x, s=sizes, dim=axes)
 
-    def ifftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+    def ifftn(self, x: Any, sizes: Sequence[int], axes: tuple[int, ...], **options: Any) -> Any:
         """Its inverse."""
         return self.module.fft.ifftn(x, s=sizes, dim=axes)
 
-    def rfftn(self, x: Any, axes: tuple[int, ...]) -> Any:
+    def rfftn(self, x: Any, axes: tuple[int, ...], sizes: Sequence[int] | None = None, **options: Any) -> Any:
         """Of a real signal."""
-        return self.module.fft.rfftn(x, dim=axes)
+        return self.module.fft.rfftn(x, s=sizes, dim=axes)
 
-    def irfftn(self, x: Any, sizes: list[int], axes: tuple[int, ...]) -> Any:
+    def irfftn(self, x: Any, sizes: Sequence[int], axes: tuple[int, ...], **options: Any) -> Any:
         """Its inverse."""
         return self.module.fft.irfftn(x, s=sizes, dim=axes)
 

@@ -66,7 +66,7 @@ def _backend(name: str, disabled: frozenset[str]) -> dict[str, Any]:
     return {
         "name": name,
         "available": why is None,
-        "version": hardware.library_version(registry.adapter(name).module),
+        "version": hardware.library_version(name),
         "why_not": why,
         "devices": sorted({arm.device for arm in offered if arm.backend == name}),
         "kernels": sum(len(registry.specs(operation, name)) for operation in all_operations()),

@@ -13,7 +13,7 @@ from hpfracc.cli.answer import Answer, is_stdout
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from hpfracc.engine.selection.wisdom import Wisdom
+    from hpfracc.engine.selection.wisdom.store import Wisdom
 
 __all__ = ["add_command"]
 

@@ -303,7 +303,7 @@ def start_sharing(caller: tuple[str, int] | None) -> bool:
     """Collect what this process learns for the caller; False if it is the caller's own process."""
     away = caller is not None and tuple(caller) != process_id()
     if away:
-        from hpfracc.engine.selection.wisdom import share_records
+        from hpfracc.engine.selection.wisdom.store import share_records
 
         share_records(True)
     return away
@@ -311,7 +311,7 @@ def start_sharing(caller: tuple[str, int] | None) -> bool:
 
 def take_records() -> bytes:
     """The records learned since the last call, as a message."""
-    from hpfracc.engine.selection.wisdom import take_shared
+    from hpfracc.engine.selection.wisdom.store import take_shared
 
     return _encode(take_shared())
 
@@ -346,7 +346,7 @@ def merge_records(message: bytes, settings: Settings | None = None) -> int:
 def _encode(records: list[Record]) -> bytes:
     if not records:
         return b""
-    from hpfracc.engine.selection.wisdom.document import encode_lines
+    from hpfracc.engine.selection.wisdom.files import encode_lines
 
     return zlib.compress(encode_lines(records), 1)
 

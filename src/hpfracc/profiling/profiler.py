@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling import recorder as recording
-from hpfracc.profiling.recorder import CAPACITY, Recorder
-from hpfracc.profiling.spans import NULL_SPAN, MemoryMode, NullSpan, Span, decorate
+from hpfracc.profiling.recorder import CAPACITY, MemoryMode, NullSpan, Recorder
+from hpfracc.profiling.spans import Span
 
 if TYPE_CHECKING:
     from hpfracc.profiling.document import Document
@@ -114,10 +114,7 @@ class Profiler:
         **metadata
             Stored with the span.
         """
-        recorder = self._recorder
-        if not recorder.on:
-            return NULL_SPAN
-        return Span(recorder, name, "span", device, metadata)
+        return self._recorder.span(name, "span", device, metadata)
 
     def profile_function(
         self, operation: str | Callable[..., Any] | None = None, device: str | None = None, **metadata: Any
@@ -134,10 +131,10 @@ class Profiler:
             As for :meth:`profile`.
         """
         if callable(operation):
-            return decorate(self._recorder, operation, _name_of(operation), device, metadata)
+            return self._recorder.decorate(operation, _name_of(operation), device, metadata)
 
         def wrap(function: Decorated) -> Decorated:
-            return decorate(self._recorder, function, operation or _name_of(function), device, metadata)
+            return self._recorder.decorate(function, operation or _name_of(function), device, metadata)
 
         return wrap
 

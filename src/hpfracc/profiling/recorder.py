@@ -5,24 +5,76 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import weakref
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.clocks import HOST_NAMES
-from hpfracc.profiling.device_time import DeviceTime
-from hpfracc.profiling.session import Session
-from hpfracc.profiling.spans import NULL_SPAN, Decorated, MemoryMode, NullSpan, Span, decorate
 
 if TYPE_CHECKING:
+    from hpfracc.profiling.device_time import DeviceTime
     from hpfracc.profiling.energy import EnergyTrace
+    from hpfracc.profiling.session import Session
+    from hpfracc.profiling.spans import Span
 
-__all__ = ["CAPACITY", "Recorder", "check_capacity", "reset", "shared", "watched"]
+__all__ = [
+    "CAPACITY",
+    "NULL_SPAN",
+    "Decorated",
+    "MemoryMode",
+    "NullSpan",
+    "Recorder",
+    "check_capacity",
+    "reset",
+    "shared",
+    "watched",
+]
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+#: Memory to read around spans: none, that of the span's device, or also that of the host for other spans.
+MemoryMode = Literal["", "device", "all"]
 
 #: Spans kept by default; 60 MB at some 300 bytes each.
 CAPACITY = 200_000
+
+
+class NullSpan:
+    """The span while profiling is off: a single object that does nothing."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> NullSpan:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def __call__(self, function: Decorated) -> Decorated:
+        """Return the function unchanged. `Profiler.profile_function` makes decorators that can be enabled later."""
+        return function
+
+    def annotate(self, **metadata: Any) -> NullSpan:
+        """Do nothing."""
+        return self
+
+    def synchronize(self, value: Any = None) -> Any:
+        """Return ``value`` without waiting."""
+        return value
+
+    def __repr__(self) -> str:
+        return "<no span: profiling is off>"
+
+
+NULL_SPAN = NullSpan()
 
 
 class Recorder:
@@ -41,9 +93,18 @@ class Recorder:
         self.memory: MemoryMode = memory
         self.capacity = check_capacity(capacity)
         self.current: ContextVar[Span | None] = ContextVar("hpfracc_span", default=None)
-        self.session = Session(self.capacity)
+        self._session: Session | None = None
         self.energy: EnergyTrace | None = None
         _recorders.add(self)
+
+    @property
+    def session(self) -> Session:
+        """What was recorded since the last reset. The recording of spans is loaded with the first one."""
+        if self._session is None:
+            from hpfracc.profiling.session import Session
+
+            self._session = Session(self.capacity)
+        return self._session
 
     def watch_energy(self, on: bool) -> None:
         """Start or stop reading energy counters; discards earlier readings."""
@@ -67,19 +128,53 @@ class Recorder:
         """Discard everything recorded; open spans will not be stored."""
         if capacity is not None:
             self.capacity = check_capacity(capacity)
-        self.session = Session(self.capacity)
+        self._session = None
 
     def span(
         self, name: str, kind: str = "span", device: str | None = None, metadata: dict[str, Any] | None = None
     ) -> Span | NullSpan:
         """A new span; the null span while recording is off."""
-        return Span(self, name, kind, device, metadata) if self.on else NULL_SPAN
+        if not self.on:
+            return NULL_SPAN
+        from hpfracc.profiling.spans import Span
+
+        return Span(self, name, kind, device, metadata)
 
     def event(self, name: str, kind: str, metadata: dict[str, Any] | None = None, error: str | None = None) -> None:
         """Record a span without duration."""
-        if self.on:
-            with Span(self, name, kind, None, metadata) as span:
+        span = self.span(name, kind, None, metadata)
+        if not isinstance(span, NullSpan):
+            with span:
                 span.error = error
+
+    def decorate(
+        self, function: Decorated, name: str, device: str | None = None, metadata: dict[str, Any] | None = None
+    ) -> Decorated:
+        """Wrap a function so that every call is a span while recording is on."""
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise InvalidInputError(
+                f"{name!r} is a generator, which cannot be timed as one call; put a span into its body, or "
+                "around the loop that uses it"
+            )
+        if inspect.iscoroutinefunction(function):
+
+            @wraps(function)
+            async def run_later(*args: Any, **kwargs: Any) -> Any:
+                if not self.on:
+                    return await function(*args, **kwargs)
+                with self.span(name, "span", device, metadata):
+                    return await function(*args, **kwargs)
+
+            return cast(Decorated, run_later)
+
+        @wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if not self.on:
+                return function(*args, **kwargs)
+            with self.span(name, "span", device, metadata):
+                return function(*args, **kwargs)
+
+        return cast(Decorated, run)
 
     def device_time(self, device: str) -> DeviceTime | None:
         """The device's part of a span on ``device``; None for the host."""
@@ -99,7 +194,8 @@ _recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
 def _after_fork() -> None:
     """A forked child starts with nothing recorded: the parent exports its own spans."""
     for recorder in list(_recorders):
-        recorder.session.forget_devices()
+        if recorder._session is not None:
+            recorder._session.forget_devices()
         recorder.energy = None  # its thread is the parent's
         recorder.reset()
         recorder.current.set(None)
@@ -114,7 +210,7 @@ shared = Recorder()
 
 def watched(function: Decorated) -> Decorated:
     """Decorate a public function: every call is a span while profiling is on."""
-    return decorate(shared, function, function.__qualname__, None, None)
+    return shared.decorate(function, function.__qualname__)
 
 
 def reset() -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 import time
 from collections.abc import Callable, Hashable
 from contextvars import ContextVar
-from functools import wraps
 from types import TracebackType
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.clocks import read_host_memory
 from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.session import Session, running_loop
 
-__all__ = ["KINDS", "NULL_SPAN", "MemoryMode", "NullSpan", "Span", "SpanDecision", "SpanRecorder"]
+__all__ = ["KINDS", "Span", "SpanDecision", "SpanRecorder"]
 
 #: Kinds of spans: ``"span"`` for a user's own, the others are the engine's.
 KINDS = ("span", "call", "kernel", "decide", "import", "transfer", "compile", "fallback", "batch", "usage")
@@ -29,17 +27,24 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 _now = time.perf_counter_ns
 
 
-#: Memory to read around spans: none, that of the span's device, or also that of the host for other spans.
-MemoryMode = Literal["", "device", "all"]
-
-
 class SpanRecorder(Protocol):
     """Interface of the recorder of a span."""
 
     on: bool
-    memory: MemoryMode
-    session: Session
     current: ContextVar[Span | None]
+
+    @property
+    def memory(self) -> str:
+        """What is read around spans."""
+
+    @property
+    def session(self) -> Session:
+        """What was recorded since the last reset."""
+
+    def decorate(
+        self, function: Decorated, name: str, device: str | None, metadata: dict[str, Any] | None
+    ) -> Decorated:
+        """Wrap a function so that every call is a span."""
 
     def device_time(self, device: str) -> DeviceTime | None:
         """The device's part of a span."""
@@ -201,7 +206,8 @@ class Span:
 
     def __call__(self, function: Decorated) -> Decorated:
         """Decorate ``function``: every call of it is a span like this one, while profiling is on."""
-        return decorate(self._recorder, function, self.name, self.device.device if self.device else None, self.metadata)
+        device = self.device.device if self.device else None
+        return self._recorder.decorate(function, self.name, device, self.metadata)
 
     def annotate(self, **metadata: Any) -> Span:
         """Add to its metadata."""
@@ -255,68 +261,6 @@ class Span:
     def __repr__(self) -> str:
         state = "open" if not self.end else f"{self.duration * 1e6:.1f} us"
         return f"<span {self.name!r} ({self.kind}): {state}>"
-
-
-class NullSpan:
-    """The span while profiling is off: a single object that does nothing."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> NullSpan:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-    def __call__(self, function: Decorated) -> Decorated:
-        """Return the function unchanged. `Profiler.profile_function` makes decorators that can be enabled later."""
-        return function
-
-    def annotate(self, **metadata: Any) -> NullSpan:
-        """Do nothing."""
-        return self
-
-    def synchronize(self, value: Any = None) -> Any:
-        """Return ``value`` without waiting."""
-        return value
-
-    def __repr__(self) -> str:
-        return "<no span: profiling is off>"
-
-
-NULL_SPAN = NullSpan()
-
-
-def decorate(
-    recorder: SpanRecorder, function: Decorated, name: str, device: str | None, metadata: dict[str, Any] | None
-) -> Decorated:
-    """Wrap a function so that every call is a span while ``recorder`` is on."""
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise InvalidInputError(
-            f"{name!r} is a generator, which cannot be timed as one call; put a span into its body, or "
-            "around the loop that uses it"
-        )
-    if inspect.iscoroutinefunction(function):
-
-        @wraps(function)
-        async def run_later(*args: Any, **kwargs: Any) -> Any:
-            if not recorder.on:
-                return await function(*args, **kwargs)
-            with Span(recorder, name, "span", device, metadata):
-                return await function(*args, **kwargs)
-
-        return cast(Decorated, run_later)
-
-    @wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        if not recorder.on:
-            return function(*args, **kwargs)
-        with Span(recorder, name, "span", device, metadata):
-            return function(*args, **kwargs)
-
-    return cast(Decorated, run)
 
 
 def _describe(kind: type[BaseException], error: BaseException | None) -> str:

@@ -15,7 +15,6 @@ from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters
 from hpfracc.engine.numerics.mittag_leffler_values import pairs_of
 from hpfracc.errors import InvalidInputError, PinnedBackendError
-from hpfracc.special.prabhakar import prabhakar
 
 __all__ = ["mittag_leffler", "mittag_leffler_derivative"]
 
@@ -82,6 +81,8 @@ def mittag_leffler(z: Any, alpha: Any, beta: Any = 1.0, gamma: float = 1.0, *, b
     if gamma == 1:
         value = get_operation("mittag_leffler")(z, alpha=alpha, beta=beta, backend=backend)
     else:
+        from hpfracc.special.prabhakar import prabhakar
+
         value = prabhakar(z, alpha, beta, gamma, backend=backend)
     return value[()] if type(value) is np.ndarray and not value.shape else value
 

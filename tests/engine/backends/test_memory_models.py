@@ -16,7 +16,7 @@ from hpfracc.engine.backends import cufft, registry
 from hpfracc.engine.backends.base import Arm, MemoryModel
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec
-from hpfracc.engine.selection.candidates import modelled_bytes
+from hpfracc.engine.selection.call_memory import modelled_bytes
 
 MIB = 2**20
 #: Calls with rows to be filled in where a shape begins with 0.
@@ -102,7 +102,7 @@ def test_predictions_grow_with_rows_and_workers(
     name: str, shapes: list[tuple[int, ...]], params: dict[str, Any], backend: str
 ) -> None:
     """Ten times the rows take more, at most ten times as much; workers never take less."""
-    for spec in registry.adapter(backend).specs.get(name, ()):
+    for spec in registry.declaration(backend).specs.get(name, ()):
         for device in ("cpu", "cuda:0") if backend in ("torch", "jax") else ("cuda:0" if backend == "cupy" else "cpu",):
             found = []
             for rows in (10, 100):

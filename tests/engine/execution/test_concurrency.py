@@ -190,7 +190,8 @@ def test_the_last_decision_is_that_of_the_call_whatever_its_plan_does_next() -> 
         before = hf.last_decision()
         (plan,) = op._plans.values()
         again = bind(plan.request.primitive, plan.request.call, plan.bound.arm, plan.request.placement, (x,))
-        plan.adopt(again, dataclasses.replace(plan.decision, arm="another:arm@cpu"), plan.option)
+        again.decision = dataclasses.replace(plan.bound.decision, arm="another:arm@cpu")
+        plan._use(again, None)
         assert hf.last_decision() is before
 
 

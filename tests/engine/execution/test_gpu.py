@@ -12,7 +12,7 @@ import hpfracc as hf
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.bind import bind
 from hpfracc.engine.execution.plan import make_request
-from hpfracc.engine.selection.candidates import masked
+from hpfracc.engine.selection.decide import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.errors import InvalidInputError, PinnedBackendError
 

@@ -67,7 +67,7 @@ class FakeNvml:
         return SimpleNamespace(busId=f"00000000:{0x80 - number:02X}:00.0".encode())
 
     def nvmlDeviceGetMemoryInfo(self, number):  # noqa: N802
-        return SimpleNamespace(total=1000 + number, free=500 + number)
+        return SimpleNamespace(total=1000 + number, free=500 + number, used=500)
 
 
 @pytest.fixture(autouse=True)

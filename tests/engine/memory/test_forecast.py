@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from hpfracc.engine.memory.forecast import Forecasts
+from hpfracc.engine.selection.call_memory import Forecasts
 
 KIND = ("fft", "torch:default", "cuda", "float64 rfft")
 SIZE = (4, 20)

@@ -35,13 +35,12 @@ def test_a_users_kernel_gets_its_parameters_as_they_were_given() -> None:
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: hf.causal_convolution(weights=X, signal=X), InvalidInputError, "weights.*by position"),
         (lambda: hf.fft(X, backend=["numpy"]), ConfigurationError, r"\['numpy'\]"),
         (lambda: hf.causal_convolution(X, X, weights_key=[1]), InvalidInputError, r"weights_key=\[1\].*tuple"),
         (lambda: hf.causal_convolution([[1.0, 2.0], [3.0]], X), ShapeError, "make them equal"),
         (lambda: hf.matmul(torch.eye(3).to_sparse(), torch.eye(3)), InvalidInputError, r"sparse.*to_dense\(\)"),
     ],
-    ids=["arrays by keyword", "backend", "weights_key", "ragged", "sparse"],
+    ids=["backend", "weights_key", "ragged", "sparse"],
 )
 def test_what_cannot_be_taken_is_refused_in_words(call: Any, error: type[Exception], words: str) -> None:
     """A typed error with the value and the remedy, not what a dict says of its keys."""

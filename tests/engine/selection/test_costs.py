@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hpfracc.engine.selection.costs import CostModel, TransferModel
-from hpfracc.engine.selection.samples import Drift
+from hpfracc.engine.selection.times import Drift
 from hpfracc.errors import InvalidInputError
 
 KEY = ("op", "arm", "host", "float64")

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from hpfracc.engine.selection.curve import Curve, extended, log_seconds, log_work
+from hpfracc.engine.selection.times import Curve, extended, log_seconds, log_work
 
 
 def curve_of(*knots: tuple[float, float]) -> Curve:

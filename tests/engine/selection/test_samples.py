@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from hpfracc.engine.selection.samples import KEPT, Drift, TimeSamples
+from hpfracc.engine.selection.times import KEPT, Drift, TimeSamples
 
 
 def fed(*times: float) -> TimeSamples:

@@ -50,15 +50,16 @@ def test_predictions_are_what_selection_goes_by(operation: str) -> None:
 
 def test_a_report_beside_unknown_costs_does_not_make_the_unknown_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
     """nan is smaller than nothing."""
-    from hpfracc.engine.selection import decide
     from hpfracc.engine.selection.decision import Candidate, Decision
 
     rows = (Candidate("numpy:a@cpu", "numpy", total=math.nan), Candidate("torch:a@cpu", "torch", total=math.nan))
     decision = Decision(
         "fft", "torch:a@cpu", "torch", "cpu", "a", "so", (1,), "float64", (0, 0), "host", rows=lambda: rows
     )
+    from hpfracc.engine.selection import reports
+
     settings = IntelligentBackendSelector().settings
-    assert decide._with_reports(decision, {"torch": 0.5}, settings).backend == "torch"
+    assert reports._with_reports(decision, {"torch": 0.5}, settings).backend == "torch"
 
 
 def test_a_disabled_backend_is_not_run_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,7 +155,7 @@ def test_a_forked_child_keeps_no_plan_of_a_library_whose_threads_it_lacks(monkey
         call(signal)
         application = cached_applications[hf.Caputo(0.37), quick_kind(signal)]
         other = next(kept.plan for kept in application._sums.values() if kept.plan is not plan)
-    plan.adopt(other.bound, other.decision, other.option)
+    plan._use(other.bound, None)
     plan.review_at = math.inf
     call(signal)
     assert last().backend == "numba"

@@ -1,25 +1,42 @@
-"""Backends: their descriptions, and the arms that they offer.
+"""Backends: their declarations, and the arms that they offer.
 
-A backend is one folder: ``adapter.py`` describes the library, its memory and the conversion of arrays;
+A backend is one folder: ``__init__.py`` declares the kernels, which is all that selection needs; ``adapter.py`` handles
+the library, its memory and the conversion of arrays, and is loaded with the first call on the library;
 ``kernels/<primitive>.py`` has pure functions. Only adapters synchronise a device.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from functools import cached_property
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from hpfracc._optional import EXTRAS, package_version
-from hpfracc.engine.primitives.base import Call
+from hpfracc.engine.primitives.base import Call, several_axes
 from hpfracc.errors import MissingDependencyError
 from hpfracc.profiling.clocks import DeviceClock
 
-__all__ = ["Adapter", "Arm", "DeviceTimer", "HostAdapter", "Kernel", "KernelSpec", "MemoryModel"]
+__all__ = [
+    "IN_PLACE",
+    "MAX_MATRIX_ELEMENTS",
+    "Adapter",
+    "Arm",
+    "Declaration",
+    "DeviceTimer",
+    "HostAdapter",
+    "Kernel",
+    "KernelSpec",
+    "MemoryModel",
+    "too_long_for_matrix",
+    "too_long_or_wide_for_matrix",
+    "too_many_taps",
+]
 
 #: When a kernel compiles: never, once per dtypes and ranks, or once per shape.
 Compiles = Literal["never", "signature", "shape"]
@@ -58,6 +75,10 @@ class MemoryModel:
     def bytes(self, workspace: int, elements: int, workers: int = 1) -> int:
         """Bytes for a call with that ``workspace`` and that number of ``elements`` to process in blocks."""
         return int(self.copies * workspace) + workers * min(elements, self.block) * self.each
+
+
+#: A kernel that reads its operands and writes its result.
+IN_PLACE = MemoryModel(0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,26 +160,69 @@ class DeviceTimer(Protocol):
         """Time between the marks, or None if the device has not reached the second yet."""
 
 
+@dataclass(frozen=True)
+class Declaration:
+    """A backend as selection knows it, before its library and its adapter are loaded.
+
+    Attributes
+    ----------
+    name : str
+        Name of the backend, of its folder, and of the module whose presence means that it is installed.
+    kernels : tuple of KernelSpec
+        The kernels it offers.
+    packages : tuple of str
+        The packages that provide the module, if their names differ.
+    import_seconds : float
+        Assumed seconds of importing the library; measured once it was imported.
+    import_bytes : int
+        Bytes of the host that the library takes once imported, after some hundred small calls of one operation, which
+        compile its kernels; 0 where not measured.
+    host_arrays : bool
+        Whether it works on NumPy arrays, so that it needs no adapter of its own.
+    shields_compilation : bool
+        Whether first calls, which compile, are shielded from interrupts, which would leave its compiler locked.
+    own_threads : bool
+        Whether the library runs an operation on its own threads on the host, which wait for one another.
+    """
+
+    name: str
+    kernels: tuple[KernelSpec, ...]
+    packages: tuple[str, ...] = ()
+    import_seconds: float = 0.0
+    import_bytes: int = 0
+    host_arrays: bool = False
+    shields_compilation: bool = False
+    own_threads: bool = False
+
+    @cached_property
+    def specs(self) -> Mapping[str, tuple[KernelSpec, ...]]:
+        """The kernels, per primitive."""
+        found: dict[str, tuple[KernelSpec, ...]] = {}
+        for spec in self.kernels:
+            found[spec.primitive] = (*found.get(spec.primitive, ()), spec)
+        return found
+
+    def version(self) -> str:
+        """The library's version, from its metadata; does not import it."""
+        for package in self.packages or (self.name,):
+            if (version := package_version(package)) is not None:
+                return version
+        raise MissingDependencyError(
+            f"{self.name!r} is not installed; install it with: pip install 'hpfracc[{EXTRAS[self.name]}]'",
+            name=self.name,
+        )
+
+
 class Adapter(ABC):
     """The engine's interface to one library. Importing an adapter's module does not import the library."""
 
-    #: Name of the backend, and of its folder.
-    name: ClassVar[str]
-    #: The module whose presence means that the backend is installed.
-    module: ClassVar[str]
-    #: The packages that provide that module, if their names differ.
-    packages: ClassVar[tuple[str, ...]] = ()
-    #: Assumed seconds of importing the library; measured once it was imported.
-    import_seconds: ClassVar[float] = 0.0
-    #: Whether first calls, which compile, are shielded from interrupts, which would leave its compiler locked.
-    shields_compilation: ClassVar[bool] = False
-    #: Bytes of the host that the library takes once imported, after some hundred small calls of one operation, which
-    #: compile its kernels; 0 where not measured.
-    import_bytes: ClassVar[int] = 0
-    #: Whether the library runs an operation on its own threads on the host, which wait for one another.
-    own_threads: ClassVar[bool] = False
-    #: The kernels it offers, per primitive.
-    specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]]
+    #: The backend that it serves.
+    declaration: Declaration
+
+    @property
+    def name(self) -> str:
+        """Name of the backend."""
+        return self.declaration.name
 
     def before_import(self) -> None:
         """Setup before the engine imports the library for the first time."""
@@ -167,16 +231,6 @@ class Adapter(ABC):
     @abstractmethod
     def devices(self) -> tuple[str, ...]:
         """The devices it can work on, ``"cpu"`` and ``"cuda:<index>"``; may import the library."""
-
-    def version(self) -> str:
-        """The library's version, from its metadata; does not import it."""
-        for package in self.packages or (self.module,):
-            if (version := package_version(package)) is not None:
-                return version
-        raise MissingDependencyError(
-            f"{self.module!r} is not installed; install it with: pip install 'hpfracc[{EXTRAS[self.module]}]'",
-            name=self.module,
-        )
 
     @abstractmethod
     def from_host(self, array: np.ndarray, device: str) -> Any:
@@ -281,6 +335,9 @@ class Adapter(ABC):
 class HostAdapter(Adapter):
     """A library that works on NumPy arrays: nothing is copied."""
 
+    def __init__(self, declaration: Declaration) -> None:
+        self.declaration = declaration
+
     def devices(self) -> tuple[str, ...]:
         """The host."""
         return ("cpu",)
@@ -300,3 +357,29 @@ class HostAdapter(Adapter):
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> np.ndarray:
         """NumPy's own."""
         return np.empty(shape, dtype)
+
+
+#: Elements of the matrices of a direct sum, n x n for each row of weights: 8 MiB in float64.
+MAX_MATRIX_ELEMENTS = 1024 * 1024
+
+
+def too_long_for_matrix(call: Call) -> str | None:
+    """Refuse a direct sum whose matrix would be too large."""
+    rows = max(1, call.facts.get("weight_rows", 1))
+    if rows * call.length**2 > MAX_MATRIX_ELEMENTS:
+        most = math.isqrt(MAX_MATRIX_ELEMENTS // rows)
+        return f"{call.length:,} points: its direct sum is a product with a matrix, for at most {most:,}"
+    return None
+
+
+def too_long_or_wide_for_matrix(call: Call) -> str | None:
+    """The same for a kernel along one axis."""
+    return several_axes(call) or too_long_for_matrix(call)
+
+
+def too_many_taps(call: Call) -> str | None:
+    """Refuse a sum in blocks if most of the weights are not zero."""
+    taps = call.facts.get("taps", call.length)
+    if 4 * taps > call.length:
+        return f"{taps:,} weights for {call.length:,} points: blocks pay off if the weights are at most a quarter"
+    return None

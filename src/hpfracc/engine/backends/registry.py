@@ -19,9 +19,8 @@ from hpfracc._config import check_backend, current_backend, get_settings
 from hpfracc._environment import BACKENDS
 from hpfracc._optional import EXTRAS, ImportDelayedError, count_loaded, is_installed
 from hpfracc._shielded import ShieldedCall
-from hpfracc._xp import namespace
 from hpfracc.engine import hardware
-from hpfracc.engine.backends.base import Adapter, Arm, Kernel, KernelSpec
+from hpfracc.engine.backends.base import Adapter, Arm, Declaration, HostAdapter, Kernel, KernelSpec
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.workers import available_cores
@@ -34,6 +33,7 @@ __all__ = [
     "BackendType",
     "adapter",
     "arms",
+    "declaration",
     "describe_failure",
     "device_clocks",
     "fingerprint",
@@ -71,6 +71,7 @@ class _Registry(Guarded):
 
     def __init__(self) -> None:
         super().__init__()
+        self.declarations: dict[str, Declaration] = {}
         self.adapters: dict[str, Adapter] = {}
         self.missing: dict[str, str] = {}
         self.broken: dict[str, str] = {}
@@ -91,20 +92,31 @@ class _Registry(Guarded):
 _registry = _Registry()
 
 
+def declaration(name: str) -> Declaration:
+    """What a backend offers; imports neither its library nor its adapter."""
+    known = _registry.declarations.get(name)
+    if known is None:
+        known = _registry.declarations[name] = importlib.import_module(f"hpfracc.engine.backends.{name}").BACKEND
+    return known
+
+
 def adapter(name: str) -> Adapter:
     """The adapter of a backend; does not import its library."""
     known = _registry.adapters.get(name)
     if known is None:
-        module = importlib.import_module(f"hpfracc.engine.backends.{name}.adapter")
-        known = _registry.adapters.setdefault(name, module.ADAPTER)
-        if name in _OWN_MEMORY:
-            get_budget().register(name, partial(_free_bytes, known))
+        own, home = declaration(name), f"hpfracc.engine.backends.{name}.adapter"
+        known = HostAdapter(own) if own.host_arrays else importlib.import_module(home).ADAPTER
+        _registry.adapters[name] = known
     return known
 
 
-def _free_bytes(of: Adapter, device: str) -> int | None:
+def _free_bytes(name: str, device: str) -> int | None:
     """Bytes that the library could allocate; those of the driver if the library is not imported."""
-    return of.free_bytes(device) if _optional.is_loaded(of.module) else hardware.driver_free_bytes(device)
+    return adapter(name).free_bytes(device) if is_loaded(name) else hardware.driver_free_bytes(device)
+
+
+for _name in _OWN_MEMORY:
+    get_budget().register(_name, partial(_free_bytes, _name))
 
 
 def unavailable(name: str) -> str | None:
@@ -113,7 +125,7 @@ def unavailable(name: str) -> str | None:
     if broken is not None:
         return broken
     if name not in _registry.missing:
-        missing = "" if is_installed(adapter(name).module) else f"not installed: pip install 'hpfracc[{EXTRAS[name]}]'"
+        missing = "" if is_installed(name) else f"not installed: pip install 'hpfracc[{EXTRAS[name]}]'"
         _registry.missing[name] = missing
     if _registry.missing[name]:
         return _registry.missing[name]
@@ -149,7 +161,7 @@ def describe_failure(error: BaseException) -> str:
 
 def is_loaded(name: str) -> bool:
     """Whether the backend's library is fully imported."""
-    return _optional.is_loaded(adapter(name).module)
+    return _optional.is_loaded(name)
 
 
 def delayed(name: str) -> str | None:
@@ -159,7 +171,7 @@ def delayed(name: str) -> str | None:
         if time.monotonic() < known[0]:
             return known[1]
         _registry.delayed.pop(name, None)
-    return "its import is under way" if _optional.is_importing(adapter(name).module) else None
+    return "its import is under way" if _optional.is_importing(name) else None
 
 
 def device_clocks() -> list[DeviceClock]:
@@ -207,7 +219,7 @@ def import_cost(name: str) -> float:
     """Expected seconds of importing the library; 0 once it is imported."""
     if is_loaded(name):
         return 0.0
-    return _registry.import_seconds.get(name, adapter(name).import_seconds)
+    return _registry.import_seconds.get(name, declaration(name).import_seconds)
 
 
 def _devices(name: str) -> tuple[str, ...]:
@@ -244,7 +256,7 @@ def arms(operation: str) -> tuple[Arm, ...]:
 
 def specs(operation: str, backend: str) -> tuple[KernelSpec, ...]:
     """The kernels of a backend for an operation, its own and those registered by users."""
-    built_in = adapter(backend).specs.get(operation, ())
+    built_in = declaration(backend).specs.get(operation, ())
     own = _registry.own.get(operation, {}).get(backend, {})
     return (*built_in, *(spec for spec, _ in own.values()))
 
@@ -286,6 +298,8 @@ def load_kernels(operation: str, backend: str) -> dict[str, Kernel]:
         module = _optional.import_shielded(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
         own: dict[str, Kernel] = module.KERNELS
         return own
+    from hpfracc._xp import namespace
+
     module = _optional.import_shielded(f"hpfracc.engine.backends.generic.{operation}")
     made: dict[str, Kernel] = module.make_kernels(namespace(backend))
     return made
@@ -338,8 +352,8 @@ def _import_library(backend: str) -> None:
         return
     begin = time.perf_counter()
     adapter(backend).before_import()
-    with spans.span(f"import {adapter(backend).module}", "import"):
-        _optional.import_optional(adapter(backend).module)
+    with spans.span(f"import {backend}", "import"):
+        _optional.import_optional(backend)
     with _registry._lock:
         _registry.import_seconds[backend] = time.perf_counter() - begin
 
@@ -365,7 +379,7 @@ def remove_operation(operation: str) -> None:
 
 def shields_compilation(operation: str, arm: Arm) -> bool:
     """Whether the arm's first call is shielded from interrupts; a user's kernel stays in its thread."""
-    return adapter(arm.backend).shields_compilation and arm.algorithm not in _registry.own.get(operation, {}).get(
+    return declaration(arm.backend).shields_compilation and arm.algorithm not in _registry.own.get(operation, {}).get(
         arm.backend, {}
     )
 
@@ -393,7 +407,7 @@ def fingerprint(operation: str, arm: Arm) -> str:
     key = operation, arm.name
     known = _registry.fingerprints.get(key)
     if known is None:
-        version = adapter(arm.backend).version()
+        version = declaration(arm.backend).version()
         source = source_hash(operation, arm.backend, arm.algorithm)
         known = hardware.fingerprint(arm.backend, arm.device, version, arm.workers, source)
         _registry.fingerprints[key] = known

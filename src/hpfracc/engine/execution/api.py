@@ -5,31 +5,25 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpfracc._config import check_backend
 from hpfracc.engine.backends import registry
-from hpfracc.engine.execution.batch.items import by_name
-from hpfracc.engine.execution.custom import OwnOperation, operation
 from hpfracc.engine.execution.decision_log import composite, dry_run, last_decision, unlogged
 from hpfracc.engine.execution.operation import Operation, get_operation
 from hpfracc.engine.execution.plan import as_array, make_request
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.decide import decide
-from hpfracc.engine.selection.decision import Decision
-from hpfracc.engine.selection.explain import Explanation
+from hpfracc.engine.selection.decision import Decision, Explanation
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import Placement
-from hpfracc.engine.selection.selector import get_shared_selector
 from hpfracc.engine.workload import WorkloadCharacteristics, as_shape
 from hpfracc.errors import InvalidInputError
 
 __all__ = [
     "Operation",
-    "OwnOperation",
     "bitwise_xor",
     "causal_convolution",
     "composite",
@@ -40,7 +34,6 @@ __all__ = [
     "history_sum",
     "last_decision",
     "matmul",
-    "operation",
     "reduction",
     "spectral_multiply",
     "stencil_relax",
@@ -89,8 +82,14 @@ def elementwise(expression: str, *, backend: Any = None, **arrays: Any) -> Any:
     return get_operation("elementwise")(*arrays.values(), expression=expression, names=tuple(arrays), backend=backend)
 
 
-# Its arrays have names, so the items of a batch are mappings; the underlying operation stacks them.
-elementwise.stacked_form = partial(by_name, get_operation("elementwise"))  # type: ignore[attr-defined]
+def _stack_by_name(*batch: Any, **options: Any) -> Any:
+    """``elementwise`` for a batch: its arrays have names, so items are mappings, which its operation stacks."""
+    from hpfracc.engine.execution.batch.items import by_name
+
+    return by_name(get_operation("elementwise"), *batch, **options)
+
+
+elementwise.stacked_form = _stack_by_name  # type: ignore[attr-defined]
 
 
 def exponential_recurrence(
@@ -170,6 +169,8 @@ def explain(what: Any, *args: Any, **kwargs: Any) -> Explanation:
     'causal_convolution'
     """
     if isinstance(what, WorkloadCharacteristics):
+        from hpfracc.engine.selection.selector import get_shared_selector
+
         return get_shared_selector().explain(what, *args, **kwargs)
     if isinstance(what, str):
         return _explain_name(what, *args, **kwargs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -17,8 +18,8 @@ from hpfracc.engine.backends.base import Adapter, Arm, Kernel
 from hpfracc.engine.execution.prepared import PreparedOperand, prepared_operands
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.request import Placement
+from hpfracc.profiling.recorder import NullSpan
 from hpfracc.profiling.recorder import shared as spans
-from hpfracc.profiling.spans import Span
 
 __all__ = ["BoundArm", "TransferLog", "bind", "compilation_span", "queue_of"]
 
@@ -54,9 +55,13 @@ class BoundArm:
         "arm",
         "bare",
         "decision",
+        "expected",
+        "fresh",
         "moves",
+        "option",
         "run",
         "run_prepared",
+        "slowdown",
     )
 
     def __init__(
@@ -74,8 +79,17 @@ class BoundArm:
         kind: Hashable = None,
     ) -> None:
         self.arm = arm
-        #: The decision that chose the arm; set by the plan.
+        # Why the arm was chosen, set by its plan. Kept here, because a call's decision is read later, when the plan may
+        # have another arm.
         self.decision: Any = None
+        #: What was known about the arm.
+        self.option: Any = None
+        #: Predicted seconds of a call; nan if unknown.
+        self.expected = math.nan
+        #: Predicted time relative to the fastest arm that only lacks memory; 0 if there is none.
+        self.slowdown = 0.0
+        #: Whether no earlier plan has compiled what the arm compiles.
+        self.fresh = False
         self.moves = moves
         self._call = call
         self._converters = tuple(converters)
@@ -340,6 +354,6 @@ def _with_span(kernel: Callable[..., Any], operation: str, arm: Arm) -> Callable
 def _transfer_span(worker: Adapter, route: str, size: int, device: str) -> contextlib.AbstractContextManager[Any]:
     """A span around a copy between host and device."""
     span = spans.span(route, "transfer", f"{worker.name}:{device}")
-    if isinstance(span, Span):
+    if not isinstance(span, NullSpan):
         span.size = size
     return span

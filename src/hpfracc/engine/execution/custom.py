@@ -14,9 +14,8 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Compiles, Kernel, KernelSpec
 from hpfracc.engine.execution.batch.probing import Probe
 from hpfracc.engine.execution.operation import Operation, register
-from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Primitive, dtype_of
-from hpfracc.engine.primitives.cuts import Cut
-from hpfracc.engine.selection.candidates import NEGLIGIBLE_BYTES
+from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, Call, Cut, Primitive, dtype_of
+from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 
 __all__ = ["OwnOperation", "operation"]

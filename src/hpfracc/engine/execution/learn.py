@@ -11,10 +11,10 @@ from typing import Any
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.bind import BoundArm, compilation_span
-from hpfracc.engine.execution.peaks import read_marks, record_peak
 from hpfracc.engine.execution.plan import LOOK, MAX_CALLS_BETWEEN_LOOKS, REVIEW, Plan, choose_and_bind, learns
 from hpfracc.engine.execution.recover import RECHECK, recover
 from hpfracc.engine.execution.timing import pending_times
+from hpfracc.engine.selection.call_memory import read_marks, record_peak
 from hpfracc.engine.selection.costs import Option
 
 __all__ = ["TimedRun", "review", "run_and_learn"]
@@ -33,20 +33,18 @@ class TimedRun:
         The plan; it must be one that learns.
     bound : BoundArm
         Its arm, given separately because another thread may change the plan's at any time.
-    option : Option
-        What is known about that arm.
     arrays : tuple
         The operands.
     """
 
     __slots__ = ("_asynchronous", "_bound", "_first", "_marks", "_option", "_plan", "_timer", "seconds")
 
-    def __init__(self, plan: Plan, bound: BoundArm, option: Option, arrays: tuple[Any, ...]) -> None:
+    def __init__(self, plan: Plan, bound: BoundArm, arrays: tuple[Any, ...]) -> None:
         pending_times.settle()
         request, arm = plan.request, bound.arm
         adapter = registry.adapter(arm.backend)
-        self._plan, self._bound, self._option = plan, bound, option
-        self._first = plan.knowledge.is_first(option)
+        self._plan, self._bound, self._option = plan, bound, bound.option
+        self._first = plan.knowledge.is_first(bound.option)
         stays = request.placement.library == arm.backend and not bound.moves
         self._asynchronous = stays and adapter.is_asynchronous(arm.device)
         self._timer = adapter.timer(arm.device) if self._asynchronous and not self._first else None
@@ -54,6 +52,11 @@ class TimedRun:
         self._marks = None if self._first else read_marks(request, arm, arrays)
         #: Seconds of the run by the host's clock, which measures only the launch of asynchronous work.
         self.seconds = 0.0
+
+    @property
+    def tells(self) -> bool:
+        """Whether ``seconds`` is the time of a usual call of the arm."""
+        return not self._first and not self._asynchronous
 
     @property
     def measured(self) -> bool:
@@ -78,7 +81,8 @@ class TimedRun:
         """
         plan, option, first = self._plan, self._option, self._first
         knowledge, request, arm = plan.knowledge, plan.request, self._bound.arm
-        record_peak(request, arm, self._marks)
+        if self._marks is not None:
+            record_peak(request, arm, self._marks)
         if warms_up and not first:
             knowledge.tally(request, option, calls)
         elif first or not self._asynchronous:
@@ -90,7 +94,8 @@ class TimedRun:
         else:
             knowledge.tally(request, option, calls)
         knowledge.breaker.success((request.call.operation, arm.name))
-        took = plan.expected if self._asynchronous and plan.expected > 0.0 else self.seconds
+        expected = self._bound.expected
+        took = expected if self._asynchronous and expected > 0.0 else self.seconds
         return first or plan.deserves_review(took, calls)
 
 
@@ -101,27 +106,27 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
     entered = time.perf_counter()
     if plan.in_chunks is not None:
         result = plan.run_in_chunks(arrays, params, why=plan.in_chunks)
-        plan.version = -1  # free memory changes, so the next call decides from scratch
+        plan.expire()  # free memory changes, so the next call decides from scratch
         if result is not None:
             return result
-        plan.in_chunks = None
+        plan.run_whole()
         review(plan, count, arrays)  # memory was freed since the arm was chosen
     calls = plan.claim(count)
-    knowledge, request = plan.knowledge, plan.request
-    # Another thread may change the plan's arm at any time, so bound and option are read once.
-    bound, option = plan.bound, plan.option
-    arm, decision = bound.arm, bound.decision
+    bound = plan.bound  # read once, because another thread may change the plan's arm at any time
+    decision = bound.decision
     decision_log.record(bound)
-    if option.arm != arm.name:
-        option = knowledge.option(request, arm)
-    if not learns(request):
+    if not learns(plan.request):
         return _run_and_recheck(plan, bound, count, arrays, params)
-    timed = TimedRun(plan, bound, option, arrays)
+    timed = TimedRun(plan, bound, arrays)
     try:
         result = timed.run(*arrays, **params)
     except Exception as error:
         return recover(plan, bound, arrays, params, error)
-    if timed.learn(calls, warms_up=plan.warms_up(arm)):
+    warms_up = plan.warms_up(bound.arm)
+    due = timed.learn(calls, warms_up=warms_up)
+    if due and timed.tells and not warms_up and decision.explored and plan.end_trial(timed.seconds, count):
+        pass  # the incumbent stays
+    elif due:
         # Without a device clock there is nothing to learn; such a plan is reviewed less and less often.
         review(plan, count, arrays, at_least=0 if timed.measured else 2 * plan.interval + 1)
     else:
@@ -161,14 +166,13 @@ def _reconsider(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int) 
     except Exception as error:
         # This call is done, and its result must not be lost. The next one decides from scratch and raises the error.
         logger.debug("%s: the review failed: %s", plan.request.operation, registry.describe_failure(error))
-        plan.version = -1
+        plan.expire()
         return
-    plan.adopt(bound, selection.decision, selection.option, selection.expected)
-    plan.slowdown = selection.slowdown
+    plan.adopt(bound, selection, selection.expected)
     # The first call of another arm is timed, because it may compile.
     if bound.arm == before:
         plan.keep_for(max(selection.review_after, min(at_least, MAX_CALLS_BETWEEN_LOOKS)), count)
     else:
-        plan.keep_for(selection.review_after if bound.arm.name in plan.warm else 0, count)
+        plan.keep_for(selection.review_after if bound.arm.name in plan.warm else 0, count, at_once=True)
     if bound.arm != before:
         logger.debug("%s: %s instead of %s: %s", plan.request.operation, bound.arm, before, selection.decision.reason)

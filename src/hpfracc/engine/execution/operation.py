@@ -22,12 +22,10 @@ from hpfracc import _reading
 from hpfracc._arrays import KINDS, PAIR_KINDS, is_chunked, library_of, quick_kind, wraps_chunks
 from hpfracc._clusters import cluster_support
 from hpfracc._config import check_backend, current_context, state
-from hpfracc.engine.execution.batch.in_memory import run_in_chunks
-from hpfracc.engine.execution.decision_log import current, record
+from hpfracc.engine.execution.decision_log import Mode, current, record
 from hpfracc.engine.execution.learn import run_and_learn
 from hpfracc.engine.execution.plan import Plan, as_array, hashable_options, make_plan, make_request
 from hpfracc.engine.execution.recover import describe_shortage, make_room, recover
-from hpfracc.engine.execution.wrappers import call_wrapped, calls_are_wrapped
 from hpfracc.engine.memory.spans import memory_spans
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Primitive
@@ -104,8 +102,8 @@ class Operation:
             # Operands given by name; None is an optional one that is not given.
             given = [(name, params.pop(name)) for name in list(self._operands)[len(arrays) :] if name in params]
             arrays += tuple([each for name, each in given if each is not None or self._operands[name]])
-        if calls_are_wrapped():
-            return call_wrapped(self, arrays, backend, weights_key, params)
+        if _calls_are_wrapped():
+            return _call_wrapped(self, arrays, backend, weights_key, params)
         return self.find_and_run(arrays, backend, weights_key, params)
 
     def find_and_run(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Any:
@@ -115,7 +113,7 @@ class Operation:
         except OutOfMemoryError as error:
             keyed = _with_key(self.name, weights_key, params)
             why = describe_shortage(error)
-            result = run_in_chunks(self.primitive, arrays, keyed, backend=backend, why=why, whole=math.inf)
+            result = _run_in_chunks(self.primitive, arrays, keyed, backend=backend, why=why, whole=math.inf)
             if result is None:
                 raise
             return result
@@ -134,8 +132,8 @@ class Operation:
         """
         bound = plan.bound
         if current() is not bound:
-            if not checked and calls_are_wrapped():
-                return call_wrapped(self, arrays, plan.backend, weights_key, params)
+            if not checked and _calls_are_wrapped():
+                return _call_wrapped(self, arrays, plan.backend, weights_key, params)
             record(bound)
         if not checked:
             guard = plan.guard
@@ -144,7 +142,7 @@ class Operation:
                 if not (guard.clock() < reading.until and guard.enough <= reading.free) and not guard():
                     return self.find_and_run(arrays, plan.backend, weights_key, params)
             if spans.on or memory_spans.active:
-                return call_wrapped(self, arrays, plan.backend, weights_key, params)
+                return _call_wrapped(self, arrays, plan.backend, weights_key, params)
         count = plan.tick()
         if count >= plan.review_at:
             return run_and_learn(plan, count, arrays, _with_key(self.name, weights_key, params))
@@ -180,8 +178,10 @@ class Operation:
 
     def _new_plan(self, key: Any, arrays: Any, backend: Any, weights_key: Any, params: Any) -> Plan:
         with spans.span(f"choose for {self.name}", "decide"):
-            plan = make_plan(self.primitive, arrays, params, backend=backend, prepared=weights_key is not None)
-        plan.chunked_run = run_in_chunks
+            keyed = weights_key is not None
+            plan = make_plan(
+                self.primitive, arrays, params, backend=backend, prepared=keyed, chunked_run=_run_in_chunks
+            )
         with self._lock:
             if len(self._plans) >= _MAX_PLANS:
                 self._retire(list(self._plans))
@@ -193,7 +193,7 @@ class Operation:
     def _retire(self, keys: list[Any]) -> None:
         for key in keys:
             plan = self._plans.pop(key)
-            plan.version = -1  # no longer current
+            plan.expire()
             self._retired.append(plan)
         while len(self._retired) > _RETIRED:
             self._retired_calls += self._retired.popleft().calls()
@@ -227,6 +227,26 @@ class Operation:
 
     def __repr__(self) -> str:
         return f"<hpfracc operation {self.name!r}>"
+
+
+# What most calls do not need is loaded with the first call that does.
+
+
+def _run_in_chunks(*call: Any, **options: Any) -> Any:
+    from hpfracc.engine.execution.batch.in_memory import run_in_chunks
+
+    return run_in_chunks(*call, **options)
+
+
+def _calls_are_wrapped() -> bool:
+    """Whether engine calls are profiled, run in a mode, or watched for memory growth."""
+    return spans.on or memory_spans.active or type(current()) is Mode
+
+
+def _call_wrapped(*call: Any) -> Any:
+    from hpfracc.engine.execution.wrappers import call_wrapped
+
+    return call_wrapped(*call)
 
 
 def _signature(primitive: Primitive) -> inspect.Signature:

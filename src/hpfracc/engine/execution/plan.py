@@ -17,7 +17,6 @@ import numpy as np
 
 from hpfracc._arrays import dtype_name, is_array, library_of
 from hpfracc._config import current_context
-from hpfracc._frames import refuse_tables
 from hpfracc._torch_transforms import is_deterministic
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
@@ -25,8 +24,7 @@ from hpfracc.engine.execution.bind import BoundArm, bind
 from hpfracc.engine.execution.timing import log_transfer
 from hpfracc.engine.memory.budget import MemoryGuard, get_budget
 from hpfracc.engine.primitives.base import ArraySpec, Primitive
-from hpfracc.engine.selection.candidates import NEGLIGIBLE_BYTES, fresh_bytes, memory_share, predicted_bytes, stays_put
-from hpfracc.engine.selection.costs import Option
+from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES, fresh_bytes, memory_share, predicted_bytes, stays_put
 from hpfracc.engine.selection.decide import Selection, decide
 from hpfracc.engine.selection.decision import Decision, Fallback
 from hpfracc.engine.selection.exploration import LONG_CALL_SECONDS, MAX_WARMUP_CALLS
@@ -54,6 +52,8 @@ __all__ = [
 _SHARE = 0.01
 #: Maximum number of calls between two timed ones.
 MAX_CALLS_BETWEEN_LOOKS = 4096
+#: Of calls that are shorter than timing and reviewing one, this many are made for each one that is timed.
+_PACE = 11
 #: Times within these factors of the expected one need no review.
 _USUAL = (0.7, 1.5)
 
@@ -98,67 +98,91 @@ def memory_guard(request: Request, arm: Arm) -> MemoryGuard | None:
 class Plan:
     """How calls of one kind are run: the bound arm, and the number of the call that reviews the choice (``review_at``).
 
-    ``tick`` is an ``itertools.count``: one atomic C call, so every call is counted.
+    ``tick`` is an ``itertools.count``: one atomic C call, so every call is counted. Only this module changes a plan.
     """
 
     __slots__ = (
         "backend",
         "bound",
         "chunked_run",
-        "decision",
-        "expected",
-        "fresh",
+        "costly",
         "guard",
         "in_chunks",
+        "incumbent",
         "interval",
         "knowledge",
-        "option",
         "peeks",
         "request",
         "review_at",
         "run_seconds",
         "seen",
-        "slowdown",
         "tick",
         "version",
         "warm",
     )
 
     def __init__(
-        self, request: Request, knowledge: Knowledge, bound: BoundArm, decision: Decision, option: Option, version: int
+        self,
+        request: Request,
+        knowledge: Knowledge,
+        selection: Selection,
+        bound: BoundArm,
+        backend: Any = None,
+        chunked_run: Callable[..., Any] | None = None,
     ) -> None:
         self.request = request
         self.knowledge = knowledge
-        self.version = version
+        self.version = request.settings.version
         self.tick: Callable[[], int] = itertools.count(1).__next__
         self.review_at: float = math.inf
         #: The backend that the call requested, for planning its chunks.
-        self.backend: Any = None
+        self.backend = backend
         #: Why the call should run in chunks, or None.
-        self.in_chunks: str | None = None
+        self.in_chunks = selection.in_chunks
         #: Runs a call in chunks; None for a plan of one chunk of a larger call.
-        self.chunked_run: Callable[..., Any] | None = None
-        #: Predicted time relative to the fastest arm that only lacks memory; 0 if there is none.
-        self.slowdown = 0.0
+        self.chunked_run = chunked_run
         self.seen = 0
         self.peeks = 0
         self.interval = 0
+        #: Number of calls that were timed or reviewed although that takes longer than the call.
+        self.costly = 0
         self.warm: set[str] = set()
-        #: Whether no earlier plan has compiled what the first arm compiles.
-        self.fresh = False
-        self.adopt(bound, decision, option)
-
-    def adopt(self, bound: BoundArm, decision: Decision, option: Option, expected: float = math.nan) -> None:
-        """Use another arm (or the same one, bound again); a call is ``expected`` to take that number of seconds."""
-        self.expected = expected
-        self.run_seconds = 0.0
-        # Stored with the arm, because the decision of a call is read later, when the plan may have another.
-        bound.decision = decision
+        #: The arm to which the plan returns after a trial of another one.
+        self.incumbent: BoundArm | None = None
         self.bound = bound
-        self.decision = decision
-        self.option = option
+        self.adopt(bound, selection, math.nan)
+
+    def adopt(self, bound: BoundArm, selection: Selection, expected: float, decision: Decision | None = None) -> None:
+        """Use the arm of a selection (or the same one, bound again), for calls of ``expected`` seconds."""
+        bound.decision = selection.decision if decision is None else decision
+        bound.option = selection.option
+        bound.expected = expected
+        bound.slowdown = selection.slowdown
+        self._use(bound, self.bound if selection.decision.explored and bound is not self.bound else None)
+
+    def _use(self, bound: BoundArm, incumbent: BoundArm | None) -> None:
+        self.run_seconds = 0.0
+        self.incumbent = incumbent
+        self.bound = bound
         #: Whether there is memory for a call now; None for calls too small to matter.
         self.guard: MemoryGuard | None = memory_guard(self.request, bound.arm)
+
+    def end_trial(self, seconds: float, now: int) -> bool:
+        """Return to the incumbent after a call of another arm that was no faster; False if that needs a review."""
+        incumbent = self.incumbent
+        if incumbent is None or not seconds >= incumbent.expected or incumbent.option is None:
+            return False
+        self._use(incumbent, None)
+        self.keep_for(self.interval, now)
+        return True
+
+    def expire(self) -> None:
+        """Have the next call planned from scratch."""
+        self.version = -1
+
+    def run_whole(self) -> None:
+        """Run the call as a whole again."""
+        self.in_chunks = None
 
     @property
     def forced(self) -> bool:
@@ -193,13 +217,29 @@ class Plan:
         calls, self.seen = count - self.seen, max(count, self.seen)
         return max(1, calls)
 
-    def keep_for(self, calls: int, now: int) -> None:
-        """Keep the arm for ``calls`` further calls after call ``now``; the one after them is timed."""
-        if calls > MAX_WARMUP_CALLS and self.expected > 0.0:  # settled, with a known time per call
-            calls = max(calls, min(MAX_CALLS_BETWEEN_LOOKS, int(LOOK.worth / self.expected)))
+    def keep_for(self, calls: int, now: int, *, at_once: bool = False) -> None:
+        """Keep the arm for ``calls`` further calls after call ``now``; the one after them is timed.
+
+        Of short calls, at most one in :data:`_PACE` is timed or reviewed, except that a trial begins ``at_once``.
+        """
+        expected = self.bound.expected
+        if calls > MAX_WARMUP_CALLS and expected > 0.0:  # settled, with a known time per call
+            calls = max(calls, min(MAX_CALLS_BETWEEN_LOOKS, int(LOOK.worth / expected)))
+        elif not expected >= LOOK.seconds + REVIEW.seconds:
+            self.costly += 1
+            if not at_once:
+                calls = max(calls, _PACE * self.costly - now - 1)
         self.seen = max(now, self.seen)
         self.interval = calls
         self.review_at = now + calls + 1
+
+    def review_after(self, calls: int) -> None:
+        """Review the choice after ``calls`` further calls, whatever they take."""
+        self.review_at = self.seen + calls
+
+    def review_next(self, wanted: bool) -> None:
+        """Review the choice before the next chunk, or never."""
+        self.review_at = 0 if wanted else math.inf
 
     def warms_up(self, arm: Arm) -> bool:
         """Whether this is the arm's first call in this plan, which is slower; true only once.
@@ -219,10 +259,11 @@ class Plan:
         13 arms a review takes 0.6 to 1 ms, a tenth of a call of 100,000 points on a busy machine.
         """
         self.run_seconds += seconds * calls
-        learning = self.interval <= MAX_WARMUP_CALLS and not self.expected >= LONG_CALL_SECONDS
-        if learning or self.decision.explored or self.run_seconds >= REVIEW.worth:
+        expected = self.bound.expected
+        learning = self.interval <= MAX_WARMUP_CALLS and not expected >= LONG_CALL_SECONDS
+        if learning or self.bound.decision.explored or self.run_seconds >= REVIEW.worth:
             return True
-        usual = _USUAL[0] * self.expected <= seconds <= _USUAL[1] * self.expected
+        usual = _USUAL[0] * expected <= seconds <= _USUAL[1] * expected
         return not usual and self.run_seconds >= LOOK.worth
 
 
@@ -276,27 +317,25 @@ def make_plan(
     limit: int | None = None,
     kernel: str | None = None,
     short: bool = False,
+    chunked_run: Callable[..., Any] | None = None,
 ) -> Plan:
     """The plan for such a call. It may use ``limit`` bytes in total, and runs on ``kernel`` if one is named.
 
-    ``short`` means that the call is a chunk of one that lacked memory.
+    ``short`` means that the call is a chunk of one that lacked memory, ``chunked_run`` runs a call in chunks.
     """
     request = make_request(
         primitive, arrays, params, backend=backend, prepared=prepared, limit=limit, kernel=kernel, short=short
     )
     knowledge = knowledge_for(request.settings)
     selection, bound = choose_and_bind(request, knowledge, arrays)
-    plan = Plan(request, knowledge, bound, selection.decision, selection.option, request.settings.version)
-    plan.fresh = selection.arm.spec.compiles != "never" and _is_new(request.compile_key(selection.arm), _compiled)
-    plan.backend = backend
-    plan.slowdown = selection.slowdown
-    if selection.in_chunks is not None:
-        plan.in_chunks = selection.in_chunks
-        plan.review_at = 0  # at every call
+    plan = Plan(request, knowledge, selection, bound, backend, chunked_run)
+    bound.fresh = selection.arm.spec.compiles != "never" and _is_new(request.compile_key(selection.arm), _compiled)
+    if plan.in_chunks is not None:
+        plan.review_next(True)  # at every call
     elif learns(request):
         # While there is something to learn, the first call of a kind is timed, because it may be the only one.
         tells = knowledge.is_first(selection.option) or selection.review_after <= MAX_WARMUP_CALLS
-        plan.keep_for(0 if tells else selection.review_after, 0)
+        plan.keep_for(0 if tells else selection.review_after, 0, at_once=tells)
     return plan
 
 
@@ -377,7 +416,10 @@ def as_array(array: Any) -> Any:
     """An operand, as a NumPy array if it is a number or a list."""
     if isinstance(array, ArraySpec) or library_of(array) != "python":
         return array
-    refuse_tables("an operation of the engine", array)
+    if not isinstance(array, int | float | complex | list | tuple):
+        from hpfracc._frames import refuse_tables
+
+        refuse_tables("an operation of the engine", array)
     try:
         return np.asarray(array)
     except ValueError as error:

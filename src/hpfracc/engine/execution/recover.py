@@ -14,9 +14,8 @@ from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.bind import BoundArm
 from hpfracc.engine.execution.plan import Plan, choose_and_bind, learns, without
 from hpfracc.engine.execution.prepared import prepared_operands
-from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory.budget import get_budget
-from hpfracc.engine.selection.candidates import memory_place, predicted_bytes
+from hpfracc.engine.selection.call_memory import memory_place, predicted_bytes
 from hpfracc.engine.selection.decide import MIN_SAVED, WORTH_CUTTING, Selection
 from hpfracc.engine.selection.decision import Decision, Fallback
 from hpfracc.engine.selection.request import Request
@@ -146,7 +145,7 @@ def try_other_arms(
         try:
             selection, bound = choose_and_bind(request, knowledge, arrays)
         except (BackendUnavailableError, OutOfMemoryError):
-            decision_log.record(replace(plan.decision, fallbacks=tuple(fallbacks)))
+            decision_log.record(replace(plan.bound.decision, fallbacks=tuple(fallbacks)))
             raise _all_failed(request, failures, kinds, need) from ExceptionGroup(
                 f"{request.call.operation}: what each arm raised", list(failures.values())
             )
@@ -162,10 +161,10 @@ def try_other_arms(
             error = another
             continue
         decision = replace(selection.decision, fallbacks=tuple(fallbacks))
-        plan.adopt(bound, decision, selection.option)
+        plan.adopt(bound, selection, math.nan, decision)
         # The next call is timed and chosen again. If nothing is learned, a later call checks whether the failed arm
         # works again.
-        plan.review_at = plan.seen + 1 if learns(request) else plan.seen + RECHECK
+        plan.review_after(1 if learns(request) else RECHECK)
         decision_log.record(decision)
         return result
 
@@ -175,6 +174,8 @@ def make_room(plan: Plan) -> bool:
     guard = plan.guard
     if guard is None:
         return True
+    from hpfracc.engine.execution.pressure.ladder import ladder
+
     ladder.climb(plan.bound.arm.device, enough=guard, highest="library caches")
     return bool(guard())
 

@@ -17,9 +17,9 @@ from hpfracc.engine.execution.timing import pending_times
 from hpfracc.engine.memory import budget
 from hpfracc.engine.memory.budget import relief
 from hpfracc.engine.memory.buffers import host_buffers
-from hpfracc.engine.memory.forecast import forecasts
 from hpfracc.engine.memory.spans import memory_spans
 from hpfracc.engine.selection import knowledge, selector, wisdom
+from hpfracc.engine.selection.call_memory import forecasts
 from hpfracc.profiling import recorder
 
 __all__ = ["reset"]

@@ -20,9 +20,8 @@ from hpfracc.engine.selection.decision import Decision
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.recorder import shared as spans
-from hpfracc.profiling.spans import Span, SpanDecision
 
-__all__ = ["Wrapped", "call_wrapped", "calls_are_wrapped"]
+__all__ = ["Wrapped", "call_wrapped"]
 
 _NO_SPAN = contextlib.nullcontext()
 
@@ -38,11 +37,6 @@ class Wrapped(Protocol):
 
     def plan_for(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Plan:
         """The plan for such a call."""
-
-
-def calls_are_wrapped() -> bool:
-    """Whether engine calls are currently wrapped."""
-    return spans.on or memory_spans.active or type(decision_log.current()) is decision_log.Mode
 
 
 def call_wrapped(
@@ -74,6 +68,8 @@ def _append_decision(mode: decision_log.Mode) -> None:
 
 def _enter_span(around: contextlib.ExitStack, operation: Wrapped, call: tuple[Any, ...]) -> None:
     """Open a span with the call's decision, timed by the device's clock if the result stays there."""
+    from hpfracc.profiling.spans import Span
+
     span = around.enter_context(Span(spans, operation.name, "call"))
     around.callback(_tell_decision, span)
     try:
@@ -86,13 +82,15 @@ def _enter_span(around: contextlib.ExitStack, operation: Wrapped, call: tuple[An
         if span.device is not None:
             span.device.begin()
     # The first call of a plan that learns opens its own span.
-    first = plan.fresh and not learns(plan.request) and plan.calls() == 0
+    first = plan.bound.fresh and not learns(plan.request) and plan.calls() == 0
     around.enter_context(compilation_span(plan.bound.arm) if first else _NO_SPAN)
 
 
-def _tell_decision(span: Span) -> None:
+def _tell_decision(span: Any) -> None:
     d = decision_log.last_decision()
     if isinstance(d, Decision):
+        from hpfracc.profiling.spans import SpanDecision
+
         key = d.operation, d.arm, d.shape, d.dtype, d.start, d.library, d.wish, d.explored, d.fallbacks
         span.decision = SpanDecision(key, d.to_dict)
 

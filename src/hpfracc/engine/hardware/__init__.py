@@ -1,21 +1,23 @@
 """The machine: processor, memory, GPUs, library versions, and a fingerprint for each arm.
 
-No array library is imported for this, and nothing here raises because a machine lacks something. The names below are
-loaded on first access (PEP 562), so that importing this package is cheap.
+A fingerprint is a hash of everything that the speed of an arm depends on; times are valid only if it matches. No array
+library is imported for this, and nothing here raises because a machine lacks something.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import Any
 
-if TYPE_CHECKING:
-    from hpfracc.engine.hardware._driver_memory import DriverMemory, driver_free_bytes, driver_memory
-    from hpfracc.engine.hardware._fingerprint import fingerprint, source_hash
-    from hpfracc.engine.hardware._machine import Machine, library_version, library_versions, machine, reset
-    from hpfracc.engine.hardware.cpu import CPU, read_cpu
-    from hpfracc.engine.hardware.energy import read_energy_counters
-    from hpfracc.engine.hardware.gpu import GPU, read_gpus
+from hpfracc._optional import package_version
+from hpfracc.engine.hardware.cpu import CPU, read_cpu
+from hpfracc.engine.hardware.gpu import GPU, DriverMemory, read_driver_memory, read_gpus
 
 __all__ = [
     "CPU",
@@ -29,35 +31,214 @@ __all__ = [
     "library_versions",
     "machine",
     "read_cpu",
-    "read_energy_counters",
     "read_gpus",
     "reset",
     "source_hash",
 ]
 
-_HOME = {
-    "CPU": "cpu",
-    "GPU": "gpu",
-    "Machine": "_machine",
-    "DriverMemory": "_driver_memory",
-    "driver_free_bytes": "_driver_memory",
-    "driver_memory": "_driver_memory",
-    "fingerprint": "_fingerprint",
-    "library_version": "_machine",
-    "library_versions": "_machine",
-    "machine": "_machine",
-    "read_cpu": "cpu",
-    "read_energy_counters": "energy",
-    "read_gpus": "gpu",
-    "reset": "_machine",
-    "source_hash": "_fingerprint",
+#: The packages that provide a module, in the order in which they are tried, if names differ.
+_PACKAGES: dict[str, tuple[str, ...]] = {
+    "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy"),
+    "pynvml": ("nvidia-ml-py",),
 }
+#: The libraries of :func:`library_versions`.
+_LIBRARIES = ("numpy", "scipy", "numba", "torch", "jax", "jaxlib", "cupy", "pynvml")
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+def library_version(module: str) -> str | None:
+    """Version of the package that provides ``module``, or None if it is not installed."""
+    for package in _PACKAGES.get(module, (module,)):
+        if (version := package_version(package)) is not None:
+            return version
+    # A library without metadata (on the path by hand) may be imported already.
+    found = getattr(sys.modules.get(module), "__version__", None)
+    return found if isinstance(found, str) else None
+
+
+def library_versions() -> dict[str, str | None]:
+    """Version of every backend's library; None if not installed."""
+    return {module: library_version(module) for module in _LIBRARIES}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A description of a machine.
+
+    Attributes
+    ----------
+    host : str
+        Its network name.
+    system : str
+        Operating system and release.
+    python : str
+        Version of the interpreter.
+    cpu : CPU
+        The processor.
+    ram : int or None
+        Bytes of memory of the machine; ``engine.memory`` has the limits of this process.
+    gpus : tuple of GPU
+        GPUs that this process may use, in the order of their device numbers.
+    libraries : Mapping[str, str or None]
+        Versions by module; None if not installed.
+    """
+
+    host: str
+    system: str
+    python: str
+    cpu: CPU
+    ram: int | None
+    gpus: tuple[GPU, ...]
+    libraries: Mapping[str, str | None]
+
+    def gpu(self, device: str) -> GPU | None:
+        """The GPU of a device name such as ``"cuda:0"``, or None if unknown."""
+        return next((gpu for gpu in self.gpus if gpu.device == device), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "host": self.host,
+            "system": self.system,
+            "python": self.python,
+            "cpu": self.cpu.to_dict(),
+            "ram": self.ram,
+            "gpus": [gpu.to_dict() for gpu in self.gpus],
+            "libraries": dict(self.libraries),
+        }
+
+
+_machine: Machine | None = None
+
+
+def machine() -> Machine:
+    """The machine of this process; read on the first call and cached."""
+    global _machine
+    if _machine is None:  # a race only reads twice
+        host, system = _names()
+        _machine = Machine(
+            host=host,
+            system=system,
+            python=".".join(map(str, sys.version_info[:3])),
+            cpu=read_cpu(),
+            ram=_ram(),
+            gpus=read_gpus(),
+            libraries=library_versions(),
+        )
+    return _machine
+
+
+def reset() -> None:
+    """Read again on the next call."""
+    global _machine
+    _machine = None
+
+
+def _names() -> tuple[str, str]:
+    if hasattr(os, "uname"):
+        names = os.uname()
+        return names.nodename, f"{names.sysname} {names.release}"
+    import platform
+
+    return platform.node(), f"{platform.system()} {platform.release()}"
+
+
+def _ram() -> int | None:
+    try:
+        import psutil
+
+        return int(psutil.virtual_memory().total)
+    except (ImportError, OSError):
+        return None
+
+
+def driver_memory(device: str) -> DriverMemory | None:
+    """The memory of a GPU such as ``"cuda:0"``; None without nvidia-ml-py, a driver, or such a GPU."""
+    gpu = machine().gpu(device)
+    return None if gpu is None else read_driver_memory(gpu)
+
+
+def driver_free_bytes(device: str) -> int | None:
+    """Bytes free on a GPU such as ``"cuda:0"``; None without nvidia-ml-py, a driver, or such a GPU."""
+    gpu = machine().gpu(device)
+    memory = None if gpu is None else read_driver_memory(gpu, processes=False)
+    return None if memory is None else memory.free
+
+
+def fingerprint(
+    backend: str, device: str, version: str, threads: int, source_hash: str, on: Machine | None = None
+) -> str:
+    """Sixteen hexadecimal digits that change if and only if an arm must be measured again.
+
+    Upgrading a library invalidates only its own arms; a new driver only those on the GPU.
+
+    Parameters
+    ----------
+    backend : str
+        Name of the backend.
+    device : str
+        ``"cpu"``, or a GPU's name such as ``"cuda:0"``.
+    version : str
+        Version of the backend's library.
+    threads : int
+        Number of threads of the arm.
+    source_hash : str
+        Hash of the kernel's source; see :func:`source_hash`.
+    on : Machine, optional
+        The machine; by default this one.
+    """
+    where = on or machine()
+    hardware = _processor(where) if device == "cpu" else _gpu(where, device)
+    return _digest(json.dumps([backend, hardware, version, threads, source_hash]).encode())
+
+
+def source_hash(source: str | bytes | os.PathLike[str] | Callable[..., Any]) -> str:
+    """Sixteen hexadecimal digits for a kernel's source.
+
+    Parameters
+    ----------
+    source : path, bytes, str or callable
+        The file of a path; text or bytes; or the source of a function, or its bytecode if there is no source
+        (interactive input).
+    """
+    if isinstance(source, os.PathLike):
+        return _digest(Path(source).read_bytes())
+    if isinstance(source, str):
+        return _digest(source.encode())
+    if isinstance(source, bytes):
+        return _digest(source)
+    import inspect
+
+    try:
+        return _digest(inspect.getsource(source).encode())
+    except (OSError, TypeError):
+        code = getattr(source, "__code__", None)
+        name = getattr(source, "__qualname__", type(source).__qualname__)
+        return _digest(repr(_shape_of(code) if code is not None else name).encode())
+
+
+def _processor(where: Machine) -> list[Any]:
+    cpu = where.cpu
+    return [cpu.model, cpu.family, cpu.architecture, cpu.allotment, cpu.quota]
+
+
+def _gpu(where: Machine, device: str) -> list[Any]:
+    gpu = where.gpu(device)
+    if gpu is None:
+        return [device, "unknown"]
+    names = [other.name for other in where.gpus]
+    if len(set(names)) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        # CUDA then numbers different models by speed, which only CUDA knows: the number and all names identify one.
+        return [device, sorted(names), gpu.driver]
+    return [gpu.name, gpu.driver]
+
+
+def _shape_of(code: CodeType) -> list[Any]:
+    """The code of a function without file names and line numbers, which change when it does not."""
+    constants = [_shape_of(item) if isinstance(item, CodeType) else repr(item) for item in code.co_consts]
+    return [code.co_code.hex(), constants, list(code.co_names), list(code.co_varnames)]
+
+
+def _digest(data: bytes) -> str:
+    import hashlib
+
+    return hashlib.blake2b(data, digest_size=8).hexdigest()

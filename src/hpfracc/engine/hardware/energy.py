@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpfracc.engine.cgroups import read_text
-from hpfracc.engine.hardware._machine import machine
+from hpfracc.engine.hardware import machine
 from hpfracc.engine.hardware.gpu import start_nvml
 
 __all__ = ["read_energy_counters"]

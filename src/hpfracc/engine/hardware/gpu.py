@@ -1,4 +1,4 @@
-"""GPUs, as the driver lists them: through nvidia-ml-py, the driver's files, or ``nvidia-smi``."""
+"""GPUs, as the driver lists them (through nvidia-ml-py, its files, or ``nvidia-smi``), and their memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from hpfracc.engine.cgroups import read_text
 
-__all__ = ["GPU", "read_gpus", "start_nvml"]
+__all__ = ["GPU", "DriverMemory", "read_driver_memory", "read_gpus", "start_nvml"]
 
 logger = logging.getLogger("hpfracc.engine")
 
@@ -197,3 +197,57 @@ def _named(gpus: Sequence[GPU], entry: str) -> GPU | None:
         return replace(gpus[0], name=f"NVIDIA slice {entry}", uuid=entry, bus="", memory=None)
     matches = [gpu for gpu in gpus if entry.startswith("GPU-") and gpu.uuid.startswith(entry)]
     return matches[0] if len(matches) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class DriverMemory:
+    """A GPU's memory in bytes, in total and by process.
+
+    Attributes
+    ----------
+    total, free, used : int
+        As the driver reports.
+    processes : tuple of (int, int or None)
+        Process ids and bytes (None if unknown). In a container the ids may be those of the host.
+    """
+
+    total: int
+    free: int
+    used: int
+    processes: tuple[tuple[int, int | None], ...] = ()
+
+    @property
+    def others(self) -> int | None:
+        """Known bytes of other processes; None if the driver reports none."""
+        known = [size for process, size in self.processes if size is not None and process != os.getpid()]
+        return sum(known) if known or not self.processes else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**asdict(self), "others": self.others}
+
+
+def read_driver_memory(gpu: GPU, processes: bool = True) -> DriverMemory | None:
+    """The memory of a GPU as the driver counts it, over all processes; None without nvidia-ml-py or a driver.
+
+    ``processes=False`` omits the list of processes, which takes longer.
+    """
+    if not gpu.uuid:
+        return None
+    try:
+        nvml = start_nvml()
+        handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+        try:
+            running = nvml.nvmlDeviceGetComputeRunningProcesses(handle) if processes else []
+        except Exception:  # some drivers and containers refuse only this
+            running = []
+        users = tuple((int(each.pid), _size(each.usedGpuMemory)) for each in running)
+        return DriverMemory(int(memory.total), int(memory.free), int(memory.used), users)
+    except Exception:  # a driver may raise anything; the memory is then unknown
+        return None
+
+
+def _size(value: Any) -> int | None:
+    """A size, or None for the driver's markers of an unknown one."""
+    return int(value) if isinstance(value, int) and 0 <= value < 1 << 60 else None

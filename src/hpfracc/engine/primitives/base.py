@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
@@ -16,8 +16,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hpfracc._arrays import dtype_name
-from hpfracc.engine.numerics.lengths import block_length
-from hpfracc.engine.primitives.cuts import Cut
 from hpfracc.engine.workload import Bucket, as_shape, bucket_of
 from hpfracc.errors import UnsupportedDtypeError
 
@@ -27,10 +25,13 @@ __all__ = [
     "INTEGERS",
     "ArraySpec",
     "Call",
+    "Cut",
     "Primitive",
     "Transform",
+    "broadcast_cuts",
     "dtype_of",
     "fills_one_block",
+    "outer_cuts",
     "several_axes",
 ]
 
@@ -198,6 +199,79 @@ def dtype_of(array: Any) -> str:
     return dtype_name(array)
 
 
+# Ways to split a call. A primitive defines them along with its shapes; the engine uses them if a whole call does not
+# fit into memory.
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """One way to split a call.
+
+    Attributes
+    ----------
+    axis : int
+        The axis of the result that is split, counted from the last; for ``merges`` the axis of the operand.
+    length : int
+        Points along it.
+    operands : tuple of (int or None)
+        The axis along which each operand is split, counted from the last; None if every piece needs all of it.
+    before : int
+        Number of points before a piece that its first results need.
+    merges : bool
+        Whether the axis is not in the result: then the results of the pieces are combined by the primitive's
+        :meth:`~hpfracc.engine.primitives.base.Primitive.merge`.
+    """
+
+    axis: int
+    length: int
+    operands: tuple[int | None, ...]
+    before: int = 0
+    merges: bool = False
+
+
+def broadcast_cuts(
+    shapes: Iterable[tuple[int, ...]], result: tuple[int, ...], core: tuple[int, ...] = ()
+) -> Iterator[Cut]:
+    """Cuts along every axis that operands share by broadcasting, the longest first.
+
+    ``core`` is the number of last axes of each operand that do not broadcast.
+    """
+    shapes = tuple(shapes)
+    core = core or (0,) * len(shapes)
+    inner = len(result) - _broadcast_axes(shapes, core)
+    axes = sorted(range(-len(result), -inner), key=lambda axis: -result[axis])
+    for axis in axes:
+        if result[axis] < 2:
+            continue
+        operands = tuple(_own_axis(shape, axis + inner - own) for shape, own in zip(shapes, core, strict=True))
+        if any(own is not None for own in operands):
+            yield Cut(axis, result[axis], operands)
+
+
+def outer_cuts(
+    shapes: Iterable[tuple[int, ...] | None], result: tuple[int, ...], inner: Iterable[int]
+) -> Iterator[Cut]:
+    """Cuts along every axis of the result but the ``inner`` ones, the longest first; axes count from the last.
+
+    Operands have the same axes as the result, or are repeated along them; None is for one that is never split.
+    """
+    shapes, kept = tuple(shapes), frozenset(inner)
+    axes = [axis for axis in range(-len(result), 0) if axis not in kept and result[axis] > 1]
+    for axis in sorted(axes, key=lambda axis: -result[axis]):
+        operands = tuple(None if shape is None else _own_axis(shape, axis) for shape in shapes)
+        if any(own is not None for own in operands):
+            yield Cut(axis, result[axis], operands)
+
+
+def _broadcast_axes(shapes: tuple[tuple[int, ...], ...], core: tuple[int, ...]) -> int:
+    return max((len(shape) - own for shape, own in zip(shapes, core, strict=True)), default=0)
+
+
+def _own_axis(shape: tuple[int, ...], axis: int) -> int | None:
+    """The axis if the operand has it and is not repeated along it."""
+    return axis if -axis <= len(shape) and shape[axis] > 1 else None
+
+
 # Reasons why an algorithm does not serve a call: backends declare them, before a primitive is loaded.
 
 
@@ -209,6 +283,8 @@ def several_axes(call: Call) -> str | None:
 
 def fills_one_block(call: Call) -> str | None:
     """Reason why blocks do not pay off for a call, or None if there are at least two."""
+    from hpfracc.engine.numerics.lengths import block_length
+
     taps: int = call.facts["taps"]
     step = block_length(taps) - taps + 1
     if call.length > step:

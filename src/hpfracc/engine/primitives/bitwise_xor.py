@@ -9,9 +9,10 @@ from hpfracc.engine.primitives.base import (
     INTEGERS,
     ArraySpec,
     Call,
+    Cut,
     Primitive,
+    broadcast_cuts,
 )
-from hpfracc.engine.primitives.cuts import Cut, broadcast_cuts
 from hpfracc.engine.primitives.operands import broadcast, dtype_bytes, elements, promoted, read_dtype, shape_of
 from hpfracc.errors import UnsupportedDtypeError
 

@@ -14,9 +14,10 @@ from hpfracc.engine.primitives.base import (
     INTEGERS,
     ArraySpec,
     Call,
+    Cut,
     Primitive,
+    broadcast_cuts,
 )
-from hpfracc.engine.primitives.cuts import Cut, broadcast_cuts
 from hpfracc.engine.primitives.operands import (
     broadcast,
     complex_of,

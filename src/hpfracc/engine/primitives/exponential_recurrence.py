@@ -14,9 +14,10 @@ from hpfracc.engine.primitives.base import (
     INTEGERS,
     ArraySpec,
     Call,
+    Cut,
     Primitive,
+    outer_cuts,
 )
-from hpfracc.engine.primitives.cuts import Cut, outer_cuts
 from hpfracc.engine.primitives.operands import (
     broadcast,
     dtype_bytes,

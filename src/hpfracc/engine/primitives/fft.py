@@ -12,10 +12,10 @@ from hpfracc.engine.primitives.base import (
     INTEGERS,
     ArraySpec,
     Call,
+    Cut,
     Primitive,
     Transform,
 )
-from hpfracc.engine.primitives.cuts import Cut
 from hpfracc.engine.primitives.operands import (
     complex_of,
     dtype_bytes,

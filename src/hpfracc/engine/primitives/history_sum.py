@@ -16,9 +16,10 @@ from hpfracc.engine.primitives.base import (
     INTEGERS,
     ArraySpec,
     Call,
+    Cut,
     Primitive,
+    outer_cuts,
 )
-from hpfracc.engine.primitives.cuts import Cut, outer_cuts
 from hpfracc.engine.primitives.operands import dtype_bytes, elements, read_dtype, real_of, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError
 

@@ -13,9 +13,10 @@ from hpfracc.engine.primitives.base import (
     INTEGERS,
     ArraySpec,
     Call,
+    Cut,
     Primitive,
+    broadcast_cuts,
 )
-from hpfracc.engine.primitives.cuts import Cut, broadcast_cuts
 from hpfracc.engine.primitives.operands import dtype_bytes, elements, read_dtype, shape_of, whole_number
 from hpfracc.errors import InvalidInputError
 

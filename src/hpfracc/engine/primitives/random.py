@@ -12,9 +12,9 @@ from hpfracc.engine.primitives.base import (
     INTEGERS,
     ArraySpec,
     Call,
+    Cut,
     Primitive,
 )
-from hpfracc.engine.primitives.cuts import Cut
 from hpfracc.engine.primitives.operands import dtype_bytes, elements, read_dtype, shape_of, whole_number
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 

@@ -12,9 +12,9 @@ from hpfracc.engine.primitives.base import (
     INTEGERS,
     ArraySpec,
     Call,
+    Cut,
     Primitive,
 )
-from hpfracc.engine.primitives.cuts import Cut
 from hpfracc.engine.primitives.operands import dtype_bytes, elements, normal_axis, read_dtype, real_of, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 

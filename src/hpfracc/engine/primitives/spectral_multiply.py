@@ -14,10 +14,11 @@ from hpfracc.engine.primitives.base import (
     INTEGERS,
     ArraySpec,
     Call,
+    Cut,
     Primitive,
     Transform,
+    outer_cuts,
 )
-from hpfracc.engine.primitives.cuts import Cut, outer_cuts
 from hpfracc.engine.primitives.operands import (
     broadcast,
     complex_of,

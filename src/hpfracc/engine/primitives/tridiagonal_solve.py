@@ -13,9 +13,10 @@ from hpfracc.engine.primitives.base import (
     INTEGERS,
     ArraySpec,
     Call,
+    Cut,
     Primitive,
+    outer_cuts,
 )
-from hpfracc.engine.primitives.cuts import Cut, outer_cuts
 from hpfracc.engine.primitives.operands import broadcast, dtype_bytes, elements, promoted, read_dtype, shape_of
 from hpfracc.errors import ShapeError
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.selection.curve import Curve, check_seconds, extended, log_seconds, log_work
 from hpfracc.engine.selection.rent_or_buy import RentOrBuy
-from hpfracc.engine.selection.samples import Drift, TimeSamples
+from hpfracc.engine.selection.times import Curve, Drift, TimeSamples, check_seconds, extended, log_seconds, log_work
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["CostEstimate", "CostModel", "Option", "Scored", "TransferModel"]

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from hpfracc._config import Settings
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
-from hpfracc.engine.primitives.base import Primitive
-from hpfracc.engine.selection.candidates import is_memory_refusal, masked, refusals
+from hpfracc.engine.selection.breaker import CircuitBreaker
+from hpfracc.engine.selection.call_memory import is_memory_refusal, memory_refusal, predicted_bytes
 from hpfracc.engine.selection.costs import Option
 from hpfracc.engine.selection.decision import Candidate, Decision
-from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
+from hpfracc.engine.selection.knowledge import Knowledge
 from hpfracc.engine.selection.policy import Choice
-from hpfracc.engine.selection.reports import backend_times
-from hpfracc.engine.selection.request import HOST_PLACEMENT, Preference, Request, preference_error, refusal_reason
-from hpfracc.engine.workload import OPERATION_PRIMITIVES, OTHER, WorkloadCharacteristics
+from hpfracc.engine.selection.request import Placement, Request, preference_error, refusal_reason
 from hpfracc.errors import BackendUnavailableError, ConfigurationError, OutOfMemoryError, PinnedBackendError
 from hpfracc.profiling.clocks import energy_counters
 
-__all__ = ["MIN_SAVED", "WORTH_CUTTING", "Selection", "decide", "operation_name", "route"]
+__all__ = ["MIN_SAVED", "WORTH_CUTTING", "Selection", "decide", "masked", "refusals"]
 
 logger = logging.getLogger("hpfracc.engine")
 
@@ -228,134 +225,80 @@ def build_candidates(
     return (*possible, *refused, *refusals(request.call.operation))
 
 
-_FLOATS = {2: "float32", 4: "float32", 8: "float64", 16: "complex128"}
-_INTS = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
-#: Backends that can differentiate any work.
-_GRADIENT = ("torch", "jax")
+# The arms that can run a call; for every other arm, the reason why it cannot.
 
 
-def operation_name(workload: WorkloadCharacteristics) -> str:
-    """The primitive for a workload; an unregistered name counts as ``"other"``."""
-    named = workload.operation_type
-    if named in PRIMITIVES or named in OWN_PRIMITIVES:
-        return named
-    return OPERATION_PRIMITIVES.get(named, OTHER) or named
+def masked(
+    request: Request, breaker: CircuitBreaker, *, disturb: bool = False
+) -> Iterator[tuple[Arm, str | None, int]]:
+    """Every arm with the reason why it is refused, or None, and the bytes it would need.
+
+    ``disturb`` also offers arms whose circuit breaker is open, for a call that no other arm can run.
+    """
+    call, primitive = request.call, request.primitive
+    for arm in registry.arms(call.operation):
+        need = predicted_bytes(primitive, call, arm)
+        yield arm, _refusal(request, arm, need, breaker, disturb), need
 
 
-def route(workload: WorkloadCharacteristics, settings: Settings, preference: Preference | None) -> Decision:
-    """The decision for ``workload``, without running it: between arms, or between backends if no primitive fits."""
-    name = operation_name(workload)
-    primitive = PRIMITIVES.get(name) or OWN_PRIMITIVES.get(name)
-    if primitive is None:
-        return _between_backends(workload, settings, preference)
-    decision = _by_arms(primitive, workload, settings, preference)
-    reported = {
-        name: seconds
-        for name in BACKENDS
-        if not math.isnan(seconds := backend_times.estimate(workload.operation_type, name, workload.bucket_of_size))
-    }
-    return decision if not reported else _with_reports(decision, reported, settings)
+def refusals(operation: str) -> Iterator[Candidate]:
+    """A row for each backend without an arm: not installed, or without a kernel for this operation."""
+    for name in BACKENDS:
+        why = registry.unavailable(name)
+        if why is None and not registry.specs(operation, name):
+            why = "kernel not implemented"
+        if why is not None:
+            yield Candidate(arm=name, backend=name, refused=why)
 
 
-def _by_arms(
-    primitive: Primitive, workload: WorkloadCharacteristics, settings: Settings, preference: Preference | None
-) -> Decision:
-    arrays, params = primitive.example(_shape(workload), _dtype(primitive, workload))
-    request = Request(
-        primitive=primitive,
-        call=primitive.describe(*arrays, **params),
-        placement=HOST_PLACEMENT,
-        settings=settings,
-        signature=(tuple((array.dtype, array.ndim) for array in arrays), tuple(params.items())),
-        shapes=(tuple((array.dtype, array.shape) for array in arrays), tuple(params.items())),
-        preference=preference,
-        needs_gradient=workload.requires_gradient,
-    )
-    return decide(request, knowledge_for(settings), frozen=True).decision
-
-
-def _shape(workload: WorkloadCharacteristics) -> tuple[int, ...]:
-    if math.prod(workload.data_shape) == workload.data_size and workload.data_shape:
-        return workload.data_shape
-    return (workload.batch, workload.length) if workload.batch > 1 else (workload.length,)
-
-
-def _dtype(primitive: Primitive, workload: WorkloadCharacteristics) -> str:
-    if primitive.name == "bitwise_xor":
-        return _INTS.get(workload.dtype_size, "int64")
-    return _FLOATS.get(workload.dtype_size, "float64")
-
-
-def _with_reports(decision: Decision, reported: dict[str, float], settings: Settings) -> Decision:
-    """The decision with the times that users reported: for a backend they replace the engine's predictions."""
-    totals: dict[str, float] = {}
-    for row in decision.candidates:
-        if row.refused is None:
-            seconds = reported.get(row.backend, row.total)
-            seconds = math.inf if math.isnan(seconds) else seconds  # an unknown arm is not the fastest
-            totals[row.backend] = min(seconds, totals.get(row.backend, math.inf))
-    best = min(totals, key=lambda name: totals[name])
-    if totals[decision.backend] <= totals[best] / (1.0 - settings.performance_threshold):
-        return decision
-    row = next(row for row in decision.candidates if row.backend == best and row.refused is None)
-    return replace(
-        decision,
-        arm=row.arm,
-        backend=best,
-        device=row.device,
-        algorithm=row.arm.partition(":")[2].partition("@")[0],
-        reason=f"reported times make {best} the fastest",
+def _refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker, disturb: bool) -> str | None:
+    settings, call, placement, spec = request.settings, request.call, request.placement, arm.spec
+    if request.preference is not None and arm.backend != request.preference.backend:
+        return f"{request.preference.source} asks for {request.preference.backend}"
+    if request.kernel is not None and f"{arm.backend}:{arm.algorithm}" != request.kernel:
+        return f"the rest of this batch runs on {request.kernel}"
+    if arm.backend in request.banned:
+        return "failed already in the monitored call around this one"
+    ruled_out = refusal_reason(call.operation, arm.backend, settings)
+    if ruled_out is not None:
+        return ruled_out
+    stopped = registry.stopped(placement.library)
+    if stopped is not None:  # the result could not be converted to that library either
+        return stopped
+    if request.preference is None and placement.library != arm.backend:
+        absent = registry.forked(arm.backend) or registry.delayed(arm.backend)
+        if absent is not None:
+            return absent
+    if request.short and request.preference is None and arm.on_host and not registry.is_loaded(arm.backend):
+        return f"memory is short, and importing {arm.backend} takes some"
+    free = request.preference is None and not request.needs_gradient
+    if spec.own_arrays and free and placement.library != arm.backend:
+        return f"its last digits are not those of {placement.library}; backend={arm.backend!r} asks for it"
+    if call.dtype not in spec.dtypes:
+        return f"dtype {call.dtype} is not served"
+    pinned = _pin_refusal(placement, arm)
+    if pinned is not None:
+        return pinned
+    if (placement.gradient or request.needs_gradient) and not spec.differentiable:
+        return "its kernel cannot be differentiated"
+    if spec.refuses is not None:
+        refused = spec.refuses(call)
+        if refused is not None:
+            return refused
+    if arm.name in request.tried:
+        return "failed in this call"
+    return (
+        breaker.masked((call.operation, arm.name, call.dtype, placement.start))
+        or (None if disturb else breaker.allows((call.operation, arm.name)))
+        or memory_refusal(request, arm, need, breaker)
     )
 
 
-def _between_backends(workload: WorkloadCharacteristics, settings: Settings, preference: Preference | None) -> Decision:
-    operation = workload.operation_type
-    rows = [_row(name, workload, settings, preference) for name in BACKENDS]
-    possible = [row for row in rows if row.refused is None]
-    if not possible:
-        reasons = "; ".join(f"{row.backend}: {row.refused}" for row in rows)
-        asked = "" if preference is None else f"{preference.source} asks for {preference.backend!r}, but "
-        raise BackendUnavailableError(f"{operation}: {asked}no backend can serve it ({reasons}); use another or 'auto'")
-    known = [row for row in possible if math.isfinite(row.total)]
-    untried = [row for row in possible if math.isnan(row.total)]
-    if known:
-        best = min(known, key=lambda row: row.total)
-        reason = "it is the fastest by reported times"
-    else:
-        best = (untried or possible)[0]
-        reason = "nothing was reported yet; it is the first that can run it"
-    if preference is not None:
-        reason = f"{preference.source} asks for it"
-    return Decision(
-        operation=operation,
-        arm=best.arm,
-        backend=best.backend,
-        device=best.device,
-        algorithm="any",
-        reason=reason,
-        shape=workload.data_shape,
-        dtype=f"{workload.dtype_size} bytes",
-        bucket=workload.bucket,
-        start="host",
-        wish=None if preference is None else preference.source,
-        rows=partial(tuple, rows),
-    )
-
-
-def _row(name: str, workload: WorkloadCharacteristics, settings: Settings, preference: Preference | None) -> Candidate:
-    refused = registry.unavailable(name)
-    if refused is None and preference is not None and name != preference.backend:
-        refused = f"{preference.source} asks for {preference.backend}"
-    if refused is None:
-        refused = refusal_reason(workload.operation_type, name, settings)
-    if refused is None and workload.requires_gradient and name not in _GRADIENT:
-        refused = "it carries no gradient"
-    seconds = backend_times.estimate(workload.operation_type, name, workload.bucket_of_size)
-    return Candidate(
-        arm=name,
-        backend=name,
-        refused=refused,
-        seconds=seconds,
-        total=seconds,
-        source="none" if math.isnan(seconds) else "samples",
-    )
+def _pin_refusal(placement: Placement, arm: Arm) -> str | None:
+    if placement.pinned is None:
+        return None
+    if arm.backend != placement.library:
+        return placement.pinned
+    if arm.device != placement.device:
+        return f"the operands live on {'the host' if placement.device == 'cpu' else placement.device}"
+    return None

@@ -1,16 +1,24 @@
-"""A decision: the chosen arm, and all candidates."""
+"""A decision: the chosen arm, all candidates, and their display.
+
+A table in a terminal, HTML in a notebook, and a dict for programs.
+"""
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpfracc.engine.workload import Bucket
+from hpfracc.profiling.formats import format_bytes, format_seconds
 
-__all__ = ["Candidate", "Decision", "Fallback"]
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["Candidate", "Decision", "Explanation", "Fallback", "as_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +135,129 @@ class Decision:
 
 def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+_COLUMNS = ("", "arm", "predicted", "interval", "transfer", "first call", "memory", "samples", "from")
+
+
+class Explanation:
+    """Why the engine chooses an arm.
+
+    Print it, show it in a notebook, or use :meth:`to_dict`. ``decisions`` has one entry for a plain call, and one for
+    each engine call of a composite one.
+    """
+
+    def __init__(self, decisions: Iterable[Decision]) -> None:
+        self.decisions: tuple[Decision, ...] = tuple(decisions)
+
+    @property
+    def decision(self) -> Decision:
+        """The first decision."""
+        return self.decisions[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values of the decision, or ``{"decisions": [...]}`` for a composite call."""
+        if len(self.decisions) == 1:
+            return self.decisions[0].to_dict()
+        return {"decisions": [decision.to_dict() for decision in self.decisions]}
+
+    def __rich__(self) -> RenderableType:
+        from rich.console import Group
+
+        return Group(*(_table(decision) for decision in self.decisions))
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return "".join(_html(decision) for decision in self.decisions)
+
+
+def as_text(renderable: RenderableType) -> str:
+    """``renderable`` as rich prints it, in plain text."""
+    from rich.console import Console
+
+    out = io.StringIO()
+    Console(file=out, width=140, color_system=None).print(renderable)
+    return out.getvalue().rstrip()
+
+
+def title(decision: Decision) -> str:
+    """The call, in one line."""
+    shape = " x ".join(map(str, decision.shape)) or "scalar"
+    where = "on the host" if decision.start == "host" else f"on {decision.device}"
+    return f"{decision.operation}: {shape} {decision.dtype}, {decision.library} operands {where}"
+
+
+def verdict(decision: Decision) -> str:
+    """The decision, in one line."""
+    return decision.reason if decision.reason.startswith(decision.arm) else f"{decision.arm}: {decision.reason}"
+
+
+def _cells(decision: Decision, row: Candidate) -> Sequence[str]:
+    interval = "-"
+    if math.isfinite(row.low) and math.isfinite(row.high):
+        interval = f"{format_seconds(row.low)} .. {format_seconds(row.high)}"
+    return (
+        ">" if row.arm == decision.arm else "",
+        row.arm,
+        format_seconds(row.total),
+        interval,
+        format_seconds(row.transfer),
+        format_seconds(row.compile),
+        format_bytes(row.memory),
+        str(row.samples),
+        row.source,
+    )
+
+
+def _table(decision: Decision) -> RenderableType:
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title(decision), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for name in _COLUMNS:
+        table.add_column(name, justify="left" if name in ("", "arm", "from") else "right", no_wrap=name == "arm")
+    refused = Table.grid(padding=(0, 2))
+    for row in decision.candidates:
+        if row.refused is not None:
+            refused.add_row(Text(f"  {row.arm}", style="dim"), Text(row.refused, style="dim"))
+            continue
+        style = "bold green" if row.arm == decision.arm else None
+        table.add_row(*map(Text, _cells(decision, row)), style=style)
+    parts: list[RenderableType] = [table, Text(verdict(decision), style="bold")]
+    parts += [
+        Text(f"  fell back from {failed.arm} ({failed.kind}): {failed.error}", style="yellow")
+        for failed in decision.fallbacks
+    ]
+    if refused.row_count:
+        parts += [Text("refused:", style="dim"), refused]
+    return Group(*parts)
+
+
+def _html(decision: Decision) -> str:
+    from html import escape
+
+    head = "".join(f"<th>{escape(name)}</th>" for name in _COLUMNS)
+    body = []
+    for row in decision.candidates:
+        if row.refused is not None:
+            span = len(_COLUMNS) - 2
+            cells = f'<td></td><td>{escape(row.arm)}</td><td colspan="{span}"><i>{escape(row.refused)}</i></td>'
+        else:
+            cells = "".join(f"<td>{escape(cell)}</td>" for cell in _cells(decision, row))
+        weight = ' style="font-weight:bold"' if row.arm == decision.arm else ""
+        body.append(f"<tr{weight}>{cells}</tr>")
+    failed = "".join(
+        f"<div>fell back from {escape(row.arm)} ({escape(row.kind)}): {escape(row.error)}</div>"
+        for row in decision.fallbacks
+    )
+    return (
+        f'<div class="hpfracc-explanation"><b>{escape(title(decision))}</b><div>{escape(verdict(decision))}</div>'
+        f"{failed}<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+    )

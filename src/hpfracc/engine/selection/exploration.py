@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 from hpfracc.engine.selection.costs import Scored
-from hpfracc.engine.selection.samples import KEPT
+from hpfracc.engine.selection.times import KEPT
 
 __all__ = [
     "LONG_CALL_SECONDS",

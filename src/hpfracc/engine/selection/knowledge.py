@@ -31,8 +31,9 @@ from hpfracc.engine.selection.costs import CostEstimate, CostModel, Option, Tran
 from hpfracc.engine.selection.policy import Chooser
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.engine.selection.request import CostKey, Request
-from hpfracc.engine.selection.wisdom import Wisdom, continuing, resolve_path, shares_records
+from hpfracc.engine.selection.wisdom import continuing, resolve_path
 from hpfracc.engine.selection.wisdom.records import Kind, Record
+from hpfracc.engine.selection.wisdom.store import Wisdom, shares_records
 from hpfracc.engine.workers import machine_load
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.recorder import shared as spans
@@ -392,7 +393,7 @@ def _waiting(arm: Arm) -> float:
     thread of NumPy 3 times: at every operation the threads wait for one that is not scheduled.
     """
     load = machine_load()
-    threads = arm.on_host and registry.adapter(arm.backend).own_threads
+    threads = arm.on_host and registry.declaration(arm.backend).own_threads
     return 1.0 + load if threads and load > _BUSY else 1.0
 
 

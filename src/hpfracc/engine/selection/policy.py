@@ -25,7 +25,7 @@ from hpfracc.engine.selection.exploration import (
     warmup_calls,
 )
 from hpfracc.engine.selection.regret import Ledger
-from hpfracc.engine.selection.samples import Drift
+from hpfracc.engine.selection.times import Drift
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.formats import format_seconds
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hpfracc.engine.selection.costs import CostModel, Option
-from hpfracc.engine.selection.explain import as_text
+from hpfracc.engine.selection.decision import as_text
 from hpfracc.profiling.formats import format_seconds
 
 if TYPE_CHECKING:

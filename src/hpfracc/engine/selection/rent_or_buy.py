@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from statistics import median
 
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.selection.curve import check_seconds, log_work
+from hpfracc.engine.selection.times import check_seconds, log_work
 
 __all__ = ["RentOrBuy", "compile_account"]
 

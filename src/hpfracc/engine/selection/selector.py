@@ -25,11 +25,16 @@ from hpfracc.engine import hardware
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.registry import BackendType
 from hpfracc.engine.memory.budget import allowed, get_budget
-from hpfracc.engine.selection.decide import operation_name, route
-from hpfracc.engine.selection.decision import Decision
-from hpfracc.engine.selection.explain import Explanation
+from hpfracc.engine.selection.decision import Decision, Explanation
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.engine.selection.reports import PerformanceHistory, PerformanceRecord, TimeReport, backend_times
+from hpfracc.engine.selection.reports import (
+    PerformanceHistory,
+    PerformanceRecord,
+    TimeReport,
+    backend_times,
+    operation_name,
+    route,
+)
 from hpfracc.engine.selection.request import find_preference
 from hpfracc.engine.workload import WorkloadCharacteristics, as_count, as_shape, bucket_of
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, InvalidInputError

@@ -8,7 +8,7 @@ import numpy as np
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.memory.budget import HOST, get_budget
-from hpfracc.engine.selection.candidates import NEGLIGIBLE_BYTES
+from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem

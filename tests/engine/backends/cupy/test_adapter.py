@@ -23,14 +23,14 @@ def install(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> None:
 def test_version_of_whichever_package(monkeypatch: pytest.MonkeyPatch, package: str):
     """CuPy is packaged under a name for each CUDA; the version is found under any of them."""
     install(monkeypatch, {package: "14.2.0"})
-    assert ADAPTER.version() == "14.2.0"
+    assert ADAPTER.declaration.version() == "14.2.0"
 
 
 def test_version_of_nothing_names_the_extra(monkeypatch: pytest.MonkeyPatch):
     """Where it is not installed, the error says how to get it."""
     install(monkeypatch, {})
     with pytest.raises(MissingDependencyError, match=r"pip install 'hpfracc\[cuda\]'"):
-        ADAPTER.version()
+        ADAPTER.declaration.version()
 
 
 class FakeOutOfMemoryError(MemoryError):
@@ -63,7 +63,7 @@ def test_out_of_memory_is_told_apart(monkeypatch: pytest.MonkeyPatch, error: Exc
 @pytest.mark.parametrize(("points", "refused"), [(4096, False), (4097, True)])
 def test_direct_sums_are_for_short_signals(points: int, refused: bool):
     """The refusal is a sentence with the length in it."""
-    (spec,) = [spec for spec in ADAPTER.specs["causal_convolution"] if spec.algorithm == "direct"]
+    (spec,) = [spec for spec in ADAPTER.declaration.specs["causal_convolution"] if spec.algorithm == "direct"]
     assert spec.refuses is not None
     reason = spec.refuses(PRIMITIVES["causal_convolution"].describe(ArraySpec((points,)), ArraySpec((points,))))
     assert (reason is not None) == refused
@@ -88,7 +88,7 @@ def test_every_kernel_that_is_offered_has_a_file():
     """What the adapter lists before CuPy is imported is there when it is."""
     own = Path(module.__file__).parent / "kernels"
     generic = own.parent.parent / "generic"
-    for primitive, specs in ADAPTER.specs.items():
+    for primitive, specs in ADAPTER.declaration.specs.items():
         files = [path for folder in (own, generic) if (path := folder / f"{primitive}.py").exists()]
         sources = [path.read_text(encoding="utf-8") for path in files]
         for spec in specs:

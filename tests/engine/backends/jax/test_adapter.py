@@ -121,7 +121,7 @@ def test_host_device():
     assert ADAPTER.is_asynchronous("cpu")
     assert ADAPTER.timer("cpu") is None
     assert ADAPTER.free_bytes("cpu") is None
-    assert ADAPTER.version() == jax.__version__
+    assert ADAPTER.declaration.version() == jax.__version__
 
 
 def test_synchronize_waits():
@@ -195,7 +195,8 @@ def test_the_gpu_is_not_taken_at_first_use(code: str, variables: dict[str, Any],
 def test_adapter_imports_no_jax():
     """Listing what JAX could do does not import it."""
     code = (
-        "import sys; from hpfracc.engine.backends.jax.adapter import ADAPTER; ADAPTER.specs, ADAPTER.version();"
+        "import sys; from hpfracc.engine.backends.jax.adapter import ADAPTER;"
+        "ADAPTER.declaration.specs, ADAPTER.declaration.version();"
         "ADAPTER.is_out_of_memory(RuntimeError('x')); print('jax' in sys.modules)"
     )
     assert run_python(code) == "False"

@@ -13,7 +13,7 @@ from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.selection.candidates import modelled_bytes
+from hpfracc.engine.selection.call_memory import modelled_bytes
 from tests.helpers.thinned import thinned
 
 FORMULA = {"expression": "x*y + sin(x)", "names": ("x", "y")}
@@ -117,13 +117,13 @@ def operand(name: str, number: int, shape: tuple[int, ...], dtype: str) -> np.nd
 
 
 def arm_of(name: str, algorithm: str) -> Arm:
-    (spec,) = [spec for spec in registry.adapter("numpy").specs[name] if spec.algorithm == algorithm]
+    (spec,) = [spec for spec in registry.declaration("numpy").specs[name] if spec.algorithm == algorithm]
     return Arm("numpy", spec)
 
 
 def test_every_primitive_is_looked_at() -> None:
     """No primitive that NumPy serves, and none of its algorithms, is left out below."""
-    offered = {(name, spec.algorithm) for name, specs in registry.adapter("numpy").specs.items() for spec in specs}
+    offered = {(name, spec.algorithm) for name, specs in registry.declaration("numpy").specs.items() for spec in specs}
     assert offered == {case[:2] for case in CASES}
     assert {name for name, _ in offered} == set(PRIMITIVES)
 

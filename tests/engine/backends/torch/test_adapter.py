@@ -94,7 +94,7 @@ def test_host_device():
     assert ADAPTER.free_bytes("cpu") is None
     ADAPTER.synchronize("cpu")
     ADAPTER.release_memory("cpu")
-    assert torch.__version__.startswith(ADAPTER.version() or "none")
+    assert torch.__version__.startswith(ADAPTER.declaration.version() or "none")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_out_of_memory_for_real():
 )
 def test_refusals(algorithm: str, weights: tuple[int, ...], signal: tuple[int, ...], refused: bool):
     """Direct sums are for short signals, blocks for short weights, and the reason is a sentence."""
-    (spec,) = [spec for spec in ADAPTER.specs["causal_convolution"] if spec.algorithm == algorithm]
+    (spec,) = [spec for spec in ADAPTER.declaration.specs["causal_convolution"] if spec.algorithm == algorithm]
     call = PRIMITIVES["causal_convolution"].describe(ArraySpec(weights), ArraySpec(signal))
     reason = spec.refuses(call) if spec.refuses else None
     assert (reason is not None) == refused
@@ -144,7 +144,8 @@ def test_refusals(algorithm: str, weights: tuple[int, ...], signal: tuple[int, .
 def test_adapter_imports_no_torch():
     """Listing what PyTorch could do does not import it."""
     code = (
-        "import sys; from hpfracc.engine.backends.torch.adapter import ADAPTER; ADAPTER.specs, ADAPTER.version();"
+        "import sys; from hpfracc.engine.backends.torch.adapter import ADAPTER;"
+        "ADAPTER.declaration.specs, ADAPTER.declaration.version();"
         "ADAPTER.is_out_of_memory(RuntimeError('x')), ADAPTER.release_memory('cuda:0');"
         "assert 'torch' not in sys.modules"
     )

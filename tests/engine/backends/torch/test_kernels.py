@@ -55,7 +55,7 @@ def test_single_precision_stays_single():
         assert kernel("elementwise")(x, expression=expression, names=("x",)).dtype == torch.float32, expression
 
 
-@pytest.mark.parametrize("dtype", sorted(ADAPTER.specs["bitwise_xor"][0].dtypes - {"bool"}))
+@pytest.mark.parametrize("dtype", sorted(ADAPTER.declaration.specs["bitwise_xor"][0].dtypes - {"bool"}))
 def test_xor_keeps_every_bit(dtype: str):
     """The highest bit of unsigned numbers, which PyTorch takes for a sign underneath, comes through."""
     limits = np.iinfo(dtype)

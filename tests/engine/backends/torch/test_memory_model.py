@@ -20,10 +20,10 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from hpfracc.engine.backends import cufft, registry  # noqa: E402
 from hpfracc.engine.backends.base import Arm  # noqa: E402
 from hpfracc.engine.backends.torch import mittag_leffler_function  # noqa: E402
-from hpfracc.engine.numerics.mittag_leffler_sum import values_together  # noqa: E402
+from hpfracc.engine.numerics.mittag_leffler_values import values_together  # noqa: E402
 from hpfracc.engine.primitives import PRIMITIVES  # noqa: E402
 from hpfracc.engine.primitives.base import ArraySpec, Call  # noqa: E402
-from hpfracc.engine.selection.candidates import modelled_bytes  # noqa: E402
+from hpfracc.engine.selection.call_memory import modelled_bytes  # noqa: E402
 from tests.helpers.thinned import thinned  # noqa: E402
 
 Shapes = list[tuple[int, ...]]

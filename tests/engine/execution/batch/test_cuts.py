@@ -11,8 +11,7 @@ import pytest
 from hpfracc.engine.execution.batch.jobs import Prediction
 from hpfracc.engine.execution.batch.time_blocks import choose_blocks, convolve_block
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives.base import ArraySpec
-from hpfracc.engine.primitives.cuts import Cut
+from hpfracc.engine.primitives.base import ArraySpec, Cut
 from tests.helpers.contracts import cases, reference
 from tests.helpers.thinned import thinned
 

@@ -248,7 +248,7 @@ def test_a_slow_chunk_names_the_only_arm_with_memory(monkeypatch: pytest.MonkeyP
 
     def plan(self: Job, operands: tuple[Any, ...], key: Any) -> Plan:
         found = make(self, operands, key)
-        found.slowdown, found.in_chunks = 1e9, None
+        found.bound.slowdown, found.in_chunks = 1e9, None
         return found
 
     monkeypatch.setattr(Job, "_plan", plan)

@@ -17,9 +17,9 @@ from hpfracc.engine.execution.batch import jobs
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError
 from hpfracc.engine.execution.batch.jobs import Job
 from hpfracc.engine.execution.operation import Operation, get_operation
-from hpfracc.engine.execution.peaks import read_marks
 from hpfracc.engine.execution.plan import Plan, make_request
 from hpfracc.engine.primitives.base import ArraySpec
+from hpfracc.engine.selection.call_memory import read_marks
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
 from tests.helpers.own_operations import double, numbers, own_operation
 

@@ -11,7 +11,7 @@ import hpfracc as hf
 from hpfracc import memory
 from hpfracc.engine.backends import registry
 from hpfracc.engine.memory.buffers import host_buffers
-from hpfracc.engine.memory.forecast import forecasts
+from hpfracc.engine.selection.call_memory import forecasts
 from hpfracc.errors import InvalidInputError
 
 

@@ -14,10 +14,15 @@ from unittest import mock
 
 import pytest
 
-from hpfracc.engine.selection.wisdom import Wisdom
-from hpfracc.engine.selection.wisdom.document import encode_journal_head, encode_lines, encode_merged
-from hpfracc.engine.selection.wisdom.folder import list_files, read_folder
-from hpfracc.engine.selection.wisdom.location import WisdomLayout
+from hpfracc.engine.selection.wisdom import WisdomLayout
+from hpfracc.engine.selection.wisdom.files import (
+    encode_journal_head,
+    encode_lines,
+    encode_merged,
+    list_files,
+    read_folder,
+)
+from hpfracc.engine.selection.wisdom.store import Wisdom
 from tests.helpers.forked import run_in_child
 from tests.helpers.measured import ids, samples
 

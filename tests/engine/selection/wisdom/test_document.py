@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hpfracc.engine.selection.wisdom.document import (
+from hpfracc.engine.selection.wisdom.files import (
     SCHEMA,
     encode_journal_head,
     encode_lines,

@@ -10,10 +10,10 @@ import warnings
 import pytest
 
 from hpfracc._files import temporary
-from hpfracc.engine.selection.wisdom import Wisdom, folder, journal, reset_warnings, store
-from hpfracc.engine.selection.wisdom.document import encode_journal_head, encode_lines, encode_merged
-from hpfracc.engine.selection.wisdom.folder import list_files
-from hpfracc.engine.selection.wisdom.location import WisdomLayout
+from hpfracc.engine.selection.wisdom import WisdomLayout, reset_warnings, store
+from hpfracc.engine.selection.wisdom import files as wisdom_files
+from hpfracc.engine.selection.wisdom.files import encode_journal_head, encode_lines, encode_merged, list_files
+from hpfracc.engine.selection.wisdom.store import Wisdom
 from hpfracc.errors import WisdomWarning
 from tests.helpers.measured import ids, samples
 from tests.helpers.warned import collected
@@ -219,7 +219,7 @@ def test_an_idle_journal_is_restarted(tmp_path, monkeypatch):
     wisdom = Wisdom(tmp_path)
     wisdom.append(samples(1))
     wisdom.flush()
-    monkeypatch.setattr(journal, "IDLE_SECONDS", -1.0)
+    monkeypatch.setattr(wisdom_files, "IDLE_SECONDS", -1.0)
     wisdom.append(samples(1))
     wisdom.flush()
     assert len(files(tmp_path, "journal")) == 2
@@ -231,9 +231,9 @@ def test_an_idle_journal_is_restarted(tmp_path, monkeypatch):
     [
         ("here", True, 0.0, True),
         ("elsewhere", True, 0.0, False),
-        ("elsewhere", True, 2 * journal.UNTOUCHED_SECONDS, True),
+        ("elsewhere", True, 2 * wisdom_files.UNTOUCHED_SECONDS, True),
         ("here", False, 0.0, False),
-        ("here", False, 2 * journal.UNTOUCHED_SECONDS, True),
+        ("here", False, 2 * wisdom_files.UNTOUCHED_SECONDS, True),
     ],
 )
 def test_when_a_journal_is_abandoned(tmp_path, monkeypatch, host, locks, age, removed):
@@ -275,9 +275,9 @@ def test_a_journal_that_grew_after_it_was_read_stays(tmp_path):
     path = WisdomLayout(tmp_path).new_journal()
     data = encode_journal_head() + encode_lines(samples(2))
     path.write_bytes(data)
-    assert not journal.remove_if_abandoned(path, len(data) - 1, WisdomLayout(tmp_path))
-    assert journal.remove_if_abandoned(path, len(data), WisdomLayout(tmp_path))
-    assert not journal.remove_if_abandoned(path, len(data), WisdomLayout(tmp_path))
+    assert not wisdom_files.remove_if_abandoned(path, len(data) - 1, WisdomLayout(tmp_path))
+    assert wisdom_files.remove_if_abandoned(path, len(data), WisdomLayout(tmp_path))
+    assert not wisdom_files.remove_if_abandoned(path, len(data), WisdomLayout(tmp_path))
 
 
 def test_leftovers_of_killed_writers_go_when_they_are_old(tmp_path):
@@ -299,7 +299,7 @@ def test_another_user_s_file_is_neither_read_nor_removed(tmp_path, monkeypatch):
     theirs, *ours = [WisdomLayout(tmp_path).new_generation() for _ in parts]
     for path, records in zip((theirs, *ours), parts, strict=True):
         path.write_bytes(encode_merged(records))
-    real = folder.read_plain
+    real = wisdom_files.read_plain
 
     def read_plain(path, most):
         if path == theirs:
@@ -307,7 +307,7 @@ def test_another_user_s_file_is_neither_read_nor_removed(tmp_path, monkeypatch):
         return real(path, most)
 
     with monkeypatch.context() as patch:
-        patch.setattr(folder, "read_plain", read_plain)
+        patch.setattr(wisdom_files, "read_plain", read_plain)
         assert Wisdom(tmp_path).merge() == 7
     assert theirs.exists()
     assert not any(path.exists() for path in ours)

@@ -18,9 +18,9 @@ import hpfracc as hf
 from hpfracc.cli import main
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import state
-from hpfracc.engine.selection.wisdom import Wisdom, document, reset_warnings
-from hpfracc.engine.selection.wisdom.document import encode_journal_head, encode_lines, encode_merged
-from hpfracc.engine.selection.wisdom.location import WisdomLayout
+from hpfracc.engine.selection.wisdom import WisdomLayout, files, reset_warnings
+from hpfracc.engine.selection.wisdom.files import encode_journal_head, encode_lines, encode_merged
+from hpfracc.engine.selection.wisdom.store import Wisdom
 from hpfracc.errors import WisdomError, WisdomWarning
 from tests.helpers.measured import ids, sample, samples
 from tests.helpers.processes import start_python
@@ -128,7 +128,7 @@ def test_only_plain_files_are_opened(place, kind, thing, monkeypatch):
         path.symlink_to(place / "pipe")
     else:
         path.touch()
-        os.truncate(path, document.MAX_BYTES + 1)
+        os.truncate(path, files.MAX_BYTES + 1)
     with pytest.warns(WisdomWarning, match="set aside") as caught:
         call()
     assert len(caught) == 1
@@ -185,10 +185,10 @@ def test_records_of_a_later_version_are_kept_as_they_are(tmp_path):
 
 def test_as_much_is_written_as_is_read(tmp_path, monkeypatch):
     """A merged file stays within what the next reader takes: the oldest records go."""
-    monkeypatch.setattr(document, "_MAX_WRITTEN", 2000)
+    monkeypatch.setattr(files, "_MAX_WRITTEN", 2000)
     data = encode_merged(samples(100))
     assert len(data) < 2200
-    content = document.read_merged(data)
+    content = files.read_merged(data)
     assert content.fault is None
     assert [record.time for record in content.records] == [1.7e9 + n for n in range(100)][-len(content.records) :]
 
@@ -196,12 +196,12 @@ def test_as_much_is_written_as_is_read(tmp_path, monkeypatch):
 @pytest.mark.parametrize("count", [0, 1, 1000])
 def test_a_file_with_too_many_entries_is_damaged(count, monkeypatch):
     """The number of entries is bounded too, in any layout."""
-    monkeypatch.setattr(document, "_MAX_ENTRIES", 100)
+    monkeypatch.setattr(files, "_MAX_ENTRIES", 100)
     records = samples(count)
     forms = (
-        document.read_merged(encode_merged(records)),
-        document.read_merged(json.dumps(json.loads(encode_merged(records))).encode()),
-        document.read_journal(encode_journal_head() + encode_lines(records)),
+        files.read_merged(encode_merged(records)),
+        files.read_merged(json.dumps(json.loads(encode_merged(records))).encode()),
+        files.read_journal(encode_journal_head() + encode_lines(records)),
     )
     for content in forms:
         assert (content.fault is not None) is (count > 100)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpfracc._files import temporary
-from hpfracc.engine.selection.wisdom import reset_warnings, resolve_path
-from hpfracc.engine.selection.wisdom.location import WisdomLayout
+from hpfracc.engine.selection.wisdom import WisdomLayout, reset_warnings, resolve_path
 from hpfracc.errors import ConfigurationError, WisdomWarning
 from tests.helpers.processes import run_python
 

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from hpfracc.engine.selection.wisdom import Wisdom
-from hpfracc.engine.selection.wisdom.folder import list_files
-from hpfracc.engine.selection.wisdom.location import WisdomLayout
+from hpfracc.engine.selection.wisdom import WisdomLayout
+from hpfracc.engine.selection.wisdom.files import list_files
+from hpfracc.engine.selection.wisdom.store import Wisdom
 from tests.helpers.processes import start_python
 
 pytest.importorskip("fcntl", reason="this system has no flock")
@@ -20,7 +20,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from hpfracc.engine.selection.wisdom.records import Record
-from hpfracc.engine.selection.wisdom import Wisdom
+from hpfracc.engine.selection.wisdom.store import Wisdom
 folder, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 wisdom = Wisdom(folder)
 for step in range(count):
@@ -39,7 +39,7 @@ for step in range(count):
 MERGER = """
 import sys
 from pathlib import Path
-from hpfracc.engine.selection.wisdom import Wisdom
+from hpfracc.engine.selection.wisdom.store import Wisdom
 while True:
     Wisdom(Path(sys.argv[1])).merge()
 """

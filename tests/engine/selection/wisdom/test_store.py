@@ -9,10 +9,9 @@ import threading
 
 import pytest
 
-from hpfracc.engine.selection.wisdom import Wisdom, reset_warnings, store
-from hpfracc.engine.selection.wisdom.document import SCHEMA, encode_merged
-from hpfracc.engine.selection.wisdom.folder import list_files
-from hpfracc.engine.selection.wisdom.location import WisdomLayout
+from hpfracc.engine.selection.wisdom import WisdomLayout, reset_warnings, store
+from hpfracc.engine.selection.wisdom.files import SCHEMA, encode_merged, list_files
+from hpfracc.engine.selection.wisdom.store import Wisdom
 from hpfracc.errors import WisdomError, WisdomWarning
 from tests.helpers.forked import run_in_child
 from tests.helpers.measured import ids, sample, samples
@@ -341,7 +340,7 @@ def test_what_is_left_is_written_when_the_process_ends(tmp_path):
 import sys
 from pathlib import Path
 from hpfracc.engine.selection.wisdom.records import parse_line
-from hpfracc.engine.selection.wisdom import Wisdom
+from hpfracc.engine.selection.wisdom.store import Wisdom
 kept, refused = Wisdom(Path(sys.argv[1]) / "w"), Wisdom(Path(sys.argv[1]) / "file" / "w")
 for wisdom in (kept, refused):
     wisdom.append([parse_line(sys.argv[2])])

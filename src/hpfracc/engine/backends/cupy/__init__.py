@@ -1,0 +1,71 @@
+"""CuPy as a backend, for CUDA devices only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hpfracc.engine.backends.base import IN_PLACE, Declaration, KernelSpec, MemoryModel
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call, several_axes
+
+__all__ = ["BACKEND", "MAX_TILE_AXES"]
+
+#: Maximum number of points for which one thread sums a point.
+_LONGEST_DIRECT = 4096
+#: Maximum number of axes of a lattice that is relaxed in tiles.
+MAX_TILE_AXES = 3
+
+
+def _too_long(call: Call) -> str | None:
+    if call.length > _LONGEST_DIRECT:
+        return f"{call.length:,} points: its direct sum has one thread per point, for at most {_LONGEST_DIRECT:,}"
+    return None
+
+
+def _too_long_or_wide(call: Call) -> str | None:
+    return several_axes(call) or _too_long(call)
+
+
+def _many_axes(call: Call) -> str | None:
+    axes = len(call.facts["lattice"])
+    if axes > MAX_TILE_AXES:
+        return f"a lattice of {axes} axes: its tiles have at most {MAX_TILE_AXES}"
+    return None
+
+
+def _compiled(
+    primitive: str,
+    algorithm: str,
+    memory: MemoryModel = IN_PLACE,
+    refuses: Callable[[Call], str | None] | None = None,
+    *,
+    dtypes: frozenset[str] = INEXACT,
+) -> KernelSpec:
+    return KernelSpec(primitive, algorithm, dtypes, compiles="signature", refuses=refuses, memory=memory)
+
+
+BACKEND = Declaration(
+    "cupy",
+    (
+        _compiled("causal_convolution", "direct", MemoryModel(1.0), _too_long),
+        _compiled("causal_convolution", "fft", MemoryModel(2.3)),
+        KernelSpec("matmul", "default", INEXACT),
+        KernelSpec("fft", "default", INEXACT),
+        _compiled("elementwise", "fused"),
+        _compiled("reduction", "default", MemoryModel(0.0, 1 << 62, 8), dtypes=INEXACT | INTEGERS),
+        _compiled("bitwise_xor", "default", dtypes=INTEGERS),
+        KernelSpec("spectral_multiply", "fft", INEXACT, memory=MemoryModel(1.5)),
+        _compiled("toeplitz_apply", "direct", MemoryModel(0.8), _too_long_or_wide),
+        KernelSpec("toeplitz_apply", "fft", INEXACT, memory=MemoryModel(2.2)),
+        _compiled("history_sum", "direct", MemoryModel(3.5, 1 << 24, 80)),
+        _compiled("exponential_recurrence", "blocked", MemoryModel(4.0)),
+        _compiled("stencil_relax", "tiles", MemoryModel(0.5), _many_axes, dtypes=FLOATS),
+        _compiled("stencil_relax", "frontier", MemoryModel(2.5), dtypes=FLOATS),
+        _compiled("mittag_leffler", "contour", MemoryModel(5.0, 6 << 18, 242)),
+        _compiled("chirp_transform", "fft", MemoryModel(1.8)),
+        _compiled("tridiagonal_solve", "reduction", MemoryModel(2.5)),
+        KernelSpec("random", "fused", FLOATS, compiles="signature", own_arrays=True),
+    ),
+    # CuPy is packaged once for each version of CUDA.
+    packages=("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x"),
+    import_seconds=1.0,
+)

@@ -4,97 +4,30 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from hpfracc._optional import import_optional, is_loaded
-from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec, MemoryModel
-from hpfracc.engine.backends.cupy.tiles import MAX_AXES
-from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call, several_axes
+from hpfracc.engine.backends.base import Adapter, DeviceTimer
+from hpfracc.engine.backends.cupy import BACKEND
 from hpfracc.profiling.clocks import DeviceClock
 
 __all__ = ["ADAPTER", "CupyAdapter"]
 
-#: Maximum number of points for which one thread sums a point.
-_LONGEST_DIRECT = 4096
-
-#: CuPy is packaged once for each version of CUDA.
-_PACKAGES = ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x")
-
 #: Out-of-memory messages of the underlying libraries.
 _OUT_OF_MEMORY = ("ALLOC_FAILED", "cudaErrorMemoryAllocation")
-
-
-#: A kernel that reads its operands and writes its result.
-_IN_PLACE = MemoryModel(0.0)
-
-
-def _too_long(call: Call) -> str | None:
-    if call.length > _LONGEST_DIRECT:
-        return f"{call.length:,} points: its direct sum has one thread per point, for at most {_LONGEST_DIRECT:,}"
-    return None
-
-
-def _many_axes(call: Call) -> str | None:
-    axes = len(call.facts["lattice"])
-    if axes > MAX_AXES:
-        return f"a lattice of {axes} axes: its tiles have at most {MAX_AXES}"
-    return None
 
 
 def _index(device: str) -> int:
     return int(device.rpartition(":")[2])
 
 
-def _too_long_or_wide(call: Call) -> str | None:
-    return several_axes(call) or _too_long(call)
-
-
-def _compiled(
-    primitive: str,
-    algorithm: str,
-    dtypes: frozenset[str],
-    memory: MemoryModel = _IN_PLACE,
-    refuses: Callable[[Call], str | None] | None = None,
-) -> KernelSpec:
-    return KernelSpec(primitive, algorithm, dtypes, compiles="signature", refuses=refuses, memory=memory)
-
-
 class CupyAdapter(Adapter):
     """CuPy. Its allocator and plan cache keep the user's settings."""
 
-    name: ClassVar[str] = "cupy"
-    module: ClassVar[str] = "cupy"
-    packages: ClassVar[tuple[str, ...]] = _PACKAGES
-    import_seconds: ClassVar[float] = 1.0
-    specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
-        "causal_convolution": (
-            _compiled("causal_convolution", "direct", INEXACT, MemoryModel(1.0), _too_long),
-            _compiled("causal_convolution", "fft", INEXACT, MemoryModel(2.3)),
-        ),
-        "matmul": (KernelSpec("matmul", "default", INEXACT),),
-        "fft": (KernelSpec("fft", "default", INEXACT),),
-        "elementwise": (_compiled("elementwise", "fused", INEXACT),),
-        "reduction": (_compiled("reduction", "default", INEXACT | INTEGERS, MemoryModel(0.0, 1 << 62, 8)),),
-        "bitwise_xor": (_compiled("bitwise_xor", "default", INTEGERS),),
-        "spectral_multiply": (KernelSpec("spectral_multiply", "fft", INEXACT, memory=MemoryModel(1.5)),),
-        "toeplitz_apply": (
-            _compiled("toeplitz_apply", "direct", INEXACT, MemoryModel(0.8), _too_long_or_wide),
-            KernelSpec("toeplitz_apply", "fft", INEXACT, memory=MemoryModel(2.2)),
-        ),
-        "history_sum": (_compiled("history_sum", "direct", INEXACT, MemoryModel(3.5, 1 << 24, 80)),),
-        "exponential_recurrence": (_compiled("exponential_recurrence", "blocked", INEXACT, MemoryModel(4.0)),),
-        "stencil_relax": (
-            _compiled("stencil_relax", "tiles", FLOATS, MemoryModel(0.5), _many_axes),
-            _compiled("stencil_relax", "frontier", FLOATS, MemoryModel(2.5)),
-        ),
-        "mittag_leffler": (_compiled("mittag_leffler", "contour", INEXACT, MemoryModel(5.0, 6 << 18, 242)),),
-        "chirp_transform": (_compiled("chirp_transform", "fft", INEXACT, MemoryModel(1.8)),),
-        "tridiagonal_solve": (_compiled("tridiagonal_solve", "reduction", INEXACT, MemoryModel(2.5)),),
-        "random": (KernelSpec("random", "fused", FLOATS, compiles="signature", own_arrays=True),),
-    }
+    declaration = BACKEND
 
     def __init__(self) -> None:
         self._devices: tuple[str, ...] | None = None

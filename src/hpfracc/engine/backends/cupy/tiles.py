@@ -21,12 +21,11 @@ import numpy as np
 
 from hpfracc.engine.numerics.stencils import forward_offsets
 
-__all__ = ["MAX_AXES", "THREADS", "TilePlan", "plan_tiles", "relax_by_tiles", "tile_source"]
+__all__ = ["THREADS", "TilePlan", "plan_tiles", "relax_by_tiles", "tile_source"]
 
 THREADS = 256
 #: Sides of a tile, by the number of axes; the last one is contiguous in memory.
 _SIDES = {1: (1024,), 2: (32, 32), 3: (8, 8, 16)}
-MAX_AXES = max(_SIDES)
 #: Points of a tile per thread, along the first axis.
 _PER_THREAD = 4
 #: Rounds between two checks; rounds enqueued after the last useful one do nothing.

@@ -23,12 +23,26 @@ __all__ = ["make_kernels"]
 _CONTRACT = SpectralMultiply()
 
 
-def make_kernels(xp: Namespace, multiply: Callable[[Any, Any], Any] = operator.mul) -> dict[str, Kernel]:
-    """``multiply(a, b)`` is the product of spectrum and symbol; it may overwrite the spectrum."""
-    compiled = xp.jit(partial(_multiply, xp, multiply), static=("plan", "as_real"))
+#: ``transform(x, kind, axis, **options)``: a cosine or sine transform along an axis.
+Waves = Callable[..., Any]
+
+
+def make_kernels(
+    xp: Namespace,
+    multiply: Callable[[Any, Any], Any] = operator.mul,
+    waves: tuple[Waves, Waves] | None = None,
+    **back_options: Any,
+) -> dict[str, Kernel]:
+    """``multiply(a, b)`` is the product of spectrum and symbol; it may overwrite the spectrum.
+
+    ``waves`` are the library's own cosine and sine transforms and their inverses, ``back_options`` those of inverse
+    transforms.
+    """
+    there, back = (partial(_composed, xp, forward), partial(_composed, xp, backward)) if waves is None else waves
+    compiled = xp.jit(partial(_multiply, xp, multiply, there, back, back_options), static=("plan", "as_real"))
 
     def spectral_multiply(
-        symbol: Any, signal: Any, axes: Any = -1, kinds: Any = "fft", real: bool | None = None
+        symbol: Any, signal: Any, axes: Any = -1, kinds: Any = "fft", real: bool | None = None, **options: Any
     ) -> Any:
         plan = plan_axes(axes, kinds, signal.ndim)
         if 0 in signal.shape or 0 in symbol.shape:
@@ -36,17 +50,31 @@ def make_kernels(xp: Namespace, multiply: Callable[[Any, Any], Any] = operator.m
             call = _CONTRACT.describe(*specs, axes=axes, kinds=kinds, real=real)
             return xp.zeros(call.shape, call.dtype, signal)
         as_real = not xp.is_complex(signal) and (not xp.is_complex(symbol) if real is None else real)
-        return compiled(symbol, signal, plan, as_real)
+        return compiled(symbol, signal, plan, as_real, **options)
 
     def prepare(symbol: Any, call: Call) -> Any:
         # A copy, because the cached array must not change with the caller's.
         return xp.copy(_in_precision(xp, symbol, call.dtype))
 
-    return {"fft": Kernel(spectral_multiply, prepare, spectral_multiply)}
+    run = xp.quiet(spectral_multiply)
+    return {"fft": Kernel(run, prepare, run)}
+
+
+def _composed(xp: Namespace, transform: Callable[..., Any], x: Any, kind: str, axis: int) -> Any:
+    return xp.moveaxis(transform(xp, kind, xp.moveaxis(x, axis, -1)), -1, axis)
 
 
 def _multiply(
-    xp: Namespace, multiply: Callable[[Any, Any], Any], symbol: Any, signal: Any, plan: SpectralAxes, as_real: bool
+    xp: Namespace,
+    multiply: Callable[[Any, Any], Any],
+    there: Waves,
+    back: Waves,
+    back_options: dict[str, Any],
+    symbol: Any,
+    signal: Any,
+    plan: SpectralAxes,
+    as_real: bool,
+    **options: Any,
 ) -> Any:
     """Transform, multiply, transform back; cosines and sines innermost, while the numbers are real."""
     if dtype_name(signal) not in INEXACT:
@@ -55,17 +83,18 @@ def _multiply(
     n = signal.shape
     spectrum = signal
     for axis, kind in plan.waves:
-        spectrum = xp.moveaxis(forward(xp, kind, xp.moveaxis(spectrum, axis, -1)), -1, axis)
+        spectrum = there(spectrum, kind, axis, **options)
     if plan.turns:
-        spectrum = (xp.rfftn if as_real else xp.fftn)(spectrum, plan.turns)
+        spectrum = (xp.rfftn if as_real else xp.fftn)(spectrum, plan.turns, **options)
         symbol = _cut_symbol(symbol, plan.turns[-1], n) if as_real else symbol
     elif not as_real and not xp.is_complex(spectrum) and not xp.is_complex(symbol):
         symbol = xp.complex(symbol, xp.zeros_like(symbol))
     spectrum = spectrum * symbol if spectrum is signal else multiply(spectrum, symbol)
     if plan.turns:
-        spectrum = (xp.irfftn if as_real else xp.ifftn)(spectrum, [n[axis] for axis in plan.turns], plan.turns)
+        sizes = [n[axis] for axis in plan.turns]
+        spectrum = (xp.irfftn if as_real else xp.ifftn)(spectrum, sizes, plan.turns, **options, **back_options)
     for axis, kind in reversed(plan.waves):
-        spectrum = xp.moveaxis(backward(xp, kind, xp.moveaxis(spectrum, axis, -1)), -1, axis)
+        spectrum = back(spectrum, kind, axis, **options)
     return spectrum
 
 

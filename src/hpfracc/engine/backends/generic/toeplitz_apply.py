@@ -1,13 +1,193 @@
-"""Toeplitz products of non-finite samples: the outputs that such a sample affects."""
+"""Symmetric Toeplitz products: with the matrix of the weights for short signals, or by one padded FFT.
+
+Compositions of library functions, so the library can differentiate (also twice), trace and map them, in the weights
+too. A non-finite sample affects only its own outputs: where a value can be read, a result is checked; elsewhere, and if
+the check fails, non-finite samples are set to 0 and the outputs that depend on them to nan.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from hpfracc._xp import Namespace
+from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.primitives.base import Call
+from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply, padded_sizes
 
-__all__ = ["affected"]
+__all__ = ["Prepared", "affected", "make_kernels"]
+
+_CONTRACT = ToeplitzApply()
+
+
+class _Layout(NamedTuple):
+    """The axes, the points and taps along them, and the shape of the weights without those.
+
+    ``sizes`` are the lengths of the transforms, so long that the cyclic sum does not wrap into the signal's own points.
+    ``ends`` cut the last axes to the points; ``whole`` says that every output depends on every sample.
+    """
+
+    axes: tuple[int, ...]
+    points: tuple[int, ...]
+    used: tuple[int, ...]
+    rows: tuple[int, ...]
+    sizes: tuple[int, ...]
+    ends: tuple[int | None, ...]
+    whole: bool
+
+
+class Prepared(NamedTuple):
+    """The matrix of the weights along the last axis, or their transform, and the layout of the calls it is for."""
+
+    operator: Any
+    layout: _Layout
+
+
+def _multiply_over(spectrum: Any, factor: Any) -> Any:
+    """``spectrum * factor``, written over ``spectrum`` if it fits."""
+    if np.broadcast_shapes(spectrum.shape, factor.shape) != spectrum.shape:
+        return spectrum * factor
+    spectrum *= factor
+    return spectrum
+
+
+def make_kernels(
+    xp: Namespace,
+    *,
+    multiply: Callable[[Any, Any], Any] = _multiply_over,
+    widen: Callable[[Any], Any] = lambda array: array,
+    all_finite: Callable[[Any, Any], bool] | None = None,
+    only_if: Callable[[Any, Callable[[Any], Any], Any], Any] | None = None,
+    **back_options: Any,
+) -> dict[str, Kernel]:
+    """The kernels by algorithm.
+
+    Parameters
+    ----------
+    xp : Namespace
+        The library.
+    multiply : callable
+        ``multiply(a, b)``, which may overwrite ``a``.
+    widen : callable
+        The precision in which a matrix product is computed.
+    all_finite : callable, optional
+        ``all_finite(signal, product)``: whether no output of ``product()`` has to be repaired, if that can be read.
+    only_if : callable, optional
+        ``only_if(condition, function, value)``: ``function(value)`` if the condition, which is an array, holds.
+    **back_options
+        Of the inverse transform.
+    """
+
+    def kept_apart(product: Callable[[Any], Any], signal: Any, layout: _Layout) -> Any:
+        if layout.whole:
+            return product(signal)  # a non-finite sample affects all outputs of its transform, as it should
+        if all_finite is not None:
+            result = product(signal) if all_finite(signal, None) else None
+            if result is not None and all_finite(signal, _first(result, layout.axes)):
+                return result
+        bad = ~xp.isfinite(xp.stop_gradient(signal))
+        result = product(xp.where(bad, xp.zeros_like(signal), signal))
+
+        def repaired(values: Any) -> Any:
+            reached = affected(xp, bad, layout.axes, layout.used)
+            return xp.where(reached, xp.full_like(values[..., :1], np.nan), values)
+
+        return repaired(result) if only_if is None else only_if(bad, repaired, result)
+
+    def matrix(weights: Any, layout: _Layout) -> Any:
+        (axis,), (n,), (taps,) = layout.axes, layout.points, layout.used
+        weights = widen(xp.moveaxis(weights, axis, -1)[..., :taps])
+        padded = xp.concatenate([weights, xp.zeros((*weights.shape[:-1], n - taps), weights.dtype, weights)], -1)
+        points = xp.arange(0, n, "int32", weights)
+        return padded[..., xp.abs(points - points[:, None])]
+
+    def multiply_by_matrix(operator: Any, signal: Any, layout: _Layout) -> Any:
+        (axis,) = layout.axes
+
+        def product(x: Any) -> Any:
+            rows = widen(xp.moveaxis(x, axis, -1))
+            if operator.ndim == 2:
+                made = xp.matmul(rows, operator)
+            elif operator.shape[-3] == 1 and rows.ndim > 1:
+                # One matrix for many rows: a matrix product, because batching would copy the matrix for each row.
+                made = xp.matmul(rows, operator[..., 0, :, :])
+            else:
+                made = xp.matmul(rows[..., None, :], operator)[..., 0, :]
+            return xp.moveaxis(xp.astype(made, x.dtype), -1, axis)
+
+        return kept_apart(product, signal, layout)
+
+    def spectrum(weights: Any, layout: _Layout, **options: Any) -> Any:
+        """The transform of the weights, extended symmetrically and padded; real for real weights."""
+        for axis, taps, size in zip(layout.axes, layout.used, layout.sizes, strict=True):
+            half = xp.moveaxis(weights, axis, -1)[..., :taps]
+            gap = xp.zeros((*half.shape[:-1], size - 2 * taps + 1), half.dtype, half)
+            weights = xp.moveaxis(xp.concatenate([half, gap, xp.flip(half[..., 1:])], -1), -1, axis)
+        if xp.is_complex(weights):
+            return xp.fftn(weights, layout.axes, **options)
+        # Even in every axis, so that its transform is real.
+        return xp.contiguous(xp.real(xp.rfftn(weights, layout.axes, **options)))
+
+    def transform_and_back(operator: Any, signal: Any, layout: _Layout, **options: Any) -> Any:
+        forward, back = (xp.fftn, xp.ifftn) if xp.is_complex(signal) else (xp.rfftn, xp.irfftn)
+
+        def product(x: Any) -> Any:
+            waves = multiply(forward(x, layout.axes, layout.sizes, **options), operator)
+            full = back(waves, layout.sizes, layout.axes, **options, **back_options)
+            return xp.contiguous(full[(..., *map(slice, layout.ends))])
+
+        return kept_apart(product, signal, layout)
+
+    return {
+        "direct": _kernel(xp, matrix, multiply_by_matrix),
+        "fft": _kernel(xp, spectrum, transform_and_back),
+    }
+
+
+def _kernel(xp: Namespace, make: Callable[..., Any], use: Callable[..., Any]) -> Kernel:
+    """A kernel from ``make(weights, layout)``, whose result can be cached, and ``use(operator, signal, layout)``."""
+
+    def both(weights: Any, signal: Any, layout: _Layout, **options: Any) -> Any:
+        return use(make(weights, layout, **options), signal, layout, **options)
+
+    made, used, composed = (xp.jit(each, static=("layout",)) for each in (make, use, both))
+
+    def run(weights: Any, signal: Any, axes: Any = -1, **options: Any) -> Any:
+        layout = _layout_of(_CONTRACT.describe(weights, signal, axes=axes))
+        if 0 in (*weights.shape, *signal.shape):
+            return xp.zeros(np.broadcast_shapes(layout.rows, signal.shape), signal.dtype, signal)
+        return composed(weights, signal, layout=layout, **options)
+
+    def prepare(weights: Any, call: Call) -> Prepared:
+        layout, weights = _layout_of(call), xp.astype(weights, call.dtype)
+        empty = 0 in (*weights.shape, *layout.points)
+        return Prepared(weights[..., :0] if empty else made(weights, layout=layout), layout)
+
+    def apply(prepared: Prepared, signal: Any, axes: Any = -1, **options: Any) -> Any:
+        operator, layout = prepared  # which the key of a cached operand says, with its axes and points
+        if 0 in operator.shape or 0 in signal.shape:
+            return xp.zeros(np.broadcast_shapes(layout.rows, signal.shape), signal.dtype, signal)
+        return used(operator, signal, layout=layout, **options)
+
+    return Kernel(xp.quiet(run), xp.quiet(prepare), xp.quiet(apply))
+
+
+def _layout_of(call: Call) -> _Layout:
+    axes, points, used, rows = (call.facts[name] for name in ("axes", "points", "used", "rows"))
+    lengths = dict(zip(axes, points, strict=True))
+    ends = tuple(lengths.get(axis) for axis in range(min(axes), 0))
+    whole = all(taps >= n for taps, n in zip(used, points, strict=True))
+    return _Layout(axes, points, used, rows, padded_sizes(points, used), ends, whole)
+
+
+def _first(result: Any, axes: tuple[int, ...]) -> Any:
+    """The first output of each transform: non-finite if any of its samples is."""
+    part: list[Any] = [slice(None)] * result.ndim
+    for axis in axes:
+        part[axis] = 0
+    return result[tuple(part)]
 
 
 def affected(xp: Namespace, bad: Any, axes: Sequence[int], used: Sequence[int]) -> Any:
@@ -18,9 +198,12 @@ def affected(xp: Namespace, bad: Any, axes: Sequence[int], used: Sequence[int]) 
 
 
 def _reach(xp: Namespace, bad: Any, taps: int) -> Any:
-    count = xp.cumsum(bad, axis=-1, dtype="int32")
-    n = bad.shape[-1]
-    places = xp.arange(0, n, "int64")
-    before = places - taps
-    earlier = xp.where(before >= 0, count[..., xp.maximum(before, 0)], 0)
-    return count[..., xp.minimum(places + taps - 1, n - 1)] - earlier > 0
+    """Whether a sample within ``taps``, along the last axis, is bad, by doubling windows."""
+    width, n = 1, bad.shape[-1]
+    while width < taps:
+        shift = min(width, taps - width, n)
+        none = xp.zeros_like(bad[..., :shift])
+        before = xp.concatenate([none, bad[..., : n - shift]], -1)
+        bad = bad | before | xp.concatenate([bad[..., shift:], none], -1)
+        width += shift
+    return bad

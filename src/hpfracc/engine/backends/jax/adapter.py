@@ -5,29 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from hpfracc._arrays import is_tracer
 from hpfracc._optional import import_optional
-from hpfracc.engine.backends.base import Adapter, KernelSpec, MemoryModel
+from hpfracc.engine.backends.base import Adapter
+from hpfracc.engine.backends.jax import BACKEND
 from hpfracc.engine.hardware import driver_free_bytes
-from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call, several_axes
+from hpfracc.engine.primitives.base import Call
 from hpfracc.errors import BackendUnavailableError
 from hpfracc.profiling.clocks import DeviceClock
 
 __all__ = ["ADAPTER", "JaxAdapter"]
-
-#: Elements of the matrices of the direct sum, n x n for each row of weights: 8 MiB in float64.
-_MAX_ELEMENTS = 1024 * 1024
-
-#: The same for a causal convolution. A traced call makes its matrix anew: at 1,000 points and 3 rows a gradient took 60
-#: times as long as with transforms, at 256 about 3 times, and a call with a cached matrix half as long
-#: (benchmarks/jax_layer.py).
-_MAX_CAUSAL_ELEMENTS = 256 * 256
 
 #: Below this size the overhead of a copy dominates.
 _SMALL_BYTES = 2**16
@@ -36,70 +29,10 @@ _SMALL_BYTES = 2**16
 _WIDE = frozenset({"float64", "complex128", "int64", "uint64"})
 
 
-#: A kernel that reads its operands and writes its result.
-_IN_PLACE = MemoryModel(0.0)
-
-
-def _too_long(call: Call) -> str | None:
-    rows = max(1, call.facts.get("weight_rows", 1))
-    most = _MAX_CAUSAL_ELEMENTS if call.operation == "causal_convolution" else _MAX_ELEMENTS
-    if rows * call.length**2 > most:
-        return f"{call.length:,} points: its direct sum is a product with a matrix, for short signals"
-    return None
-
-
-def _too_long_or_wide(call: Call) -> str | None:
-    return several_axes(call) or _too_long(call)
-
-
-def _too_many_taps(call: Call) -> str | None:
-    taps = call.facts.get("taps", call.length)
-    if 4 * taps > call.length:
-        return f"{taps:,} weights for {call.length:,} points: blocks pay off if the weights are at most a quarter"
-    return None
-
-
-def _spec(
-    primitive: str, algorithm: str, dtypes: frozenset[str], memory: MemoryModel = _IN_PLACE, **more: Any
-) -> KernelSpec:
-    return KernelSpec(primitive, algorithm, dtypes, compiles="shape", memory=memory, **{"differentiable": True, **more})
-
-
 class JaxAdapter(Adapter):
     """JAX. Double precision is enabled in a separate scope; the user's ``jax_enable_x64`` is not changed."""
 
-    name: ClassVar[str] = "jax"
-    module: ClassVar[str] = "jax"
-    import_seconds: ClassVar[float] = 1.0
-    import_bytes: ClassVar[int] = 230 << 20
-    own_threads: ClassVar[bool] = True
-    specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
-        "causal_convolution": (
-            _spec(
-                "causal_convolution", "direct", INEXACT, MemoryModel(1.0, _MAX_CAUSAL_ELEMENTS, 16), refuses=_too_long
-            ),
-            _spec("causal_convolution", "fft", INEXACT, MemoryModel(2.0)),
-            _spec("causal_convolution", "blocked", INEXACT, MemoryModel(2.0), refuses=_too_many_taps),
-        ),
-        "matmul": (_spec("matmul", "default", INEXACT),),
-        "fft": (_spec("fft", "default", INEXACT, MemoryModel(1.0)),),
-        "elementwise": (_spec("elementwise", "fused", INEXACT),),
-        "reduction": (_spec("reduction", "default", INEXACT | INTEGERS, MemoryModel(0.3)),),
-        "bitwise_xor": (_spec("bitwise_xor", "default", INTEGERS, differentiable=False),),
-        "mittag_leffler": (_spec("mittag_leffler", "contour", INEXACT, MemoryModel(12.0)),),
-        "spectral_multiply": (_spec("spectral_multiply", "fft", INEXACT, MemoryModel(1.2)),),
-        "toeplitz_apply": (
-            _spec("toeplitz_apply", "direct", INEXACT, MemoryModel(0.0, _MAX_ELEMENTS, 8), refuses=_too_long_or_wide),
-            _spec("toeplitz_apply", "fft", INEXACT, MemoryModel(2.3)),
-        ),
-        "stencil_relax": (_spec("stencil_relax", "relax", FLOATS, MemoryModel(2.5), differentiable=False),),
-        "history_sum": (_spec("history_sum", "direct", INEXACT, MemoryModel(2.2, 1 << 20, 16)),),
-        "exponential_recurrence": (_spec("exponential_recurrence", "blocked", INEXACT, MemoryModel(3.0)),),
-        "chirp_transform": (_spec("chirp_transform", "fft", INEXACT, MemoryModel(1.8)),),
-        "tridiagonal_solve": (_spec("tridiagonal_solve", "reduction", INEXACT, MemoryModel(2.0)),),
-        # Its operands are integers, so derivatives are not affected.
-        "random": (_spec("random", "arithmetic", FLOATS, MemoryModel(1.0, 1 << 62, 32), own_arrays=True),),
-    }
+    declaration = BACKEND
 
     def __init__(self) -> None:
         self._known: dict[str, Any] | None = None

@@ -3,133 +3,30 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from hpfracc._optional import import_optional, is_loaded
-from hpfracc.engine.backends.base import Adapter, DeviceTimer, KernelSpec, MemoryModel
-from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call, several_axes
+from hpfracc.engine.backends.base import Adapter, DeviceTimer
+from hpfracc.engine.backends.torch import BACKEND
 from hpfracc.profiling.clocks import DeviceClock
 
 __all__ = ["ADAPTER", "TorchAdapter"]
 
 logger = logging.getLogger("hpfracc.engine")
 
-#: Elements of the matrices of the direct sum, n x n for each row of weights: 8 MiB in float64.
-_MAX_ELEMENTS = 1024 * 1024
-
-#: The integers that PyTorch can reduce; wider unsigned ones are only stored.
-_NARROW = INTEGERS - {"uint16", "uint32", "uint64"}
-
 #: Out-of-memory messages of parts of PyTorch that raise a plain RuntimeError.
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
-
-
-def _too_long(call: Call) -> str | None:
-    rows = max(1, call.facts.get("weight_rows", 1))
-    if rows * call.length**2 > _MAX_ELEMENTS:
-        most = math.isqrt(_MAX_ELEMENTS // rows)
-        return f"{call.length:,} points: its direct sum is a product with a matrix, for at most {most:,}"
-    return None
-
-
-def _too_long_or_wide(call: Call) -> str | None:
-    return several_axes(call) or _too_long(call)
-
-
-def _too_many_taps(call: Call) -> str | None:
-    taps = call.facts.get("taps", call.length)
-    if 4 * taps > call.length:
-        return f"{taps:,} weights for {call.length:,} points: blocks pay off if the weights are at most a quarter"
-    return None
-
-
-def _kernel(
-    primitive: str,
-    algorithm: str,
-    host: MemoryModel,
-    gpu: MemoryModel,
-    *,
-    dtypes: frozenset[str] = INEXACT,
-    differentiable: bool = True,
-    refuses: Callable[[Call], str | None] | None = None,
-) -> KernelSpec:
-    return KernelSpec(
-        primitive, algorithm, dtypes, "never", differentiable, refuses=refuses, memory=host, gpu_memory=gpu
-    )
 
 
 class TorchAdapter(Adapter):
     """PyTorch. Its thread count, default dtype and TF32 settings are not changed."""
 
-    name: ClassVar[str] = "torch"
-    module: ClassVar[str] = "torch"
-    import_seconds: ClassVar[float] = 2.0
-    import_bytes: ClassVar[int] = 185 << 20
-    own_threads: ClassVar[bool] = True
-    specs: ClassVar[Mapping[str, tuple[KernelSpec, ...]]] = {
-        "causal_convolution": (
-            _kernel(
-                "causal_convolution",
-                "direct",
-                MemoryModel(1.1, _MAX_ELEMENTS, 8),
-                MemoryModel(3.0, _MAX_ELEMENTS, 8),
-                refuses=_too_long,
-            ),
-            _kernel("causal_convolution", "fft", MemoryModel(2.0), MemoryModel(2.5)),
-            _kernel("causal_convolution", "blocked", MemoryModel(2.6), MemoryModel(3.1), refuses=_too_many_taps),
-        ),
-        "matmul": (_kernel("matmul", "default", MemoryModel(0.0), MemoryModel(0.0)),),
-        "fft": (_kernel("fft", "default", MemoryModel(1.0), MemoryModel(1.0)),),
-        "elementwise": (_kernel("elementwise", "default", MemoryModel(0.8), MemoryModel(0.5)),),
-        "reduction": (_kernel("reduction", "default", MemoryModel(0.0), MemoryModel(2.0), dtypes=INEXACT | _NARROW),),
-        "bitwise_xor": (
-            _kernel(
-                "bitwise_xor", "default", MemoryModel(0.0), MemoryModel(0.0), dtypes=INTEGERS, differentiable=False
-            ),
-        ),
-        "mittag_leffler": (
-            _kernel("mittag_leffler", "contour", MemoryModel(0.4, 1 << 17, 90), MemoryModel(5.0, 6 << 18, 242)),
-        ),
-        "spectral_multiply": (_kernel("spectral_multiply", "fft", MemoryModel(2.0), MemoryModel(2.0)),),
-        "toeplitz_apply": (
-            _kernel(
-                "toeplitz_apply",
-                "direct",
-                MemoryModel(0.3, _MAX_ELEMENTS, 16),
-                MemoryModel(1.7, _MAX_ELEMENTS, 16),
-                refuses=_too_long_or_wide,
-            ),
-            _kernel("toeplitz_apply", "fft", MemoryModel(2.3), MemoryModel(2.2)),
-        ),
-        "stencil_relax": (
-            _kernel("stencil_relax", "tiles", MemoryModel(4.2), MemoryModel(4.2), dtypes=FLOATS, differentiable=False),
-            _kernel("stencil_relax", "relax", MemoryModel(3.1), MemoryModel(2.6), dtypes=FLOATS, differentiable=False),
-        ),
-        "history_sum": (
-            _kernel("history_sum", "direct", MemoryModel(4.2, 1 << 17, 58), MemoryModel(3.9, 1 << 24, 58)),
-        ),
-        "exponential_recurrence": (_kernel("exponential_recurrence", "blocked", MemoryModel(4.0), MemoryModel(3.5)),),
-        "chirp_transform": (_kernel("chirp_transform", "fft", MemoryModel(2.9), MemoryModel(1.9)),),
-        "tridiagonal_solve": (_kernel("tridiagonal_solve", "reduction", MemoryModel(2.5), MemoryModel(2.5)),),
-        # Its operands are integers, so derivatives are not affected.
-        "random": (
-            KernelSpec(
-                "random",
-                "arithmetic",
-                FLOATS,
-                differentiable=True,
-                own_arrays=True,
-                memory=MemoryModel(1.0, 1 << 15, 160),
-                gpu_memory=MemoryModel(1.0, 1 << 20, 160),
-            ),
-        ),
-    }
+    declaration = BACKEND
 
     def __init__(self) -> None:
         self._devices: tuple[str, ...] | None = None

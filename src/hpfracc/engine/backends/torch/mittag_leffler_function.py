@@ -15,8 +15,7 @@ from torch import Tensor
 
 from hpfracc._xp import namespace
 from hpfracc.engine.numerics.mittag_leffler_plan import ContourPlan, check_parameters, make_contour_plan
-from hpfracc.engine.numerics.mittag_leffler_sum import values_together
-from hpfracc.engine.numerics.mittag_leffler_values import CHUNK, pairs_of, values_on_bands
+from hpfracc.engine.numerics.mittag_leffler_values import CHUNK, pairs_of, values_on_bands, values_together
 
 __all__ = ["of_parameters", "of_z"]
 

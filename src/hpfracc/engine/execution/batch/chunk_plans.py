@@ -16,10 +16,9 @@ from hpfracc.engine.execution.batch.driver import round_size
 from hpfracc.engine.execution.batch.jobs import Job, Prediction, as_spec
 from hpfracc.engine.execution.batch.time_blocks import CHUNK_SECONDS, TimeBlocks, choose_blocks
 from hpfracc.engine.memory.budget import HOST, get_budget, relief
-from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
-from hpfracc.engine.primitives.cuts import Cut
+from hpfracc.engine.primitives.base import ArraySpec, Cut, Primitive, dtype_of
 from hpfracc.engine.primitives.operands import shape_of
-from hpfracc.engine.selection.candidates import HOST_SHARE, predicted_bytes
+from hpfracc.engine.selection.call_memory import HOST_SHARE, predicted_bytes
 from hpfracc.engine.selection.decide import MIN_SAVED, WORTH_CUTTING, Selection
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.formats import format_bytes, format_seconds

@@ -23,8 +23,7 @@ from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.recover import Failure, classify
 from hpfracc.engine.memory.budget import get_budget
-from hpfracc.engine.primitives.base import Primitive
-from hpfracc.engine.primitives.cuts import Cut
+from hpfracc.engine.primitives.base import Cut, Primitive
 from hpfracc.engine.selection.decision import Fallback
 from hpfracc.engine.selection.request import Request
 from hpfracc.errors import OutOfMemoryError

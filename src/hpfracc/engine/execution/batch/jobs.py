@@ -17,7 +17,7 @@ from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.recover import Failure, classify, drop_frames, try_other_arms
 from hpfracc.engine.primitives.base import ArraySpec, Primitive, dtype_of
 from hpfracc.engine.primitives.operands import shape_of
-from hpfracc.engine.selection.candidates import memory_refusal
+from hpfracc.engine.selection.call_memory import memory_refusal, predicted_bytes
 from hpfracc.engine.selection.decide import WORTH_CUTTING, Selection, decide
 from hpfracc.engine.selection.decision import Decision, Fallback
 from hpfracc.engine.selection.knowledge import knowledge_for
@@ -118,22 +118,22 @@ class Job:
         """
         params = self.params if key is None else {**self.params, "weights_key": key}
         plan = self._plan(operands, key)
-        if quick and plan.slowdown > WORTH_CUTTING:
+        if quick and plan.bound.slowdown > WORTH_CUTTING:
             # Drop caches before accepting a slower arm.
             ladder.climb(plan.bound.arm.device, highest="own caches")
             plan = self._plan(operands, key)
-            if plan.slowdown > WORTH_CUTTING:
+            if plan.bound.slowdown > WORTH_CUTTING:
                 raise ChunkTooLargeError(plan.in_chunks or f"only {plan.bound.arm.name} has enough memory", slow=True)
         bound = plan.bound
         adapter = registry.adapter(bound.arm.backend)
         learning = learns(plan.request) and not adapter.is_recording()
-        timed = TimedRun(plan, bound, plan.option, operands) if learning else None
+        timed = TimedRun(plan, bound, operands) if learning else None
         run = bound.run if timed is None else timed.run
         try:
             with spans.span(self.primitive.name, "batch", metadata={"piece": self.chunks + 1}):
                 result = run(*operands, **params)
         except Exception as error:
-            plan.version = -1  # the next chunk is planned from scratch
+            plan.expire()  # the next chunk is planned from scratch
             if classify(error, adapter) is Failure.MEMORY:
                 drop_frames(error)
                 adapter.release_memory(bound.arm.device)
@@ -146,9 +146,9 @@ class Job:
         else:
             # There may be no other chunk of this kind, so every one is learned from, and the arm is chosen again only
             # before the next one.
-            plan.review_at = 0 if timed is not None and timed.learn() else math.inf
+            plan.review_next(timed is not None and timed.learn())
         self.chunks += 1
-        self.decision = plan.decision
+        self.decision = plan.bound.decision
         return result
 
     def _plan(self, operands: tuple[Any, ...], key: Any) -> Plan:
@@ -157,7 +157,7 @@ class Job:
         kind = (*map(_kind_of, operands), tuple(self.params), key is not None, self.kernel)
         plan = self._plans.get(kind)
         if plan is not None and _is_current(plan):
-            if plan.review_at == 0 or plan.slowdown > 1.0:  # free memory changes, perhaps enough for a faster arm
+            if plan.review_at == 0 or plan.bound.slowdown > 1.0:  # free memory changes, perhaps enough for a faster arm
                 review(plan, self.chunks, operands)
             if plan.version == state.version:
                 return plan
@@ -180,9 +180,11 @@ class Job:
 
 def _is_current(plan: Plan) -> bool:
     """Whether a plan holds for another chunk: with memory for it, and no much faster arm that only lacks memory."""
-    if plan.version != state.version or plan.slowdown > WORTH_CUTTING:
+    if plan.version != state.version or plan.bound.slowdown > WORTH_CUTTING:
         return False
-    return memory_refusal(plan.request, plan.bound.arm, plan.knowledge.breaker) is None
+    request, arm = plan.request, plan.bound.arm
+    need = predicted_bytes(request.primitive, request.call, arm)
+    return memory_refusal(request, arm, need, plan.knowledge.breaker) is None
 
 
 def _kind_of(operand: Any) -> Hashable:

@@ -31,8 +31,7 @@ from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.memory.budget import HOST, get_budget, parse_bytes, relief
 from hpfracc.engine.primitives import PRIMITIVES
-from hpfracc.engine.primitives.base import ArraySpec, dtype_of
-from hpfracc.engine.primitives.cuts import Cut
+from hpfracc.engine.primitives.base import ArraySpec, Cut, dtype_of
 from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.engine.selection.decide import Selection
 from hpfracc.errors import DiskFullError, InvalidInputError, OutOfMemoryError, ShapeError

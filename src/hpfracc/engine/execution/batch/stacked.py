@@ -31,7 +31,7 @@ from hpfracc.engine.execution.recover import Failure, classify, drop_frames
 from hpfracc.engine.memory.budget import get_budget, relief
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, dtype_of
 from hpfracc.engine.primitives.operands import shape_of
-from hpfracc.engine.selection.candidates import HOST_SHARE
+from hpfracc.engine.selection.call_memory import HOST_SHARE
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import place

@@ -17,7 +17,7 @@ from hpfracc.engine.execution.calibration.stopwatch import TimeBox, clock, lower
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.primitives.base import ArraySpec
-from hpfracc.engine.selection.candidates import masked
+from hpfracc.engine.selection.decide import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import HOST_PLACEMENT, Placement
 

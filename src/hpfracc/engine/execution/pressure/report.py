@@ -12,10 +12,10 @@ from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure.pool import staging_pool
 from hpfracc.engine.memory.budget import HOST, get_budget, parse_bytes
 from hpfracc.engine.memory.buffers import PoolStats
-from hpfracc.engine.memory.forecast import ForecastRow, forecasts
 from hpfracc.engine.memory.host import HostMemory, HostProbe
 from hpfracc.engine.memory.staging import RingStats, staging_stats
-from hpfracc.engine.selection.explain import as_text
+from hpfracc.engine.selection.call_memory import ForecastRow, forecasts
+from hpfracc.engine.selection.decision import as_text
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.formats import format_bytes
 

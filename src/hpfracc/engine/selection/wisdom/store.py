@@ -15,10 +15,19 @@ from typing import Any
 
 from hpfracc._files import read_plain, write_whole
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.selection.wisdom.document import MAX_BYTES, Content, encode_lines, encode_merged, read_merged
-from hpfracc.engine.selection.wisdom.folder import FolderSnapshot, list_files, merge_into_one, read_folder
-from hpfracc.engine.selection.wisdom.journal import Journal
-from hpfracc.engine.selection.wisdom.location import FileKind, WisdomLayout, continuing, warn_once
+from hpfracc.engine.selection.wisdom import FileKind, WisdomLayout, continuing, warn_once
+from hpfracc.engine.selection.wisdom.files import (
+    MAX_BYTES,
+    Content,
+    FolderSnapshot,
+    Journal,
+    encode_lines,
+    encode_merged,
+    list_files,
+    merge_into_one,
+    read_folder,
+    read_merged,
+)
 from hpfracc.engine.selection.wisdom.records import Entry, Record, retain, unite
 from hpfracc.errors import WisdomError
 

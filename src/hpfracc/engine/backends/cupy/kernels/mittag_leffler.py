@@ -9,8 +9,7 @@ import cupy
 from hpfracc._xp import namespace
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.numerics.mittag_leffler_plan import make_contour_plan
-from hpfracc.engine.numerics.mittag_leffler_sum import values_together
-from hpfracc.engine.numerics.mittag_leffler_values import values_on_bands
+from hpfracc.engine.numerics.mittag_leffler_values import values_on_bands, values_together
 
 __all__ = ["KERNELS", "mittag_leffler_contour"]
 

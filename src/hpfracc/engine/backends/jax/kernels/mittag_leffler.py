@@ -25,7 +25,7 @@ from hpfracc.engine.numerics.mittag_leffler_poles import (
     find_poles,
     is_close,
 )
-from hpfracc.engine.numerics.mittag_leffler_sum import leibniz, mirrored, taylor_value
+from hpfracc.engine.numerics.mittag_leffler_values import leibniz, mirrored, taylor_value
 
 __all__ = ["KERNELS", "mittag_leffler_contour"]
 

@@ -1,0 +1,352 @@
+"""The memory of a call: bytes from shapes by the kernel's model, corrected by measured peaks, against what is free.
+
+A kernel's model holds within a factor of 2. So the measured peak of a call is kept beside its prediction, and
+predictions for calls of that kind and about that size are multiplied by the largest of the recent ratios: predicting
+too much costs another chunk, predicting too little costs the call.
+
+A peak is measured without resetting counters: the system tracks a process's high-water mark, and a library that of its
+pool. If a call leaves a new mark, it is the peak of that call; otherwise the peak is unknown and not recorded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from hpfracc._arrays import file_mapping
+from hpfracc._config import Settings
+from hpfracc.engine.backends import registry
+from hpfracc.engine.backends.base import Arm
+from hpfracc.engine.locks import Guarded
+from hpfracc.engine.memory.budget import HOST, fits, get_budget, relief
+from hpfracc.engine.memory.host import free_heap_bytes, resident_bytes, thread_bytes
+from hpfracc.engine.primitives.base import Call, Primitive
+from hpfracc.engine.selection.breaker import CircuitBreaker
+from hpfracc.engine.selection.request import Placement, Request
+from hpfracc.engine.workers import started_workers
+from hpfracc.engine.workload import Bucket
+
+__all__ = [
+    "HOST_SHARE",
+    "MIN_BYTES",
+    "NEGLIGIBLE_BYTES",
+    "ForecastKind",
+    "ForecastRow",
+    "Forecasts",
+    "Marks",
+    "forecast_kind",
+    "forecasts",
+    "fresh_bytes",
+    "is_memory_refusal",
+    "memory_place",
+    "memory_refusal",
+    "memory_share",
+    "modelled_bytes",
+    "predicted_bytes",
+    "read_marks",
+    "record_peak",
+    "starting_bytes",
+    "stays_put",
+]
+
+#: Calls below this are not measured: other allocations of the process are as large.
+MIN_BYTES = 16 * 2**20
+#: Number of ratios kept for each kind and size of call.
+_KEPT = 16
+#: Corrections outside this range are disturbances, not model errors.
+_LOWEST, _HIGHEST = 0.25, 8.0
+#: Largest distance of two buckets, in powers of two, at which one can stand for the other.
+_NEAR = 2
+
+#: Operation, kernel, device, and dtype with variant.
+ForecastKind = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastRow:
+    """How well the peak of one kind of call was predicted.
+
+    Attributes
+    ----------
+    operation, kernel, device, kind : str
+        The call and where it ran; ``kind`` is dtype and variant.
+    samples : int
+        Number of calls whose peak is known.
+    predicted, actual : int
+        Bytes of the last of them; ``predicted`` by the model alone.
+    error : float
+        Median of ``|predicted / actual - 1|`` of the model alone.
+    corrected_error : float
+        The same, with the correction in force at each call.
+    correction : float
+        The current factor for the model's prediction.
+    """
+
+    operation: str
+    kernel: str
+    device: str
+    kind: str
+    samples: int
+    predicted: int
+    actual: int
+    error: float
+    corrected_error: float
+    correction: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+class _Record:
+    """The measurements of one kind of call."""
+
+    __slots__ = ("corrected", "errors", "last", "ratios", "samples")
+
+    def __init__(self) -> None:
+        #: Ratios of measured to predicted bytes, by size.
+        self.ratios: dict[Bucket, deque[float]] = {}
+        self.errors: deque[float] = deque(maxlen=_KEPT)
+        self.corrected: deque[float] = deque(maxlen=_KEPT)
+        self.samples = 0
+        self.last: tuple[int, int, Bucket] = (0, 0, (0, 0))
+
+    def correction(self, bucket: Bucket) -> float:
+        """The correction for the nearest size; sizes far from every measured one are only corrected upwards."""
+        nearest = min(self.ratios, key=lambda other: (_distance(bucket, other), other))
+        if _distance(bucket, nearest) <= _NEAR:
+            worst = max(self.ratios[nearest])
+        else:
+            worst = max(1.0, *map(max, self.ratios.values()))
+        return min(_HIGHEST, max(_LOWEST, worst))
+
+
+def _distance(one: Bucket, other: Bucket) -> int:
+    return abs(one[0] - other[0]) + abs(one[1] - other[1])
+
+
+class Forecasts(Guarded):
+    """Predictions and measured peaks by kind of call; thread-safe."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._records: dict[ForecastKind, _Record] = {}
+
+    @property
+    def measured(self) -> bool:
+        """Whether any peak was measured."""
+        return bool(self._records)
+
+    def correction(self, kind: ForecastKind, bucket: Bucket) -> float:
+        """The factor for predictions of this kind and size; 1 if nothing was measured."""
+        if kind not in self._records:
+            return 1.0
+        with self._lock:
+            return self._records[kind].correction(bucket) if kind in self._records else 1.0
+
+    def observe(self, kind: ForecastKind, bucket: Bucket, predicted: int, actual: int) -> None:
+        """Record the measured peak of a call; ``predicted`` is the model's uncorrected prediction."""
+        if predicted < MIN_BYTES or actual <= 0:
+            return
+        with self._lock:
+            before = self.correction(kind, bucket)
+            record = self._records.setdefault(kind, _Record())
+            record.samples += 1
+            record.last = (predicted, actual, bucket)
+            record.ratios.setdefault(bucket, deque(maxlen=_KEPT)).append(actual / predicted)
+            record.errors.append(abs(predicted / actual - 1))
+            record.corrected.append(abs(before * predicted / actual - 1))
+
+    def rows(self) -> list[ForecastRow]:
+        """One row for every kind of call with a known peak."""
+        from statistics import median  # takes 10 ms to import, and only reports need it
+
+        with self._lock:
+            return [
+                ForecastRow(
+                    *kind,
+                    samples=record.samples,
+                    predicted=record.last[0],
+                    actual=record.last[1],
+                    error=median(record.errors),
+                    corrected_error=median(record.corrected),
+                    correction=record.correction(record.last[2]),
+                )
+                for kind, record in self._records.items()
+            ]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._records.clear()
+
+
+#: The forecasts of this process.
+forecasts = Forecasts()
+
+
+def modelled_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
+    """Bytes of operands, result and workspace, by the kernel's model; on a GPU with cuFFT's work area."""
+    spec, algorithm = arm.spec, arm.algorithm
+    model = spec.memory if arm.on_host or spec.gpu_memory is None else spec.gpu_memory
+    elements = primitive.block_elements(call, algorithm) if model.block else 0
+    taken = model.bytes(primitive.workspace(call, algorithm), elements, arm.workers)
+    size = call.input_bytes + call.output_bytes + taken
+    transform = None if arm.on_host else primitive.transform(call, algorithm)
+    if transform is None:
+        return size
+    from hpfracc.engine.backends.cufft import work_bytes
+
+    return size + work_bytes(transform)
+
+
+def forecast_kind(call: Call, arm: Arm) -> ForecastKind:
+    """Key of calls whose memory predictions have about the same relative error."""
+    variant = call.facts.get("kind", "")
+    kind = f"{call.dtype} {variant}" if variant else call.dtype
+    return call.operation, f"{arm.backend}:{arm.algorithm}", "cpu" if arm.on_host else "cuda", kind
+
+
+def predicted_bytes(primitive: Primitive, call: Call, arm: Arm) -> int:
+    """Modelled bytes, corrected by the measured peaks of earlier calls of this kind."""
+    need = modelled_bytes(primitive, call, arm)
+    if not forecasts.measured:
+        return need
+    factor = forecasts.correction(forecast_kind(call, arm), call.bucket)
+    return need if factor == 1.0 else int(need * factor)
+
+
+def starting_bytes(arm: Arm, requested: bool) -> int:
+    """Host memory that an arm takes before its first call: importing its library, and starting threads.
+
+    The import of a requested library is not counted, because it happens in any case. Thread stacks count only under a
+    ``ulimit`` of the process, which they use up in full.
+    """
+    library = 0 if requested or registry.is_loaded(arm.backend) else registry.declaration(arm.backend).import_bytes
+    missing = arm.workers - 1 - started_workers()
+    return library + (missing * thread_bytes() if missing > 0 else 0)
+
+
+def fresh_bytes(need: int, call: Call, stays: bool) -> int:
+    """The part of ``need`` that is not allocated yet: all but the operands if they ``stay``."""
+    return max(call.output_bytes, need - call.input_bytes) if stays else need
+
+
+#: Calls that need less are not checked against free memory.
+NEGLIGIBLE_BYTES = 2**20
+#: Fraction of the host's free memory that one call may use.
+HOST_SHARE = 0.9
+
+
+def memory_place(arm: Arm) -> str:
+    """Key of a byte ceiling: the device for all its arms; on the host the arm, because another may need less."""
+    return arm.name if arm.on_host else arm.device
+
+
+def is_memory_refusal(refused: str | None) -> bool:
+    """Whether an arm was refused only for lack of memory."""
+    return refused is not None and refused.startswith("needs ")
+
+
+def memory_share(settings: Settings, arm: Arm) -> float:
+    """Fraction of the free memory that one call may use."""
+    return HOST_SHARE if arm.on_host else settings.gpu_memory_limit
+
+
+def stays_put(placement: Placement, arm: Arm) -> bool:
+    """Whether the operands are already in the arm's memory."""
+    return arm.device == placement.device
+
+
+def memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreaker) -> str | None:
+    """The reason why there is no memory for the ``need`` bytes of the request on ``arm`` now, or None."""
+    if request.ignore_memory:
+        return None
+    ceiling = breaker.ceiling(memory_place(arm))
+    if ceiling is not None and need >= ceiling:
+        return f"needs {_mib(need)}; {_mib(ceiling)} ran out of memory a short while ago"
+    if request.limit is not None and need > request.limit:
+        return f"needs {_mib(need)}; it may take {_mib(request.limit)}"
+    starting = starting_bytes(arm, request.preference is not None) if arm.on_host else 0
+    if need + starting < NEGLIGIBLE_BYTES:
+        return None
+    avoided = None if arm.on_host else relief.avoids(arm.device)
+    if avoided is not None and not stays_put(request.placement, arm):
+        return f"needs {_mib(need)}; {avoided}"
+    budget, share = get_budget(), memory_share(request.settings, arm)
+    fresh = fresh_bytes(need, request.call, stays_put(request.placement, arm))
+    free = budget.free(arm.device, None if arm.on_host else arm.backend)
+    if free is not None and request.reserved and stays_put(request.placement, arm):
+        free = max(0, free - request.reserved)
+    if not fits(fresh, free, share):
+        return f"needs {_mib(fresh)}; {share:.0%} of {_mib(free or 0)} are free on {arm.device}"
+    if starting and not fits(fresh + starting, free, share):
+        # A smaller call would need the same, so chunks would not help.
+        return (
+            f"its threads or library would take {_mib(starting)} to start; {_mib(free or 0)} are free on {arm.device}"
+        )
+    if not arm.on_host and request.placement.device == HOST:
+        free = budget.free(HOST)
+        if not fits(request.call.output_bytes, free, HOST_SHARE):
+            back = _mib(request.call.output_bytes)
+            return f"needs {back} for its result; {HOST_SHARE:.0%} of {_mib(free or 0)} are free on {HOST}"
+    return None
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.3g} MiB"
+
+
+#: Minimum size of measured calls on the host, where all other activity of the process is included.
+_MIN_ON_HOST = 4 * MIN_BYTES
+#: Maximum free heap before a call, as a fraction of the call, because memory from the heap is not measured. Arrays
+#: above the second size are never allocated from glibc's heap (DEFAULT_MMAP_THRESHOLD_MAX).
+_MAX_FREE, _HEAP_ARRAY = 0.1, 2**25
+
+
+class Marks(NamedTuple):
+    """Bytes in use, the peak so far, and bytes that the engine's pool has reused."""
+
+    used: int
+    peak: int
+    reused: int = 0
+
+
+def read_marks(request: Request, arm: Arm, arrays: tuple[Any, ...]) -> Marks | None:
+    """The marks before a call, or None if it cannot be measured."""
+    need = modelled_bytes(request.primitive, request.call, arm)
+    if need < (_MIN_ON_HOST if arm.on_host else MIN_BYTES):
+        return None
+    # JAX frees memory some time after a call, in its own threads.
+    if arm.on_host and (arm.backend == "jax" or _takes_from_heap(request.call.output_bytes, need)):
+        return None
+    # Pages of a mapped file become resident while a call reads them, although its operands are not allocated by it.
+    if arm.on_host and any(file_mapping(array) is not None for array in arrays):
+        return None
+    return _read(arm)
+
+
+def _takes_from_heap(array: int, need: int) -> bool:
+    return array <= _HEAP_ARRAY and free_heap_bytes() > _MAX_FREE * need
+
+
+def _read(arm: Arm) -> Marks | None:
+    marks = resident_bytes() if arm.on_host else registry.adapter(arm.backend).peak_bytes(arm.device)
+    if marks is None or not arm.on_host:
+        return None if marks is None else Marks(*marks)
+    from hpfracc.engine.memory.buffers import host_buffers
+
+    return Marks(*marks, host_buffers.reused)
+
+
+def record_peak(request: Request, arm: Arm, before: Marks) -> None:
+    """Record the peak of a call that left a new high-water mark."""
+    after = _read(arm)
+    if after is None or after.peak <= before.peak:
+        return
+    taken = after.peak - before.used + after.reused - before.reused
+    if stays_put(request.placement, arm):
+        taken += request.call.input_bytes
+    need = modelled_bytes(request.primitive, request.call, arm)
+    forecasts.observe(forecast_kind(request.call, arm), request.call.bucket, need, taken)

@@ -1,0 +1,72 @@
+"""A plan: small, changed by one module, and reviewed at a bounded cost."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hpfracc as hf
+from hpfracc.engine.execution import plan as plans
+from hpfracc.engine.execution.plan import Plan
+from tests.helpers.own_operations import own_operation
+from tests.helpers.source import SOURCE, find_modules
+
+
+def assigned_outside(names: frozenset[str]) -> list[str]:
+    """Assignments to ``plan.<name>`` in other modules of the library."""
+    found = []
+    for module in find_modules(SOURCE).values():
+        if module.name == "hpfracc.engine.execution.plan":
+            continue
+        for node in ast.walk(module.tree()):
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            found += [
+                f"{module.name}:{target.lineno} sets plan.{target.attr}"
+                for target in targets
+                if isinstance(target, ast.Attribute)
+                and isinstance(target.value, ast.Name)
+                and target.value.id == "plan"
+                and target.attr in names
+            ]
+    return found
+
+
+def test_a_plan_has_few_slots_and_one_module_changes_them() -> None:
+    """What runs, what it is reviewed by, and how it is counted."""
+    assert len(Plan.__slots__) < 20
+    assert assigned_outside(frozenset(Plan.__slots__)) == []
+
+
+@pytest.mark.parametrize("n", [16, 300])
+def test_at_most_one_in_ten_short_calls_is_reviewed(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted, not timed: decisions in the first 100 calls, each of which takes longer than such a call."""
+    decisions: list[Any] = []
+    decide = plans.decide
+
+    def counted(*given: Any, **options: Any) -> Any:
+        decisions.append(given)
+        return decide(*given, **options)
+
+    monkeypatch.setattr(plans, "decide", counted)
+    weights, signal = np.ones(n), np.ones(n)
+    for _ in range(100):
+        hf.engine.causal_convolution(weights, signal)
+    assert len(decisions) <= 10 + 1  # the plan itself is one
+
+
+def test_a_trial_that_is_no_faster_ends_without_a_review(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The incumbent takes over again; the time of the trial is learned."""
+    with own_operation(lambda x: x + 1.0) as op:
+        x = np.ones(8)
+        op(x)
+        (plan,) = op._plans.values()
+        incumbent = plan.bound
+        incumbent.expected = 1e-6
+        plan.incumbent = incumbent
+        assert plan.end_trial(2e-6, plan.calls())
+        assert plan.bound is incumbent and plan.incumbent is None
+        plan.incumbent = incumbent
+        assert not plan.end_trial(0.5e-6, plan.calls())  # faster: a review decides
