@@ -140,11 +140,15 @@ def _solve_moving(
         for name in ("first_step", "max_step"):
             if options.get(name) is not None:
                 options[name] = options[name] / whole
+        if options.get("breakpoints"):
+            options["breakpoints"] = [(each - start) / whole for each in options["breakpoints"]]
         progress = options.get("progress", False)
         if callable(progress):
             options["progress"] = lambda s, y: progress(start + whole * s, y)
-    elif options.get("first_step") is not None or options.get("max_step") is not None:
-        raise InvalidInputError("first_step and max_step need known times, and t is traced; leave them out")
+    elif any(options.get(name) for name in ("first_step", "max_step", "breakpoints")):
+        raise InvalidInputError(
+            "first_step, max_step and breakpoints need known times, and t is traced; leave them out"
+        )
     result = solve_fode(
         scaled, (0.0, 1.0), y0, alpha, method=method, step=step, t_eval=(t - t[0]) / (t[-1] - t[0]),
         args=(begin, length, scale, *args), **options,

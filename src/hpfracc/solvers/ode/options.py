@@ -12,6 +12,7 @@ import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of, refuse_masked, to_host, tracks_gradient
 from hpfracc._frames import refuse_dates
+from hpfracc._reading import listed, numbers, shown
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["MAX_STEPS", "CommonOptions", "Options", "SolveOptions", "known_times", "read_options"]
@@ -35,6 +36,7 @@ class CommonOptions(TypedDict, total=False):
     max_steps: int
     max_step: float | None
     first_step: float | None
+    breakpoints: Sequence[float]
     dy0: Any
     terms: Sequence[tuple[Any, float]]
     delays: Sequence[float]
@@ -83,6 +85,8 @@ class Options:
         Whether a fixed-step solution gets an error estimate.
     precision : str
         ``"float32"`` where ``backend="numba-cuda"`` was asked for and y0 was given so; the host takes float64 always.
+    breakpoints : tuple of float
+        Increasing times within the interval at which adaptive steps end, and behind which they start anew.
     moving : tensor, JAX array or None
         ``t_eval`` as it was given, if it carries a gradient.
     """
@@ -101,13 +105,15 @@ class Options:
     first_step: float | None = None
     estimate: bool | str = "auto"
     precision: str = "float64"
+    breakpoints: tuple[float, ...] = ()
     moving: Any = None
 
     @property
     def limits_steps(self) -> str | None:
         """The requested limits of adaptive steps, in words; None if there are none."""
         given = {"max_step": self.max_step if self.max_step < math.inf else None, "first_step": self.first_step}
-        return " and ".join(f"{name}={value:g}" for name, value in given.items() if value is not None) or None
+        found = [f"{name}={value:g}" for name, value in given.items() if value is not None]
+        return " and ".join([*found, *["breakpoints"] * bool(self.breakpoints)]) or None
 
 
 def read_options(
@@ -127,6 +133,7 @@ def read_options(
     progress: bool | Callable[..., Any] = False,
     max_step: float | None = None,
     first_step: float | None = None,
+    breakpoints: Any = (),
     estimate: bool | str = "auto",
 ) -> Options:
     """Read and check the options of a solve over ``[t0, t1]`` with a state of ``shape``."""
@@ -176,6 +183,7 @@ def read_options(
         longest,
         first,
         estimate,
+        breakpoints=_read_breakpoints(breakpoints, t0, t1, step),
         moving=moving,
     )
 
@@ -201,6 +209,24 @@ def _read_limits(max_step: Any, first_step: Any, step: Any, length: float) -> tu
     if first_step > longest:
         raise InvalidInputError(f"first_step={first_step:g} is longer than max_step={longest:g}; give a shorter one")
     return longest, float(first_step)
+
+
+def _read_breakpoints(given: Any, t0: float, t1: float, step: Any) -> tuple[float, ...]:
+    """Increasing times within the interval."""
+    if given is None:
+        return ()
+    times = numbers("breakpoints", listed("breakpoints", given, "times between t0 and t1") or np.empty(0), ndim=1)
+    if not times.size:
+        return ()
+    if step is not None:
+        raise InvalidInputError(
+            f"breakpoints={shown(given)} end adaptive steps, and step={shown(step)} makes steps equal; omit one of them"
+        )
+    if np.any(np.diff(times) <= 0.0) or times[0] <= t0 or times[-1] >= t1:
+        raise InvalidInputError(
+            f"breakpoints={shown(given)}: give increasing times above t0 = {t0:g} and below t1 = {t1:g}"
+        )
+    return tuple(times.tolist())
 
 
 def known_times(t: Any) -> Any:

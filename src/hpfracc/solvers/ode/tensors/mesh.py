@@ -184,6 +184,8 @@ def refuse_adaptive_tensors(problem: Problem, options: Options, name: str) -> st
         return f"method={name!r} chooses its steps, and step={options.step:g} was given; omit step"
     if np.any(np.asarray(options.atol) <= 0.0):
         return f"method={name!r} needs atol above 0: a solution that vanishes has no relative error"
+    if options.breakpoints:
+        return f"method={name!r} takes no breakpoints for arrays of {problem.library}; leave them out"
     if problem.jac is not None:
         return f"method={name!r} takes no jac for arrays of {problem.library}; omit it, or use method='l1'"
     return None
