@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from hpfracc._arrays import library_of
+from hpfracc._reading import numbers
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 from hpfracc.ml.fode_methods import NeuralOptions, read_method
@@ -94,8 +95,7 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
         elif isinstance(alpha, nn.Module | nn.Parameter):
             self.alpha = alpha
         else:
-            _refuse_foreign("alpha", alpha)
-            self.register_buffer("alpha", torch.as_tensor(alpha, dtype=torch.float64), persistent=True)
+            self.register_buffer("alpha", _read_order(alpha), persistent=True)
         warn_of_captured(self, func=func)
 
     def order(self) -> Any:
@@ -165,13 +165,18 @@ class _Order(nn.Module):  # type: ignore[misc]
         if isinstance(alpha, nn.Module | nn.Parameter):
             self.alpha = alpha
         else:
-            _refuse_foreign("alpha", alpha)
-            self.register_buffer("alpha", torch.as_tensor(alpha, dtype=torch.float64))
+            self.register_buffer("alpha", _read_order(alpha))
 
     def forward(self) -> torch.Tensor:
         """The order."""
         found: torch.Tensor = self.alpha() if isinstance(self.alpha, nn.Module) else self.alpha
         return found
+
+
+def _read_order(alpha: Any) -> torch.Tensor:
+    """A fixed order as a tensor."""
+    _refuse_foreign("alpha", alpha)
+    return torch.as_tensor(alpha if isinstance(alpha, torch.Tensor) else numbers("alpha", alpha), dtype=torch.float64)
 
 
 def _size(place: int, state: Any, first: Any) -> int:

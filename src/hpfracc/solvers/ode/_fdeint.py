@@ -10,6 +10,7 @@ import numpy as np
 from hpfracc._arrays import library_of, refuse_masked, tracks_gradient
 from hpfracc._frames import refuse_dates
 from hpfracc._interrupts import interrupt_scope
+from hpfracc._reading import numbers
 from hpfracc._signatures import names_options_of
 from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
@@ -79,11 +80,11 @@ def fdeint(
     refuse_masked(t, "t")
     known = known_times(t)
     if known is not None:
-        times = np.asarray(known, dtype=np.float64)
-        if times.ndim != 1 or len(times) < 2:
+        times = numbers("t", known, ndim=1)
+        if len(times) < 2:
             raise ShapeError(f"t has shape {times.shape}; give at least two times along one axis")
-        if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0.0):
-            raise InvalidInputError("t has to be finite and strictly increasing")
+        if np.any(np.diff(times) <= 0.0):
+            raise InvalidInputError("t has to be strictly increasing")
     with interrupt_scope():  # an array cannot be a part
         if tracks_gradient(t) and library_of(y0) == library_of(t):
             result = _solve_moving(func, y0, t, known, alpha, method, step, cast(dict[str, Any], {**options}))

@@ -123,6 +123,9 @@ class Stepper:
         self.values = self.system(self.tau, self.y)[np.newaxis]
         self.states, self.steps, self.levels, self.degree = [self.y], [], [], 1
         self.controller.restart()
+        resolved = 16.0 * float(np.finfo(float).eps) * self.tau
+        if self.controller.step < resolved:
+            self.controller.start_with(2.0 * resolved)
 
     def _pass_jump(self) -> bool:
         """Step over a jump of the right-hand side that is closer than steps can be, and restart behind it.
@@ -219,6 +222,7 @@ class Stepper:
         if jump is not None:
             self.jumps += 1
             self.restart()
+            self.controller.start_with(step)  # not the first step: the bound of a jump allows this one
         return True
 
     def _find_jump(self, trial: Trial, step: float) -> Array | None:

@@ -25,6 +25,7 @@ from hpfracc.solvers.ode.tensors.differences import make_difference_tables
 from hpfracc.solvers.ode.tensors.exponentials import make_memory
 from hpfracc.solvers.ode.tensors.rule import convert_like
 from hpfracc.solvers.ode.tensors.solve import (
+    NO_ESTIMATE,
     REACHED,
     bad_start,
     check_jax_functions,
@@ -125,7 +126,7 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
             check_jax_functions(problem)
             states = on_jax(name, problem.fun, problem.jac, problem.t0, problem.y0, memory, tables, problem.args)
     known = states.shape[0] - 1
-    success, message = True, REACHED
+    success, message = True, REACHED + NO_ESTIMATE * (options.estimate is not False)
     if known < steps:
         success = False
         message = f"Interrupted at t = {problem.t0 + mesh[known]:g}: here is the solution up to then."
