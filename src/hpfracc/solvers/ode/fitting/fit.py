@@ -256,7 +256,7 @@ def fit_fode(
 
 def _read_table(name: str, value: Any) -> dict[str, Any]:
     """A dict by the names of unknowns; empty for None."""
-    return dict(instance(name, {} if value is None else value, Mapping, f"{name}={{'alpha': ...}}"))  # type: ignore[type-abstract]
+    return dict(instance(name, {} if value is None else value, Mapping, f"{name}={{'alpha': ...}}"))
 
 
 class _LeastSquares:
