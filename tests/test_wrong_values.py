@@ -54,12 +54,15 @@ RECORDS = {
 #: Parameters that take functions: a class is one, and what it raises is the caller's.
 FUNCTIONS = {"fun", "func", "drift", "diffusion", "function"}
 
+#: Arguments that are functions, as which a class is called; what it raises is not ours.
+FUNCTIONS = ("fun", "func", "progress", "events")
+
 T = np.linspace(0.0, 1.0, 17)
 #: Right values for the other required arguments, by name.
 RIGHT: dict[str, Any] = {
     "f": T, "t": T, "x": T, "y": T, "samples": T, "signal": T, "weights": T, "path": T, "data": T, "times": T,
     "alpha": 0.5, "order": 0.5, "hurst": 0.3, "z": 0.5, "a": 0.5, "b": 0.7, "n": 8,
-    "y0": [1.0], "t_span": (0.0, 1.0), "fun": lambda t, y: -y, "func": lambda t, y: -y,
+    "y0": [1.0], "t_span": (0.0, 1.0), "fun": lambda t, y, *args: -y, "func": lambda t, y, *args: -y,
     "u0": np.sin(np.pi * T), "space": pde.Diffusion(1.0), "dimensions": 2, "size": 3, "name": "a",
     "operator": hf.Caputo(0.5), "drift": lambda t, y: -y, "diffusion": lambda t, y: 1.0, "step": 0.1,
 }  # fmt: skip

@@ -128,3 +128,42 @@ def test_what_cannot_begin_is_refused(fun: Any, alpha: float, options: dict[str,
     """A solution that does not exist, or one that a method cannot begin: an error, and never a wrong answer."""
     with pytest.raises(InvalidInputError, match=reason):
         solve(fun, alpha, **options)
+
+
+def sourced(t: Any, alpha: float, power: float) -> Any:
+    """``D^alpha y = -y + t^power`` from y = 1."""
+    decay = mittag_leffler(-(t**alpha), alpha)
+    return decay + gamma(power + 1.0) * t ** (alpha + power) * mittag_leffler(-(t**alpha), alpha, alpha + power + 1.0)
+
+
+@pytest.mark.parametrize(("alpha", "power"), [(0.5, -0.3), (0.9, -0.7), (1.0, -0.3), (1.5, -0.4)])
+def test_sources_that_are_infinite_at_the_start(alpha: float, power: float):
+    """Python raises an error for 0.0**-0.3, NumPy gives infinity; neither is taken as a value."""
+    more: dict[str, Any] = {"dy0": [[0.0]]} if alpha > 1.0 else {}
+    for fun in (lambda t, y: -y + t**power, lambda t, y: -y + np.float64(t) ** power):
+        with np.errstate(divide="ignore"):
+            found = hf.solve_fode(fun, (0.0, 2.0), [1.0], alpha, rtol=1e-5, dense_output=True, **more)
+        assert found.success and found.t[0] == 0.0 and found.y[0, 0] == 1.0
+        error = np.max(np.abs(found.y[0] - sourced(found.t, alpha, power)))
+        assert error < 5e-5 and error < 1.5 * found.error_estimate
+        assert abs(found.sol(1e-3)[0] - sourced(1e-3, alpha, power)) < 5e-5
+
+
+def test_a_source_that_is_undefined_at_the_start():
+    """``sin(t)/t`` at 0: the solution of ``D^(1/2) y = sin(t)/t`` by its series."""
+    found = hf.solve_fode(lambda t, y: [np.sin(t) / t if t else np.nan], (0.0, 1.0), [0.0], 0.5, rtol=1e-8, atol=1e-10)
+    series = sum((-1.0) ** k * found.t ** (2 * k + 0.5) / (2 * k + 1) / gamma(2 * k + 1.5) for k in range(12))
+    assert found.success and np.max(np.abs(found.y[0] - series)) < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("fun", "span", "words"),
+    [
+        (lambda t, y: -y + t**-0.6, (0.0, 1.0), "less than"),
+        (lambda t, y: -y + (t - 1.0) ** -0.3, (1.0, 2.0), "s = t - t0"),
+        (lambda t, y: np.nan * y, (0.0, 1.0), "nor close behind it"),
+    ],
+)
+def test_sources_that_have_no_start(fun: Any, span: tuple[float, float], words: str):
+    found = hf.solve_fode(fun, span, [1.0], 0.5)
+    assert not found.success and words in found.message

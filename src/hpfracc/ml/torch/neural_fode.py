@@ -8,8 +8,8 @@ from typing import Any, Unpack
 import torch
 from torch import nn
 
-from hpfracc import _reading
 from hpfracc._arrays import library_of
+from hpfracc._reading import numbers
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 from hpfracc.ml.fode_methods import NeuralOptions, read_method
@@ -95,8 +95,7 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
         elif isinstance(alpha, nn.Module | nn.Parameter):
             self.alpha = alpha
         else:
-            _refuse_foreign("alpha", alpha)
-            self.register_buffer("alpha", torch.as_tensor(_plain_order(alpha), dtype=torch.float64), persistent=True)
+            self.register_buffer("alpha", _read_order(alpha), persistent=True)
         warn_of_captured(self, func=func)
 
     def order(self) -> Any:
@@ -166,13 +165,18 @@ class _Order(nn.Module):  # type: ignore[misc]
         if isinstance(alpha, nn.Module | nn.Parameter):
             self.alpha = alpha
         else:
-            _refuse_foreign("alpha", alpha)
-            self.register_buffer("alpha", torch.as_tensor(_plain_order(alpha), dtype=torch.float64))
+            self.register_buffer("alpha", _read_order(alpha))
 
     def forward(self) -> torch.Tensor:
         """The order."""
         found: torch.Tensor = self.alpha() if isinstance(self.alpha, nn.Module) else self.alpha
         return found
+
+
+def _read_order(alpha: Any) -> torch.Tensor:
+    """A fixed order as a tensor."""
+    _refuse_foreign("alpha", alpha)
+    return torch.as_tensor(alpha if isinstance(alpha, torch.Tensor) else numbers("alpha", alpha), dtype=torch.float64)
 
 
 def _size(place: int, state: Any, first: Any) -> int:
@@ -188,8 +192,3 @@ def _refuse_foreign(name: str, value: Any) -> None:
         raise PinnedBackendError(f"{name} is an array of JAX; use hpfracc.ml.jax.neural_fode, or give a tensor")
     if name.startswith("y0") and library_of(value) != "torch":
         raise InvalidInputError(f"{name} is not a PyTorch tensor; give one of shape (..., d)")
-
-
-def _plain_order(alpha: Any) -> Any:
-    """An order that is not learned: a number, an array of them, or a tensor."""
-    return alpha if isinstance(alpha, torch.Tensor) else _reading.numbers("alpha", alpha)

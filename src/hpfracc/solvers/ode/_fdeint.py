@@ -10,6 +10,7 @@ import numpy as np
 from hpfracc._arrays import library_of, refuse_masked, tracks_gradient
 from hpfracc._frames import refuse_dates
 from hpfracc._interrupts import interrupt_scope
+from hpfracc._reading import numbers
 from hpfracc._signatures import names_options_of
 from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
@@ -79,11 +80,11 @@ def fdeint(
     refuse_masked(t, "t")
     known = known_times(t)
     if known is not None:
-        times = np.asarray(known, dtype=np.float64)
-        if times.ndim != 1 or len(times) < 2:
+        times = numbers("t", known, ndim=1)
+        if len(times) < 2:
             raise ShapeError(f"t has shape {times.shape}; give at least two times along one axis")
-        if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0.0):
-            raise InvalidInputError("t has to be finite and strictly increasing")
+        if np.any(np.diff(times) <= 0.0):
+            raise InvalidInputError("t has to be strictly increasing")
     with interrupt_scope():  # an array cannot be a part
         if tracks_gradient(t) and library_of(y0) == library_of(t):
             result = _solve_moving(func, y0, t, known, alpha, method, step, cast(dict[str, Any], {**options}))
@@ -140,11 +141,15 @@ def _solve_moving(
         for name in ("first_step", "max_step"):
             if options.get(name) is not None:
                 options[name] = options[name] / whole
+        if options.get("breakpoints"):
+            options["breakpoints"] = [(each - start) / whole for each in options["breakpoints"]]
         progress = options.get("progress", False)
         if callable(progress):
             options["progress"] = lambda s, y: progress(start + whole * s, y)
-    elif options.get("first_step") is not None or options.get("max_step") is not None:
-        raise InvalidInputError("first_step and max_step need known times, and t is traced; leave them out")
+    elif any(options.get(name) for name in ("first_step", "max_step", "breakpoints")):
+        raise InvalidInputError(
+            "first_step, max_step and breakpoints need known times, and t is traced; leave them out"
+        )
     result = solve_fode(
         scaled, (0.0, 1.0), y0, alpha, method=method, step=step, t_eval=(t - t[0]) / (t[-1] - t[0]),
         args=(begin, length, scale, *args), **options,

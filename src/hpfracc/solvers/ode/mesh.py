@@ -25,7 +25,7 @@ REACHED = "The end of the interval was reached."
 
 def without_estimate(method: str) -> str:
     """Sentence for the message of a solution with a given step and no error estimate."""
-    return f"  method={method!r} estimates no error with a given step; without step it searches for a sufficient one."
+    return f" method={method!r} estimates no error with a given step; without step it searches for a sufficient one."
 
 
 class StepError(Exception):

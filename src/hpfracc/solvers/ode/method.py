@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, ClassVar
 
+from hpfracc._reading import text
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import methods
 from hpfracc.solvers.ode.options import MAX_STEPS, Options
@@ -118,6 +119,7 @@ def find_method(name: str | Method, library: str = "numpy") -> Method:
     """The method of that name for arrays of ``library``; raises an error with similar names if there is none."""
     if isinstance(name, Method):
         return name
+    name = text("method", name)
     _import_methods()
     key = f"{library}:{_plain(str(name))}"
     if key in _known:

@@ -12,6 +12,7 @@ import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of, refuse_masked, to_host, tracks_gradient
 from hpfracc._frames import refuse_dates
+from hpfracc._reading import flag, listed, number, numbers, shown, whole
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["MAX_STEPS", "CommonOptions", "Options", "SolveOptions", "known_times", "read_options"]
@@ -20,7 +21,6 @@ Array = np.ndarray[Any, Any]
 
 #: Default limit of steps of a solve.
 MAX_STEPS = 10_000_000
-_NUMBERS = (int, float, np.number)
 #: Smallest relative tolerance of any method.
 MIN_RTOL = 1e-13
 
@@ -35,6 +35,7 @@ class CommonOptions(TypedDict, total=False):
     max_steps: int
     max_step: float | None
     first_step: float | None
+    breakpoints: Sequence[float]
     dy0: Any
     terms: Sequence[tuple[Any, float]]
     delays: Sequence[float]
@@ -83,6 +84,8 @@ class Options:
         Whether a fixed-step solution gets an error estimate.
     precision : str
         ``"float32"`` where ``backend="numba-cuda"`` was asked for and y0 was given so; the host takes float64 always.
+    breakpoints : tuple of float
+        Increasing times within the interval at which adaptive steps end, and behind which they start anew.
     moving : tensor, JAX array or None
         ``t_eval`` as it was given, if it carries a gradient.
     """
@@ -101,13 +104,15 @@ class Options:
     first_step: float | None = None
     estimate: bool | str = "auto"
     precision: str = "float64"
+    breakpoints: tuple[float, ...] = ()
     moving: Any = None
 
     @property
     def limits_steps(self) -> str | None:
         """The requested limits of adaptive steps, in words; None if there are none."""
         given = {"max_step": self.max_step if self.max_step < math.inf else None, "first_step": self.first_step}
-        return " and ".join(f"{name}={value:g}" for name, value in given.items() if value is not None) or None
+        found = [f"{name}={value:g}" for name, value in given.items() if value is not None]
+        return " and ".join([*found, *["breakpoints"] * bool(self.breakpoints)]) or None
 
 
 def read_options(
@@ -127,16 +132,14 @@ def read_options(
     progress: bool | Callable[..., Any] = False,
     max_step: float | None = None,
     first_step: float | None = None,
+    breakpoints: Any = (),
     estimate: bool | str = "auto",
 ) -> Options:
     """Read and check the options of a solve over ``[t0, t1]`` with a state of ``shape``."""
-    if not (isinstance(rtol, _NUMBERS) and math.isfinite(rtol) and rtol > 0.0):
-        raise InvalidInputError(f"rtol={rtol!r} has to be a number above 0, such as 1e-6")
+    rtol = number("rtol", rtol, above=0.0)
     if rtol < MIN_RTOL:
         raise InvalidInputError(f"rtol={rtol:g} is below what float64 can hold; use {MIN_RTOL:g} or more")
-    bound = np.asarray(atol, dtype=np.float64)
-    if not ((bound >= 0.0) & (bound < math.inf)).all():
-        raise InvalidInputError(f"atol={atol!r} has to be finite and 0 or more")
+    bound = numbers("atol", atol, least=0.0)
     if bound.ndim:
         try:
             np.broadcast_to(bound, shape)
@@ -144,17 +147,16 @@ def read_options(
             raise ShapeError(
                 f"atol has shape {bound.shape} and the state {shape}: give one, or one per component"
             ) from None
-    if step is not None and not (isinstance(step, _NUMBERS) and math.isfinite(step) and step > 0.0):
-        raise InvalidInputError(f"step={step!r} has to be a number above 0, or None")
-    if isinstance(max_steps, bool) or not isinstance(max_steps, int | np.integer) or max_steps < 1:
-        raise InvalidInputError(f"max_steps={max_steps!r} has to be an integer of 1 or more")
+    step = None if step is None else number("step", step, above=0.0)
+    max_steps = whole("max_steps", max_steps, least=1)
     longest, first = _read_limits(max_step, first_step, step, t1 - t0)
-    if not (compile in (True, False) or compile == "auto"):
-        raise InvalidInputError(f"compile={compile!r} is not known; use 'auto', True or False")
-    if not (estimate in (True, False) or estimate == "auto"):
-        raise InvalidInputError(f"estimate={estimate!r} is not known; use 'auto', True or False")
+    for what, value in (("compile", compile), ("estimate", estimate)):
+        if not (isinstance(value, bool | np.bool_) or (isinstance(value, str) and value == "auto")):
+            raise InvalidInputError(f"{what}={shown(value)} is not known; use 'auto', True or False")
     if not (isinstance(progress, bool) or callable(progress)):
-        raise InvalidInputError(f"progress={progress!r} is not known; use True, False, or a function progress(t, y)")
+        raise InvalidInputError(
+            f"progress={shown(progress)} is not known; use True, False, or a function progress(t, y)"
+        )
     name = getattr(backend, "value", backend)
     moving = t_eval if tracks_gradient(t_eval) else None
     if moving is not None and known_times(moving) is None and step is not None:
@@ -163,19 +165,20 @@ def read_options(
             "jit and vmap"
         )
     return Options(
-        float(rtol),
+        rtol,
         float(bound) if bound.ndim == 0 else bound,
-        None if step is None else float(step),
+        step,
         _read_times(t_eval, t0, t1),
         _read_events(events),
-        bool(dense_output),
-        int(max_steps),
+        flag("dense_output", dense_output),
+        max_steps,
         "auto" if name is None else str(name).casefold(),
         compile,
         progress,
         longest,
         first,
         estimate,
+        breakpoints=_read_breakpoints(breakpoints, t0, t1, step),
         moving=moving,
     )
 
@@ -185,22 +188,39 @@ def _read_limits(max_step: Any, first_step: Any, step: Any, length: float) -> tu
     for name, value in (("max_step", max_step), ("first_step", first_step)):
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, _NUMBERS) or not value > 0.0:
-            raise InvalidInputError(f"{name}={value!r} has to be a number above 0, or None")
-        if step is not None and math.isfinite(value):
+        if step is not None and math.isfinite(number(name, value, above=0.0, infinite=True)):
             raise InvalidInputError(
                 f"{name}={value:g} limits adaptive steps, and step={step!r} makes them equal; give one of them"
             )
-    longest = math.inf if max_step is None else float(max_step)
+    longest = math.inf if max_step is None else number("max_step", max_step, above=0.0, infinite=True)
     if first_step is None:
         return longest, None
+    first_step = number("first_step", first_step, above=0.0, infinite=True)
     if first_step > length:
         raise InvalidInputError(
             f"first_step={first_step:g} is longer than the interval, {length:g}; give a shorter one"
         )
     if first_step > longest:
         raise InvalidInputError(f"first_step={first_step:g} is longer than max_step={longest:g}; give a shorter one")
-    return longest, float(first_step)
+    return longest, first_step
+
+
+def _read_breakpoints(given: Any, t0: float, t1: float, step: Any) -> tuple[float, ...]:
+    """Increasing times within the interval."""
+    if given is None:
+        return ()
+    times = numbers("breakpoints", listed("breakpoints", given, "times between t0 and t1") or np.empty(0), ndim=1)
+    if not times.size:
+        return ()
+    if step is not None:
+        raise InvalidInputError(
+            f"breakpoints={shown(given)} end adaptive steps, and step={shown(step)} makes steps equal; omit one of them"
+        )
+    if np.any(np.diff(times) <= 0.0) or times[0] <= t0 or times[-1] >= t1:
+        raise InvalidInputError(
+            f"breakpoints={shown(given)}: give increasing times above t0 = {t0:g} and below t1 = {t1:g}"
+        )
+    return tuple(times.tolist())
 
 
 def known_times(t: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of, refuse_chunked
+from hpfracc._reading import array
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = ["Orders", "read_orders"]
@@ -112,7 +113,8 @@ def _read_values(alpha: Any) -> Array | None:
             if "Tracer" in type(error).__name__:
                 return None
             raise
-    return np.asarray(alpha)
+    found: Array = array("alpha", alpha)
+    return found
 
 
 def _read_function(alpha: Callable[[float], Any], shape: tuple[int, ...], t0: float, t1: float) -> Orders:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of, refuse_masked
+from hpfracc._reading import choice, listed
 from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.ode.jacobian import DENSE_BELOW, is_sparse, read_sparsity
 from hpfracc.solvers.ode.orders import Orders, check_values, read_orders
@@ -187,14 +188,13 @@ def read_problem(
         )
     if jac is not None and not callable(jac):
         raise InvalidInputError(f"jac={jac!r} cannot be called; give a function jac(t, y), or omit it")
-    if derivative not in DERIVATIVES:
-        raise InvalidInputError(f"derivative={derivative!r} is not known; use {' or '.join(map(repr, DERIVATIVES))}")
+    derivative = choice("derivative", derivative, DERIVATIVES)
     t0, t1 = _read_span(t_span)
     state = _read_state(y0, "y0")
     given = _read_derivatives(dy0, state)
     orders = read_orders(alpha, tuple(state.shape), t0, t1, len(given))
     _check_count(orders, given, derivative)
-    known_terms = tuple(_read_term(term) for term in terms)
+    known_terms = tuple(_read_term(term) for term in listed("terms", terms, "pairs (coefficient, order)"))
     try:
         lags = tuple(float(delay) for delay in delays)
     except (TypeError, ValueError):

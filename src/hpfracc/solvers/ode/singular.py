@@ -1,4 +1,4 @@
-"""The start of a Riemann-Liouville solution that is infinite at t0, from the right-hand side near t0."""
+"""Infinite starts: what the right-hand side near t0 says of a solution or of a source that is infinite at t0."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.fixed.grid import initial_part
+from hpfracc.solvers.ode.fixed.grid import initial_part, row_orders
+from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 
-__all__ = ["GrowthError", "PowerLaw", "read_growth", "singular_powers"]
+__all__ = ["EARLIEST", "GrowthError", "PowerLaw", "read_growth", "singular_powers", "source_start"]
 
 Array = np.ndarray[Any, Any]
 
 #: Distances from t0, in powers of ten of the interval, at which the right-hand side is sampled: as close as possible,
 #: so that its leading power dominates.
 _SCALES = ((60.0, 120.0, 180.0), (20.0, 40.0, 60.0), (5.0, 10.0, 15.0), (2.0, 4.0, 6.0))
+#: Earliest time after t0. An earlier one would leave no room for the steps before it.
+EARLIEST = 1e-270
 #: Maximum difference of two slopes of one power.
 _STEADY = 0.05
 #: A multiple of the solution's power that is closer than this to an integer counts as one: f is a polynomial of y.
@@ -46,19 +49,13 @@ class PowerLaw:
 
 def read_growth(problem: Problem) -> PowerLaw:
     """Sample the right-hand side near the start; raises :class:`GrowthError` if it is not a power law."""
-    length = problem.t1 - problem.t0
-    for scales in _SCALES:
-        times = length * 10.0 ** -np.array(scales)
-        values = _values(problem, times)
-        if values is not None:
-            break
-    else:
+    sampled = _sample(problem)
+    if sampled is None:
         raise GrowthError(
             "the right-hand side is not finite, or grows faster than any power, near t0, where the solution of this "
             "Riemann-Liouville problem is infinite; give y0 = 0, or another right-hand side"
         )
-    logs = np.log(np.where(values > 0.0, values, 1.0))
-    slopes = np.diff(logs, axis=1) / np.diff(np.log(times))
+    times, values, slopes = sampled
     seen = np.all(values > 0.0, axis=1)
     if not seen.any():
         return PowerLaw(0.0, 0.0)
@@ -77,6 +74,37 @@ def read_growth(problem: Problem) -> PowerLaw:
             "Riemann-Liouville problem has no solution; give y0 = 0, or a right-hand side that grows more slowly with y"
         )
     return PowerLaw(power, float(np.max(last * times[-1] ** -power)))
+
+
+def source_start(problem: Problem, options: Options) -> float:
+    r"""Time after t0 before which a source that is infinite at t0 adds less than a thousandth of the tolerance to y.
+
+    A source like :math:`c\,(t-t_0)^p` adds :math:`I^\alpha` of it, :math:`(t-t_0)^{\alpha+p}` times a constant. Raises
+    :class:`GrowthError` if that is not finite at t0, or is not to be seen.
+    """
+    where = f"the right-hand side is not finite at t0 = {problem.t0:g}"
+    if problem.t0 != 0.0:
+        raise GrowthError(f"{where}, and times close to it are rounded; write the equation in s = t - t0, from s = 0")
+    sampled = _sample(problem)
+    if sampled is None:
+        raise GrowthError(f"{where}, nor close behind it; check the right-hand side and the initial values")
+    times, values, slopes = sampled
+    powers = np.where(np.all(values > 0.0, axis=1), np.minimum(slopes[:, 1], 0.0), 0.0)
+    orders, length = row_orders(problem), problem.t1 - problem.t0
+    exponents = np.minimum(orders, 1.0) + powers
+    if np.any(np.abs(slopes[:, 0] - slopes[:, 1])[powers < -1e-2] > _STEADY) or exponents.min() < 1e-2:
+        raise GrowthError(
+            f"{where}, and grows there like (t - t0)^{float(powers.min()):.3g}, so that the solution would not start "
+            "from y0; give a right-hand side that grows less than (t - t0)^-alpha"
+        )
+    sizes = values[:, -1] * times[-1] ** -powers * max(length, 1.0) ** np.maximum(orders - 1.0, 0.0)
+    allowed = 1e-3 * (np.asarray(options.atol) + options.rtol * np.abs(problem.y0))
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.broadcast_to(allowed, problem.shape).reshape(-1) * exponents / sizes) / exponents
+    start = math.exp(min(float(logs.min()), math.log(min(1e-6, 1e-3 * options.rtol) * length)))
+    if start < EARLIEST:
+        raise GrowthError(f"{where}, and steps would have to start within {EARLIEST:g} of it; loosen rtol or atol")
+    return start
 
 
 def singular_powers(problem: Problem, growth: PowerLaw, bound: float) -> set[float]:
@@ -108,6 +136,17 @@ def singular_powers(problem: Problem, growth: PowerLaw, bound: float) -> set[flo
         grown = not more <= found
         found |= more
     return found
+
+
+def _sample(problem: Problem) -> tuple[Array, Array, Array] | None:
+    """Times after t0, ``|f|`` there and its two slopes in logarithms, a row for each component; None if not finite."""
+    for scales in _SCALES:
+        times = (problem.t1 - problem.t0) * 10.0 ** -np.array(scales)
+        values = _values(problem, times)
+        if values is not None:
+            logs = np.log(np.where(values > 0.0, values, 1.0))
+            return times, values, np.diff(logs, axis=1) / np.diff(np.log(times))
+    return None
 
 
 def _values(problem: Problem, times: Array) -> Array | None:

@@ -43,6 +43,7 @@ def solve_fode(
     max_steps: int = MAX_STEPS,
     max_step: float | None = None,
     first_step: float | None = None,
+    breakpoints: Sequence[float] = (),
     dy0: Any = None,
     derivative: str = "caputo",
     terms: Sequence[tuple[Any, float]] = (),
@@ -105,6 +106,10 @@ def solve_fode(
         pulse that is shorter than a step, unless this is at most the length of the pulse.
     first_step : float, optional
         The first step that they try; by default it is estimated from the tolerance and the right-hand side.
+    breakpoints : sequence of float, optional
+        Increasing times between t0 and t1 at which the right-hand side jumps or is not smooth. Adaptive steps end
+        there, and start anew behind: ``fun`` is called with times before the breakpoint up to it, and with the
+        breakpoint itself behind it. Jumps that are not given are found, with more steps.
     dy0 : list of array_like, optional
         The further initial values that an order above 1 needs: y'(t0), y''(t0), ..., each in the shape of ``y0``.
     derivative : {"caputo", "riemann_liouville"}
@@ -193,18 +198,20 @@ def solve_fode(
         max_steps=max_steps,
         max_step=max_step,
         first_step=first_step,
+        breakpoints=breakpoints,
         backend=backend,
         compile=compile,
         progress=progress,
         estimate=estimate,
     )
+    is_auto = isinstance(method, str) and method == "auto"
     if on_cuda.is_asked(options):
-        method = find_method("pece" if method == "auto" else method, problem.library)
+        method = find_method("pece" if is_auto else method, problem.library)
         on_cuda.check(problem, options, method)
         options = dataclasses.replace(options, precision="float32" if dtype_name(y0) == "float32" else "float64")
 
     def solve(problem: Problem, options: Options) -> FODEResult:
-        if method == "auto":
+        if is_auto:
             return solve_auto(problem, options)
         return solve_with(find_method(method, problem.library), problem, options)
 

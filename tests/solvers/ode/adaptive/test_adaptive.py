@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from scipy.special import gamma
 
 import hpfracc as hf
 from hpfracc.solvers.ode import problems
@@ -369,3 +370,16 @@ def test_a_jump_at_a_tight_tolerance_is_passed(alpha: float, rtol: float):
 def test_a_jump_that_rounding_hides_is_named():
     result = hf.solve_fode(lambda t, y: -y + (1.0 if t >= 1.0 else 0.0), (0.0, 1.5), [1.0], 0.3, rtol=1e-9, atol=1e-12)
     assert not result.success and "jumps near t = 1," in result.message and result.t[-1] == 1.5
+
+
+@pytest.mark.parametrize(("alpha", "lower", "rtol"), [(1.134, 0.3753, 8e-5), (1.158, 0.777, 1.6e-8)])
+def test_what_only_looks_like_a_jump_does_not_end_the_solve(alpha: float, lower: float, rtol: float):
+    """``y = t + t^3``: near t0 values rise out of rounding while steps double; first steps are too short later."""
+
+    def fun(t: float, y: Any) -> Any:
+        rest = t ** (1.0 - lower) / gamma(2.0 - lower) + 6.0 / gamma(4.0 - lower) * t ** (3.0 - lower)
+        return [6.0 / gamma(4.0 - alpha) * t ** (3.0 - alpha) + 0.7 * rest + t + t**3 - y[0]]
+
+    found = hf.solve_fode(fun, (0.0, 1.0), [0.0], alpha, dy0=[[1.0]], terms=[(0.7, lower)], rtol=rtol, atol=1e-3 * rtol)
+    assert found.success, found.message
+    assert np.max(np.abs(found.y[0] - found.t - found.t**3)) < min(2.0 * rtol, found.error_estimate)

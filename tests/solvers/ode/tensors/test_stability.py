@@ -137,3 +137,14 @@ def test_batches_without_members(options: dict[str, Any]):
     assert found.shape == (3, 0, 2)
     found.sum().backward()
     assert fdeint(lambda t, y: -y, jnp.ones((0, 2)), [0.0, 0.5, 1.0], 0.6, **options).shape == (3, 0, 2)
+
+
+@pytest.mark.parametrize("method", ["auto", "implicit_trapezoid", "l1"])
+def test_a_missing_estimate_is_said(method: str):
+    """Steps that were given have none for tensors; chosen steps have one."""
+    torch = pytest.importorskip("torch")
+    y0 = torch.ones(1, dtype=torch.float64)
+    found = solve_fode(lambda t, y: -y, (0.0, 1.0), y0, 0.6, step=0.1, method=method)
+    assert found.success and np.isnan(found.error_estimate) and "No error is estimated" in found.message
+    unasked = solve_fode(lambda t, y: -y, (0.0, 1.0), y0, 0.6, step=0.1, method=method, estimate=False)
+    assert unasked.message == "The end of the interval was reached."

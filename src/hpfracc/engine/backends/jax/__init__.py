@@ -18,9 +18,9 @@ from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 __all__ = ["BACKEND"]
 
 
-#: Elements of the matrix of a direct causal convolution. A traced call makes its matrix anew: at 1,000 points and 3 rows
-#: a gradient took 60 times as long as with transforms, at 256 about 3 times, and a call with a cached matrix half as long
-#: (benchmarks/jax_layer.py).
+#: Elements of the matrix of a direct causal convolution. A traced call makes its matrix anew: at 1,000 points and 3
+#: rows a gradient took 60 times as long as with transforms, at 256 about 3 times, and a call with a cached matrix half
+#: as long (benchmarks/jax_layer.py).
 _MAX_CAUSAL_ELEMENTS = 256 * 256
 
 

@@ -20,7 +20,7 @@ from hpfracc.solvers.ode.options import MAX_STEPS, Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.progress import Report, note_steps, progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
-from hpfracc.solvers.ode.singular import read_growth
+from hpfracc.solvers.ode.singular import GrowthError, read_growth, source_start
 
 __all__ = ["beginning", "solve_adaptive"]
 
@@ -30,6 +30,8 @@ Array = np.ndarray[Any, Any]
 _MAX_PASSES = 6
 #: A pass is abandoned when its global error exceeds this multiple of the tolerance.
 _HOPELESS = 4.0
+#: An estimate below this fraction of what a step may err is a cancellation of terms that are not known so well.
+_RESOLVED = 0.05
 #: Multiple of the tolerance that counts as reached, because the estimate is rough.
 _TOLERATED = 10.0
 #: Number of breaking points of a delay at which a step ends. The solution gains alpha in smoothness at each.
@@ -90,9 +92,9 @@ class _CrawlWatch:
 class _Pass:
     """One pass over the interval with a fixed fraction of the tolerance for each step."""
 
-    def __init__(self, problem: Problem, options: Options, share: float) -> None:
+    def __init__(self, problem: Problem, options: Options, share: float, start: float) -> None:
         self.problem, self.options = problem, options
-        self.system = FlatSystem(problem, beginning(problem, options))
+        self.system = FlatSystem(problem, start)
         self.events = EventWatch(options.events, problem.args)
         self.solution: AdaptiveSolution | None = None
         if options.dense_output or problem.delays:
@@ -138,6 +140,7 @@ class _Pass:
             watch = _CrawlWatch(problem, options, length)
             for stop, is_break in self._stops(length):
                 self.system.from_left = is_break
+                self.system.segment = self._segment(stop)
                 while stepper.tau < stop:
                     if stepper.accepted >= options.max_steps:
                         return self._fail(
@@ -158,6 +161,7 @@ class _Pass:
                         return None
                 if is_break:
                     self.system.from_left = False
+                    self.system.segment = self._segment(math.nextafter(stop, math.inf))
                     stepper.restart()
         except NotFiniteError as error:
             return self._fail(f"{error}: check the right-hand side and the initial values.")
@@ -172,9 +176,9 @@ class _Pass:
         self.success, self.message = False, message
 
     def _stops(self, length: float) -> list[tuple[float, bool]]:
-        """Times at which steps must end: sums of delays, where the solution is not smooth, and the end."""
-        breaks: list[float] = []
-        layer = [0.0]  # sums of the same number of delays
+        """Times at which steps must end: breakpoints and their sums with delays, and the end."""
+        breaks = [t - self.problem.t0 - self.system.offset for t in self.options.breakpoints]
+        layer = [0.0, *breaks]  # sums of the same number of delays
         for _ in range(1, _MAX_BREAKS):
             sums = sorted(before + lag for before in layer for lag in self.problem.delays)
             layer = _distinct([total for total in sums if total < length * (1.0 - 1e-12)], [])
@@ -182,6 +186,16 @@ class _Pass:
             if not layer or len(breaks) >= _MAX_BREAKS * len(self.problem.delays):
                 break
         return [*((stop, True) for stop in sorted(breaks)), (length, False)]
+
+    def _segment(self, stop: float) -> tuple[float, float] | None:
+        """First and last time of the right-hand side in the steps that end at ``stop``; None without breakpoints."""
+        ends = self.options.breakpoints
+        if not ends:
+            return None
+        taus = [t - self.problem.t0 - self.system.offset for t in ends]
+        later = bisect.bisect_left(taus, stop)
+        first = ends[later - 1] if later else self.problem.t0
+        return first, math.nextafter(ends[later], -math.inf) if later < len(ends) else self.problem.t1
 
     def _longest(self) -> float:
         """The longest step: the shortest delay."""
@@ -206,7 +220,9 @@ class _Pass:
         """Record the requested values of the newest step; returns whether to continue."""
         stepper, problem = self.stepper, self.problem
         assert stepper is not None
-        self.largest_error = np.maximum(self.largest_error, np.abs(stepper.error) * self._importance(stepper))
+        resolved = _RESOLVED * self._share * (stepper.atol + stepper.rtol * stepper.largest) * (stepper.error != 0.0)
+        error = np.maximum(np.abs(stepper.error), resolved) * self._importance(stepper)
+        self.largest_error = np.maximum(self.largest_error, error)
         if problem.delays:
             self._error_times.append(stepper.tau)
             self._errors.append(stepper.error)
@@ -232,7 +248,7 @@ class _Pass:
 
     def _importance(self, stepper: Stepper) -> float:
         """Weight of the error in the estimate: where y starts like t^(alpha-1), it falls to 0 like t^(1-alpha)."""
-        if not self.system.offset:
+        if not starts_infinite(self.problem):
             return 1.0
         share = (stepper.tau + self.system.offset) / (self.problem.t1 - self.problem.t0)
         return float(min(share, 1.0) ** (1.0 - stepper.least))
@@ -286,12 +302,21 @@ def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str
     """Solve with adaptive steps; with ``control="global"`` repeatedly, until the global error is small enough."""
     started = time.perf_counter()
     share, nfev, njev, notes = 1.0, 0, 0, []
-    speed = Speed(problem, options)
+    speed, start = Speed(problem, options), beginning(problem, options)
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
         for number in range(1, _MAX_PASSES + 1):
             last = number == _MAX_PASSES or control == "local"
-            current = _Pass(problem, options, share)
+            current = _Pass(problem, options, share, start)
             current.run(report, math.inf if last else _HOPELESS, speed)
+            if current.stepper is None and not (start or current.interrupted or problem.delays):
+                try:
+                    start = source_start(problem, options)
+                except GrowthError as error:
+                    current.message = f"{str(error).capitalize()}."
+                else:
+                    notes.append(f"the right-hand side is not finite at t0, so steps start {start:.2g} behind it")
+                    current = _Pass(problem, options, share, start)
+                    current.run(report, math.inf if last else _HOPELESS, speed)
             note_steps()
             nfev, njev = nfev + current.system.nfev, njev + current.system.njev
             if last or not current.success or current.ratio <= 1.0 or current.jump is not None:
@@ -307,7 +332,7 @@ def solve_adaptive(problem: Problem, options: Options, *, name: str, reason: str
         if current.jump is not None:
             cause = (
                 f"the right-hand side jumps near t = {current.jump:g}, and times close behind it are not resolved by "
-                f"rounding. Loosen rtol={options.rtol:g}, or use times relative to the jump."
+                f"rounding. Give all times of jumps as breakpoints=[...], or loosen rtol={options.rtol:g}."
             )
         current.message = f"The end was reached, but the error may be {current.ratio:.2g} times the tolerance: {cause}"
     decision = (name, reason, "exponentials", speed.compiled)

@@ -72,7 +72,7 @@ class Stepper:
         self.corrector = Corrector(system)
         self.tau = 0.0
         self.y = system.start(0.0).astype(system.dtype)
-        self.values = system(0.0, self.y)[np.newaxis]  # of the right-hand side, the newest first, shape (count, n)
+        self.values = system.first(self.y)[np.newaxis]  # of the right-hand side, the newest first, shape (count, n)
         self.states = [self.y]
         self.steps: list[float] = []  # lengths, the newest first
         self.levels: list[int | None] = []
@@ -123,6 +123,9 @@ class Stepper:
         self.values = self.system(self.tau, self.y)[np.newaxis]
         self.states, self.steps, self.levels, self.degree = [self.y], [], [], 1
         self.controller.restart()
+        resolved = 16.0 * float(np.finfo(float).eps) * self.tau
+        if self.controller.step < resolved:
+            self.controller.start_with(2.0 * resolved)
 
     def _pass_jump(self) -> bool:
         """Step over a jump of the right-hand side that is closer than steps can be, and restart behind it.
@@ -130,7 +133,7 @@ class Stepper:
         Behind a jump the solution bends as after t0, but times near t cannot be closer than their rounding. So the
         first steps are as long as that requires; the error that they make is one of a few times of rounding.
         """
-        step = 32.0 * np.finfo(float).eps * max(abs(self.tau), abs(self.system.time(self.tau)))
+        step = 32.0 * float(np.finfo(float).eps) * max(abs(self.tau), abs(self.system.time(self.tau)))
         if self.jumped is not None and self.tau - self.jumped < _NEAR_JUMP * step:
             step = max(step, 0.5 * (self.tau - self.jumped))
         else:
@@ -219,6 +222,7 @@ class Stepper:
         if jump is not None:
             self.jumps += 1
             self.restart()
+            self.controller.start_with(step)  # not the first step: the bound of a jump allows this one
         return True
 
     def _find_jump(self, trial: Trial, step: float) -> Array | None:
@@ -227,10 +231,11 @@ class Stepper:
         The terms of a polynomial across a jump underestimate it, because their weights fall with the degree.
         """
         values = trial.values
-        if len(values) < 4 or len(self.steps) < 2:
+        known = min(len(values) - 2, len(self.steps), 2)  # earlier changes; one is enough behind a restart
+        if known < 1:
             return None
-        change, before = np.abs(values[0] - values[1]) / step, np.abs(values[1:3] - values[2:4])
-        smooth = np.maximum(before[0] / self.steps[0], before[1] / self.steps[1])
+        change, before = np.abs(values[0] - values[1]) / step, np.abs(values[1 : known + 1] - values[2 : known + 2])
+        smooth = (before / np.reshape(self.steps[:known], (known, 1))).max(axis=0)
         jumps = change > _JUMP * smooth + 1e-13 * np.abs(values).max(axis=0) / step
         if not jumps.any():
             return None

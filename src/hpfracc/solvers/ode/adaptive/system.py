@@ -54,6 +54,8 @@ class FlatSystem:
         self.past: Callable[[float], Array] = self.start
         self.past_error: Callable[[float], Array] = self._no_error
         self.from_left = False
+        #: First and last time between two breakpoints, beyond which rounding must not bring the right-hand side.
+        self.segment: tuple[float, float] | None = None
         self._recent: dict[float, Array] = {}
         self._source = JacobianSource(
             self.shape,
@@ -91,7 +93,8 @@ class FlatSystem:
 
     def time(self, tau: float) -> float:
         """The time that ``fun`` receives."""
-        return self.problem.t0 + (self.offset + tau)
+        t = self.problem.t0 + (self.offset + tau)
+        return t if self.segment is None else min(max(t, self.segment[0]), self.segment[1])
 
     def start(self, tau: float) -> Array:
         """The part of the initial values."""
@@ -99,7 +102,7 @@ class FlatSystem:
             return np.asarray(initial_part(self.problem, np.array([self.offset + tau]))[:, 0])
         total = self.initial[0]
         for number, value in enumerate(self.initial[1:], start=1):
-            total = total + value * (tau**number / math.factorial(number))
+            total = total + value * ((self.offset + tau) ** number / math.factorial(number))
         return total
 
     def __call__(self, tau: float, y: Array, *, shifted: bool = False) -> Array:
@@ -108,7 +111,7 @@ class FlatSystem:
         more = self._delayed(tau, shifted) if self.problem.delays else ()
         # Copies, because the function may store or change its argument, and return the same array each time.
         state = y.copy() if len(self.shape) == 1 else y.reshape(self.shape).copy()
-        value = self.problem.fun(self.problem.t0 + (self.offset + tau), state, *more, *self.problem.args)
+        value = self.problem.fun(self.time(tau), state, *more, *self.problem.args)
         if type(value) is not np.ndarray or value.shape != self.shape or value.dtype != self.dtype:
             value = check_value(value, self.shape, self.dtype, "fun")
         flat: Array = value.flatten()
@@ -116,6 +119,15 @@ class FlatSystem:
         if not (all(map(cmath.isfinite, flat.tolist())) if flat.size <= _FEW else np.isfinite(flat).all()):
             raise NotFiniteError(f"fun(t, y) is not finite at t = {self.time(tau):.6g}")
         return flat
+
+    def first(self, y: Array) -> Array:
+        """The right-hand side at the start; a division by zero there counts as a value that is not finite."""
+        try:
+            return self(0.0, y)
+        except NotFiniteError:
+            raise
+        except ArithmeticError as error:
+            raise NotFiniteError(f"fun(t, y) is not finite at t = {self.time(0.0):.6g} ({error})") from error
 
     def _delayed(self, tau: float, shifted: bool) -> tuple[tuple[Array, ...]]:
         """The states at the delayed times, for ``fun``."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
@@ -29,8 +28,9 @@ Array = np.ndarray[Any, Any]
 
 #: Largest deviation of a compiled function, relative to its largest component, due to another order of operations.
 _AGREES = 1e-9
-#: Number of compiled functions cached by their source.
-_MAX_KEPT = 256
+#: Most functions that are compiled in a process unless that was requested: Numba never frees code, so each of them
+#: takes 0.42 MB (two components, Numba 0.68) until the process ends.
+_MAX_COMPILED = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,8 +111,8 @@ _SCOPE: dict[str, Any] = {
     "rint": np.rint,
 }
 
-#: By source and sizes.
-_read: OrderedDict[tuple[str, int, int, int], FunctionReference] = OrderedDict()
+#: By source and sizes. Never dropped, because the code stays in memory anyway, and compiling it again takes more.
+_read: dict[tuple[str, int, int, int], FunctionReference] = {}
 #: Functions compiled directly, by everything they depend on; dropped together with the function.
 _given: weakref.WeakKeyDictionary[Any, dict[Any, tuple[FunctionReference, Any]]] = weakref.WeakKeyDictionary()
 
@@ -123,17 +123,21 @@ def _signature(kind: str) -> Any:
     return types.void(types.float64, state, state, types.Array(types.float64, 1, "C"))
 
 
-def compile_bound(bound: BoundSource, shape: tuple[int, ...], out_shape: tuple[int, ...]) -> CompiledFunction:
-    """Compile a function that was read, for a state of ``shape``."""
+def compile_bound(
+    bound: BoundSource, shape: tuple[int, ...], out_shape: tuple[int, ...], *, must: bool = True
+) -> CompiledFunction:
+    """Compile a function that was read, for a state of ``shape``; a new one only if it ``must`` or there are few."""
     parameters = np.array([*bound.parameters, 0.0])
     key = (bound.source, math.prod(shape), math.prod(out_shape), parameters.size)
     found = _read.get(key)
     fresh = found is None
     if found is None:
-        found = _compile_source(bound.source)
-        _read[key] = found
-        while len(_read) > _MAX_KEPT:
-            _read.popitem(last=False)
+        if not must and len(_read) >= _MAX_COMPILED:
+            raise NotCompiledError(
+                f"{len(_read)} functions were compiled in this process, and Numba never frees their memory; "
+                "compile=True compiles more of them"
+            )
+        found = _read[key] = _compile_source(bound.source)
     return CompiledFunction(found, parameters, bound, fresh)
 
 

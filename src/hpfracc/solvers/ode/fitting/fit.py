@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
@@ -11,6 +10,8 @@ import numpy as np
 
 from hpfracc._arrays import library_of, refuse_chunked, refuse_masked
 from hpfracc._frames import refuse_dates
+from hpfracc._reading import array, choice, instance, listed, numbers, shown, whole
+from hpfracc._reading import number as read_number
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import AccuracyWarning, InvalidInputError, PinnedBackendError, ShapeError, SolveError
 from hpfracc.solvers.ode.fitting.models import Equation, PlainModel, TensorModel
@@ -166,31 +167,29 @@ def fit_fode(
     for name in options:
         if name in _REFUSED:
             raise InvalidInputError(f"fit_fode does not take {name}: {_REFUSED[name]}; omit it")
-    if loss not in LOSSES:
-        raise InvalidInputError(f"loss={loss!r} is not known; use one of {', '.join(LOSSES)}")
-    if not (isinstance(f_scale, int | float) and math.isfinite(f_scale) and f_scale > 0.0):
-        raise InvalidInputError(f"f_scale={f_scale!r} has to be a number above 0")
-    if isinstance(max_evaluations, bool) or not isinstance(max_evaluations, int) or max_evaluations < 1:
-        raise InvalidInputError(f"max_evaluations={max_evaluations!r} has to be an integer of 1 or more")
+    loss = choice("loss", loss, LOSSES)
+    f_scale = read_number("f_scale", f_scale, above=0.0)
+    max_evaluations = whole("max_evaluations", max_evaluations, least=1)
     if jac_parameters is not None and jac is None:
         raise InvalidInputError("jac_parameters is used together with jac; give both, or neither")
     several = isinstance(t, list | tuple) and len(t) > 0 and np.ndim(on_host(t[0])) > 0
     times = [_read_times(each) for each in (t if several else [t])]
     tables = _read_tables(data, times, several)
     spreads = _read_sigma(sigma, tables, several)
-    first = min(float(each[0]) for each in times) if t0 is None else float(t0)
+    first = min(float(each[0]) for each in times) if t0 is None else read_number("t0", t0)
     if any(each[0] < first or each[-1] <= first for each in times):
         raise InvalidInputError(f"t0={first:g} lies beyond data: every set needs times from t0 on, and one after it")
-    guess = dict(guess or {})
+    guess, bounds = _read_table("guess", guess), _read_table("bounds", bounds)
     chosen = _read_observe(observe)
     states = _read_states(y0, guess, tables, times, first, chosen, several)
     given = options.get("dy0")
+    given = None if given is None else listed("dy0", given, "the initial derivatives, as in dy0=[[0.0]]")
     if given is not None and _any_free(given):
         raise InvalidInputError(
             "dy0 holds 'free': a fit takes initial derivatives as given; make them a parameter by writing the equation "
             "for y - dy0 t, or fix them, as in dy0=[[0.0]]"
         )
-    unknowns = read_unknowns(parameters, alpha, states, guess, dict(bounds or {}), 0 if given is None else len(given))
+    unknowns = read_unknowns(parameters, alpha, states, guess, bounds, 0 if given is None else len(given))
     count = sum(int(np.isfinite(each).sum()) for each in tables)
     if count < len(unknowns.names):
         raise InvalidInputError(
@@ -253,6 +252,11 @@ def fit_fode(
         evaluations=problem.calls,
         sets=tuple(sets),
     )
+
+
+def _read_table(name: str, value: Any) -> dict[str, Any]:
+    """A dict by the names of unknowns; empty for None."""
+    return dict(instance(name, {} if value is None else value, Mapping, f"{name}={{'alpha': ...}}"))
 
 
 class _LeastSquares:
@@ -332,11 +336,11 @@ class _LeastSquares:
 def _read_times(t: Any) -> Array:
     refuse_dates("t", t)
     refuse_masked(t, "t")
-    times = np.asarray(on_host(t), dtype=np.float64)
-    if times.ndim != 1 or times.size < 1:
+    times = numbers("t", on_host(t), ndim=1)
+    if times.size < 1:
         raise ShapeError(f"t has shape {times.shape}; give times along one axis")
-    if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0.0):
-        raise InvalidInputError("t has to be finite and strictly increasing")
+    if np.any(np.diff(times) <= 0.0):
+        raise InvalidInputError("t has to be strictly increasing")
     return times
 
 
@@ -347,7 +351,7 @@ def _read_tables(data: Any, times: list[Array], several: bool) -> list[Array]:
     tables = []
     for each, when in zip(given, times, strict=True):
         refuse_chunked(each, "data")
-        table = np.array(on_host(each), dtype=np.float64)
+        table = numbers("data", on_host(each), finite=False)
         table = table[None] if table.ndim == 1 else table
         if table.ndim != 2 or table.shape[-1] != when.size:
             turned = " (transpose it)" if table.ndim == 2 and table.shape[0] == when.size else ""
@@ -364,8 +368,9 @@ def _read_sigma(sigma: Any, tables: list[Array], several: bool) -> list[Array | 
     given = sigma if several and isinstance(sigma, list | tuple) else [sigma] * len(tables)
     found: list[Array | None] = []
     for each, table in zip(given, tables, strict=True):
+        each_spread = numbers("sigma", on_host(each), finite=False)
         try:
-            spread = np.array(np.broadcast_to(np.asarray(on_host(each), np.float64), table.shape))
+            spread = np.array(np.broadcast_to(each_spread, table.shape))
         except ValueError:
             raise ShapeError(f"sigma has shape {np.shape(each)} and the data {table.shape}") from None
         if not np.all(spread[np.isfinite(table)] > 0.0):
@@ -377,9 +382,9 @@ def _read_sigma(sigma: Any, tables: list[Array], several: bool) -> list[Array | 
 def _read_observe(observe: Any) -> Any:
     if observe is None or callable(observe):
         return observe
-    chosen = np.atleast_1d(np.asarray(observe))
+    chosen = np.atleast_1d(array("observe", observe))
     if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
-        raise InvalidInputError(f"observe={observe!r} has to be a component, a list of them, or a function")
+        raise InvalidInputError(f"observe={shown(observe)} has to be a component, a list of them, or a function")
     return chosen
 
 

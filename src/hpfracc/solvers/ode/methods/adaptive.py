@@ -14,13 +14,11 @@ from hpfracc.solvers.ode.method import Method, register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult
-from hpfracc.solvers.ode.singular import GrowthError
+from hpfracc.solvers.ode.singular import EARLIEST, GrowthError
 from hpfracc.solvers.ode.tensors.mesh import refuse_adaptive_tensors, solve_adaptive_tensors
 
 __all__ = ["Adaptive", "AdaptiveLocal"]
 
-#: Earliest time after t0. An earlier one would leave no room for the steps before it.
-_EARLIEST = 1e-270
 #: Maximum number of shortest delays in the interval. Steps are no longer than that delay; more would take minutes.
 _MAX_DELAYS = 1e5
 
@@ -45,7 +43,8 @@ class Adaptive(Method):
     (A-stable) while the equation is stiff. Orders may differ between components; multi-term equations and constant
     delays are supported. A Riemann-Liouville solution that is infinite at t0 is split into the part of its initial data
     and a remainder. The remainder is integrated from a time before which it is below the tolerance; steps grow with t
-    from there.
+    from there. So is a right-hand side that is infinite or undefined at t0 = 0 and integrable, such as
+    :math:`t^{-0.3}`.
 
     References
     ----------
@@ -122,9 +121,9 @@ def _refuses(problem: Problem, options: Options, name: str) -> str | None:
                 "method='bdf2' or 'implicit_rectangle'"
             )
         try:
-            if beginning(problem, options) < _EARLIEST:
+            if beginning(problem, options) < EARLIEST:
                 return (
-                    f"method={name!r} would have to start within {_EARLIEST:g} of t0, because this Riemann-Liouville "
+                    f"method={name!r} would have to start within {EARLIEST:g} of t0, because this Riemann-Liouville "
                     f"solution depends on its start for long; loosen rtol={options.rtol:g}"
                 )
         except GrowthError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,7 +9,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from hpfracc.errors import InvalidInputError
+from hpfracc._reading import number
 from hpfracc.solvers.ode.graded import DifferenceScheme, refuse_graded, solve_graded
 from hpfracc.solvers.ode.method import Method, register_method
 from hpfracc.solvers.ode.options import Options
@@ -58,8 +57,8 @@ class L1(Method):
     implicit: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.grading is not None and not (math.isfinite(self.grading) and self.grading >= 1.0):
-            raise InvalidInputError(f"grading={self.grading!r} has to be 1 (a uniform mesh) or more")
+        if self.grading is not None:
+            number("grading", self.grading, least=1.0)  # 1 is a uniform mesh
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Requires orders below 1."""

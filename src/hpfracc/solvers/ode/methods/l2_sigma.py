@@ -10,7 +10,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from hpfracc.errors import InvalidInputError
+from hpfracc._reading import number
 from hpfracc.solvers.ode.graded import DifferenceScheme, refuse_graded, solve_graded
 from hpfracc.solvers.ode.method import Method, register_method
 from hpfracc.solvers.ode.options import Options
@@ -55,8 +55,8 @@ class L2Sigma(Method):
     implicit: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.grading is not None and not (math.isfinite(self.grading) and self.grading >= 1.0):
-            raise InvalidInputError(f"grading={self.grading!r} has to be 1 (a uniform mesh) or more")
+        if self.grading is not None:
+            number("grading", self.grading, least=1.0)  # 1 is a uniform mesh
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Requires one order below 1."""

@@ -25,6 +25,7 @@ from hpfracc.solvers.ode.tensors.differences import make_difference_tables
 from hpfracc.solvers.ode.tensors.exponentials import make_memory
 from hpfracc.solvers.ode.tensors.rule import convert_like
 from hpfracc.solvers.ode.tensors.solve import (
+    NO_ESTIMATE,
     REACHED,
     bad_start,
     check_jax_functions,
@@ -125,7 +126,7 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
             check_jax_functions(problem)
             states = on_jax(name, problem.fun, problem.jac, problem.t0, problem.y0, memory, tables, problem.args)
     known = states.shape[0] - 1
-    success, message = True, REACHED
+    success, message = True, REACHED + NO_ESTIMATE * (options.estimate is not False)
     if known < steps:
         success = False
         message = f"Interrupted at t = {problem.t0 + mesh[known]:g}: here is the solution up to then."
@@ -184,6 +185,8 @@ def refuse_adaptive_tensors(problem: Problem, options: Options, name: str) -> st
         return f"method={name!r} chooses its steps, and step={options.step:g} was given; omit step"
     if np.any(np.asarray(options.atol) <= 0.0):
         return f"method={name!r} needs atol above 0: a solution that vanishes has no relative error"
+    if options.breakpoints:
+        return f"method={name!r} takes no breakpoints for arrays of {problem.library}; leave them out"
     if problem.jac is not None:
         return f"method={name!r} takes no jac for arrays of {problem.library}; omit it, or use method='l1'"
     return None

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpfracc._reading import choice
 from hpfracc._xp import Namespace, array_namespace, namespace_of
-from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.sequences import power_difference, second_difference
 from hpfracc.operators.core.values import real_dtype
 
@@ -26,8 +26,7 @@ ADJOINTS = ("recomputed", "stored", "direct")
 
 def check_adjoint(adjoint: str) -> None:
     """Raise an error for an unknown adjoint."""
-    if adjoint not in ADJOINTS:
-        raise InvalidInputError(f"adjoint={adjoint!r} is not known; use one of {', '.join(ADJOINTS)}")
+    choice("adjoint", adjoint, ADJOINTS)
 
 
 class Weights(NamedTuple):

@@ -42,6 +42,8 @@ Array = np.ndarray[Any, Any]
 Judge = Callable[[UniformGrid, Any], tuple[Any, str | None]]
 
 REACHED = "The end of the interval was reached."
+#: For a given step: what an error estimate would need is not computed along with a gradient.
+NO_ESTIMATE = " No error is estimated for tensors with a given step: compare with half the step, or leave step out."
 
 
 def refuse_arrays(problem: Problem, options: Options, name: str, adjoint: str, *, infinite: bool = False) -> str | None:
@@ -106,6 +108,8 @@ def solve_tensors(problem: Problem, options: Options, rule: TensorRule, judge: J
     if judge is not None and states.shape[0] > 2 and 0 not in problem.shape:
         states, unstable = judge(grid, states)
         success, message = unstable is None, unstable or message
+    if success and options.estimate is not False:
+        message += NO_ESTIMATE
     if known < grid.steps:
         success = False
         message = f"Interrupted at t = {problem.t0 + known * grid.step:g}: here is the solution up to then."

@@ -221,7 +221,7 @@ def _with_derivatives(
         values.append(f)
         done = number + 1
         newest = y[-1].detach()
-        report(block.time(number * BLOCK + length - 1), lambda newest=newest: newest)  # type: ignore[misc]
+        report(block.time(number * BLOCK + length - 1), lambda newest=newest: newest)
         if done == count:
             break
         # The largest power of two that divides the number of finished blocks. That number of blocks is summed for the
@@ -254,7 +254,7 @@ def _in_place(
                 raise
             return states[:begin]
         before = states[end - 1]
-        report(block.time(end - 1), lambda newest=before: newest)  # type: ignore[misc]
+        report(block.time(end - 1), lambda newest=before: newest)
         if end == steps + 1:
             break
         width = (number + 1) & -(number + 1)

@@ -117,7 +117,7 @@ def _walk(
         states, carried = made[0], tuple(made[1:])
         found.append(states)
         newest = states[-1].detach()
-        report(stop / count, lambda newest=newest: newest)  # type: ignore[misc]
+        report(stop / count, lambda newest=newest: newest)
     return torch.cat(found)
 
 
