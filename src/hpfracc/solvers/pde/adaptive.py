@@ -276,8 +276,8 @@ class _Refinement:
 
     def _allowed(self, size: float) -> float:
         """The tolerance at a time at which the scale of the relative error is ``size``."""
-        loose = self.loose * min(size, self.size) if self.loose else 0.0
-        return float(max(self.options.atol + self.options.rtol * size, loose))
+        plain = float(self.options.atol + self.options.rtol * size)
+        return max(plain, self.loose * min(size, self.size)) if self.loose else plain
 
     def _ratio(self, gaps: list[tuple[float, float]], run: Run, previous: Run) -> float:
         """The largest ratio of a difference between two runs to the tolerance, times of terminal events included."""
