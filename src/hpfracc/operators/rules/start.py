@@ -333,7 +333,7 @@ class FittedStart(DelegatingRule):
 
     Polynomials through the first samples, which the rules use, have large errors if f starts like :math:`f_0 + f_1 t +
     c\,t^\alpha`, as every solution of an equation of this order does. This rule replaces them by those that the caller
-    gives, or, where powers :math:`t^{i+j\alpha}` describe the first n + 9 samples significantly better than polynomials,
+    gives, or where powers :math:`t^{i+j\alpha}` describe the first n + 9 samples significantly better than polynomials,
     by a fit with such powers: the one that predicts the next samples with the least uncertainty of the derivatives. In
     that case it also gives the first n + 2 points. Smooth samples, noise and constants keep the values of the rule, and
     so do all samples up to order 1.
