@@ -117,7 +117,7 @@ def test_under_jit() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: hf.caputo(np.ones(9), step=0.1, alpha=0.5, side="up"), "side='up' is not known"),
+        (lambda: hf.caputo(np.ones(9), step=0.1, alpha=0.5, side="up"), "side='up': use 'left', 'right'"),
         (lambda: hf.caputo(np.sin, 1.0, 0.5, side="right"), "give origin="),
         (lambda: hf.caputo(np.sin, [0.0, 1.0], 0.5, side="right", origin=0.5), "lies beyond origin=0.5"),
         (lambda: hf.caputo(np.ones(3), [0.0, 1.0, 2.0], 0.5, side="right", origin=3.0), "end at t\\[-1\\]=2"),

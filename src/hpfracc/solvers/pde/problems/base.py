@@ -42,7 +42,6 @@ class EvolutionOptions(TypedDict, total=False):
     dense_output: bool
     save: str | int | Callable[..., Any]
     max_steps: int
-    max_step: float | None
     backend: Any
     compile: bool | str
     progress: bool | Callable[..., Any]
