@@ -8,10 +8,10 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import library_of, refuse_chunked, refuse_masked
 from hpfracc._frames import refuse_dates
 from hpfracc._reading import array, choice, instance, listed, numbers, shown, whole
-from hpfracc._reading import number as read_number
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import AccuracyWarning, InvalidInputError, PinnedBackendError, ShapeError, SolveError
 from hpfracc.solvers.ode.fitting.models import Equation, PlainModel, TensorModel
@@ -51,6 +51,7 @@ class FitOptions(TypedDict, total=False):
     max_steps: int
     max_step: float | None
     first_step: float | None
+    breakpoints: Sequence[float]
     dy0: Any
 
 
@@ -127,7 +128,8 @@ def fit_fode(
         derivatives with respect to parameters and initial values then come from the variational equation instead of
         finite differences.
     method, step, **options
-        As in :func:`solve_fode`: ``rtol``, ``atol``, ``max_steps``, ``max_step``, ``first_step``, ``dy0``.
+        As in :func:`solve_fode`: ``rtol``, ``atol``, ``max_steps``, ``max_step``, ``first_step``,
+        ``breakpoints``, ``dy0``.
     halve : bool
         Whether a fit with a ``step`` is repeated with half the step (``halved`` of the result), because an estimated
         order easily absorbs the discretisation error.
@@ -168,7 +170,7 @@ def fit_fode(
         if name in _REFUSED:
             raise InvalidInputError(f"fit_fode does not take {name}: {_REFUSED[name]}; omit it")
     loss = choice("loss", loss, LOSSES)
-    f_scale = read_number("f_scale", f_scale, above=0.0)
+    f_scale = _reading.number("f_scale", f_scale, above=0.0)
     max_evaluations = whole("max_evaluations", max_evaluations, least=1)
     if jac_parameters is not None and jac is None:
         raise InvalidInputError("jac_parameters is used together with jac; give both, or neither")
@@ -176,7 +178,7 @@ def fit_fode(
     times = [_read_times(each) for each in (t if several else [t])]
     tables = _read_tables(data, times, several)
     spreads = _read_sigma(sigma, tables, several)
-    first = min(float(each[0]) for each in times) if t0 is None else read_number("t0", t0)
+    first = min(float(each[0]) for each in times) if t0 is None else _reading.number("t0", t0)
     if any(each[0] < first or each[-1] <= first for each in times):
         raise InvalidInputError(f"t0={first:g} lies beyond data: every set needs times from t0 on, and one after it")
     guess, bounds = _read_table("guess", guess), _read_table("bounds", bounds)
