@@ -32,7 +32,7 @@ def rows(op: hf.Operation, *arrays: np.ndarray) -> dict[str, tuple[int, str]]:
 
 def test_samples_survive_the_process() -> None:
     """Written at exit and read by the next process."""
-    for _ in range(30):
+    for _ in range(100):
         hf.causal_convolution(W, X)
     arm = max(rows(hf.causal_convolution, W, X).items(), key=lambda item: item[1][0])[0]
     assert rows(hf.causal_convolution, W, X)[arm][0] > 3

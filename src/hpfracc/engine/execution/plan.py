@@ -223,15 +223,15 @@ class Plan:
         Of short calls, at most one in :data:`_PACE` is timed or reviewed, except that a trial begins ``at_once``.
         """
         expected = self.bound.expected
+        first = 0
         if calls > MAX_WARMUP_CALLS and expected > 0.0:  # settled, with a known time per call
             calls = max(calls, min(MAX_CALLS_BETWEEN_LOOKS, int(LOOK.worth / expected)))
         elif not expected >= LOOK.seconds + REVIEW.seconds:
             self.costly += 1
-            if not at_once:
-                calls = max(calls, _PACE * self.costly - now - 1)
+            first = 0 if at_once else _PACE * self.costly
         self.seen = max(now, self.seen)
         self.interval = calls
-        self.review_at = now + calls + 1
+        self.review_at = max(now + calls + 1, first)
 
     def review_after(self, calls: int) -> None:
         """Review the choice after ``calls`` further calls, whatever they take."""
@@ -335,7 +335,10 @@ def make_plan(
     elif learns(request):
         # While there is something to learn, the first call of a kind is timed, because it may be the only one.
         tells = knowledge.is_first(selection.option) or selection.review_after <= MAX_WARMUP_CALLS
-        plan.keep_for(0 if tells else selection.review_after, 0, at_once=tells)
+        if tells:
+            plan.review_after(1)
+        else:
+            plan.keep_for(selection.review_after, 0)
     return plan
 
 
