@@ -30,7 +30,7 @@ for (order, spread), colour in zip(spreads.items(), ("C0", "C1"), strict=True):
     for axes in (linear, logarithmic):
         axes.plot(result.t, curve, color=colour, label=rf"$\beta = {order:g}$")
         axes.plot(result.t[1::25], exact[::25], "o", color=colour, markersize=3.5)
-    linear.set(xlabel="$t$ / h", ylabel="concentration at 6 m", xlim=(2, 10))
+    linear.set(xlabel="$t$ / h", ylabel="concentration at 6 m", xlim=(2, 10), ylim=(-0.01, 0.52))
 logarithmic.set(xlabel="$t$ / h", yscale="log", ylim=(1e-6, 1), xlim=(0.3, 10), title="the same, logarithmic")
 linear.legend()
 print(f"largest error {error:.1e}")

@@ -30,7 +30,7 @@ for alpha, colour in ((0.6, "C0"), (0.8, "C2"), (1.0, "C1")):
     amplitude[alpha] = np.ptp(x[t > 25.0]) / 2
 portrait.plot(1.0, 3.0, "ko", markersize=4, label="equilibrium")
 portrait.set(xlabel="$x$", ylabel="$y$", title="orbits")
-portrait.legend(loc="upper right", fontsize=8)
+portrait.legend(loc="upper right", fontsize=9)
 course.set(xlabel="$t$", ylabel="$x(t)$", title="in time", xlim=(0, 40))
 eigenvalues = np.linalg.eigvals([[2.0, 1.0], [-3.0, -1.0]])  # of the Jacobian at (1, 3)
 critical = np.abs(np.angle(eigenvalues)).min() * 2.0 / np.pi

@@ -30,7 +30,7 @@ image.set(xlabel="$u$", ylabel="order $a$", title="in all orders")
 shown = ((0.0, "time"), (found, f"order {found:.2f}"), (1.0, "frequency"))
 for number, (a, name) in enumerate(shown):
     curves.plot(u, np.abs(hf.frft(signal, a)) + 9.0 * (2 - number), color=f"C{number}", linewidth=1)
-    curves.text(u[0], 9.0 * (2 - number) + 4.0, name, color=f"C{number}", fontsize=9)
+    curves.text(u[0], 9.0 * (2 - number) + 4.0, name, color=f"C{number}", fontsize=10)
 curves.set(xlabel="$u$", yticks=[])
 curves.spines["left"].set_visible(False)
 print(f"order of the highest peak {found:.2f}, true {order}")

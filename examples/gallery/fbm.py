@@ -22,7 +22,7 @@ for axis, (number, index) in zip(axes, enumerate((0.15, 0.35, 0.5, 0.8)), strict
     low, high = found.interval
     deviations.append(abs(found.H - index) / (0.5 * (high - low)))
     axis.plot(t, path, color=plt.cm.viridis(0.26 * number), linewidth=0.9)
-    axis.set_title(f"$H = {index}$, estimated {found.H:.3f} ({low:.3f} to {high:.3f})", fontsize=9, loc="left", pad=2)
+    axis.set_title(f"$H = {index}$, estimated {found.H:.3f} ({low:.3f} to {high:.3f})", fontsize=10, loc="left", pad=2)
     axis.set(yticks=[], xlim=(0, 1))
     axis.spines["left"].set_visible(False)
     if axis is not axes[-1]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from hpfracc.pde import problems
 
-fig, axes = plt.subplots(1, 2, figsize=(5.6, 3.1))
+fig, axes = plt.subplots(1, 2, figsize=(5.6, 3.4))
 fields = {}
 for axis, order in zip(axes, (2.0, 1.6), strict=True):
     equation = problems.gray_scott(order, points=96, t_end=2400.0)

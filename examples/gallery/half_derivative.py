@@ -27,6 +27,6 @@ for number, alpha in enumerate((0.0, 0.25, 0.5, 0.75, 1.0)):
     axes.plot(t[::100], exact[::100], "o", color=colour, markersize=3)
 axes.set(xlabel="$t$", ylabel=r"$D^\alpha \sin t$", xlim=(0, 4 * np.pi))
 axes.set_xticks(np.pi * np.arange(5), ["0", r"$\pi$", r"$2\pi$", r"$3\pi$", r"$4\pi$"])
-axes.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.14), fontsize=8, columnspacing=1.0)
+axes.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.14), fontsize=9, columnspacing=1.0)
 print(f"largest error {error:.1e} with {t.size} points")
 plt.show()

@@ -26,7 +26,7 @@ for alpha, colour, name in ((1.3, "C1", "Lévy flight"), (2.0, "C0", "ordinary w
     axes.plot(*trail.T, color=colour, linewidth=0.7, label=rf"{name}, $\alpha = {alpha:g}$")
 axes.plot(0, 0, "ko", markersize=4, label="start")
 axes.set(xlabel="$x$", ylabel="$y$", aspect="equal")
-axes.legend()
+axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 kernel = lattice.fractional(1.3).transition_row((0, 0))
 error = abs(kernel.sum() - 1.0)  # probabilities add up to 1
 print("largest distance from the start: " + ", ".join(f"{r:.0f} at order {a:g}" for a, r in reached.items()))

@@ -28,7 +28,7 @@ for index, style in ((0.1, "-"), (0.5, ":")):
         axes.plot(moneyness[seen], 100 * found.value[row, seen], style, color=f"C{row}", label=label)
     slopes[index] = np.gradient(found.value[0], moneyness)[moneyness.size * 5 // 9]
 axes.set(xlabel=r"log-moneyness $\log(K/S_0)$", ylabel="implied volatility / %")
-axes.legend(fontsize=8)
+axes.legend(fontsize=9)
 print("slope at the money, a week: " + ", ".join(f"{s:.2f} for H = {h}" for h, s in slopes.items()))
 print(f"largest error estimate of a volatility {error:.0e}")
 plt.show()

@@ -14,7 +14,7 @@ import numpy as np
 
 from hpfracc.pde import problems
 
-fig, axes = plt.subplots(1, 2, figsize=(5.6, 3.1))
+fig, axes = plt.subplots(1, 2, figsize=(5.6, 3.4))
 voltage = {}
 for axis, order in zip(axes, (2.0, 1.8), strict=True):
     equation = problems.fitzhugh_nagumo(order, points=128, diffusion=1.5e-4, t_end=750.0)

@@ -42,6 +42,7 @@ def run(arguments: argparse.Namespace) -> Answer:
     from hpfracc.cli.demo.scripts import find_scripts, run_script
 
     scripts = find_scripts(arguments.names)
+    rows: list[dict[str, Any]]
     if arguments.list:
         rows = [{"name": each.name, "title": each.title, "file": str(each.path)} for each in scripts]
         return Answer({"scripts": rows}, lambda: _list(scripts))
