@@ -199,7 +199,7 @@ def test_vectors_are_kept_within_bounds():
 @pytest.mark.parametrize(
     ("x", "order", "options", "words"),
     [
-        (np.ones(4), 0.5, {"method": "fast"}, "'chirp' or 'eigen'"),
+        (np.ones(4), 0.5, {"method": "fast"}, "'chirp', 'eigen'"),
         (np.ones(4), float("inf"), {}, "order=inf"),
         (np.ones(4), None, {}, "order is missing"),
         (np.ones(4), 0.5, {"axis": 1}, "axis=1"),

@@ -41,6 +41,8 @@ _ROUNDING = 20.0
 _RESERVE = 1e-4
 #: Observed errors were up to four times the truncation level, plus rounding of the sum itself.
 _SAFETY = 4.0
+#: Coefficients that fall faster than this power of k fall exponentially, by some 24 until they are rounding.
+_STEEP = 12.0
 #: Smallest power by which the sum of the truncated terms is taken to fall.
 _SLOWEST = 0.5
 #: Number of Gauss points between which f is evaluated again, before its interpolant is accepted.
@@ -228,7 +230,7 @@ def _apply(series: _Series, function: Function, order: Order, initial_terms: boo
         noise = float(np.sqrt((effects**2).sum(axis=0)).max(initial=0.0))
         # Coefficients of a power of t fall like a power of k, and all that were left out have an effect.
         largest = effects.max(axis=1, initial=0.0)
-        fall = series.decay - max(_growth(largest), 0.0) - 1.0
+        fall = math.inf if series.decay > _STEEP else series.decay - max(_growth(largest), 0.0) - 1.0
         rest = float(largest[count - count // 8 :].max(initial=0.0)) * count / max(fall, _SLOWEST)
         return _SAFETY * (series.level * max(noise, rest) + _SAFETY * _rounding_of(value))
 
