@@ -6,6 +6,7 @@ import enum
 import importlib
 import inspect
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,12 @@ def raw_errors(path: str, wrong: dict[str, Any]) -> list[str]:
             except Exception as error:
                 found.append(f"{path}({parameter.name}={words}): {type(error).__name__}: {str(error)[:100]}")
     return found
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some wrong values are the name of a new folder."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore")
