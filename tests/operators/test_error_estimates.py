@@ -91,7 +91,7 @@ def test_rounding_that_is_all_there_is_is_told():
     ("alpha", "p", "make"), [(2.174, 2.268, hf.Caputo), (1.058, 1.757, hf.Caputo), (1.425, 1.765, hf.RiemannLiouville)]
 )
 def test_callables_like_a_power(alpha: float, p: float, make: Any):
-    """Coefficients that fall like a power of k: the estimate was 14, 15 and 25 times too small, converged or not."""
+    """Coefficients that fall like a power of k: all that are left out count, converged or not."""
     t = np.array([0.3, 0.7, 1.0])
     found = make(alpha)(lambda s: s**p, t, full_output=True)
     exact = math.gamma(p + 1.0) / math.gamma(p + 1.0 - alpha) * t ** (p - alpha)
@@ -115,7 +115,7 @@ def test_a_kink_between_samples_on_any_grid(method: str, place: float):
 
 
 def test_a_jump_of_grunwald():
-    """The first sample after it may be one of every other, which then see it at the same place."""
+    """Whether or not the first sample after it is one of every other."""
     t = np.linspace(0.0, 1.0, 201)
     for cell in (80, 81):
         at = 0.5 * (t[cell] + t[cell + 1])
