@@ -46,7 +46,7 @@ def test_not_a_number_at_the_start():
     with np.errstate(divide="ignore"):
         result = hf.solve_fode(lambda t, y: y / np.float64(t), (0.0, 1.0), [1.0], 0.5)
     assert not result.success
-    assert "not finite at t = 0" in result.message
+    assert "not finite at t0 = 0" in result.message
 
 
 def test_another_shape():

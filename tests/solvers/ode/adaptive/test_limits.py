@@ -64,12 +64,12 @@ def test_both_limits_hold_with_delays_and_in_batches():
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"max_step": 0.0}, "max_step=0.0 has to be a number above 0"),
+        ({"max_step": 0.0}, "max_step=0.0: give a number above 0"),
         ({"max_step": -1.0}, "max_step"),
         ({"max_step": math.nan}, "max_step"),
         ({"max_step": "short"}, "max_step='short'"),
         ({"max_step": True}, "max_step=True"),
-        ({"first_step": 0.0}, "first_step=0.0 has to be"),
+        ({"first_step": 0.0}, "first_step=0.0: give a number above 0"),
         ({"first_step": 11.0}, "longer than the interval, 10"),
         ({"first_step": 0.2, "max_step": 0.1}, "longer than max_step=0.1"),
         ({"max_step": 0.1, "step": 0.01}, "makes them equal"),

@@ -18,8 +18,8 @@ pytest.importorskip("numba")
 #: Calls in a solve of 300 steps with newly computed weights, a third above the number when this was written.
 BOUNDS = {
     "explicit_rectangle": 350,
-    "implicit_rectangle": 380,
-    "pece": 430,
+    "implicit_rectangle": 390,
+    "pece": 440,
     "implicit_trapezoid": 440,
     "bdf2": 700,
     "newton_gregory": 710,

@@ -28,6 +28,8 @@ _MAX_TRIES = 60
 _SHORTEST = 1e-290
 #: The right-hand side jumps if it changes by this multiple of its previous changes.
 _JUMP = 4.0
+#: Jumps are passed without a word if they can add at most this share of the tolerance.
+_NEGLIGIBLE = 0.01
 #: Behind a jump, up to this multiple of the shortest step, a step may be longer than the tolerance allows.
 _NEAR_JUMP = 1e6
 
@@ -194,8 +196,10 @@ class Stepper:
         ahead = int(self.corrector.stiff)
         error = errors[min(degree + ahead, len(errors) - 1)]
         jump = self._find_jump(trial, step)
+        size = 0.0 if jump is None else Norm(trial.scale, self.system.components)(jump)
+        if size < _NEGLIGIBLE:  # such as rounding of terms that cancel
+            jump = None
         if jump is not None and error <= 1.0:
-            size = Norm(trial.scale, self.system.components)(jump)
             if size > 1.0:
                 self.rejected += 1
                 self.controller.reject(size, 0.0)

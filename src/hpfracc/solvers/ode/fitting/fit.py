@@ -185,7 +185,10 @@ def fit_fode(
     chosen = _read_observe(observe)
     states = _read_states(y0, guess, tables, times, first, chosen, several)
     given = options.get("dy0")
-    given = None if given is None else listed("dy0", given, "the initial derivatives, as in dy0=[[0.0]]")
+    if given is not None:
+        given = (
+            [given] if isinstance(given, str) else listed("dy0", given, "the initial derivatives, as in dy0=[[0.0]]")
+        )
     if given is not None and _any_free(given):
         raise InvalidInputError(
             "dy0 holds 'free': a fit takes initial derivatives as given; make them a parameter by writing the equation "
