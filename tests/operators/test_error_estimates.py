@@ -76,7 +76,7 @@ def test_samples_that_are_rounding(operator: Any, method: str, known: Any, alpha
 
 
 def test_rounding_that_is_all_there_is_is_told():
-    """At order 5.5 the message says so; at order 0.5 it says where there is none, and nan among samples does not matter."""
+    """At order 5.5 the message says so; at order 0.5 it says where there is none; nan among samples does not matter."""
     t = np.linspace(0.0, 1.0, 2001)
     f = np.exp(t)
     assert "rounding of the samples alone causes an error of up to" in hf.caputo(f, t, 5.5, full_output=True).message
