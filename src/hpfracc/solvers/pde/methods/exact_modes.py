@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 #: Values of the Mittag-Leffler function computed together: some 8 MiB.
 _TOGETHER = 1 << 20
 #: Times at which events are looked for: in each factor e of time, in each period of a mode, and at most.
-_A_SCALE, _A_PERIOD, _MOST_TIMES = 16, 16, 1 << 16
+_A_SCALE, _A_PERIOD, _MOST_TIMES = 64, 64, 1 << 16
 
 
 @final
