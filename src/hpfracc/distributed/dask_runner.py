@@ -209,7 +209,8 @@ class DaskRunner(Runner):
         name = type(error).__name__
         if name == "KilledWorker":
             return TaskOutcome(key, deaths=int(getattr(error, "allowed_failures", 0)) + 1)
-        lost = name in ("FutureCancelledError", "CancelledError", "CommClosedError") or isinstance(error, TimeoutError)
+        # Errors of the function are in the report of its task; an OSError is that of a connection, or a time limit.
+        lost = name in ("FutureCancelledError", "CancelledError", "CommClosedError") or isinstance(error, OSError)
         if not lost or type(error).__module__.startswith("hpfracc"):
             return TaskOutcome(key, error=error)
         if self._client.status != "running":

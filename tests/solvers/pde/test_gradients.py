@@ -50,7 +50,7 @@ def test_torch(method):
     def function(inside, k, alpha):
         return last(torch.cat([edge, inside, edge]), k, alpha, method)[1:-1]
 
-    assert torch.autograd.gradcheck(function, (inner, *numbers[1:]), atol=1e-6, rtol=1e-4)
+    assert torch.autograd.gradcheck(function, (inner, *numbers[1:]), atol=1e-6, rtol=1e-4, nondet_tol=1e-9)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
@@ -96,7 +96,7 @@ def test_terms_whose_systems_are_solved_by_iterations(name):
         return hf.solve_fpde(None, (0.0, 1.0), u0, space=SPACES[name](value), alpha=alpha, **given).u[-1, 3]
 
     start = [torch.tensor(one, dtype=torch.float64, requires_grad=True) for one in (1.5, 0.6, 1.0)]
-    assert torch.autograd.gradcheck(function, start, atol=1e-6, rtol=1e-4)
+    assert torch.autograd.gradcheck(function, start, atol=1e-6, rtol=1e-4, nondet_tol=1e-9)
     if name != "integral, order":  # which takes polynomials for plain orders
         plain = hf.solve_fpde(None, (0.0, 1.0), sine, space=SPACES[name](1.5), alpha=0.6, **given).u[-1, 3]
         assert float(function(*start).detach()) == pytest.approx(plain, abs=1e-9)
