@@ -53,10 +53,7 @@ RECORDS = {
     noise.HoskingStream,
 }
 #: Parameters that take functions: a class is one, and what it raises is the caller's.
-FUNCTIONS = {"fun", "func", "drift", "diffusion", "function"}
-
-#: Arguments that are functions, as which a class is called; what it raises is not ours.
-FUNCTIONS = ("fun", "func", "progress", "events")
+FUNCTIONS = {"fun", "func", "function", "drift", "diffusion", "progress", "events"}
 
 T = np.linspace(0.0, 1.0, 17)
 #: Right values for the other required arguments, by name.
