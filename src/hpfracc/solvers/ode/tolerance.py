@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import numpy as np
-
 from scipy.special import rgamma
 
 from hpfracc.solvers.ode.fixed.error_estimate import find_jumps
@@ -29,8 +28,8 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
 
     The difference of the last two solutions is the error estimate; it is at least the error of the finer one for every
     order of 1 or more. Where the right-hand side jumps, both may have the same error: the estimate is then at least the
-    integral of the jump over its step, :math:`J h^\alpha/\Gamma(1+\alpha)`. If the tolerance would need more than ``max_steps`` steps at the observed rate of convergence,
-    the finest solution is returned with ``success=False``.
+    integral of the jump over its step, :math:`J h^\alpha/\Gamma(1+\alpha)`. If the tolerance would need more than
+    ``max_steps`` steps at the observed rate of convergence, the finest solution is returned with ``success=False``.
     """
     # The search compares the steps only. Everything else is done once, with the final step.
     if options.max_steps == MAX_STEPS:
@@ -165,8 +164,8 @@ def _give_up(
     result.success = False
     if not math.isnan(jump):
         off = (
-            f"the right-hand side jumps near t = {jump:.6g}, where equal steps may be off by {ratios[-1]:.3g} times the "
-            f"tolerance; method='adaptive' with breakpoints=[{jump:.6g}] meets it exactly"
+            f"the right-hand side jumps near t = {jump:.6g}, where equal steps may be off by {ratios[-1]:.3g} times "
+            f"the tolerance; method='adaptive' with breakpoints=[{jump:.6g}] meets it exactly"
         )
     result.message = (
         f"rtol={options.rtol:g}, atol={options.atol} was not reached with {steps} equal steps ({off}), and "
