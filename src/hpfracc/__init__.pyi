@@ -2,6 +2,7 @@
 
 from hpfracc import analytics as analytics
 from hpfracc import batch as batch
+from hpfracc import control as control
 from hpfracc import distributed as distributed
 from hpfracc import engine as engine
 from hpfracc import errors as errors

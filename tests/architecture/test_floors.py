@@ -53,6 +53,7 @@ FLOORS = {
     "solvers": 8,
     "lattice": 8,
     "ml": 9,
+    "control": 9,
     "distributed": 9,
     "_explain": 9,
     "analytics": 9,

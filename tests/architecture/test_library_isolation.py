@@ -34,6 +34,8 @@ HOMES = {
         "solvers.ode.plot",
         "solvers.pde.plot",
         "solvers.sde.result",
+        "control.frequency",
+        "control.responses",
         "solvers.sde.rough.smile",
         "solvers.sde.transport",
     ),

@@ -191,6 +191,8 @@ FREE_KEYWORDS = {
     "hpfracc.profiling.spans.Span.annotate": "the user's own notes",
     "hpfracc.solvers.ode.result.FODEResult.plot": "properties of Matplotlib's artists",
     "hpfracc.solvers.pde.result.FPDEResult.plot": "properties of Matplotlib's artists",
+    "hpfracc.control.FrequencyResponse.plot": "properties of Matplotlib's artists",
+    "hpfracc.control.Response.plot": "properties of Matplotlib's artists",
     "hpfracc.solvers.sde.rough.smile.VolatilityModel.plot": "properties of Matplotlib's artists",
     "hpfracc.solvers.sde.transport.displacement.MeanSquaredDisplacement.plot": "properties of Matplotlib's artists",
     "hpfracc.solvers.sde.transport.passage.FirstPassage.plot": "properties of Matplotlib's artists",

@@ -1,0 +1,299 @@
+r"""Rational approximations of fractional systems, in continuous and in discrete time, with their error over a band.
+
+A power :math:`s^\alpha` of a fractional part is replaced by a rational function; integer parts and delays stay.
+
+References
+----------
+A. Oustaloup, F. Levron, B. Mathieu, F. M. Nanot, IEEE Trans. Circuits Syst. I 47 (2000) 25-39; K. Matsuda, H. Fujii,
+J. Guid. Control Dyn. 16 (1993) 1146-1153; B. M. Vinagre, I. Podlubny, A. Hernández, V. Feliu, Fract. Calc. Appl. Anal.
+3 (2000) 231-248 (continued fractions); Y. Q. Chen, K. L. Moore, IEEE Trans. Circuits Syst. I 49 (2002) 363-367.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import polynomial
+
+from hpfracc._reading import choice, number, pair, whole
+from hpfracc.control.transfer import TransferFunction, single
+from hpfracc.errors import InvalidInputError
+from hpfracc.special.binomial import grunwald_weights
+
+__all__ = ["Approximation", "cfe", "discretize", "matsuda", "oustaloup", "pade"]
+
+Array = np.ndarray[Any, Any]
+#: Numerator and denominator of an approximation of s^alpha, the lowest power first.
+Ratio = tuple[Array, Array]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Approximation:
+    """A rational approximation.
+
+    Attributes
+    ----------
+    numerator, denominator : numpy.ndarray
+        Coefficients in s, or in z if ``dt`` is given, the highest power first, as in ``scipy.signal``.
+    dt : float or None
+        The sampling time of a discrete system.
+    w, error : numpy.ndarray
+        Frequencies of the band and the relative error there.
+    """
+
+    numerator: Array
+    denominator: Array
+    dt: float | None
+    w: Array
+    error: Array
+
+    @property
+    def max_error(self) -> float:
+        """The largest relative error over the band."""
+        return float(self.error.max())
+
+    def __call__(self, points: Any) -> Any:
+        """The value at complex ``s``, or ``z`` of a discrete system."""
+        return np.polyval(self.numerator, points) / np.polyval(self.denominator, points)
+
+    def __repr__(self) -> str:
+        where = "continuous" if self.dt is None else f"dt={self.dt:g}"
+        return (
+            f"Approximation(degree {len(self.denominator) - 1}, {where}, error {self.max_error:.2g} over "
+            f"[{self.w[0]:g}, {self.w[-1]:g}])"
+        )
+
+    def to_transfer_function(self) -> TransferFunction:
+        """The same as a transfer function in s; for continuous approximations."""
+        if self.dt is not None:
+            raise InvalidInputError("a discrete approximation has no transfer function in s; use to_scipy()")
+        return TransferFunction.from_polynomials(self.numerator, self.denominator)
+
+    def to_scipy(self) -> Any:
+        """The same as ``scipy.signal.TransferFunction``."""
+        from scipy import signal
+
+        more = {} if self.dt is None else {"dt": self.dt}
+        return signal.TransferFunction(self.numerator, self.denominator, **more)
+
+
+def oustaloup(system: Any, band: Any, order: int = 5) -> Approximation:
+    r"""Oustaloup's recursive filter: poles and zeros in equal ratios over a band of frequencies.
+
+    Parameters
+    ----------
+    system : TransferFunction
+        A system without delays, such as ``s**0.5``.
+    band : tuple of float
+        Lowest and highest angular frequency.
+    order : int
+        The filter of each power has 2 order + 1 poles.
+
+    Returns
+    -------
+    Approximation
+        Its error is largest at the ends of the band, 46 % for a half derivative, and falls to 5 % a decade and 1 % two
+        decades inside: choose the band wider than needed.
+
+    Examples
+    --------
+    >>> from hpfracc import control
+    >>> found = control.oustaloup(control.s**0.5, (1e-2, 1e2), 5)
+    >>> bool(found.error[50:150].max() < 0.05)
+    True
+    """
+    low, high = _band(band)
+    n = whole("order", order, least=1, most=30)
+
+    def rule(alpha: float) -> Ratio:
+        k = np.arange(-n, n + 1)
+        zeros = low * (high / low) ** ((k + n + 0.5 * (1.0 - alpha)) / (2 * n + 1))
+        corners = low * (high / low) ** ((k + n + 0.5 * (1.0 + alpha)) / (2 * n + 1))
+        return high**alpha * polynomial.polyfromroots(-zeros), polynomial.polyfromroots(-corners)
+
+    return _continuous(system, rule, (low, high))
+
+
+def matsuda(system: Any, band: Any, order: int = 4) -> Approximation:
+    """Matsuda's approximation: a continued fraction through ``2 order + 1`` gains over a band.
+
+    Parameters
+    ----------
+    system : TransferFunction
+        A system without delays.
+    band : tuple of float
+        Lowest and highest angular frequency.
+    order : int
+        Degree of the filter of each power.
+    """
+    low, high = _band(band)
+    n = whole("order", order, least=1, most=12)
+    places = np.geomspace(low, high, 2 * n + 1)
+
+    def rule(alpha: float) -> Ratio:
+        values = places**alpha
+        factors = [values[0]]
+        for k in range(1, places.size):
+            with np.errstate(divide="ignore", invalid="ignore"):  # at places already met
+                values = (places - places[k - 1]) / (values - factors[-1])
+            factors.append(values[k])
+        above, below = np.array([factors[-1]]), np.ones(1)
+        for k in range(places.size - 2, -1, -1):
+            above, below = (
+                polynomial.polyadd(factors[k] * above, polynomial.polymul([-places[k], 1.0], below)),
+                above,
+            )
+        return above, below
+
+    return _continuous(system, rule, (low, high))
+
+
+def cfe(system: Any, center: float = 1.0, order: int = 4, band: Any = None) -> Approximation:
+    r"""Continued fraction (Padé) of :math:`s^\alpha = c^\alpha (1 + (s/c - 1))^\alpha` about a frequency c.
+
+    Parameters
+    ----------
+    system : TransferFunction
+        A system without delays.
+    center : float
+        The frequency c about which it is best.
+    order : int
+        Degree of the filter of each power.
+    band : tuple of float, optional
+        The band of the reported error; a decade about ``center`` by default.
+    """
+    c, n = number("center", center, above=0.0), whole("order", order, least=1, most=12)
+    low, high = (c / math.sqrt(10.0), c * math.sqrt(10.0)) if band is None else _band(band)
+
+    def rule(alpha: float) -> Ratio:
+        # (1 + x)^alpha = P(-n, -alpha - n; -2n; -x)/P(-n, alpha - n; -2n; -x), Gauss' series of degree n.
+        x = np.array([-1.0, 1.0 / c])
+        rows = [_gauss(-n, shift - n, -2.0 * n, n) for shift in (-alpha, alpha)]
+        above, below = (_compose(row * (-1.0) ** np.arange(n + 1), x) for row in rows)
+        return c**alpha * above, below
+
+    return _continuous(system, rule, (low, high))
+
+
+def pade(lag: float, order: int = 3) -> TransferFunction:
+    """Padé's approximation of ``exp(-lag s)`` of a degree ``order``, a transfer function with integer powers."""
+    wait, n = number("lag", lag, above=0.0), whole("order", order, least=1, most=12)
+    row = [math.factorial(2 * n - k) * math.comb(n, k) / math.factorial(2 * n) * wait**k for k in range(n + 1)]
+    return TransferFunction({float(k): (-1.0) ** k * v for k, v in enumerate(row)}, dict(enumerate(row)))
+
+
+def discretize(system: Any, dt: float, order: int = 5, rule: str = "tustin", band: Any = None) -> Approximation:
+    r"""A discrete filter: :math:`s` becomes a generating function of z, and its power a ratio of polynomials in 1/z.
+
+    Parameters
+    ----------
+    system : TransferFunction
+        A system without delays.
+    dt : float
+        The sampling time.
+    order : int
+        Degree of the filter of each fractional power, by Padé's approximation of its series.
+    rule : {"tustin", "al_alaoui", "euler"}
+        :math:`\frac{2}{dt} \frac{1-z^{-1}}{1+z^{-1}}`, :math:`\frac{8}{7 dt} \frac{1-z^{-1}}{1+z^{-1}/7}`, or
+        :math:`(1-z^{-1})/dt`.
+    band : tuple of float, optional
+        The band of the reported error; by default from a thousandth to half of Nyquist's frequency.
+    """
+    step, n = number("dt", dt, above=0.0), whole("order", order, least=1, most=20)
+    factor, back = {"tustin": (2.0, 1.0), "al_alaoui": (8.0 / 7.0, 1.0 / 7.0), "euler": (1.0, 0.0)}[
+        choice("rule", rule, ("tustin", "al_alaoui", "euler"))
+    ]
+    top = math.pi / step
+    low, high = (1e-3 * top, 0.5 * top) if band is None else _band(band)
+    one = np.array([1.0, -1.0]), np.array([1.0, back])
+
+    def fractional(alpha: float) -> Ratio:
+        count = 2 * n + 1
+        series = np.convolve(
+            grunwald_weights(alpha, count), grunwald_weights(-alpha, count) * (-back) ** np.arange(count)
+        )[:count]
+        # Padé's approximation in 1/z.
+        matrix = np.array([[series[n + i - j] for j in range(1, n + 1)] for i in range(1, n + 1)])
+        below = np.concatenate([[1.0], np.linalg.lstsq(matrix, -series[n + 1 : 2 * n + 1], rcond=None)[0]])
+        above = np.convolve(series, below)[: n + 1]
+        return above * (factor / step) ** alpha, below
+
+    scaled = (factor / step * one[0], one[1])
+    above, below = _assemble(single(system), fractional, scaled)
+    degree = max(len(above), len(below))
+    rows = [np.concatenate([row, np.zeros(degree - len(row))]) / below[0] for row in (above, below)]
+    w = np.geomspace(low, high, 200)
+    z = np.exp(1j * w * step)
+    exact = single(system)(1j * w)
+    error = np.abs(np.polyval(rows[0], z) / np.polyval(rows[1], z) / exact - 1.0)
+    return Approximation(rows[0], rows[1], step, w, error)
+
+
+def _band(band: Any) -> tuple[float, float]:
+    low, high = pair("band", band)
+    if low <= 0.0:
+        raise InvalidInputError(f"band={band}: give positive angular frequencies (low, high)")
+    return low, high
+
+
+def _gauss(a: float, b: float, c: float, degree: int) -> Array:
+    """Coefficients of Gauss' series, which ends at ``degree``."""
+    row = [1.0]
+    for k in range(degree):
+        row.append(row[-1] * (a + k) * (b + k) / ((c + k) * (k + 1.0)))
+    return np.array(row)
+
+
+def _compose(row: Array, x: Array) -> Array:
+    """The polynomial ``row`` of the polynomial ``x``."""
+    total = np.zeros(1)
+    for value in row[::-1]:
+        total = polynomial.polyadd(polynomial.polymul(total, x), [value])
+    return total
+
+
+def _assemble(system: TransferFunction, rule: Callable[[float], Ratio], one: Ratio) -> Ratio:
+    """Numerator and denominator with each power replaced: its whole part by powers of ``one``, the rest by ``rule``."""
+    if system.has_delay:
+        raise InvalidInputError(f"{system} has a delay, which is not rational; leave it out, or use control.pade")
+    if not system.is_real:
+        raise InvalidInputError(f"{system} has complex coefficients; approximations take real ones")
+    ratios: dict[float, Ratio] = {}
+
+    def power(p: float) -> Ratio:
+        """``s^p`` as a ratio."""
+        if p not in ratios:
+            whole_part = math.floor(p + 1e-12)
+            rest = p - whole_part
+            above, below = (np.ones(1), np.ones(1)) if rest < 1e-12 else rule(rest)
+            for _ in range(whole_part):
+                above, below = polynomial.polymul(above, one[0]), polynomial.polymul(below, one[1])
+            ratios[p] = above, below
+        return ratios[p]
+
+    def total(terms: dict[tuple[float, float], complex]) -> Ratio:
+        above: Array = np.zeros(1)
+        below: Array = np.ones(1)
+        for (p, _), value in terms.items():
+            up, down = power(p)
+            if len(down) == len(below) and np.array_equal(down, below):
+                above = polynomial.polyadd(above, value.real * up)
+            else:
+                crossed: Any = value.real * np.convolve(up, below)
+                above, below = polynomial.polyadd(np.convolve(above, down), crossed), np.convolve(below, down)
+        return above, below
+
+    top, bottom = total(system.numerator), total(system.denominator)
+    return np.convolve(top[0], bottom[1]), np.convolve(top[1], bottom[0])
+
+
+def _continuous(system: Any, rule: Callable[[float], Ratio], band: tuple[float, float]) -> Approximation:
+    system = single(system)
+    above, below = (row[::-1] for row in _assemble(system, rule, (np.array([0.0, 1.0]), np.ones(1))))
+    w = np.geomspace(*band, 200)
+    found = np.polyval(above, 1j * w) / np.polyval(below, 1j * w)
+    return Approximation(above / below[0], below / below[0], None, w, np.abs(found / system(1j * w) - 1.0))

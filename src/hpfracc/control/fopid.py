@@ -1,0 +1,439 @@
+r"""Fractional PID controllers: :math:`C(s) = K_p + K_i s^{-\lambda} + K_d s^\mu / (1 + T_f s)`.
+
+References
+----------
+I. Podlubny, IEEE Trans. Autom. Control 44 (1999) 208-214; C. A. Monje, B. M. Vinagre, V. Feliu, Y. Q. Chen, Control
+Eng. Pract. 16 (2008) 798-812, for tuning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from hpfracc._reading import choice, number, pair, shown, whole
+from hpfracc.control.frequency import margins
+from hpfracc.control.laplace import fourier_inverse
+from hpfracc.control.stability import is_stable
+from hpfracc.control.transfer import TransferFunction, feedback, s, single
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators.core.exponentials import exponential_sum
+
+__all__ = ["FOPID", "FOPIDController", "Tuning", "tune"]
+
+Array = np.ndarray[Any, Any]
+
+#: Relative error of the kernels of a controller, and the longest time that they cover, in steps.
+_KERNEL, _HORIZON = 1e-7, 1e9
+
+
+@dataclass(frozen=True)
+class FOPID:
+    r"""A fractional PID controller.
+
+    Parameters
+    ----------
+    Kp, Ki, Kd : float
+        Gains of the error, of its integral and of its derivative.
+    lam, mu : float
+        Orders of the integral and of the derivative, above 0 and below 2 (mu below 1 + the filter's degree).
+    Tf : float
+        Time constant of the filter of the derivative; 0 for none.
+
+    Examples
+    --------
+    >>> from hpfracc import control
+    >>> print(control.FOPID(Kp=2.0, Ki=1.0, lam=0.5, Kd=0.5, mu=0.8).transfer_function())
+    (0.5 s^1.3 + 2 s^0.5 + 1)/(s^0.5)
+    """
+
+    Kp: float
+    Ki: float = 0.0
+    lam: float = 1.0
+    Kd: float = 0.0
+    mu: float = 1.0
+    Tf: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("Kp", "Ki", "Kd"):
+            number(name, getattr(self, name))
+        for name in ("lam", "mu"):
+            number(name, getattr(self, name), above=0.0, below=2.0)
+        number("Tf", self.Tf, least=0.0)
+
+    def transfer_function(self) -> TransferFunction:
+        """The controller as a transfer function."""
+        total = TransferFunction({0.0: self.Kp}, {0.0: 1.0})
+        if self.Ki:
+            total = total + self.Ki / s**self.lam
+        if self.Kd:
+            total = total + self.Kd * s**self.mu / (1 + self.Tf * s)
+        return total
+
+    def controller(
+        self,
+        dt: float,
+        *,
+        limits: tuple[float, float] = (-math.inf, math.inf),
+        setpoint_weight: float = 1.0,
+        derivative_weight: float = 0.0,
+    ) -> FOPIDController:
+        """The same controller in real time.
+
+        Parameters
+        ----------
+        dt : float
+            Time between two samples.
+        limits : tuple of float
+            Range of the actuator. The integral does not grow while the output is beyond it.
+        setpoint_weight, derivative_weight : float
+            Weight of the setpoint in the proportional and in the derivative part.
+        """
+        return FOPIDController(self, dt, limits, setpoint_weight, derivative_weight)
+
+    def closed_loop(self, plant: Any) -> TransferFunction:
+        """The transfer function from setpoint to output of the loop with a plant."""
+        return feedback(self.transfer_function() * single(plant))
+
+
+class _Memory:
+    """A fractional integral of a piecewise linear input, as a sum of exponentials with a last step done exactly.
+
+    For an order of 1 or more its integer part is a plain sum.
+    """
+
+    def __init__(self, order: float, dt: float) -> None:
+        self.order, self.dt = order, dt
+        self.whole = 1 if order >= 1.0 else 0
+        self.part = order - self.whole
+        self.total = 0.0
+        if self.part > 1e-12:
+            terms = exponential_sum(1.0 - self.part, dt, _HORIZON * dt, _KERNEL)
+            self.weights = terms.weights / math.gamma(self.part)
+            z = terms.rates * dt
+            self.decay = np.exp(-z)
+            # Integrals of exp(-rate (dt - x)) against 1 - x/dt and x/dt.
+            with np.errstate(divide="ignore", invalid="ignore"):
+                even = np.where(z > 1e-4, -np.expm1(-z) / z, 1.0 - z / 2.0)
+                late = np.where(z > 1e-4, (1.0 - even) / z, 0.5 - z / 6.0)
+            self.early, self.late = dt * (even - late), dt * late
+            self.states = np.zeros(z.size)
+            self.past = self.weights * self.decay
+            scale = dt**self.part / math.gamma(self.part + 2.0)
+            self.last = scale * self.part, scale  # weights of the two ends of the newest step
+
+    def value(self, now: float, before: float) -> float:
+        """The integral if the input goes from ``before`` to ``now`` over the newest step."""
+        if self.whole:
+            before, now = self.total, self.total + 0.5 * self.dt * (before + now)
+            if self.part <= 1e-12:
+                return now
+        # The past decays over the newest step, which is added exactly.
+        return float(self.past @ self.states + self.last[0] * before + self.last[1] * now)
+
+    def push(self, now: float, before: float) -> None:
+        """Go one step on."""
+        if self.whole:
+            before, now = self.total, self.total + 0.5 * self.dt * (before + now)
+            self.total = now
+        if self.part > 1e-12:
+            self.states = self.decay * self.states + (self.early * before + self.late * now)
+
+    def state(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"total": self.total}
+        return found | ({"states": self.states.tolist()} if self.part > 1e-12 else {})
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.total = float(state["total"])
+        if self.part > 1e-12:
+            states = np.asarray(state["states"], float)
+            if states.shape != self.states.shape:
+                raise InvalidInputError(
+                    f"the state has {states.size} exponentials, and this controller {self.states.size}; restore one "
+                    "with the same orders and dt"
+                )
+            self.states = states
+
+
+class FOPIDController:
+    r"""A fractional PID controller that takes one sample at a time, at the same cost at any time.
+
+    Before the first sample everything is at rest, so that outputs are those of the transfer function: an error that
+    starts with a jump is differentiated with it, unless ``derivative_weight=0`` and the measurement is given. The
+    memory of :math:`I^\lambda` and of the derivative :math:`D^\mu = D\,I^{1-\mu}` is a sum of exponentials with a
+    relative error of 1e-7 over :math:`10^9` samples.
+    """
+
+    def __init__(
+        self,
+        law: FOPID,
+        dt: float,
+        limits: tuple[float, float],
+        setpoint_weight: float,
+        derivative_weight: float,
+    ) -> None:
+        self.dt = number("dt", dt, above=0.0)
+        self.limits = pair("limits", limits, infinite=True)
+        self.setpoint_weight = number("setpoint_weight", setpoint_weight)
+        self.derivative_weight = number("derivative_weight", derivative_weight)
+        self.law = law
+        self._integral = _Memory(law.lam, self.dt)
+        # D^mu y = I^(n - mu) D^n y with n = ceil(mu), and differences for D^n
+        self._differences = math.ceil(law.mu - 1e-12)
+        order = self._differences - law.mu
+        self._derivative = _Memory(order, self.dt) if order > 1e-12 else None
+        self._before = 0.0  # the error that was integrated last
+        self._past = [0.0, 0.0]  # of what is differenced
+        self._filtered, self._shift, self._count = 0.0, 0.0, 0
+
+    @property
+    def gains(self) -> FOPID:
+        """The present gains."""
+        return self.law
+
+    @gains.setter
+    def gains(self, law: FOPID) -> None:
+        if (law.lam, law.mu) != (self.law.lam, self.law.mu):
+            raise InvalidInputError(
+                f"lam={law.lam}, mu={law.mu}: the memory belongs to the orders {self.law.lam}, {self.law.mu}; make a "
+                "new controller for others"
+            )
+        # Bumpless: what the change of gains would add at once is taken from the output.
+        change = self._output(self.law) - self._output(law)
+        self.law = law
+        self._shift += change
+
+    def push(self, error: float, measurement: float | None = None, setpoint: float = 0.0) -> float:
+        """The output for the next sample.
+
+        Parameters
+        ----------
+        error : float
+            Setpoint minus measurement.
+        measurement, setpoint : float
+            Needed if the weights of the setpoint differ from 1: the proportional and the derivative part then take
+            ``weight * setpoint - measurement``. Without ``measurement`` they take the error.
+        """
+        if not math.isfinite(error):
+            raise InvalidInputError(f"error={shown(error)} is not finite; the controller keeps its state")
+        proportional = derived = error
+        if measurement is not None:
+            proportional = self.setpoint_weight * setpoint - measurement
+            derived = self.derivative_weight * setpoint - measurement
+        if self._count == 0:  # at rest before: an error that starts with a jump is differentiated with it
+            self._before = error
+        integral = self._integral.value(error, self._before) if self._count else 0.0
+        slope = (derived - self._past[0]) / self.dt
+        if self._differences == 2:
+            slope = (derived - 2.0 * self._past[0] + self._past[1]) / self.dt**2
+        derivative = slope if self._derivative is None else self._derivative.value(slope, slope)
+        share = self.dt / (self.law.Tf + self.dt)
+        filtered = self._filtered + share * (derivative - self._filtered)
+        self._parts = (proportional, integral, filtered)
+        wanted = self._output(self.law)
+        low, high = self.limits
+        output = min(max(wanted, low), high)
+        # Conditional integration: an error that drives the output further beyond its limits is not added.
+        if self._count:
+            held = (wanted - output) * error * self.law.Ki > 0.0
+            now, before = (0.0, 0.0) if held else (error, self._before)
+            self._integral.push(now, before)
+        if self._derivative is not None:
+            self._derivative.push(slope, slope)
+        self._before = error
+        self._past = [derived, self._past[0]]
+        self._filtered = filtered
+        self._count += 1
+        return output
+
+    _parts: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    def _output(self, law: FOPID) -> float:
+        proportional, integral, derived = self._parts
+        return law.Kp * proportional + law.Ki * integral + law.Kd * derived + self._shift
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the next outputs depend on, of plain numbers and lists."""
+        return {
+            "integral": self._integral.state(),
+            "derivative": None if self._derivative is None else self._derivative.state(),
+            "past": list(self._past),
+            "before": self._before,
+            "filtered": self._filtered,
+            "shift": self._shift,
+            "count": self._count,
+            "parts": list(self._parts),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state."""
+        try:
+            self._integral.restore(state["integral"])
+            if self._derivative is not None:
+                self._derivative.restore(state["derivative"])
+            self._past, self._filtered = [float(x) for x in state["past"]], float(state["filtered"])
+            self._shift, self._count = float(state["shift"]), int(state["count"])
+            self._before = float(state["before"])
+            self._parts = tuple(float(x) for x in state["parts"])  # type: ignore[assignment]
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"state={shown(state)} is not that of a controller ({error}); use state()"
+            ) from None
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A tuned controller.
+
+    Attributes
+    ----------
+    controller : FOPID
+        The best one found.
+    objective : float
+        Its objective.
+    phase_margin, gain_margin, sensitivity : float
+        Of the open loop; the phase margin in radians.
+    evaluations : int
+        Number of loops that were looked at.
+    success : bool
+        Whether the loop is stable and all constraints hold.
+    message : str
+        What was found, in words.
+    """
+
+    controller: FOPID
+    objective: float
+    phase_margin: float
+    gain_margin: float
+    sensitivity: float
+    evaluations: int
+    success: bool
+    message: str
+
+
+def tune(
+    plant: Any,
+    objective: str | Callable[[FOPID], float] = "itae",
+    *,
+    horizon: float,
+    start: FOPID | None = None,
+    max_sensitivity: float = 2.0,
+    min_phase_margin: float = 0.0,
+    max_control: float = math.inf,
+    fixed: Mapping[str, float] | None = None,
+    starts: int = 3,
+    seed: int = 0,
+) -> Tuning:
+    """Choose gains and orders of a FOPID for a step of the setpoint.
+
+    Parameters
+    ----------
+    plant : TransferFunction
+        The plant; delays are allowed.
+    objective : {"itae", "ise", "iae"} or callable
+        Integral of ``t |e|``, ``e^2`` or ``|e|`` over the horizon, or a function of the controller.
+    horizon : float
+        Length of the step response that counts.
+    start : FOPID, optional
+        A first guess; its filter is kept.
+    max_sensitivity, min_phase_margin : float
+        Constraints: the H-infinity norm of 1/(1 + GC), and the phase margin in radians.
+    max_control : float
+        Largest proportional and derivative gain.
+    fixed : mapping, optional
+        Parameters that are not tuned, such as ``{"mu": 1.0}``.
+    starts : int
+        Number of starts of the search (Nelder and Mead).
+    seed : int
+        Seed of the starts.
+
+    Returns
+    -------
+    Tuning
+    """
+    system, end = single(plant, "plant"), number("horizon", horizon, above=0.0)
+    if not callable(objective):
+        choice("objective", objective, ("itae", "ise", "iae"))
+    tries, most = whole("starts", starts, least=1), number("max_control", max_control, above=0.0, infinite=True)
+    kept = dict(fixed or {})
+    unknown = sorted(set(kept) - {"Kp", "Ki", "lam", "Kd", "mu"})
+    if unknown:
+        raise InvalidInputError(f"fixed has {unknown[0]!r}; give some of 'Kp', 'Ki', 'lam', 'Kd', 'mu'")
+    limit, least = number("max_sensitivity", max_sensitivity, above=1.0), number("min_phase_margin", min_phase_margin)
+    gain = abs(complex(system(1j / end)))
+    base = start or FOPID(0.5 / gain, 2.0 / gain / end, 1.0, 0.02 * end / gain, 0.9, 1e-3 * end)
+    names = [name for name in ("Kp", "Ki", "lam", "Kd", "mu") if name not in kept]
+    logs = {"Kp", "Ki", "Kd"}
+    times = np.concatenate([np.geomspace(1e-3, 0.1, 40), np.linspace(0.1, 1.0, 121)[1:]]) * end
+    groups = np.split(times, np.searchsorted(times, [0.005 * end, 0.03 * end, 0.2 * end]))
+    count = 0
+
+    def law_of(values: Array) -> FOPID | None:
+        found = {name: math.exp(v) if name in logs else v for name, v in zip(names, values.tolist(), strict=True)}
+        both = {**kept, **found}
+        if not (0.05 < both.get("lam", base.lam) < 1.95 and 0.05 < both.get("mu", base.mu) < 1.95):
+            return None
+        if max(both.get("Kp", base.Kp), both.get("Kd", base.Kd)) > most:
+            return None
+        return replace(base, **both)
+
+    w = np.geomspace(1e-2 / end, 1e5 / end, 400)
+    plain = system(1j * w)
+
+    def loss(values: Array) -> float:
+        nonlocal count
+        count += 1
+        law = law_of(values)
+        if law is None:
+            return 1e9
+        open_loop = plain * law.transfer_function()(1j * w)
+        peak = float((1.0 / np.abs(1.0 + open_loop)).max())
+        penalty = 100.0 * max(0.0, peak / limit - 0.98)
+        crossing = np.flatnonzero((np.abs(open_loop[:-1]) > 1.0) & (np.abs(open_loop[1:]) <= 1.0))
+        if crossing.size and least > 0.0:
+            margin = math.pi + float(np.angle(open_loop[crossing[-1]]))
+            penalty += 100.0 * max(0.0, 1.02 - margin / least)
+        if callable(objective):
+            return float(objective(law)) * (1.0 + penalty)
+        loop = law.closed_loop(system)
+        with np.errstate(all="ignore"):
+            y = np.concatenate([fourier_inverse(lambda z: loop(z) / z, part, 0.0, 24, 2.0) for part in groups])
+        e = 1.0 - y
+        if not np.isfinite(e).all() or np.abs(e).max() > 1e3:
+            return 1e6
+        weight = {"itae": times * np.abs(e), "iae": np.abs(e), "ise": e**2}[objective]
+        value = float(np.trapezoid(weight, times))
+        # A loop that swings or grows at the end is not stable.
+        late = np.abs(e[-30:]).max() / max(np.abs(e).max(), 1e-12)
+        return value * (1.0 + penalty + 10.0 * max(0.0, float(late) - 0.2))
+
+    rng = np.random.default_rng(seed)
+    first = np.array([math.log(max(getattr(base, n), 1e-6)) if n in logs else getattr(base, n) for n in names])
+    best: tuple[float, Array] = (math.inf, first)
+    for k in range(tries):
+        begin = first if k == 0 else first + rng.normal(0.0, [0.8 if n in logs else 0.2 for n in names])
+        found = optimize.minimize(
+            loss, begin, method="Nelder-Mead", options={"maxfev": 250, "xatol": 1e-3, "fatol": 1e-6}
+        )
+        if found.fun < best[0]:
+            best = (float(found.fun), found.x)
+    law = law_of(best[1])
+    assert law is not None
+    loop = law.transfer_function() * system
+    held, stable = margins(loop), is_stable(law.closed_loop(system))
+    good = bool(stable) and held.sensitivity <= 1.01 * limit and held.phase >= 0.99 * least
+    words = (
+        "the loop is stable and all constraints hold"
+        if good
+        else (
+            f"the loop is not stable ({stable.reason})"
+            if not stable
+            else f"constraints are not met: sensitivity {held.sensitivity:.3g}, phase margin {held.phase:.3g}"
+        )
+    )
+    return Tuning(law, best[0], held.phase, held.gain, held.sensitivity, count, good, words)

@@ -1,0 +1,388 @@
+r"""Responses in frequency, margins and norms.
+
+References
+----------
+K. J. Åström, R. M. Murray, Feedback Systems, Princeton, 2008, for the definitions of the margins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy import integrate, optimize
+
+from hpfracc._optional import import_optional
+from hpfracc.control.stability import is_stable, principal_poles
+from hpfracc.control.transfer import TransferFunction, as_systems, frequencies, single
+from hpfracc.errors import InvalidInputError
+
+__all__ = ["FrequencyResponse", "Margins", "bandwidth", "bode", "h2_norm", "hinf_norm", "margins", "nichols", "nyquist"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrequencyResponse:
+    """``G(i w)`` over frequencies.
+
+    Attributes
+    ----------
+    w : numpy.ndarray, shape (n,)
+        Angular frequencies.
+    response : numpy.ndarray
+        Complex values, of the shape of the systems and (n,).
+    kind : str
+        The plot it was asked for: ``"bode"``, ``"nyquist"`` or ``"nichols"``.
+    systems : numpy.ndarray
+        The systems.
+    """
+
+    w: Array
+    response: Array
+    kind: str
+    systems: Array
+
+    @property
+    def margins(self) -> Margins | None:
+        """The margins of a single real system; None for others."""
+        only: Any = self.systems[()]
+        return margins(only) if self.systems.ndim == 0 and only.is_real else None
+
+    @property
+    def magnitude(self) -> Array:
+        """Absolute values."""
+        return np.asarray(np.abs(self.response))
+
+    @property
+    def decibels(self) -> Array:
+        """``20 log10 |G|``."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(20.0 * np.log10(self.magnitude))
+
+    @property
+    def phase(self) -> Array:
+        """Continuous phase in radians."""
+        return np.asarray(np.unwrap(np.angle(self.response), axis=-1))
+
+    @property
+    def degrees(self) -> Array:
+        """Continuous phase in degrees."""
+        return np.asarray(np.degrees(self.phase))
+
+    def __repr__(self) -> str:
+        return (
+            f"FrequencyResponse({self.kind}, w=[{self.w[0]:g} ... {self.w[-1]:g}] ({self.w.size}), response of shape "
+            f"{self.response.shape})"
+        )
+
+    def plot(self, ax: Any = None, **style: Any) -> Any:
+        """Draw it with Matplotlib; returns the axes, two of them (magnitude, phase) for Bode's plot."""
+        pyplot = import_optional("matplotlib.pyplot")
+        if self.kind == "bode":
+            if ax is None:
+                _, ax = pyplot.subplots(2, 1, sharex=True, layout="constrained")
+            if np.size(ax) != 2:
+                raise InvalidInputError(f"ax has {np.size(ax)} elements; give two, for magnitude and phase")
+            upper, lower = np.ravel(ax)
+            for row, angle in zip(self._rows(self.decibels), self._rows(self.degrees), strict=True):
+                upper.semilogx(self.w, row, **style)
+                lower.semilogx(self.w, angle, **style)
+            upper.set_ylabel("magnitude in dB")
+            lower.set(xlabel=r"$\omega$", ylabel="phase in degrees")
+            self._draw_margins(upper, lower)
+            for each in (upper, lower):
+                each.grid(True, which="both", alpha=0.3)
+            return ax
+        if ax is None:
+            _, ax = pyplot.subplots(layout="constrained")
+        for row, angle, level in zip(
+            self._rows(self.response), self._rows(self.degrees), self._rows(self.decibels), strict=True
+        ):
+            if self.kind == "nyquist":
+                (line,) = ax.plot(row.real, row.imag, **style)
+                ax.plot(row.real, -row.imag, color=line.get_color(), linestyle="--", linewidth=0.8)
+            else:
+                ax.plot(angle, level, **style)
+        if self.kind == "nyquist":
+            ax.plot([-1.0], [0.0], "k+")
+            ax.set(xlabel="Re G", ylabel="Im G")
+        else:
+            ax.plot([-180.0], [0.0], "k+")
+            ax.set(xlabel="phase in degrees", ylabel="magnitude in dB")
+        ax.grid(True, alpha=0.3)
+        return ax
+
+    def _rows(self, values: Array) -> Array:
+        return values.reshape(-1, self.w.size)
+
+    def _draw_margins(self, upper: Any, lower: Any) -> None:
+        found = self.margins
+        if found is None:
+            return
+        for frequency, gain in ((found.w_phase_crossing, True), (found.w_gain_crossing, False)):
+            if self.w[0] < frequency < self.w[-1]:
+                style = {"color": "0.4", "linewidth": 0.8, "linestyle": ":"}
+                upper.axvline(frequency, **style)
+                lower.axvline(frequency, **style)
+                word = (
+                    f"gain margin {20.0 * math.log10(found.gain):.3g} dB"
+                    if gain
+                    else f"phase margin {math.degrees(found.phase):.3g}°"
+                )
+                (upper if gain else lower).annotate(
+                    word,
+                    (frequency, 0.04),
+                    xycoords=("data", "axes fraction"),
+                    fontsize="small",
+                    xytext=(3, 0),
+                    textcoords="offset points",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Margins:
+    """How far a loop is from instability.
+
+    Attributes
+    ----------
+    gain : float
+        Factor by which the gain may grow; inf if any.
+    phase : float
+        Phase in radians that may be lost.
+    delay : float
+        Delay that may be added.
+    w_phase_crossing, w_gain_crossing : float
+        Frequencies at which the phase is -180 degrees and the gain is 1; nan if there is none.
+    sensitivity : float
+        The largest ``|1/(1 + G)|``.
+    """
+
+    gain: float
+    phase: float
+    delay: float
+    w_phase_crossing: float
+    w_gain_crossing: float
+    sensitivity: float
+
+
+def _grid(system: TransferFunction) -> Array:
+    """Frequencies over all scales of a system, dense about poles near the axis."""
+    scales = []
+    for terms in (system.numerator, system.denominator):
+        items = sorted((key[0], abs(value)) for key, value in terms.items())
+        for (p, a), (q, b) in pairwise(items):
+            if q > p:
+                scales.append((a / b) ** (1.0 / (q - p)))
+    scales += [1.0 / key[1] for key in (*system.numerator, *system.denominator) if key[1] > 0.0]
+    low, high = min(scales, default=1.0), max(scales, default=1.0)
+    grid = [np.geomspace(1e-4 * low, 1e4 * high, 2000)]
+    if not any(key[1] for key in system.denominator):
+        for pole in principal_poles(system.denominator):
+            if pole.imag > 0.0:
+                width = max(abs(pole.real), 1e-9 * pole.imag)
+                grid.append(pole.imag + width * np.linspace(-5.0, 5.0, 101))
+    found = np.unique(np.concatenate(grid))
+    return found[found > 0.0]
+
+
+def _of(systems: Any, w: Any, kind: str) -> FrequencyResponse:
+    systems = as_systems(systems)
+    if w is None:
+        grids = [_grid(each) for each in systems.flat]
+        low = max(min(grid[0] for grid in grids) * 10.0, 1e-12)
+        w = np.geomspace(low, max(grid[-1] for grid in grids) / 10.0, 1000)
+    points = frequencies(w)
+    response = np.empty((*systems.shape, points.size), complex)
+    for place in np.ndindex(systems.shape):
+        response[place] = systems[place](1j * points)
+    return FrequencyResponse(points, response, kind, systems)
+
+
+def bode(systems: Any, w: Any = None) -> FrequencyResponse:
+    """Magnitude and phase over frequencies; its plot shows the margins of a single system.
+
+    Parameters
+    ----------
+    systems : TransferFunction or array of them
+    w : array_like, optional
+        Angular frequencies, positive and increasing; by default all scales of G.
+
+    Examples
+    --------
+    >>> from hpfracc import control
+    >>> found = control.bode(1 / control.s**0.5, [1.0, 100.0])
+    >>> print(found.decibels.round(6), found.degrees.round(6))
+    [  0. -20.] [-45. -45.]
+    """
+    return _of(systems, w, "bode")
+
+
+def nyquist(systems: Any, w: Any = None) -> FrequencyResponse:
+    """The curve ``G(i w)`` in the complex plane; see :func:`bode`."""
+    return _of(systems, w, "nyquist")
+
+
+def nichols(systems: Any, w: Any = None) -> FrequencyResponse:
+    """Magnitude over phase; see :func:`bode`."""
+    return _of(systems, w, "nichols")
+
+
+def _crossings(fun: Callable[[Array], Array], grid: Array) -> list[float]:
+    """Frequencies at which a function changes its sign between two points of the grid."""
+    values = fun(grid)
+    found = []
+    for k in np.flatnonzero(np.sign(values[:-1]) * np.sign(values[1:]) < 0):
+        low, high = float(grid[k]), float(grid[k + 1])
+        ends = [float(fun(np.array([each]))[0]) for each in (low, high)]
+        if ends[0] * ends[1] < 0.0:  # rounding may depend on the number of points
+            low = float(optimize.brentq(lambda w: float(fun(np.array([w]))[0]), low, high, xtol=1e-15 * high))
+        found.append(low)
+    return found
+
+
+def margins(system: Any) -> Margins:
+    """Gain, phase and delay margins of the loop that negative feedback closes around G.
+
+    Parameters
+    ----------
+    system : TransferFunction
+        The open loop.
+
+    Examples
+    --------
+    >>> from hpfracc import control
+    >>> s = control.s
+    >>> print(round(control.margins(1 / (s * (s + 1) * (s + 2))).gain, 6))
+    6.0
+    """
+    system = single(system)
+    grid = _grid(system)
+    # Where the curve crosses the negative axis, and the unit circle.
+    turns = [w for w in _crossings(lambda w: system(1j * w).imag, grid) if system(1j * w).real < 0.0]
+    gains = [(1.0 / abs(complex(system(1j * w))), w) for w in turns]
+    above = [each for each in gains if each[0] > 1.0 + 1e-12]
+    gain, w_phase = min(above, default=(math.inf, math.nan))
+    ones = _crossings(lambda w: np.log(np.abs(system(1j * w))), grid)
+    phases = [((math.pi + float(np.angle(system(1j * w)))) % (2.0 * math.pi), w) for w in ones]
+    phase, w_gain = min(
+        ((each if each <= math.pi else each - 2.0 * math.pi, w) for each, w in phases),
+        key=lambda pair: abs(pair[0]),
+        default=(math.inf, math.nan),
+    )
+    delays = [(each % (2.0 * math.pi)) / w for each, w in phases]
+    sensitivity = _peak(lambda w: 1.0 / np.abs(1.0 + system(1j * w)), grid)[0]
+    return Margins(gain, phase, min(delays, default=math.inf), w_phase, w_gain, sensitivity)
+
+
+def bandwidth(system: Any, drop: float = 3.0) -> float:
+    """The first frequency at which ``|G|`` is ``drop`` decibels below its value at 0; inf if there is none."""
+    system = single(system)
+    start = abs(complex(system(0.0)))
+    if not 0.0 < start < math.inf:
+        raise InvalidInputError(
+            f"|G(0)| = {start:g}: the bandwidth of {system} is not defined; its gain at 0 must be finite"
+        )
+    limit = start * 10.0 ** (-drop / 20.0)
+    return min(_crossings(lambda w: np.log(np.abs(system(1j * w)) / limit), _grid(system)), default=math.inf)
+
+
+def h2_norm(system: Any) -> float:
+    r""":math:`(\pi^{-1} \int_0^\infty |G(i\omega)|^2 d\omega)^{1/2}`, the energy of the impulse response.
+
+    Parameters
+    ----------
+    system : TransferFunction
+        Stable, and falling faster than :math:`s^{-1/2}`.
+
+    Examples
+    --------
+    >>> from hpfracc import control
+    >>> print(round(control.h2_norm(1 / (control.s + 1)) ** 2, 9))
+    0.5
+    """
+    system = single(system)
+    _require_stable(system, "h2_norm")
+    if system.relative_degree <= 0.5:
+        raise InvalidInputError(
+            f"{system} falls like s^-{system.relative_degree:g}, and its impulse response has infinite energy; the "
+            "relative degree must be above 1/2"
+        )
+
+    total = _energy(system)
+    if not system.is_real:  # negative frequencies
+        rows = [{key: np.conj(v) for key, v in terms.items()} for terms in (system.numerator, system.denominator)]
+        total = 0.5 * (total + _energy(TransferFunction(*rows)))
+    return math.sqrt(total / math.pi)
+
+
+def _energy(system: TransferFunction) -> float:
+    """The integral of ``|G|^2`` over positive frequencies."""
+
+    def density(z: float) -> float:
+        w = math.exp(z)
+        return abs(complex(system(1j * w))) ** 2 * w
+
+    grid = np.log(_grid(system))
+    marks = np.concatenate([grid[0] - np.arange(40.0, 0.0, -4.0), grid[::50], grid[-1:] + np.arange(0.0, 41.0, 4.0)])
+    inside = sum(
+        integrate.quad(density, a, b, epsabs=0.0, epsrel=1e-10, limit=200)[0]
+        for a, b in pairwise(marks.tolist())
+        if b > a
+    )
+    low = min(key[0] for key in system.numerator) - min(key[0] for key in system.denominator)
+    # Powers of the frequency beyond.
+    return float(
+        inside + density(marks[0]) / (1.0 + 2.0 * low) + density(marks[-1]) / (2.0 * system.relative_degree - 1.0)
+    )
+
+
+def hinf_norm(systems: Any) -> float:
+    """The largest ``|G(i w)|``, of a stable system; the largest singular value of an array of systems.
+
+    Examples
+    --------
+    >>> from hpfracc import control
+    >>> print(round(control.hinf_norm(1 / (control.s**2 + 0.1 * control.s + 1)), 6))
+    10.012523
+    """
+    systems = as_systems(systems)
+    for each in systems.flat:
+        _require_stable(each, "hinf_norm")
+    grid = np.unique(np.concatenate([_grid(each) for each in systems.flat]))
+
+    def gain(w: Array) -> Array:
+        values = np.array([each(1j * w) for each in systems.flat]).reshape(*systems.shape, w.size)
+        if systems.ndim < 2:
+            return np.asarray(np.linalg.norm(values.reshape(-1, w.size), axis=0))
+        return np.asarray(np.linalg.svd(np.moveaxis(values, -1, 0), compute_uv=False).max(axis=-1))
+
+    return max(_peak(gain, grid)[0], float(gain(np.zeros(1))[0]))
+
+
+def _peak(gain: Callable[[Array], Array], grid: Array) -> tuple[float, float]:
+    """The largest value over frequencies, and where."""
+    values = gain(grid)
+    best = (float(values.max()), float(grid[values.argmax()]))
+    for k in np.argsort(values)[-5:]:
+        low, high = grid[max(k - 1, 0)], grid[min(k + 1, grid.size - 1)]
+        found = optimize.minimize_scalar(
+            lambda w: -float(gain(np.array([w]))[0]),
+            bounds=(low, high),
+            method="bounded",
+            options={"xatol": 1e-12 * high},
+        )
+        best = max(best, (-float(found.fun), float(found.x)))
+    return best
+
+
+def _require_stable(system: TransferFunction, what: str) -> None:
+    found = is_stable(system)
+    if not found:
+        raise InvalidInputError(
+            f"{what} of {system}: it is not stable ({found.reason}); close a loop that is stable first"
+        )

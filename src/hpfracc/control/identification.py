@@ -1,0 +1,276 @@
+"""Transfer functions, and impedances, from measured data: coefficients and orders with standard errors.
+
+References
+----------
+D. Valério, J. Sá da Costa, Signal Processing 86 (2006) 2654-2674 (fractional orders); E. C. Levy, IRE Trans. Autom.
+Control 4 (1959) 37-43 (the linear start).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from hpfracc._reading import choice, numbers, shown
+from hpfracc.control.responses import lsim
+from hpfracc.control.transfer import TransferFunction, frequencies, single
+from hpfracc.errors import InvalidInputError, ShapeError
+
+__all__ = ["SystemFit", "fit_frequency", "fit_time"]
+
+Array = np.ndarray[Any, Any]
+
+#: Smallest ratio of singular values of the scaled Jacobian at which all parameters count as identified.
+_IDENTIFIED = 1e-7
+#: Number of starts with other orders about the guess, and of full searches from the best of them.
+_STARTS, _SEARCHES = 24, 4
+
+
+@dataclass(frozen=True, eq=False)
+class SystemFit:
+    """A fitted transfer function.
+
+    Attributes
+    ----------
+    system : TransferFunction
+        The fitted system.
+    names : tuple of str
+        Its parameters, such as ``"b(0.5)"`` for the coefficient and ``"order of b(0.5)"`` for a power of the start.
+    values, standard_errors : numpy.ndarray
+        Their values and standard errors.
+    covariance : numpy.ndarray
+        Their covariance.
+    residual : float
+        Root mean square of the relative residuals of a frequency response, or of the residuals of a signal.
+    identifiable : bool
+        Whether the data determine all parameters.
+    success : bool
+        Whether the search ended at a minimum.
+    message : str
+        How it ended.
+    """
+
+    system: TransferFunction
+    names: tuple[str, ...]
+    values: Array
+    standard_errors: Array
+    covariance: Array
+    residual: float
+    identifiable: bool
+    success: bool
+    message: str
+
+    def __repr__(self) -> str:
+        rows = ", ".join(
+            f"{name}={value:.6g} ± {error:.2g}"
+            for name, value, error in zip(self.names, self.values, self.standard_errors, strict=True)
+        )
+        return f"SystemFit({self.system}; {rows}; residual {self.residual:.2g})"
+
+
+def fit_frequency(w: Any, response: Any, model: Any, *, orders: str = "free", weights: Any = None) -> SystemFit:
+    """Fit the coefficients and orders of a transfer function to a frequency response, or to an impedance.
+
+    Parameters
+    ----------
+    w : array_like, shape (n,)
+        Angular frequencies, increasing.
+    response : array_like, shape (n,)
+        Complex values.
+    model : TransferFunction
+        The form, with a guess of the orders; the coefficients may be any, since a linear fit replaces them. The lowest
+        coefficient of the denominator stays 1.
+    orders : {"free", "fixed"}
+        Whether powers other than 0 are fitted too.
+    weights : array_like, optional
+        Weight of each residual; by default 1/|response|.
+
+    Returns
+    -------
+    SystemFit
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hpfracc import control
+    >>> s, w = control.s, np.geomspace(0.01, 100.0, 60)
+    >>> data = (3 / (2 * s**0.7 + 1))(1j * w)
+    >>> found = control.fit_frequency(w, data, 1 / (s**0.5 + 1))
+    >>> print(found.values.round(6))
+    [3.  2.  0.7]
+    """
+    points = frequencies(w)
+    data = np.asarray(response)
+    if data.shape != points.shape or data.dtype.kind not in "fc" or not np.isfinite(data).all():
+        raise ShapeError(f"response has shape {data.shape} and w {points.shape}; give one finite value a frequency")
+    scale = 1.0 / np.abs(data) if weights is None else numbers("weights", weights, ndim=1, least=0.0)
+    if scale.shape != points.shape or not np.isfinite(scale).all():
+        raise ShapeError("weights must be finite, one for each frequency; a response of 0 needs weights of its own")
+    form = _Form(single(model, "model"), choice("orders", orders, ("free", "fixed")) == "free")
+
+    def residuals(values: Array) -> Array:
+        apart = (form.system(values)(1j * points) - data) * scale
+        return np.concatenate([apart.real, apart.imag])
+
+    starts = [form.start, *(form.linear_start(1j * points, data, scale, k) for k in range(1 + _STARTS * form.free))]
+    return _fit(form, residuals, starts, _relative)
+
+
+def fit_time(u: Any, y: Any, t: Any, model: Any, *, orders: str = "free") -> SystemFit:
+    """Fit the coefficients and orders of a transfer function to a measured input and output.
+
+    Parameters
+    ----------
+    u, y : array_like, shape (n,)
+        Input and output at ``t``; the system is at rest before.
+    t : array_like, shape (n,)
+        Equally spaced times.
+    model : TransferFunction
+        The form, with a guess of coefficients and orders. The lowest coefficient of the denominator stays 1.
+    orders : {"free", "fixed"}
+        Whether powers other than 0 are fitted too.
+
+    Returns
+    -------
+    SystemFit
+    """
+    times, inputs, data = (numbers(name, value, ndim=1) for name, value in (("t", t), ("u", u), ("y", y)))
+    if not times.shape == inputs.shape == data.shape:
+        raise ShapeError(f"t, u, y have shapes {times.shape}, {inputs.shape}, {data.shape}; give equal ones")
+    form = _Form(single(model, "model"), choice("orders", orders, ("free", "fixed")) == "free")
+
+    def residuals(values: Array) -> Array:
+        try:
+            found = lsim(form.system(values), inputs, times).y
+        except InvalidInputError:  # orders that left what a causal system can have
+            return np.full(times.shape, 1e3 * float(np.abs(data).max()))
+        return np.asarray(np.nan_to_num(found - data, nan=1e6, posinf=1e6, neginf=-1e6))
+
+    return _fit(form, residuals, [form.start], _plain)
+
+
+def _relative(residuals: Array) -> float:
+    return float(np.sqrt(2.0 * np.mean(residuals**2)))
+
+
+def _plain(residuals: Array) -> float:
+    return float(np.sqrt(np.mean(residuals**2)))
+
+
+class _Form:
+    """Which numbers of a transfer function are free: coefficients but the lowest of the denominator, and powers."""
+
+    def __init__(self, model: TransferFunction, free: bool) -> None:
+        if not model.is_real:
+            raise InvalidInputError(f"model={shown(model)} has complex coefficients; give real ones")
+        self._above, self._below = list(model.numerator.items()), list(model.denominator.items())
+        self._unit, self.free = self._below[-1][1].real, free
+        self.names: list[str] = []
+        start: list[float] = []
+        self._places: list[tuple[int, int, bool]] = []
+        for side, (word, items) in enumerate((("b", self._above), ("a", self._below))):
+            for k, ((power, _), value) in enumerate(items):
+                if not (side and k == len(items) - 1):
+                    self.names.append(f"{word}({power:g})")
+                    start.append(value.real / self._unit)
+                    self._places.append((side, k, False))
+        self.coefficients = len(start)
+        if free:
+            for side, (word, items) in enumerate((("b", self._above), ("a", self._below))):
+                for k, ((power, _), _) in enumerate(items):
+                    if power:
+                        self.names.append(f"order of {word}({power:g})")
+                        start.append(power)
+                        self._places.append((side, k, True))
+        self.start = np.array(start)
+
+    def system(self, values: Array) -> TransferFunction:
+        """The transfer function with these parameters."""
+        rows = [[[*key, v.real / self._unit] for key, v in items] for items in (self._above, self._below)]
+        for (side, k, order), value in zip(self._places, values.tolist(), strict=True):
+            rows[side][k][0 if order else 2] = value
+        sums: list[dict[tuple[float, float], float]] = [{}, {}]
+        for side, row in enumerate(rows):
+            for power, lag, value in row:
+                sums[side][(power, lag)] = sums[side].get((power, lag), 0.0) + value
+        return TransferFunction(*sums)
+
+    def linear_start(self, points: Array, data: Array, scale: Array, number: int) -> Array:
+        """Coefficients by Levy's method with orders about the given ones, weighted by the last denominator."""
+        found = np.array(self.start)
+        if number:
+            count = found.size - self.coefficients
+            found[self.coefficients :] *= np.random.default_rng(number).uniform(0.6, 1.6, count)
+        powers = {place[:2]: value for place, value in zip(self._places, found.tolist(), strict=True) if place[2]}
+        logs = np.log(points)
+        columns = []
+        for side, k, order in self._places[: self.coefficients]:
+            assert not order
+            (power, lag), _ = (self._above, self._below)[side][k]
+            columns.append(np.exp(powers.get((side, k), power) * logs - lag * points) * (-data if side else 1.0))
+        (power, lag), _ = self._below[-1]
+        right = data * np.exp(powers.get((1, len(self._below) - 1), power) * logs - lag * points)
+        weight = np.array(scale)
+        for _ in range(3):
+            matrix = np.stack(columns, axis=1) * weight[:, np.newaxis]
+            both = np.concatenate([matrix.real, matrix.imag])
+            target = np.concatenate([(right * weight).real, (right * weight).imag])
+            found[: self.coefficients] = np.linalg.lstsq(both, target, rcond=None)[0]
+            below = right / data + sum(
+                -found[n] * columns[n] / data for n, place in enumerate(self._places[: self.coefficients]) if place[0]
+            )
+            weight = scale / np.maximum(np.abs(below), 1e-12)
+        return found
+
+
+def _fit(
+    form: _Form, residuals: Callable[[Array], Array], starts: list[Array], size: Callable[[Array], float]
+) -> SystemFit:
+    if residuals(starts[0]).size < starts[0].size:
+        raise InvalidInputError(
+            f"{starts[0].size} parameters need as many data at least; give more, or a smaller model"
+        )
+    best = sorted(starts, key=lambda start: float(np.nan_to_num(np.linalg.norm(residuals(start)), nan=np.inf)))
+    lowest = np.full(starts[0].size, -np.inf)
+    lowest[form.coefficients :] = 1e-3  # orders stay positive
+    options: dict[str, Any] = {
+        "bounds": (lowest, np.inf),
+        "x_scale": "jac",
+        "xtol": 1e-14,
+        "ftol": 1e-14,
+        "gtol": 1e-14,
+    }
+    tried: list[Any] = []
+    for start in best[:_SEARCHES]:
+        tried.append(optimize.least_squares(residuals, start, **options))
+        if size(tried[-1].fun) < 1e-9:
+            break
+    found = min(tried, key=lambda each: float(each.cost))
+    jacobian, values = found.jac, found.x
+    lengths = np.linalg.norm(jacobian, axis=0)
+    lengths[lengths == 0.0] = 1.0
+    singular = np.linalg.svd(jacobian / lengths, compute_uv=False)
+    identifiable = bool(singular[-1] > _IDENTIFIED * singular[0])
+    freedom = max(found.fun.size - values.size, 1)
+    covariance = np.full((values.size,) * 2, math.nan)
+    if identifiable:
+        covariance = np.linalg.inv(jacobian.T @ jacobian) * float(found.fun @ found.fun) / freedom
+    message = str(found.message)
+    if not identifiable:
+        message += " The data do not determine all parameters: fix some orders, or drop a term."
+    return SystemFit(
+        form.system(values),
+        tuple(form.names),
+        values,
+        np.sqrt(np.diag(covariance)),
+        covariance,
+        size(found.fun),
+        identifiable,
+        bool(found.success),
+        message,
+    )

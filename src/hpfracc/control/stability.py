@@ -1,0 +1,276 @@
+r"""Poles on the principal sheet, and stability.
+
+Powers are cut along the negative axis. A commensurate denominator is a polynomial in :math:`\lambda = s^q`, whose roots
+with :math:`|\arg \lambda| \le q\pi` are poles; it is stable if all roots have :math:`|\arg \lambda| > q\pi/2`
+(Matignon). Otherwise zeros in a sector of s are counted by the argument principle for :math:`z = \log s`, in which the
+denominator is entire, and found from those of a commensurate neighbour by continuation of the powers.
+
+References
+----------
+D. Matignon, Proc. CESA'96, 963-968; C. Bonnet, J. R. Partington, Automatica 38 (2002) 1133-1138, for delays.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpfracc.control.transfer import Terms, TransferFunction, derivative, evaluate_terms, single
+from hpfracc.errors import InvalidInputError, SolveError
+
+__all__ = ["Stability", "is_stable", "poles", "principal_poles"]
+
+Array = np.ndarray[Any, Any]
+
+#: Powers are first rounded to multiples of 1/_PARTS, and moved to their values in _MOVES steps.
+_PARTS, _MOVES = 12, 40
+
+
+@dataclass(frozen=True, slots=True)
+class Stability:
+    """Whether a system is stable; true and false as that.
+
+    Attributes
+    ----------
+    stable : bool
+        Whether bounded inputs have bounded outputs.
+    criterion : str
+        ``"Matignon"`` or ``"argument principle"``.
+    reason : str
+        What decided, in words.
+    """
+
+    stable: bool
+    criterion: str
+    reason: str
+
+    def __bool__(self) -> bool:
+        return self.stable
+
+
+def poles(system: Any) -> Array:
+    r"""Poles on the principal sheet, :math:`|\arg s| \le \pi`; a system with none decays like a power of t.
+
+    Parameters
+    ----------
+    system : TransferFunction
+        Without delays in its denominator, which has infinitely many poles with them.
+
+    Returns
+    -------
+    numpy.ndarray
+        Complex poles, those furthest to the right first.
+
+    Examples
+    --------
+    >>> from hpfracc import control
+    >>> control.poles(1 / (control.s**1.5 + 1)).round(3) + 0.0
+    array([-0.5+0.866j, -0.5-0.866j])
+    """
+    system = single(system)
+    if any(key[1] for key in system.denominator):
+        raise InvalidInputError(
+            f"{system} has delays in its denominator, and so infinitely many poles; use control.is_stable, or replace "
+            "the delay by control.pade"
+        )
+    found = principal_poles(system.denominator)
+    return found[np.lexsort((-found.imag, -found.real.round(12)))]
+
+
+def is_stable(system: Any) -> Stability:
+    """Whether bounded inputs have bounded outputs, by Matignon's criterion or by the argument principle.
+
+    Parameters
+    ----------
+    system : TransferFunction
+        A system; delays are allowed, also in the denominator.
+
+    Examples
+    --------
+    >>> from hpfracc import control
+    >>> s = control.s
+    >>> control.is_stable(1 / (s - 2 * s**0.5 + 4))
+    Stability(stable=True, criterion='Matignon', reason='the smallest |arg| of a root in s^0.5 is 60 degrees, above 45')
+    """
+    system = single(system)
+    if system.relative_degree < 0.0:
+        return Stability(False, "argument principle", "the function is improper: it grows with the frequency")
+    found = system.polynomials()
+    if found is not None:
+        q, _, below = found
+        roots = np.roots(below)
+        if not roots.size:
+            return Stability(True, "Matignon", "there is no pole")
+        angle = 0.0 if np.any(roots == 0.0) else math.degrees(float(np.abs(np.angle(roots)).min()))
+        limit = 90.0 * q
+        if q > 2.0:
+            return Stability(False, "Matignon", f"the smallest power, s^{q:g}, has an order above 2")
+        words = f"the smallest |arg| of a root in s^{q:g} is {angle:.4g} degrees, "
+        stable = angle > limit * (1.0 + 1e-9)
+        return Stability(stable, "Matignon", words + (f"above {limit:g}" if stable else f"not above {limit:g}"))
+    terms = system.denominator
+    if min(key[0] for key in terms) > 0.0:
+        return Stability(False, "argument principle", "there is a pole at s = 0")
+    if not system.is_causal:
+        raise InvalidInputError(
+            f"{system} is not causal: its response comes before its input; check the signs of delays"
+        )
+    count = _count(terms, 0.5 * math.pi)
+    if count is None:
+        return Stability(False, "argument principle", "the denominator vanishes on the imaginary axis")
+    return Stability(count == 0, "argument principle", f"{count} poles have a real part of 0 or more")
+
+
+def principal_poles(terms: Terms) -> Array:
+    """Zeros of a denominator without delays on the principal sheet, the origin left out."""
+    lowest = min(key[0] for key in terms)
+    terms = {(key[0] - lowest, 0.0): value for key, value in terms.items()}
+    if len(terms) == 1:
+        return np.empty(0, complex)
+    system = TransferFunction({0.0: 1.0}, terms)
+    found = system.polynomials()
+    if found is not None:
+        q, _, below = found
+        return np.asarray(np.exp(_polish(terms, _logarithms(np.roots(below), q))))
+    return np.asarray(np.exp(_continued(terms)))
+
+
+def _logarithms(roots: Array, q: float) -> Array:
+    """Logarithms of all s on the principal sheet with ``s^q`` among the roots; for q > 1 a root may have several."""
+    logs = np.log(roots[roots != 0.0].astype(complex))
+    turns = 2j * math.pi * np.arange(-math.ceil(q), math.ceil(q) + 1)
+    found = (logs[:, np.newaxis] + turns).reshape(-1) / q
+    return np.asarray(found[(found.imag <= math.pi * (1.0 + 1e-9)) & (found.imag > -math.pi * (1.0 - 1e-9))])
+
+
+def _polish(terms: Terms, logs: Array) -> Array:
+    """Newton's method for ``z = log s``, kept where it does not help."""
+    slopes = derivative(terms)
+    for _ in range(3):
+        points = np.exp(logs)
+        value, slope = evaluate_terms(terms, points, logs), evaluate_terms(slopes, points, logs) * points
+        with np.errstate(divide="ignore", invalid="ignore"):
+            change = value / slope
+        good = np.isfinite(change) & (np.abs(change) < 1e-3)
+        moved = np.where(good, logs - np.where(good, change, 0.0), logs)
+        better = np.abs(evaluate_terms(terms, np.exp(moved), moved)) <= np.abs(value)
+        logs = np.where(better, moved, logs)
+    return logs
+
+
+def _continued(terms: Terms) -> Array:
+    """Logarithms of the zeros of an incommensurate denominator, by continuation, checked by their number."""
+    wanted = _count(terms, math.pi)
+    powers = np.array([[round(key[0] * _PARTS) / _PARTS, key[0]] for key in terms])
+    values = list(terms.values())
+    kept: list[complex] = []
+    if np.unique(powers[:, 0]).size == len(powers):
+        near = TransferFunction({0.0: 1.0}, dict(zip(powers[:, 0].tolist(), values, strict=True))).polynomials()
+        assert near is not None
+        roots = np.roots(near[2])
+        logs = np.log(roots[roots != 0.0].astype(complex)) / near[0]
+        logs = logs[np.abs(logs.imag) < 1.3 * math.pi]  # those that may still enter the sheet
+        for move in np.linspace(0.0, 1.0, _MOVES + 1)[1:]:
+            moved = dict(zip([(float(p + move * (q - p)), 0.0) for p, q in powers], values, strict=True))
+            logs = _newton(moved, logs, 4 if move < 1.0 else 30)
+        for each in logs[np.isfinite(logs) & (np.abs(logs.imag) < math.pi)].tolist():
+            if all(abs(each - other) > 1e-8 for other in kept):
+                kept.append(each)
+    if wanted is not None and wanted != len(kept):
+        low, high = _radii(terms)
+        kept = _search(terms, (math.log(low), math.log(high)), (-math.pi, math.pi), wanted)
+    return np.array(kept, complex)
+
+
+def _newton(terms: Terms, logs: Array, iterations: int) -> Array:
+    slopes = derivative(terms)
+    for _ in range(iterations):
+        points = np.exp(logs)
+        with np.errstate(all="ignore"):
+            change = evaluate_terms(terms, points, logs) / (evaluate_terms(slopes, points, logs) * points)
+        logs = logs - change / np.maximum(1.0, np.abs(change) / 0.3)
+    return logs
+
+
+def _search(terms: Terms, real: tuple[float, float], imaginary: tuple[float, float], count: int) -> list[complex]:
+    """The zeros in a rectangle of logarithms, which is halved until each part has one."""
+    if count == 0:
+        return []
+    width, height = real[1] - real[0], imaginary[1] - imaginary[0]
+    centre = complex(0.5 * (real[0] + real[1]), 0.5 * (imaginary[0] + imaginary[1]))
+    if count == 1 or max(width, height) < 1e-6:
+        found = complex(_newton(terms, np.array([centre]), 40)[0])
+        inside = abs(found.real - centre.real) <= 0.5 * width and abs(found.imag - centre.imag) <= 0.5 * height
+        if inside or max(width, height) < 1e-6:
+            return [found] * count
+    for share in (0.5, 0.4567, 0.5432, 0.3891):  # no zero may lie on the line that parts them
+        if width >= height:
+            middle = real[0] + share * width
+            parts = [((real[0], middle), imaginary), ((middle, real[1]), imaginary)]
+        else:
+            middle = imaginary[0] + share * height
+            parts = [(real, (imaginary[0], middle)), (real, (middle, imaginary[1]))]
+        counts = [_winding(terms, *part) for part in parts]
+        if None not in counts and sum(map(int, counts)) == count:  # type: ignore[arg-type]
+            return [z for part, n in zip(parts, counts, strict=True) for z in _search(terms, *part, int(n or 0))]
+    raise SolveError("the poles could not be separated; use powers that are multiples of one number")
+
+
+def _radii(terms: Terms) -> tuple[float, float]:
+    """Sizes of s below and above which no zero lies, because one power outweighs the others; (0, .) at a zero at 0."""
+    (top, value), lowest = next(iter(terms.items())), min(key[0] for key in terms)
+    first = abs(value) - sum(abs(v) for key, v in terms.items() if key[0] == top[0] and key != top)
+    if top[1] or first <= 0.0:
+        raise InvalidInputError("delays stand in the highest power of the denominator; zeros cannot be counted then")
+    large, least = 1.0, abs(sum(v for key, v in terms.items() if key[0] == lowest))
+    others = [(key[0], abs(v)) for key, v in terms.items() if key[0] < top[0]]
+    while first * large ** top[0] <= 2.0 * sum(v * large**p for p, v in others):
+        large *= 2.0
+    if least <= 1e-14 * sum(abs(v) for v in terms.values()):
+        return 0.0, large
+    rest = [(key[0], abs(v)) if key[0] > lowest else (lowest + 1.0, abs(v * key[1])) for key, v in terms.items()]
+    small = 1.0 / large
+    while least * small**lowest <= 2.0 * sum(v * small**p for p, v in rest):
+        small *= 0.5
+    return small, large
+
+
+def _count(terms: Terms, angle: float) -> int | None:
+    """Number of zeros with ``|arg s| <= angle``, by the argument principle; None if one is on the boundary."""
+    small, large = _radii(terms)
+    return None if small == 0.0 else _winding(terms, (math.log(small), math.log(large)), (-angle, angle))
+
+
+def _winding(terms: Terms, real: tuple[float, float], imaginary: tuple[float, float]) -> int | None:
+    """Number of zeros in a rectangle of logarithms; None if one is on its boundary."""
+    (left, right), (lower, upper) = real, imaginary
+    corners = [complex(left, lower), complex(right, lower), complex(right, upper), complex(left, upper)]
+    total = 0.0
+    for start, end in zip(corners, corners[1:] + corners[:1], strict=True):
+        turned = _turn(terms, start, end)
+        if turned is None:
+            return None
+        total += turned
+    return round(total / (2.0 * math.pi))
+
+
+def _turn(terms: Terms, start: complex, end: complex) -> float | None:
+    """Change of the argument of the terms from one logarithm to another along a straight line."""
+    z = start + (end - start) * np.linspace(0.0, 1.0, 257)
+    for _ in range(24):
+        values = evaluate_terms(terms, np.exp(z), z)
+        scale = evaluate_terms({(key[0], 0.0): abs(v) for key, v in terms.items()}, np.exp(z.real), z.real).real
+        if np.any(np.abs(values) <= 1e-13 * scale):
+            return None
+        turns = np.angle(values[1:] / values[:-1])
+        sharp = np.flatnonzero(np.abs(turns) > 1.0)
+        if not sharp.size:
+            return float(turns.sum())
+        if z.size > 2_000_000:
+            break
+        z = np.insert(z, sharp + 1, 0.5 * (z[sharp] + z[sharp + 1]))
+    return None if not cmath.isfinite(complex(values.sum())) else float(turns.sum())

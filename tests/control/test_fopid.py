@@ -1,0 +1,119 @@
+"""Fractional PID controllers: in real time against operators, in a loop, and tuned."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.special import rgamma
+
+import hpfracc as hf
+from hpfracc import control
+from hpfracc.errors import InvalidInputError
+
+s = control.s
+
+
+@pytest.mark.parametrize(("lam", "mu"), [(0.7, 0.4), (1.0, 1.0), (1.4, 0.9)])
+def test_real_time_as_the_operators(lam: float, mu: float):
+    law = control.FOPID(2.0, 1.0, lam, 0.5, mu)
+    errors = []
+    for n in (500, 1000, 2000):
+        t = np.linspace(0.0, 10.0, n + 1)
+        e = np.sin(t) + 0.3
+        controller = law.controller(t[1])
+        found = np.array([controller.push(each) for each in e.tolist()])
+        # From rest: the jump to 0.3 is differentiated too.
+        slope = np.cos(t) if mu == 1.0 else hf.caputo(lambda x: np.sin(x) + 0.3, t, mu)
+        slope[1:] += 0.3 * t[1:] ** -mu * rgamma(1.0 - mu)
+        exact = 2.0 * e + hf.riemann_liouville_integral(lambda x: np.sin(x) + 0.3, t, lam) + 0.5 * slope
+        errors.append(np.abs(found - exact)[n // 5 :].max())
+    assert errors[2] < 3e-3
+    assert errors[0] > 1.7 * errors[1] > 2.8 * errors[2]
+
+
+def test_a_closed_loop_in_samples_is_the_loop_in_s():
+    law = control.FOPID(1.5, 1.0, 0.8, 0.2, 0.5)
+    dt, n = 0.002, 5000
+    controller, y = law.controller(dt), np.zeros(n + 1)
+    for k in range(n):
+        y[k + 1] = y[k] + dt * (controller.push(1.0 - y[k]) - y[k])  # the plant 1/(s + 1)
+    t = dt * np.arange(n + 1)
+    exact = control.step_response(law.closed_loop(1 / (s + 1)), t).y
+    assert np.abs(y - exact)[500:].max() < 0.01
+
+
+def test_limits_do_not_wind_up():
+    law = control.FOPID(1.0, 2.0, 0.9)
+
+    def run(limits):
+        controller, y, out = law.controller(0.01, limits=limits), 0.0, []
+        for k in range(3000):
+            target = 2.0 if k < 1000 else 0.5  # beyond reach, then within
+            y += 0.01 * (controller.push(target - y) - y)
+            out.append(y)
+        return np.array(out)
+
+    bounded = run((0.0, 1.0))
+    assert bounded.max() <= 1.0 + 1e-9
+    assert abs(bounded[1400] - 0.5) < 0.1  # it comes back at once
+
+
+def test_weights_gains_and_state():
+    law = control.FOPID(2.0, 1.0, 0.7, 0.5, 0.4, 0.05)
+    one = law.controller(0.01, setpoint_weight=0.5)
+    assert one.push(1.0, measurement=0.0, setpoint=1.0) == pytest.approx(1.0)
+    plain = law.controller(0.01)
+    for k in range(50):
+        last = plain.push(math.sin(0.1 * k))
+    other = law.controller(0.01)
+    other.restore(json.loads(json.dumps(plain.state())))
+    other.gains = control.FOPID(8.0, 5.0, 0.7, 0.5, 0.4, 0.05)
+    # Bumpless: only the change of the error has the new gains.
+    assert abs(other.push(math.sin(4.9)) - last) < 0.3
+    assert plain.push(0.3) == pytest.approx(law_after(law, plain))
+    with pytest.raises(InvalidInputError, match="orders"):
+        plain.gains = control.FOPID(2.0, 1.0, 0.8)
+    with pytest.raises(InvalidInputError, match="finite"):
+        plain.push(math.nan)
+    with pytest.raises(InvalidInputError, match="state"):
+        plain.restore({})
+
+
+def law_after(law: control.FOPID, used: control.FOPIDController) -> float:
+    """The output of a controller that saw the same samples as the one above."""
+    fresh = law.controller(0.01)
+    for k in range(50):
+        fresh.push(math.sin(0.1 * k))
+    return fresh.push(0.3)
+
+
+def test_podlubny_controller_beats_the_integer_one():
+    """Podlubny (1999): the fractional PD controller of his plant is better damped than the integer one."""
+    plant = 1 / (0.8 * s**2.2 + 0.5 * s**0.9 + 1)
+    t = np.linspace(0.0, 10.0, 501)
+    fractional = control.step_response(control.FOPID(20.5, Kd=3.7343, mu=1.15).closed_loop(plant), t).y
+    integer = control.step_response(control.FOPID(20.5, Kd=2.7343, mu=1.0).closed_loop(plant), t).y
+    assert np.allclose([fractional[-1], integer[-1]], 20.5 / 21.5, atol=0.02)
+    assert fractional.max() < integer.max()
+
+
+def test_tuning_holds_its_constraints():
+    plant = control.delay(0.2) / (s + 1)
+    found = control.tune(plant, "ise", horizon=5.0, starts=1, fixed={"mu": 0.5})
+    assert found.success, found.message
+    assert found.sensitivity < 2.03
+    assert found.controller.mu == 0.5
+    t = np.linspace(0.0, 10.0, 101)
+    assert abs(control.step_response(found.controller.closed_loop(plant), t).y[-1] - 1.0) < 0.05
+    for wrong in ({"objective": "itea"}, {"fixed": {"K": 1.0}}, {"horizon": -1.0}):
+        with pytest.raises(InvalidInputError):
+            control.tune(plant, **{"horizon": 5.0, **wrong})
+
+
+def test_bad_gains():
+    for wrong in ({"lam": 2.0}, {"mu": 0.0}, {"Kp": "x"}, {"Tf": -1.0}):
+        with pytest.raises(InvalidInputError):
+            control.FOPID(**{"Kp": 1.0, **wrong})

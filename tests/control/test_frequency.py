@@ -1,0 +1,108 @@
+"""Poles, stability, frequency responses, margins and norms."""
+
+from __future__ import annotations
+
+import math
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from scipy import signal
+
+from hpfracc import control
+from hpfracc.errors import InvalidInputError
+
+mpl.use("agg")
+s = control.s
+
+
+def test_poles_of_commensurate_systems():
+    found = control.poles(1 / (s**1.5 + 1))
+    assert np.allclose(found, np.exp(np.array([2j, -2j]) * math.pi / 3))
+    assert control.poles(1 / (s**0.5 + 1)).size == 0
+    assert np.allclose(control.poles(1 / ((s + 1) * (s + 2))), [-1.0, -2.0])
+    with pytest.raises(InvalidInputError, match="infinitely many"):
+        control.poles(1 / (s + control.delay(1.0)))
+
+
+@pytest.mark.parametrize("powers", [(math.sqrt(2.0), 0.3), (1.2345, 0.6789), (2.71, 1.6789), (1.05, math.pi / 3)])
+def test_poles_of_others_are_zeros_of_the_denominator(powers: tuple[float, float]):
+    plant = 1 / (s ** powers[0] + 0.3 * s ** powers[1] + 1)
+    found = control.poles(plant)
+    assert found.size == 2
+    assert np.all(np.abs(1 / plant(found)) < 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("plant", "stable", "criterion"),
+    [
+        (1 / (s - 2 * s**0.5 + 4), True, "Matignon"),
+        (1 / (s - 2 * s**0.5 + 1), False, "Matignon"),
+        (1 / s, False, "Matignon"),
+        (1 / (s**1.9 + 1), True, "Matignon"),
+        (1 / (s**2.1 + 1), False, "Matignon"),
+        (1 / (s ** math.sqrt(2) + s**0.3 + 1), True, "argument principle"),
+        (1 / (s**2.71 + 0.1 * s**1.6789 + s ** (1 / math.pi) + 1), False, "argument principle"),
+        (control.feedback(2 / (s + 1) * control.delay(0.5)), True, "argument principle"),
+        (control.feedback(5 / (s + 1) * control.delay(0.5)), False, "argument principle"),
+    ],
+)
+def test_stability(plant, stable: bool, criterion: str):
+    found = control.is_stable(plant)
+    assert (bool(found), found.criterion) == (stable, criterion)
+
+
+def test_frequency_response_as_scipy():
+    w = np.geomspace(0.01, 100.0, 50)
+    above, below = [1, 2], [1, 0.5, 3]
+    found = control.bode(control.TransferFunction.from_polynomials(above, below), w)
+    _, decibels, degrees = signal.bode((above, below), w)
+    assert np.allclose(found.decibels, decibels)
+    assert np.allclose(found.degrees, degrees)
+    assert np.allclose(control.bode(1 / s**0.5, w).degrees, -45.0)
+
+
+def test_margins():
+    found = control.margins(1 / (s * (s + 1) * (s + 2)))
+    assert found.gain == pytest.approx(6.0, rel=1e-9)
+    assert found.w_phase_crossing == pytest.approx(math.sqrt(2.0), rel=1e-9)
+    # Bode's ideal loop: its phase margin does not depend on the gain.
+    for gain in (0.1, 1.0, 30.0):
+        ideal = control.margins(gain / s**1.2)
+        assert ideal.phase == pytest.approx(math.pi * (1.0 - 0.6), rel=1e-9)
+        assert ideal.w_gain_crossing == pytest.approx(gain ** (1 / 1.2), rel=1e-9)
+    delayed = control.margins(2 / (s + 1) * control.delay(0.5))
+    assert delayed.delay == pytest.approx((math.pi - math.atan(math.sqrt(3))) / math.sqrt(3) - 0.5, rel=1e-8)
+    assert control.bandwidth(1 / (s + 1)) == pytest.approx(math.sqrt(10**0.3 - 1))
+
+
+def test_norms():
+    assert control.h2_norm(1 / (s + 1)) ** 2 == pytest.approx(0.5, rel=1e-9)
+    assert control.h2_norm(1 / (s**2 + 0.1 * s + 1)) ** 2 == pytest.approx(5.0, rel=1e-9)
+    # The energy of the impulse response of 1/(s^0.8 + 1), in time.
+    t = np.geomspace(1e-9, 1e7, 20001)
+    g = control.impulse_response(1 / (s**0.8 + 1), t).y
+    energy = np.trapezoid(g**2 * t, np.log(t)) + g[0] ** 2 * t[0] / 0.6
+    assert control.h2_norm(1 / (s**0.8 + 1)) ** 2 == pytest.approx(energy, rel=1e-5)
+    assert control.hinf_norm(1 / (s**2 + 0.1 * s + 1)) == pytest.approx(1 / (0.1 * math.sqrt(1 - 0.0025)), rel=1e-9)
+    several = np.array([[1 / (s + 1), 2 / (s**0.5 + 1)], [0, 1 / (s + 1)]], dtype=object)
+    assert control.hinf_norm(several) == pytest.approx(1.0 + math.sqrt(2.0))
+    for wrong in (lambda: control.h2_norm(1 / (s - 1)), lambda: control.h2_norm(1 / (s**0.4 + 1))):
+        with pytest.raises(InvalidInputError):
+            wrong()
+
+
+def test_plots_are_drawn():
+    plant = 3 / (s**1.5 + 0.3 * s**0.7 + 1) * control.delay(0.2)
+    assert len(np.ravel(control.bode(plant).plot())) == 2
+    for draw in (control.nyquist, control.nichols):
+        assert draw(plant).plot().lines
+    assert control.step_response(plant).plot().lines
+    with pytest.raises(InvalidInputError, match="two"):
+        control.bode(plant).plot(ax=control.nyquist(plant).plot())
+
+
+@pytest.mark.parametrize("w", [[2.0, 1.0], [0.0, 1.0], [], "x"])
+def test_frequencies_out_of_order(w):
+    with pytest.raises((InvalidInputError, ValueError, TypeError)):
+        control.bode(1 / s, w)

@@ -1,0 +1,149 @@
+"""Responses against Mittag-Leffler functions, scipy.signal, solve_fode and the method of steps."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import signal
+
+import hpfracc as hf
+from hpfracc import control
+from hpfracc.errors import InvalidInputError, ShapeError
+
+s = control.s
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.5, 0.9, 1.0, 1.2, 1.5, 1.9, 2.0])
+def test_step_of_one_power(alpha: float):
+    t = np.concatenate([[0.0], np.geomspace(1e-6, 60.0, 200)])
+    found = control.step_response(1 / (s**alpha + 1), t)
+    exact = t**alpha * hf.mittag_leffler(-(t**alpha), alpha, alpha + 1.0)
+    assert np.abs(found.y - exact).max() < 1e-12
+    assert found.error_estimate < 1e-11
+    assert found.method == "contour"
+
+
+def test_impulse_and_partial_fractions():
+    t = np.geomspace(1e-3, 20.0, 50)
+    # 1/((w + 1)(w + 3)) with w = s^0.4
+    found = control.impulse_response(1 / ((s**0.4 + 1) * (s**0.4 + 3)), t).y
+
+    def part(rate: float):
+        return t**-0.6 * hf.mittag_leffler(-rate * t**0.4, 0.4, 0.4)
+
+    assert np.allclose(found, 0.5 * (part(1.0) - part(3.0)), rtol=1e-9)
+    # A double pole beside the cut, and one on the imaginary axis.
+    assert np.allclose(
+        control.impulse_response(1 / (s**2 + 1) ** 2, t).y, 0.5 * (np.sin(t) - t * np.cos(t)), atol=1e-12
+    )
+    assert control.impulse_response(1 / (s**0.5 + 1), [0.0, 1.0]).y[0] == math.inf
+    assert control.impulse_response(2 / (s + 1), [0.0, 1.0]).y[0] == 2.0
+
+
+def test_podlubny_plant_against_the_solver():
+    """The plant of Podlubny (1999), 0.8 D^2.2 y + 0.5 D^0.9 y + y = u; incommensurate orders too."""
+    t = np.linspace(0.0, 20.0, 41)
+    for high, low in ((2.2, 0.9), (math.sqrt(2.0), 0.45)):
+        plant = 1 / (0.8 * s**high + 0.5 * s**low + 1)
+        found = control.step_response(plant, t)
+        zeros = [[0.0]] * (math.ceil(high) - 1)
+        solved = hf.solve_fode(
+            lambda t, y: (1.0 - y) / 0.8,
+            (0.0, 20.0),
+            [0.0],
+            high,
+            dy0=zeros,
+            terms=[(0.5 / 0.8, low)],
+            rtol=1e-8,
+            atol=1e-10,
+            t_eval=t,
+        )
+        assert np.abs(found.y - solved.y[0]).max() < 3e-8
+        plain = control.inverse_laplace(lambda z, plant=plant: plant(z) / z, t[1:])
+        assert np.abs(found.y[1:] - plain).max() < 1e-7
+
+
+@pytest.mark.parametrize(("above", "below"), [([1, 2], [1, 0.5, 3]), ([2, 1, 1], [1, 1, 4]), ([1], [1, 0])])
+def test_integer_orders_as_scipy(above, below):
+    t = np.linspace(0.0, 10.0, 101)
+    plant = control.TransferFunction.from_polynomials(above, below)
+    assert np.allclose(control.step_response(plant, t).y, signal.step((above, below), T=t)[1], atol=1e-9)
+    u = np.sin(3.0 * t) + 0.5
+    found = control.lsim(plant, u, t)
+    assert np.abs(found.y - signal.lsim((above, below), u, t)[1]).max() < 1e-8
+
+
+def test_a_loop_with_a_delay_by_the_method_of_steps():
+    t = np.linspace(0.0, 6.0, 61)
+    loop = control.feedback(control.delay(0.5) / s)
+    exact = sum((-1) ** k * np.maximum(t - 0.5 * (k + 1), 0.0) ** (k + 1) / math.factorial(k + 1) for k in range(12))
+    found = control.step_response(loop, t)
+    assert np.abs(found.y - exact).max() < 1e-9
+    late = control.step_response(loop, np.array([5.9, 40.0]))
+    assert late.method == "de Hoog"
+    assert abs(late.y[0] - np.interp(5.9, t, exact)) < 1e-4
+    assert abs(late.y[1] - 1.0) < 1e-6
+
+
+def test_sampled_inputs():
+    t = np.linspace(0.0, 40.0, 4001)
+    plant = (s**0.5 + 2) / (s**1.5 + 0.3 * s**0.7 + 1) * control.delay(0.137) + 0.25
+    constant = control.lsim(plant, np.ones_like(t), t)
+    step = control.step_response(plant, t)
+    # The delayed direct part of a constant is the same; a jump of the input is a line over one step.
+    assert np.abs(constant.y - step.y).max() < 1e-8
+    ramp = control.lsim(1 / s**0.5, t, t).y
+    assert np.allclose(ramp, t**1.5 / math.gamma(2.5), atol=1e-8)
+    batch = control.lsim(np.array([1 / (s + 1), 1 / (s**0.5 + 1)]), np.stack([t, np.sin(t), t * 0]), t)
+    assert batch.y.shape == (2, 3, 4001)
+    assert not batch.y[:, 2].any()
+
+
+def test_several_inputs_and_outputs():
+    systems = np.array([[1 / (s + 1), 2 / (s**0.5 + 1)], [control.delay(1.0) / (s + 1), s / (s + 1)]], dtype=object)
+    y = control.step_response(systems, [0.0, 1.0, 2.0]).y
+    assert y.shape == (2, 2, 3)
+    assert np.allclose(y[0, 0], 1 - np.exp([0.0, -1.0, -2.0]))
+    assert np.allclose(y[1, 0], [0.0, 0.0, 1 - math.exp(-1.0)])
+    assert np.allclose(y[1, 1], np.exp([0.0, -1.0, -2.0]))
+
+
+def test_default_times_show_the_transient():
+    found = control.step_response(1 / (5 * s**0.8 + 1))
+    assert found.t.size == 500
+    assert found.y[-1] > 0.7
+    t, y = found
+    assert t is found.t
+    assert y is found.y
+
+
+def test_inverse_laplace_knows_its_error():
+    t = np.array([0.01, 1.0, 50.0])
+    for transform, exact in (
+        (lambda z: 1 / (z + 1), np.exp(-t)),
+        (lambda z: z**-0.5 / (z**0.5 + 1), hf.mittag_leffler(-(t**0.5), 0.5)),
+        (lambda z: 1 / (z * z + 1), np.sin(t)),
+        (lambda z: 1 / (z - 1), np.exp(t)),
+    ):
+        value, error = control.inverse_laplace(transform, t, abscissa=1.0 if exact[-1] > 1 else 0.0, full_output=True)
+        assert np.all(np.abs(value - exact) <= 3.0 * error + 1e-11 * np.abs(exact) + 1e-11)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: control.step_response(s**2 / (s + 1)),
+        lambda: control.impulse_response(s / (s + 1)),
+        lambda: control.step_response(1 / (s * control.delay(1.0)), [1.0]),
+        lambda: control.step_response(1 / (s + 1), [-1.0]),
+        lambda: control.lsim(1 / s, [1.0, 2.0], [0.0, 1.0, 2.0]),
+        lambda: control.lsim(1 / s, [1.0, 2.0, 3.0], [0.0, 1.0, 3.0]),
+        lambda: control.inverse_laplace(lambda z: 1 / z, 0.0),
+        lambda: control.inverse_laplace(None, 1.0),
+    ],
+)
+def test_bad_input(wrong):
+    with pytest.raises((InvalidInputError, ShapeError)):
+        wrong()

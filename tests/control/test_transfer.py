@@ -1,0 +1,100 @@
+"""Transfer functions: arithmetic, values, and what they are converted to."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import signal
+
+from hpfracc import control
+from hpfracc.control.transfer import commensurate_order
+from hpfracc.errors import InvalidInputError, ShapeError
+
+s = control.s
+POINTS = np.array([1j, 0.3 + 2j, 5.0, -0.2 + 0.1j])
+
+
+def test_values_are_those_of_the_formula():
+    plant = (s**0.5 + 2) / (s**1.5 + 0.3 * s**0.7 + 1) * control.delay(0.1)
+    z = POINTS.astype(complex)
+    assert np.allclose(plant(z), (z**0.5 + 2) / (z**1.5 + 0.3 * z**0.7 + 1) * np.exp(-0.1 * z), rtol=1e-14)
+    assert str(plant) == "(s^0.5 + 2)/(s^1.5 + 0.3 s^0.7 + 1) e^(-0.1 s)"
+    assert np.isclose(complex(plant(0.0)), 2.0)
+    assert (1 / s)(0.0) == math.inf
+    assert (1 / s**0.5 * (2 + 1j))(4.0) == 1 + 0.5j
+
+
+def test_arithmetic_is_that_of_values():
+    a, b = (s**0.3 + 1) / (s + 2), 3 * control.delay(0.2) / (s**1.2 - 1)
+    for one, values in (
+        (a + b, a(POINTS) + b(POINTS)),
+        (a - 2, a(POINTS) - 2),
+        (2 - a, 2 - a(POINTS)),
+        (a * b, a(POINTS) * b(POINTS)),
+        (a / (1 + a), a(POINTS) / (1 + a(POINTS))),
+        (a**3, a(POINTS) ** 3),
+        (a**-1, 1 / a(POINTS)),
+        (s**0.5 * s**-0.2, POINTS.astype(complex) ** 0.3),
+        (control.feedback(a, b), a(POINTS) / (1 + a(POINTS) * b(POINTS))),
+        (control.series(a, b), a(POINTS) * b(POINTS)),
+        (control.parallel(a, b), a(POINTS) + b(POINTS)),
+    ):
+        assert np.allclose(one(POINTS), values, rtol=1e-12)
+    assert a == (s**0.3 + 1) * 2 / (2 * s + 4)
+    # A loop closed by hand has no factors too many.
+    assert (a / (1 + a)).denominator == control.feedback(a).denominator
+
+
+@pytest.mark.parametrize(
+    ("powers", "q"),
+    [([1.5, 0.7, 0.5], 0.1), ([0.4251], 0.4251), ([1.0, 2.0], 1.0), ([math.sqrt(2), 0.3], None), ([0.0], 1.0)],
+)
+def test_commensurate_orders(powers, q):
+    assert commensurate_order(powers) == (None if q is None else pytest.approx(q))
+
+
+def test_state_space_both_ways():
+    plant = (s**0.5 + 2) / (s**1.5 + 0.3 * s**0.5 + 1) + 0.5
+    space = plant.to_state_space()
+    assert space.order == pytest.approx(0.5)
+    assert np.allclose(space.to_transfer_function()(POINTS), plant(POINTS))
+    values = [space.C @ np.linalg.inv(z**0.5 * np.eye(3) - space.A) @ space.B + space.D for z in POINTS.astype(complex)]
+    assert np.allclose(np.ravel(values), plant(POINTS))
+    two = control.StateSpace(np.diag([-1.0, -2.0]), np.eye(2), np.eye(2), np.zeros((2, 2)), 0.5).to_transfer_function()
+    assert two.shape == (2, 2)
+    assert np.isclose(two[0, 0](4.0), 1 / 3)
+    assert np.isclose(two[0, 1](4.0), 0.0)
+
+
+def test_other_libraries():
+    plant = (s + 2) / (s**2 + 0.5 * s + 3)
+    found = plant.to_scipy()
+    w, values = signal.freqresp(found, [0.5, 2.0])
+    assert np.allclose(values, plant(1j * w))
+    assert control.TransferFunction.from_polynomials(found.num, found.den) == plant
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: (s + 1) ** 0.5,
+        lambda: s / 0,
+        lambda: control.TransferFunction({0.0: 1.0}, {}),
+        lambda: control.TransferFunction({"x": 1.0}, {0.0: 1.0}),
+        lambda: control.TransferFunction({0.0: math.nan}, {0.0: 1.0}),
+        lambda: control.TransferFunction([1.0], {0.0: 1.0}),
+        lambda: control.delay(-1.0),
+        lambda: s("x"),
+        lambda: (s**0.5).to_scipy(),
+        lambda: (1 / (s + control.delay(1.0))).to_state_space(),
+        lambda: s.to_state_space(),
+        lambda: control.StateSpace(np.eye(2), np.eye(3), np.eye(2), np.eye(2)),
+        lambda: control.feedback("x"),
+        lambda: control.bode([[1, "x"]]),
+    ],
+)
+def test_bad_input(wrong):
+    with pytest.raises((InvalidInputError, ShapeError)):
+        wrong()
