@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from hpfracc._reading import choice, number, pair, shown, whole
+from hpfracc._reading import choice, instance, number, pair, shown, whole
 from hpfracc.control.frequency import margins
 from hpfracc.control.laplace import fourier_inverse
 from hpfracc.control.stability import is_stable
@@ -357,10 +357,15 @@ def tune(
     Tuning
     """
     system, end = single(plant, "plant"), number("horizon", horizon, above=0.0)
-    if not callable(objective):
+    if not callable(objective) or isinstance(objective, type):
         choice("objective", objective, ("itae", "ise", "iae"))
     tries, most = whole("starts", starts, least=1), number("max_control", max_control, above=0.0, infinite=True)
-    kept = dict(fixed or {})
+    kept = {
+        name: number(f"fixed[{name!r}]", v) for name, v in instance("fixed", fixed or {}, dict, "{'mu': 1.0}").items()
+    }
+    random = np.random.default_rng(whole("seed", seed, least=0))
+    if start is not None:
+        instance("start", start, FOPID, "control.FOPID(1.0, 0.5)")
     unknown = sorted(set(kept) - {"Kp", "Ki", "lam", "Kd", "mu"})
     if unknown:
         raise InvalidInputError(f"fixed has {unknown[0]!r}; give some of 'Kp', 'Ki', 'lam', 'Kd', 'mu'")
@@ -412,11 +417,10 @@ def tune(
         late = np.abs(e[-30:]).max() / max(np.abs(e).max(), 1e-12)
         return value * (1.0 + penalty + 10.0 * max(0.0, float(late) - 0.2))
 
-    rng = np.random.default_rng(seed)
     first = np.array([math.log(max(getattr(base, n), 1e-6)) if n in logs else getattr(base, n) for n in names])
     best: tuple[float, Array] = (math.inf, first)
     for k in range(tries):
-        begin = first if k == 0 else first + rng.normal(0.0, [0.8 if n in logs else 0.2 for n in names])
+        begin = first if k == 0 else first + random.normal(0.0, [0.8 if n in logs else 0.2 for n in names])
         found = optimize.minimize(
             loss, begin, method="Nelder-Mead", options={"maxfev": 250, "xatol": 1e-3, "fatol": 1e-6}
         )

@@ -17,6 +17,7 @@ import numpy as np
 from scipy import integrate, optimize
 
 from hpfracc._optional import import_optional
+from hpfracc._reading import number
 from hpfracc.control.stability import is_stable, principal_poles
 from hpfracc.control.transfer import TransferFunction, as_systems, frequencies, single
 from hpfracc.errors import InvalidInputError
@@ -287,7 +288,7 @@ def bandwidth(system: Any, drop: float = 3.0) -> float:
         raise InvalidInputError(
             f"|G(0)| = {start:g}: the bandwidth of {system} is not defined; its gain at 0 must be finite"
         )
-    limit = start * 10.0 ** (-drop / 20.0)
+    limit = start * 10.0 ** (-number("drop", drop, above=0.0) / 20.0)
     return min(_crossings(lambda w: np.log(np.abs(system(1j * w)) / limit), _grid(system)), default=math.inf)
 
 

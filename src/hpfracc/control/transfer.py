@@ -19,7 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from hpfracc._optional import import_optional
-from hpfracc._reading import number, numbers, shown
+from hpfracc._reading import array, number, numbers, shown
 from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = [
@@ -206,10 +206,7 @@ class TransferFunction:
 
     def __call__(self, points: Any) -> Any:
         """The value at complex numbers ``points``, of their shape; powers have their cut along the negative axis."""
-        found = np.asarray(points)
-        if found.dtype.kind not in "biufc":
-            raise InvalidInputError(f"s={shown(points)} is not an array of numbers; give numbers, such as 1j*w")
-        found = found.astype(complex)
+        found = np.asarray(array("s", points)).astype(complex)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             value = self._ratio(found)
             at_zero = found == 0.0
@@ -358,7 +355,7 @@ class StateSpace:
 
     def __post_init__(self) -> None:
         number("order", self.order, above=0.0, most=2.0)
-        shapes = [np.shape(each) for each in (self.A, self.B, self.C, self.D)]
+        shapes = [np.shape(array(name, getattr(self, name))) for name in "ABCD"]
         (n, other), (rows, inputs), (outputs, columns), last = (
             shape if len(shape) == 2 else (-1, -2) for shape in shapes
         )
@@ -475,7 +472,7 @@ def as_systems(systems: Any, what: str = "systems") -> Array:
         found = np.empty(given.shape, object)
         for place in np.ndindex(given.shape):
             found[place] = TransferFunction._of(given[place])
-    if any(each is None for each in found.flat):
+    if found.size == 0 or any(each is None for each in found.flat):
         raise InvalidInputError(
             f"{what}={shown(systems)} is no transfer function; build one from control.s, such as 1/(s**0.5 + 1)"
         )
