@@ -10,7 +10,7 @@ from scipy import signal
 
 from hpfracc import control
 from hpfracc.control.transfer import commensurate_order
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 s = control.s
 POINTS = np.array([1j, 0.3 + 2j, 5.0, -0.2 + 0.1j])
@@ -96,5 +96,5 @@ def test_other_libraries():
     ],
 )
 def test_bad_input(wrong):
-    with pytest.raises((InvalidInputError, ShapeError)):
+    with pytest.raises((InvalidInputError, ShapeError, UnsupportedDtypeError)):
         wrong()
