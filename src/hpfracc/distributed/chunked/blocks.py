@@ -15,7 +15,7 @@ from hpfracc.distributed.plugin import prepare_workers, send_records
 from hpfracc.distributed.tasks import Caller
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["apply_elementwise", "blocks", "run_block", "run_plan", "run_rows"]
+__all__ = ["apply_elementwise", "blocks", "run_block", "run_rows", "whole_way"]
 
 
 def blocks(
@@ -60,19 +60,15 @@ def _run_placed(caller: Caller, call: Callable[..., Any], from_array: bool, *giv
 def apply_elementwise(function: Callable[..., Any], operands: tuple[Any, ...], options: Any) -> Any:
     """Apply a function elementwise to Dask arrays, with broadcasting; other operands may be plain arrays."""
     array = import_optional("dask.array")
-    varying = [place for place, each in enumerate(operands) if is_chunked(each) or np.ndim(each)]
-    for place in varying:
-        if is_chunked(operands[place]):
-            planning.check_chunks(operands[place], f"operand {place + 1}")
-    spread = array.broadcast_arrays(*(array.asarray(operands[place]) for place in varying))
-    call = functools.partial(_call_elementwise, function, _fixed(operands, varying), tuple(varying), dict(options))
+    varying = {place: each for place, each in enumerate(operands) if is_chunked(each) or np.ndim(each)}
+    for place, each in varying.items():
+        if is_chunked(each):
+            planning.check_chunks(each, f"operand {place + 1}")
+    spread = array.broadcast_arrays(*map(array.asarray, varying.values()))
+    fixed = tuple(None if place in varying else each for place, each in enumerate(operands))
+    call = functools.partial(_call_elementwise, function, fixed, tuple(varying), dict(options))
     ones = [np.ones(1, each.dtype) for each in spread]
     return blocks(function.__name__, call, *spread, dtype=np.asarray(call(*ones)).dtype)
-
-
-def _fixed(operands: tuple[Any, ...], without: list[int]) -> tuple[Any, ...]:
-    """The operands, with some replaced by None."""
-    return tuple(None if place in without else each for place, each in enumerate(operands))
 
 
 def _call_elementwise(
@@ -84,20 +80,26 @@ def _call_elementwise(
     return function(*operands, **options)
 
 
-def run_plan(
-    plan: planning.ChunkedPlan,
-    call: Callable[..., Any],
-    f: Any,
-    along: Sequence[int],
-    resources: planning.Resources,
-    dtype: Any,
-    *more: Any,
-) -> Any:
-    """Build the graph of a blockwise plan, possibly after rechunking. ``more`` are operands shared by all blocks."""
-    if plan.chosen == "blockwise":
-        return blocks(plan.operation, call, f, *more, dtype=dtype)
-    found = blocks(plan.operation, call, planning.rechunk(f, along, resources), *more, dtype=dtype)
-    return found.rechunk(f.chunks, method=planning.rechunk_method(resources))
+def whole_way(
+    name: str, call: Callable[..., Any], f: Any, along: Sequence[int], resources: planning.Resources, dtype: Any,
+    *more: Any, predict: bool = False, points: int | None = None,
+) -> dict[planning.ChunkedWay, planning.Build]:  # fmt: skip
+    """The way with the axes ``along`` in one chunk each: blockwise if they are, otherwise rechunked and back.
+
+    ``more`` are operands shared by all blocks. ``predict``: the work is a causal convolution. ``points`` is the number
+    of values along the first of the axes, if it is another one than that of the samples.
+    """
+    whole = all(f.numblocks[axis] == 1 for axis in along)
+
+    def build() -> Any:
+        given = f if whole else planning.rechunk(f, along, resources)
+        if points is not None:
+            chunks = tuple((points,) if axis == along[0] else sizes for axis, sizes in enumerate(given.chunks))
+            return blocks(name, call, given, *more, dtype=dtype, chunks=chunks)
+        found = blocks(name, call, given, *more, dtype=dtype)
+        return found if whole else found.rechunk(f.chunks, method=planning.rechunk_method(resources))
+
+    return {planning.blockwise_way(f) if whole else planning.rechunk_way(f, along, resources, predict=predict): build}
 
 
 def run_rows(run: Callable[..., list[Any]], rows: Any) -> Any:
@@ -114,18 +116,12 @@ def run_rows(run: Callable[..., list[Any]], rows: Any) -> Any:
     like = np.asarray(sample)
     if like.dtype.kind not in "biufc":
         raise InvalidInputError(f"the function returns {type(sample).__name__} for a row; return an array or a number")
-    planning.choose("batch", rows, (0,), [planning.blockwise_way(rows)], "blockwise")
-    return blocks(
-        "batch",
-        functools.partial(_run_chunk, run, rows.shape[0]),
-        rows,
-        dtype=like.dtype,
-        ndim=1 + like.ndim,
-        where=True,
-        chunks=(rows.chunks[0], *((length,) for length in like.shape)),
-        drop_axis=list(range(1, rows.ndim)),
-        new_axis=list(range(1, 1 + like.ndim)) or None,
-    )
+    build = functools.partial(
+        blocks, "batch", functools.partial(_run_chunk, run, rows.shape[0]), rows, dtype=like.dtype, ndim=1 + like.ndim,
+        where=True, chunks=(rows.chunks[0], *((length,) for length in like.shape)),
+        drop_axis=list(range(1, rows.ndim)), new_axis=list(range(1, 1 + like.ndim)) or None,
+    )  # fmt: skip
+    return planning.run_way("batch", rows, (0,), {planning.blockwise_way(rows): build})
 
 
 def _run_chunk(run: Callable[..., list[Any]], count: int, place: Any, block: Any) -> np.ndarray[Any, Any]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,10 @@ from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.workers import available_cores
 from hpfracc.errors import HpfraccError, InvalidInputError, OutOfMemoryError, ShapeError
 
-__all__ = [
-    "ChunkedExplanation", "ChunkedPlan", "ChunkedWay", "Resources", "check_chunks", "choose", "explain_chunked",
-    "planned", "quickest",
-]  # fmt: skip
+__all__ = ["ChunkedExplanation", "ChunkedPlan", "ChunkedWay", "Resources", "check_chunks", "explain_chunked", "run_way"]
+
+#: Builds the graph of a way.
+Build = Callable[[], Any]
 
 #: Memory of a call on a block, as a multiple of the block: input, output, and a padded complex transform.
 COPIES = 10
@@ -140,8 +139,6 @@ class ChunkedExplanation:
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation as plain data."""
-        from dataclasses import asdict
-
         return {"plans": [asdict(plan) for plan in self.plans]}
 
     def __str__(self) -> str:
@@ -171,17 +168,6 @@ def _bytes(count: int) -> str:
 _plans: ContextVar[list[ChunkedPlan] | None] = ContextVar("hpfracc_chunked_plans", default=None)
 
 
-@contextmanager
-def planned() -> Iterator[list[ChunkedPlan]]:
-    """Collect the plans of the calls inside the block."""
-    found: list[ChunkedPlan] = []
-    token = _plans.set(found)
-    try:
-        yield found
-    finally:
-        _plans.reset(token)
-
-
 def check_chunks(array: Any, name: str) -> None:
     """Raise an error for chunks of unknown or zero size, and for an empty array."""
     for axis, sizes in enumerate(array.chunks):
@@ -196,19 +182,19 @@ def check_chunks(array: Any, name: str) -> None:
             )
 
 
-def choose(
-    operation: str, array: Any, along: Sequence[int], ways: Sequence[ChunkedWay], preferred: str, way: str = "auto"
-) -> ChunkedPlan:
-    """The plan with the preferred way, or the first that is not refused; raises an error if all are.
+def run_way(
+    operation: str, array: Any, along: Sequence[int], ways: Mapping[ChunkedWay, Build], way: str = "auto"
+) -> Any:
+    """Build the graph of one of the ways; raises an error if all are refused.
 
-    ``way`` is that of the caller, which must be possible unless it is ``"auto"``.
+    ``way`` is that of the caller, which must be possible. ``"auto"`` takes the first that is not refused, unless
+    another one is predicted to be clearly faster.
     """
     if way not in ("auto", *(each.name for each in ways)):
         raise InvalidInputError(
             f"way={way!r} is not possible for {operation} of {array.numblocks[along[0]]} chunks of time; use 'auto' or "
             f"{', '.join(each.name for each in ways)}"
         )
-    preferred = preferred if way == "auto" else way
     possible = [each for each in ways if not each.refusal]
     if not possible:
         reasons = "; ".join(f"{each.name}: {each.refusal}" for each in ways)
@@ -216,30 +202,28 @@ def choose(
             f"{operation} of shape {array.shape} along axis {', '.join(map(str, along))} in {array.numblocks} chunks "
             f"cannot run ({reasons}); give workers more memory, or use fewer points"
         )
-    names = [each.name for each in possible]
-    if way not in ("auto", *names):
-        raise InvalidInputError(
-            f"way={way!r} is not possible: {next(each.refusal for each in ways if each.name == way)}"
-        )
-    chosen = preferred if preferred in names else names[0]
-    plan = ChunkedPlan(operation, tuple(map(int, array.shape)), tuple(array.numblocks), tuple(ways), chosen)
-    found = _plans.get()
-    if found is not None:
-        found.append(plan)
-    return plan
-
-
-def quickest(ways: Sequence[ChunkedWay]) -> str:
-    """The preferred way: the first, unless another one is predicted to be clearly faster."""
-    possible = [way for way in ways if not way.refusal] or list(ways)
-    best = min(possible, key=lambda way: math.inf if math.isnan(way.seconds) else way.seconds)
-    return best.name if best.seconds * _GAIN < possible[0].seconds else possible[0].name
+    chosen = min(possible, key=lambda each: math.inf if math.isnan(each.seconds) else each.seconds)
+    if not chosen.seconds * _GAIN < possible[0].seconds:
+        chosen = possible[0]
+    if way != "auto":
+        chosen = next(each for each in ways if each.name == way)
+    if chosen.refusal:
+        raise InvalidInputError(f"way={way!r} is not possible: {chosen.refusal}")
+    plans = _plans.get()
+    if plans is not None:
+        shape = tuple(map(int, array.shape))
+        plans.append(ChunkedPlan(operation, shape, tuple(array.numblocks), tuple(ways), chosen.name))
+    return ways[chosen]()
 
 
 def explain_chunked(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> ChunkedExplanation:
     """The ways of the calls that a function makes on Dask arrays. Graphs are built, but nothing is computed."""
-    with planned() as plans:
+    plans: list[ChunkedPlan] = []
+    token = _plans.set(plans)
+    try:
         function(*args, **kwargs)
+    finally:
+        _plans.reset(token)
     if not plans:
         name = getattr(function, "__name__", repr(function))
         raise InvalidInputError(f"{name} made no call on a Dask array, so there is nothing to explain")
