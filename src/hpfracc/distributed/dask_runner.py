@@ -65,8 +65,7 @@ class _Submitted:
     """An attempt at a task."""
 
     future: Any
-    indices: Sequence[int]
-    bad: Sequence[int]
+    given: tuple[Any, ...]
     #: The only worker that may run it, or None.
     worker: str | None
     alone: bool
@@ -134,23 +133,15 @@ class DaskRunner(Runner):
         most = min(_MAX_AHEAD, _MAX_BYTES_AHEAD // max(1, len(self._payload or b"")))
         return max(usual, min(most, math.ceil(self.workers * _SECONDS_AHEAD / seconds)))
 
-    def submit(self, key: int, indices: Sequence[int], bad: Sequence[int] = (), *, alone: bool = False) -> None:
+    def submit(self, key: int, *given: Any, alone: bool = False) -> None:
         """Submit it to the scheduler; ``alone`` to one worker, so that its death is one attempt."""
         self._attempt += 1
         worker = self._any_worker() if alone else None
         future = self._client.submit(
-            run_payload,
-            self._name,
-            self._payload,
-            indices,
-            bad,
-            key=self._key(key),
-            resources=self._resources,
-            workers=worker,
-            pure=False,
-            retries=0,
-        )
-        self._tasks[key] = _Submitted(future, indices, bad, worker, alone)
+            run_payload, self._name, self._payload, *given, key=self._key(key), resources=self._resources,
+            workers=worker, pure=False, retries=0,
+        )  # fmt: skip
+        self._tasks[key] = _Submitted(future, given, worker, alone)
         future.add_done_callback(partial(self._tell, key))
 
     def _key(self, key: int) -> str:
@@ -219,7 +210,7 @@ class DaskRunner(Runner):
         if self._losses[key] > _MAX_LOSSES:
             told = f"the cluster lost a task {_MAX_LOSSES} times ({error}); call sweep with the same store= to continue"
             return TaskOutcome(key, error=ClusterError(told))
-        self.submit(key, task.indices, task.bad, alone=task.alone)
+        self.submit(key, *task.given, alone=task.alone)
         return None
 
     def _lost_scheduler(self) -> ClusterError:
@@ -281,7 +272,10 @@ class DaskRunner(Runner):
 
         if self.knows_more and self._prepared and addresses - self._prepared:
             self.knows_more = False
-            tell_workers(self._client)
+            try:
+                tell_workers(self._client)
+            except Exception as error:  # a worker that ends meanwhile: the sweep does not depend on it
+                logger.info("what was learned could not be sent to all workers (%s: %s)", type(error).__name__, error)
         self._prepared = addresses
 
     def _scale(self) -> None:

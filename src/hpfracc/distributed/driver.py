@@ -94,7 +94,6 @@ class SweepDriver:
         self,
         job: SweepJob,
         runner: Runner,
-        *,
         keep: bool,
         retries: int,
         advance: Callable[[SweepProgress], None],

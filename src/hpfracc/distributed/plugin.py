@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 import zlib
-from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -30,30 +30,23 @@ _TOPIC = "hpfracc-learned"
 _sends = False
 
 
+@functools.cache
 def _plugin_class() -> type:
     """The class of the plugins; created on first use, because its base class is Dask's."""
-    global _made
-    if _made is None:
-        from distributed import WorkerPlugin
+    from distributed import WorkerPlugin
 
-        class WorkerSetup(WorkerPlugin):
-            """Sets the engine's cores, memory, GPU and wisdom, compares versions, and caches a large job."""
+    class WorkerSetup(WorkerPlugin):
+        """Sets the engine's cores, memory, GPU and wisdom, compares versions, and caches a large job."""
 
-            def __init__(self, job: str | None, payload: bytes | None, known: bytes = b"") -> None:
-                self.name = _NAME if job is None else f"{_NAME}-{job}"
-                self.job, self.payload = job, payload
-                self.versions = workers.versions()
-                self.known = known
-                self.process = workers.process_id()
+        def __init__(self, job: str | None, payload: bytes | None, known: bytes = b"") -> None:
+            self.name = _NAME if job is None else f"{_NAME}-{job}"
+            self.job, self.payload, self.known = job, payload, known
+            self.versions, self.process = workers.versions(), workers.process_id()
 
-            def setup(self, worker: Any) -> None:
-                _set_up(self, worker)
+        def setup(self, worker: Any) -> None:
+            _set_up(self, worker)
 
-        _made = WorkerSetup
-    return _made
-
-
-_made: type | None = None
+    return WorkerSetup
 
 
 def _set_up(plugin: Any, worker: Any) -> None:
@@ -95,7 +88,7 @@ def _listen(client: Any) -> None:
     known = client in _listening
     _listening[client] = get_settings()
     if not known and not client.asynchronous:
-        client.subscribe_topic(_TOPIC, partial(_take, ref(client)))
+        client.subscribe_topic(_TOPIC, functools.partial(_take, ref(client)))
 
 
 def _take(client: Any, event: Any) -> None:
@@ -119,35 +112,32 @@ def send_records() -> None:
 def register_job(client: Any, name: str, payload: bytes | None) -> bool:
     """Prepare all workers, present and future; a large payload is sent to each once. Returns whether it was cached."""
     import_optional("distributed")
-    known = workers.encode_known()
-    # The scheduler keeps the plugin for workers that start later; the records change rarely.
-    plugins = [] if _prepared.get(client) == known else [_plugin_class()(None, None, known)]
-    if payload is not None:
-        plugins.append(_plugin_class()(name, payload))
-    for plugin in plugins:
-        try:
-            client.register_plugin(plugin, name=plugin.name)
-        except ClusterError:
-            raise
-        except Exception as error:
-            raise ClusterError(
-                f"the workers could not be prepared ({type(error).__name__}: {error}); install the same versions of "
-                "hpfracc and of your own modules on all of them"
-            ) from error
-    _prepared[client] = known
+    try:
+        tell_workers(client)
+        if payload is not None:
+            _register(client, name, payload)
+    except ClusterError:
+        raise
+    except Exception as error:
+        raise ClusterError(
+            f"the workers could not be prepared ({type(error).__name__}: {error}); install the same versions of "
+            "hpfracc and of your own modules on all of them"
+        ) from error
     _listen(client)
     return payload is not None
 
 
 def tell_workers(client: Any) -> None:
-    """Send what was learned in the meantime to all workers, present and future."""
+    """Send what is known to all workers, present and future, unless they have it already: it changes rarely."""
     known = workers.encode_known()
-    plugin = _plugin_class()(None, None, known)
-    try:
-        client.register_plugin(plugin, name=plugin.name)
+    if _prepared.get(client) != known:
+        _register(client, None, None, known)
         _prepared[client] = known
-    except Exception as error:  # a worker that ends meanwhile: the sweep does not depend on it
-        logger.info("what was learned could not be sent to all workers (%s: %s)", type(error).__name__, error)
+
+
+def _register(client: Any, *given: Any) -> None:
+    plugin = _plugin_class()(*given)
+    client.register_plugin(plugin, name=plugin.name)
 
 
 def forget_job(client: Any, name: str) -> None:
