@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, final
 
 import numpy as np
@@ -202,27 +203,21 @@ class LatticeBatch:
                 results[position] = np.asarray(one) if isinstance(one, np.generic) else one
         return results
 
-    def _timed(self, name: str, items: int) -> _Timed:
-        return _Timed(self._stats.setdefault(name, {"calls": 0, "items": 0, "launches": 0, "seconds": 0.0}), items)
+    @contextmanager
+    def _timed(self, name: str, items: int) -> Iterator[Callable[[], None]]:
+        """Add one call to the statistics. The function that it yields counts an engine launch."""
+        counts = self._stats.setdefault(name, {"calls": 0, "items": 0, "launches": 0, "seconds": 0.0})
 
+        def launched() -> None:
+            counts["launches"] += 1
 
-class _Timed:
-    """Context manager that adds one call to the statistics. Calling it counts an engine launch."""
-
-    def __init__(self, counts: dict[str, float], items: int) -> None:
-        self._counts, self._items = counts, items
-
-    def __enter__(self) -> _Timed:
-        self._begun = time.perf_counter()
-        return self
-
-    def __call__(self) -> None:
-        self._counts["launches"] += 1
-
-    def __exit__(self, *error: object) -> None:
-        self._counts["calls"] += 1
-        self._counts["items"] += self._items
-        self._counts["seconds"] += time.perf_counter() - self._begun
+        begun = time.perf_counter()
+        try:
+            yield launched
+        finally:
+            counts["calls"] += 1
+            counts["items"] += items
+            counts["seconds"] += time.perf_counter() - begun
 
 
 def _array(value: Any) -> Any:

@@ -32,20 +32,11 @@ def undirected_edges(geometry: Geometry, costs: Costs | None) -> tuple[Array, Ar
 
 def directed_steps(geometry: Geometry, costs: Costs | None) -> tuple[Array, Array, Array]:
     """Tails, heads and costs of the open edges in both directions, for any kind of cost."""
-    geometry.check_memory("edges", 64 * len(geometry.forward))
-    tails, heads, kinds = geometry.edges()
-    both = np.concatenate([tails, heads]), np.concatenate([heads, tails])
+    tails, heads, lengths = undirected_edges(geometry, costs)
+    tails, heads = np.concatenate([tails, heads]), np.concatenate([heads, tails])
     if costs is None:
-        return *both, np.ones(2 * len(tails))
-    if costs.edges:
-        lengths = np.tile(costs.host.reshape(len(costs.host), -1)[kinds, tails], 2)
-        opened = np.isfinite(lengths)
-    else:
-        entry = costs.host.reshape(-1)
-        lengths = entry[both[1]]
-        # A point that cannot be entered is an obstacle, so no step leaves it.
-        opened = np.isfinite(lengths) & np.isfinite(entry[both[0]])
-    return both[0][opened], both[1][opened], lengths[opened]
+        return tails, heads, np.ones(len(tails))
+    return tails, heads, costs.host.reshape(-1)[heads] if lengths is None else np.tile(lengths, 2)
 
 
 def has_entry_costs(costs: Costs | None) -> bool:

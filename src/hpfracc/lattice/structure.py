@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._optional import import_optional, is_installed
-from hpfracc.errors import InvalidInputError
 from hpfracc.lattice import convert, measures
 from hpfracc.lattice.costs import Costs
 from hpfracc.lattice.geometry import Array, Geometry
@@ -24,8 +25,7 @@ def centrality(geometry: Geometry, costs: Costs | None, kind: str) -> Array:
     ``"degree"`` is divided by the number of other points, ``"closeness"`` is the reciprocal mean distance,
     ``"betweenness"`` the fraction of shortest paths that pass through, ``"eigenvector"`` has norm 1.
     """
-    if kind not in CENTRALITIES:
-        raise InvalidInputError(f"unknown centrality {kind!r}; use {', '.join(CENTRALITIES)}")
+    _reading.choice("kind", kind, CENTRALITIES)
     if geometry.size == 1 and kind == "degree":
         return np.ones(geometry.shape)  # as in networkx
     others = max(1, geometry.size - 1)
@@ -43,11 +43,8 @@ def centrality(geometry: Geometry, costs: Costs | None, kind: str) -> Array:
 
 def _leading_vector(geometry: Geometry) -> Array:
     """Eigenvector of the largest adjacency eigenvalue: a product over the axes of half a sine or a constant."""
-    vector = np.ones(())
-    for side, wraps in zip(geometry.shape, geometry.wraps, strict=True):
-        along = np.ones(side) if wraps else np.sin(math.pi * np.arange(1, side + 1) / (side + 1))
-        vector = vector[..., None] * (along / np.linalg.norm(along))
-    return vector
+    along = [np.ones(n) if wraps else np.sin(math.pi * np.arange(1, n + 1) / (n + 1)) for n, wraps in geometry.axes]
+    return reduce(np.multiply.outer, [each / np.linalg.norm(each) for each in along])
 
 
 def _library() -> str:
@@ -89,8 +86,7 @@ def _by_igraph(geometry: Geometry, costs: Costs | None, kind: str) -> Array:
 
 def communities(geometry: Geometry, costs: Costs | None, method: str, seed: int | None) -> list[list[int]]:
     """Communities of points, largest first. Costs are ignored."""
-    if method not in ("louvain", "label_propagation"):
-        raise InvalidInputError(f"unknown method={method!r}; use 'louvain' or 'label_propagation'")
+    _reading.choice("method", method, ("louvain", "label_propagation"))
     if _library() == "igraph":
         groups = _igraph_groups(convert.to_igraph(geometry, costs).as_undirected(), method, seed)
     else:
