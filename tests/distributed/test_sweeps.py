@@ -354,7 +354,7 @@ def test_executors_are_not_nested(client: Any):
 
 def test_no_scheduler_at_the_address(monkeypatch: pytest.MonkeyPatch):
     """An address without a scheduler gives a typed error soon."""
-    monkeypatch.setattr("hpfracc.distributed.executors._CONNECT_TIMEOUT", 0.5)
+    monkeypatch.setattr("hpfracc.distributed.dask_runner._CONNECT_TIMEOUT", 0.5)
     with pytest.raises(ClusterError, match="no scheduler answers"):
         hf.sweep(work.square, hf.grid(x=[1.0]), executor="tcp://127.0.0.1:9")
 

@@ -13,7 +13,7 @@ import functools
 import itertools
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -211,19 +211,20 @@ def per_shard(function: Callable[[Any], Any], mesh: Any, spec: Any, *, axis: int
     jax = import_optional("jax")
     _reading.instance("spec", spec, jax.sharding.PartitionSpec, "PartitionSpec('rows', None)")
     _reading.instance("mesh", mesh, jax.sharding.Mesh, "Mesh(np.array(jax.devices()), ('rows',))")
-    if axis < 0:
-        # Trailing axes that the specification does not name are not sharded.
-        named = len(spec) + axis if len(spec) else -1
-        divided = named >= 0 and spec[named] is not None
-    else:
-        divided = axis < len(spec) and spec[axis] is not None
-    if divided:
-        raise InvalidInputError(
-            f"axis {axis}, along which the points lie, is divided over devices by {spec}; divide another axis, as in "
-            "jax.device_put(x, NamedSharding(mesh, PartitionSpec('rows', None)))"
-        )
+    # Trailing axes that the specification does not name are not sharded.
+    named = axis if axis >= 0 else len(spec) + axis
+    _require_whole(spec, [named] if 0 <= named < len(spec) else [], axis)
     found: Callable[[Any], Any] = jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec)
     return found
+
+
+def _require_whole(spec: Any, axes: Iterable[int], shown: Any) -> None:
+    """Raise an error if the points are divided over devices."""
+    if any(spec[axis] is not None for axis in axes):
+        raise InvalidInputError(
+            f"axis {shown}, along which the points lie, is divided over devices by {spec}; divide another axis, as in "
+            "jax.device_put(f, NamedSharding(mesh, PartitionSpec('rows', None)))"
+        )
 
 
 def apply_shards(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
@@ -236,12 +237,7 @@ def apply_shards(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
             f"f lies on several devices by a {type(sharding).__name__}; use a NamedSharding, whose axes are known"
         )
     spec = type(sharding.spec)(*sharding.spec, *([None] * (f.ndim - len(sharding.spec))))
-    divided = any(spec[axis] is not None for axis in sample_axes(f, options["axis"]))
-    if divided:
-        raise InvalidInputError(
-            f"axis {options['axis']}, along which the points lie, is divided over devices by {sharding.spec}; divide "
-            "another axis: jax.device_put(f, NamedSharding(mesh, PartitionSpec('rows', None)))"
-        )
+    _require_whole(spec, sample_axes(f, options["axis"]), options["axis"])
     if options.get("full_output"):
         raise InvalidInputError("full_output=True describes values on one device; use it on a part of the rows")
     key = _key(operator, t, options, sharding.mesh, spec, f)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, final
 
-from hpfracc._optional import import_optional
 from hpfracc._shielded import POLL_INTERVAL
+from hpfracc.distributed.dask_runner import DaskRunner, is_dask_client
+from hpfracc.distributed.driver import Runner, TaskOutcome
 from hpfracc.distributed.functions import dump
 from hpfracc.distributed.tasks import Caller, refuse_nesting, run_payload
 from hpfracc.distributed.worker import merge_records
@@ -23,61 +22,11 @@ from hpfracc.engine.workers import available_cores
 from hpfracc.errors import ClusterError, InvalidInputError
 
 __all__ = [
-    "InProcess", "Mapper", "Pool", "Runner", "TaskOutcome", "connect", "is_cluster", "make_runner", "mapper",
-    "require_executor", "run_pieces",
+    "InProcess", "Mapper", "Pool", "is_cluster", "make_runner", "mapper", "require_executor", "run_pieces",
 ]  # fmt: skip
 
-#: Seconds to wait for a scheduler to answer.
-_CONNECT_TIMEOUT = 30.0
 #: Pieces per worker: enough to balance the load.
 _PIECES_A_WORKER = 4
-
-
-@dataclass(frozen=True, slots=True)
-class TaskOutcome:
-    """The outcome of a task: its report, deaths of workers, items of a call that did not stop, or a fatal error."""
-
-    key: int
-    report: Any = None
-    deaths: int = 0
-    stuck: Sequence[int] = ()
-    error: BaseException | None = None
-
-
-class Runner(ABC):
-    """Runs tasks. ``submit`` never blocks; ``next`` waits for one to end."""
-
-    #: Number of tasks that can run at the same time.
-    workers: int = 1
-    #: Seconds of overhead per task.
-    overhead: float = 0.0
-    #: Whether workers that start later should be told what was learned since the others were prepared.
-    knows_more: bool = False
-
-    @abstractmethod
-    def submit(self, key: int, *given: Any, alone: bool = False) -> None:
-        """Start ``job.run(*given)``; ``alone`` marks a task that may end its worker."""
-
-    @abstractmethod
-    def next(self) -> TaskOutcome | None:
-        """The outcome of some task, or None if none ends shortly."""
-
-    def window(self, seconds: float) -> int:
-        """Number of tasks to keep in flight, given the seconds that one takes (nan: not known yet).
-
-        By default one running and one waiting task per worker.
-        """
-        return 2 * self.workers + 1
-
-    def close(self, *, cancel: bool) -> None:
-        """Shut down; with ``cancel`` remaining tasks are dropped."""
-        return None
-
-    def __enter__(self) -> Runner:
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self.close(cancel=kind is not None)
 
 
 @final
@@ -168,22 +117,12 @@ def make_runner(executor: Any, job: Any, what: str, resources: Any = None) -> Ru
     name = f"{what}-{os.urandom(16).hex()}"
     if not is_cluster(executor):
         return Pool(executor, name, payload)
-    from hpfracc.distributed.dask_runner import DaskRunner
-
     return DaskRunner(executor, name, payload, resources, getattr(job, "timeout", None) is not None)
 
 
 def is_cluster(executor: Any) -> bool:
     """Whether it is a client of a Dask cluster, or an address: work may be done on other machines."""
     return isinstance(executor, str) or is_dask_client(executor)
-
-
-def is_dask_client(executor: Any) -> bool:
-    """Whether it is a client of ``distributed``, checked without importing it."""
-    return any(
-        base.__name__ == "Client" and base.__module__.partition(".")[0] == "distributed"
-        for base in type(executor).__mro__
-    )
 
 
 def require_executor(executor: Any) -> None:
@@ -195,30 +134,6 @@ def require_executor(executor: Any) -> None:
             f"executor={executor!r} cannot run tasks; give a dask.distributed.Client, the address of a scheduler such "
             "as 'tcp://host:8786', a concurrent.futures executor, or None"
         )
-
-
-@contextlib.contextmanager
-def connect(executor: Any) -> Iterator[Any]:
-    """The client itself, or one for an address, closed at the end."""
-    if not isinstance(executor, str):
-        if getattr(executor, "asynchronous", False):
-            raise ClusterError("an asynchronous client has to be awaited; give a plain Client, or its address")
-        if getattr(executor, "status", "running") != "running":
-            raise ClusterError(f"the client has the status {executor.status!r}; make a new one with Client(...)")
-        yield executor
-        return
-    distributed = import_optional("distributed")
-    try:
-        client = distributed.Client(executor, timeout=_CONNECT_TIMEOUT, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise ClusterError(
-            f"no scheduler answers at executor={executor!r} ({type(error).__name__}: {error}); start one with 'dask "
-            "scheduler', and give the address that it prints"
-        ) from error
-    try:
-        yield client
-    finally:
-        client.close()
 
 
 def mapper(executor: Any) -> Mapper:

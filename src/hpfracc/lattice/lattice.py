@@ -10,7 +10,7 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.lattice import convert, measures, paths, search, structure
+from hpfracc.lattice import graphs, measures, paths, search
 from hpfracc.lattice.costs import Costs, read_costs
 from hpfracc.lattice.diffusion import FractionalDiffusion
 from hpfracc.lattice.geometry import Array, make_geometry
@@ -266,7 +266,7 @@ class Lattice:
         """Number of edges."""
         if self._costs is None:
             return measures.count_edges(self.geometry)
-        return len(convert.directed_steps(self.geometry, self._costs)[0]) // 2
+        return len(graphs.directed_steps(self.geometry, self._costs)[0]) // 2
 
     @property
     def diameter(self) -> int:
@@ -279,7 +279,7 @@ class Lattice:
         self.geometry.check_memory("degrees")
         if self._costs is None:
             return measures.degrees(self.geometry)
-        tails = convert.directed_steps(self.geometry, self._costs)[0]
+        tails = graphs.directed_steps(self.geometry, self._costs)[0]
         return np.bincount(tails, minlength=self.size).reshape(self.shape)
 
     def eccentricities(self) -> Array:
@@ -320,14 +320,14 @@ class Lattice:
         networkx (the extra ``graph``).
         """
         self.geometry.check_memory("centrality")
-        return structure.centrality(self.geometry, self._costs, kind)
+        return graphs.centrality(self.geometry, self._costs, kind)
 
     def find_communities(self, method: str = "louvain", seed: int | None = None) -> list[list[int]]:
         """Communities of points, largest first. ``method`` is ``"louvain"`` or ``"label_propagation"``.
 
         Needs igraph or networkx (the extra ``graph``).
         """
-        return structure.communities(self.geometry, self._costs, method, seed)
+        return graphs.communities(self.geometry, self._costs, method, seed)
 
     def fractional(self, alpha: Any) -> FractionalDiffusion:
         """Fractional Laplacian of order ``alpha``, with its heat kernel and random walks."""
@@ -338,16 +338,16 @@ class Lattice:
 
     def to_csr(self) -> Any:
         """``scipy.sparse.csr_array`` whose entry (u, v) is the cost of the step from u to v."""
-        return convert.to_csr(self.geometry, self._costs)
+        return graphs.to_csr(self.geometry, self._costs)
 
     def to_networkx(self) -> Any:
         """``networkx.Graph``, or a ``DiGraph`` where points have weights. Costs are the edge attribute ``weight``."""
-        return convert.to_networkx(self.geometry, self._costs)
+        return graphs.to_networkx(self.geometry, self._costs)
 
     def to_igraph(self) -> Any:
         """``igraph.Graph``, directed where points have weights. Costs are the edge attribute ``weight``."""
-        return convert.to_igraph(self.geometry, self._costs)
+        return graphs.to_igraph(self.geometry, self._costs)
 
     def to_rustworkx(self) -> Any:
         """``rustworkx.PyGraph``, or a ``PyDiGraph`` where points have weights. The edge data is its cost."""
-        return convert.to_rustworkx(self.geometry, self._costs)
+        return graphs.to_rustworkx(self.geometry, self._costs)

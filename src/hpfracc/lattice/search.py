@@ -156,7 +156,7 @@ def _rows(costs: Costs) -> Array:
 
 
 def _compiled_astar(geometry: Geometry, costs: Costs, a: int, b: int) -> tuple[list[int], float] | None:
-    from hpfracc.lattice.compiled import astar, make_steps, trace_back
+    from hpfracc.lattice.compiled.searches import astar, make_steps, trace_back
 
     steps = make_steps(geometry)
     rows, least, unit = _rows(costs), costs.minimum, 1.0
@@ -170,7 +170,7 @@ def _compiled_astar(geometry: Geometry, costs: Costs, a: int, b: int) -> tuple[l
 
 
 def _compiled_bidirectional(geometry: Geometry, costs: Costs, a: int, b: int) -> tuple[list[int], float] | None:
-    from hpfracc.lattice.compiled import bidirectional, make_steps, trace_back
+    from hpfracc.lattice.compiled.searches import bidirectional, make_steps, trace_back
 
     steps, (width, buckets) = make_steps(geometry), bucket_ring(costs.mean, costs.maximum)
     taken, _, meeting, cost = bidirectional(

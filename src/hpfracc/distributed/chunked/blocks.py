@@ -11,7 +11,7 @@ import numpy as np
 from hpfracc._arrays import is_chunked
 from hpfracc._optional import import_optional
 from hpfracc.distributed.chunked import planning
-from hpfracc.distributed.plugin import prepare_workers, send_records
+from hpfracc.distributed.dask_runner import prepare_workers, send_records
 from hpfracc.distributed.tasks import Caller
 from hpfracc.errors import InvalidInputError, ShapeError
 

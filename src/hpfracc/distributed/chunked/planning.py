@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.distributed.dask_runner import scheduler_cost
-from hpfracc.distributed.plugin import current_client
+from hpfracc.distributed.dask_runner import current_client, scheduler_cost
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.primitives.base import ArraySpec
