@@ -14,7 +14,7 @@ from hpfracc.profiling import Profiler
 from hpfracc.profiling.advice import advise
 from hpfracc.profiling.analysis import Analysis, break_down, length, percentile, summarise, union
 from hpfracc.profiling.device_time import DeviceTime
-from hpfracc.profiling.formats import bottleneck_table, summary_table
+from hpfracc.profiling.exports import bottleneck_table, summary_table
 from hpfracc.profiling.recorder import Recorder
 from hpfracc.profiling.spans import Span
 from tests.helpers.simulated_device import Time

@@ -153,7 +153,7 @@ def _view(document: Any, data: dict[str, Any]) -> Any:
     from rich.console import Group
     from rich.text import Text
 
-    from hpfracc.profiling.formats import bottleneck_table, summary_table
+    from hpfracc.profiling.exports import bottleneck_table, summary_table
 
     where = data.get("page") or data.get("profile")
     kind = "Page" if "page" in data else "Profile"

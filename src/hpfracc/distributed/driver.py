@@ -311,7 +311,7 @@ class SweepDriver:
     def _stuck(self, run: _Run, index: int) -> None:
         """The call of an item did not stop, and its worker is replaced: run the other items of the task again."""
         text = f"it did not stop within timeout={self._job.timeout:g} s, and its worker was replaced"
-        failure = self._failure(index, TimeoutError(text))
+        failure = self._job.failure(index, TimeoutError(text), "")
         if run.probe:
             self._end_probe(run, failure)
             return
@@ -339,12 +339,8 @@ class SweepDriver:
     def _dead(self, index: int, deaths: int) -> ItemFailure:
         limit = self._job.timeout
         reason = "" if limit is None else f", perhaps because the item did not stop within timeout={limit:g} s"
-        return self._failure(index, ClusterError(f"its worker died, {deaths} time{'s' if deaths > 1 else ''}{reason}"))
-
-    def _failure(self, index: int, error: Exception) -> ItemFailure:
-        wrapped = BatchItemError(f"item {index} of {len(self._job.params)}: {error}", index)
-        wrapped.__cause__ = error
-        return ItemFailure(index, self._job.params[index], f"{type(error).__name__}: {error}", "", wrapped)
+        error = ClusterError(f"its worker died, {deaths} time{'s' if deaths > 1 else ''}{reason}")
+        return self._job.failure(index, error, "")
 
 
 def _raised(failure: ItemFailure, count: int) -> BatchItemError:

@@ -177,8 +177,9 @@ def _values(name: str, given: Any) -> Any:
         )
     log = _reading.flag(f"{name}.log", given.get("log", False))
     count = _reading.whole(f"{name}.count", given["count"], least=1, most=_MAX_COUNT)
-    ends = (_reading.number(f"{name}.{each}", given[each], above=0.0 if log else None) for each in ("start", "stop"))
-    return np.geomspace(*ends, count) if log else np.linspace(*ends, count)
+    least = 0.0 if log else None
+    start, stop = (_reading.number(f"{name}.{each}", given[each], above=least) for each in ("start", "stop"))
+    return np.geomspace(start, stop, count) if log else np.linspace(start, stop, count)
 
 
 def _require_binding(func: Callable[..., Any], params: SweepParameters, extra: str | None) -> None:

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from hpfracc import _reading
 from hpfracc._config import get_settings
-from hpfracc.distributed.driver import SweepDriver, SweepProgress
-from hpfracc.distributed.executors import Runner, is_cluster, make_runner, require_executor
+from hpfracc.distributed.driver import Runner, SweepDriver, SweepProgress
+from hpfracc.distributed.executors import is_cluster, make_runner, require_executor
 from hpfracc.distributed.functions import digest_of
 from hpfracc.distributed.outputs import check_output
 from hpfracc.distributed.parameters import SweepParameters, read_parameters

@@ -188,15 +188,19 @@ class SweepJob:
             done, arrays, failures = _stack(self, indices, bad) if self.stacked else _one_by_one(self, indices)
         return TaskReport(done, arrays, failures, time.perf_counter() - begin, workers.worker_name())
 
-    def failure(self, index: int, error: BaseException) -> ItemFailure:
-        """The record of an item that raised. An interrupt is raised again: it is no property of the item."""
+    def failure(self, index: int, error: BaseException, worker: str | None = None) -> ItemFailure:
+        """The record of an item that raised, by default here.
+
+        An interrupt is raised again: it is no property of the item.
+        """
         if _is_interrupt(error):
             raise error
         wrapped = item_error(index, len(self.params), error)
         wrapped.__cause__ = portable(error)
         text = f"{type(error).__name__}: {message_of(error)}"
         transient = isinstance(error, _TRANSIENT) and not isinstance(error, TimeoutError)
-        return ItemFailure(index, self.params[index], text, workers.worker_name(), wrapped, transient)
+        where = workers.worker_name() if worker is None else worker
+        return ItemFailure(index, self.params[index], text, where, wrapped, transient)
 
 
 class _LimitReached(BaseException):

@@ -1,4 +1,4 @@
-"""Profiles in the formats of viewers: Chrome's trace events (Perfetto), speedscope, and our page.
+"""Profiles in the formats of viewers: Chrome's trace events (Perfetto), speedscope, our page, tables for a terminal.
 
 The page is a single HTML file that works offline; its parts are in ``dashboard/``.
 """
@@ -11,11 +11,18 @@ import html
 import json
 from collections.abc import Iterator
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpfracc.profiling.document import Document
+from hpfracc.profiling.formats import format_bytes, format_seconds, format_share, make_table
 
-__all__ = ["chrome_trace", "pack", "render_page", "speedscope"]
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["bottleneck_table", "chrome_trace", "pack", "render_page", "speedscope", "summary_table"]
+
+#: Rows of a summary shown by default.
+_MAX_ROWS = 30
 
 
 def speedscope(document: Document) -> Iterator[str]:
@@ -209,3 +216,59 @@ def _as_data(value: Any) -> str:
     """JSON in which no name can close the enclosing HTML element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+# Tables for a terminal.
+
+
+def summary_table(document: Document, rows: int = _MAX_ROWS) -> RenderableType:
+    """The names with the largest self time, and a breakdown of the whole run."""
+    from rich.console import Group
+    from rich.text import Text
+
+    numbers = ("calls", "total", "self", "mean", "p50", "p95", "device", "peak")
+    table = make_table(span="text", **dict.fromkeys(numbers, "number"))
+    items = list(document.summary.items())
+    for name, row in items[:rows]:
+        device = format_seconds(row["device"])
+        if row["device"] is None and row["device_at_most"] is not None:
+            device = f"<{format_seconds(row['device_at_most'])}"
+        table.add_row(
+            Text(name),
+            f"{row['count']:,}",
+            *(format_seconds(row[key]) for key in ("total", "self", "mean", "p50", "p95")),
+            device,
+            format_bytes(row["memory_peak"]),
+        )
+    parts: list[RenderableType] = [table]
+    if len(items) > rows:
+        parts.append(Text(f"  and {len(items) - rows:,} more names", style="dim"))
+    return Group(*parts, Text(_whole(document)))
+
+
+def _whole(document: Document) -> str:
+    whole = document.breakdown
+    wall = whole.wall or 1
+    shares = {"host": whole.host, "transfers": whole.transfer, "compilation": whole.compile}
+    shares |= {"idle": whole.idle, "profiler": whole.overhead}
+    parts = [f"{name} {format_share(value / wall)}" for name, value in shares.items() if value]
+    parts += [f"{device} busy {format_share(share)}" for device, share in whole.utilisation().items()]
+    text = f"  {format_seconds(whole.wall / 1e9)} in total: {', '.join(parts) or 'nothing recorded'}"
+    if document.dropped:
+        text += f"\n  {document.dropped:,} older spans were dropped; increase the capacity to keep them"
+    return text
+
+
+def bottleneck_table(document: Document, top: int) -> RenderableType:
+    """The names with the largest self time, with advice; then advice on the whole run."""
+    from rich.console import Group
+    from rich.text import Text
+
+    table = make_table(rank="number", span="text", self="number", share="number", calls="number", advice="text")
+    told: set[str] = set()
+    for number, row in enumerate(document.bottlenecks(top), start=1):
+        told.update(row["advice"])
+        figures = format_seconds(row["self"]), format_share(row["share"]), f"{row['count']:,}"
+        table.add_row(str(number), Text(row["name"]), *figures, Text("\n".join(row["advice"]) or "-"))
+    rest = [Text(f"  {remark['text']}") for remark in document.advice if remark["text"] not in told]
+    return Group(table, *rest)

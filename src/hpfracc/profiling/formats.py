@@ -1,4 +1,4 @@
-"""Times, sizes and percentages for people, and tables of summaries and bottlenecks for a terminal."""
+"""Times, sizes and percentages for people, and tables for a terminal."""
 
 from __future__ import annotations
 
@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from hpfracc.profiling.document import Document
+__all__ = ["format_bytes", "format_seconds", "format_share", "make_table", "show"]
 
-__all__ = [
-    "bottleneck_table", "format_bytes", "format_seconds", "format_share", "make_table", "show", "summary_table",
-]  # fmt: skip
-
-#: Rows shown by default, and the width of output to a file or a pipe.
-_MAX_ROWS = 30
+#: Width of output to a file or a pipe.
 _WIDTH_ELSEWHERE = 120
 
 
@@ -67,56 +62,3 @@ def make_table(**columns: str) -> Any:
         else:
             table.add_column(name, justify="right" if kind == "number" else "left", no_wrap=True)
     return table
-
-
-def summary_table(document: Document, rows: int = _MAX_ROWS) -> RenderableType:
-    """The names with the largest self time, and a breakdown of the whole run."""
-    from rich.console import Group
-    from rich.text import Text
-
-    numbers = ("calls", "total", "self", "mean", "p50", "p95", "device", "peak")
-    table = make_table(span="text", **dict.fromkeys(numbers, "number"))
-    items = list(document.summary.items())
-    for name, row in items[:rows]:
-        device = format_seconds(row["device"])
-        if row["device"] is None and row["device_at_most"] is not None:
-            device = f"<{format_seconds(row['device_at_most'])}"
-        table.add_row(
-            Text(name),
-            f"{row['count']:,}",
-            *(format_seconds(row[key]) for key in ("total", "self", "mean", "p50", "p95")),
-            device,
-            format_bytes(row["memory_peak"]),
-        )
-    parts: list[RenderableType] = [table]
-    if len(items) > rows:
-        parts.append(Text(f"  and {len(items) - rows:,} more names", style="dim"))
-    return Group(*parts, Text(_whole(document)))
-
-
-def _whole(document: Document) -> str:
-    whole = document.breakdown
-    wall = whole.wall or 1
-    shares = {"host": whole.host, "transfers": whole.transfer, "compilation": whole.compile}
-    shares |= {"idle": whole.idle, "profiler": whole.overhead}
-    parts = [f"{name} {format_share(value / wall)}" for name, value in shares.items() if value]
-    parts += [f"{device} busy {format_share(share)}" for device, share in whole.utilisation().items()]
-    text = f"  {format_seconds(whole.wall / 1e9)} in total: {', '.join(parts) or 'nothing recorded'}"
-    if document.dropped:
-        text += f"\n  {document.dropped:,} older spans were dropped; increase the capacity to keep them"
-    return text
-
-
-def bottleneck_table(document: Document, top: int) -> RenderableType:
-    """The names with the largest self time, with advice; then advice on the whole run."""
-    from rich.console import Group
-    from rich.text import Text
-
-    table = make_table(rank="number", span="text", self="number", share="number", calls="number", advice="text")
-    told: set[str] = set()
-    for number, row in enumerate(document.bottlenecks(top), start=1):
-        told.update(row["advice"])
-        figures = format_seconds(row["self"]), format_share(row["share"]), f"{row['count']:,}"
-        table.add_row(str(number), Text(row["name"]), *figures, Text("\n".join(row["advice"]) or "-"))
-    rest = [Text(f"  {remark['text']}") for remark in document.advice if remark["text"] not in told]
-    return Group(table, *rest)

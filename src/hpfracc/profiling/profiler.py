@@ -168,13 +168,15 @@ class Profiler:
 
     def print_summary(self) -> None:
         """Print the summary as a table."""
-        from hpfracc.profiling.formats import show, summary_table
+        from hpfracc.profiling.exports import summary_table
+        from hpfracc.profiling.formats import show
 
         show(summary_table(self.document()))
 
     def print_bottlenecks(self, top_n: int = 5) -> None:
         """Print the bottlenecks as a table, with advice."""
-        from hpfracc.profiling.formats import bottleneck_table, show
+        from hpfracc.profiling.exports import bottleneck_table
+        from hpfracc.profiling.formats import show
 
         show(bottleneck_table(self.document(), top_n))
 

@@ -23,8 +23,14 @@ from hpfracc._arrays import is_chunked, wraps_chunks
 from hpfracc._frames import has_labels, open_samples
 from hpfracc._optional import import_optional
 from hpfracc.distributed.chunked import planning
-from hpfracc.distributed.chunked.blocks import blocks, whole_way
-from hpfracc.distributed.chunked.planning import ChunkedWay, Resources, convolution_seconds, result_dtype
+from hpfracc.distributed.chunked.planning import (
+    ChunkedWay,
+    Resources,
+    blocks,
+    convolution_seconds,
+    result_dtype,
+    whole_way,
+)
 from hpfracc.engine.execution.api import causal_convolution, fft
 from hpfracc.errors import InvalidInputError, ShapeError
 

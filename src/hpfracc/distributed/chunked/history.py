@@ -27,9 +27,8 @@ import numpy as np
 
 from hpfracc._optional import import_optional
 from hpfracc.distributed.chunked import planning
-from hpfracc.distributed.chunked.blocks import blocks
 from hpfracc.distributed.chunked.convolution import convolve_spectra, rows_in_block, spectrum_way
-from hpfracc.distributed.chunked.planning import ChunkedWay, Resources, convolution_seconds
+from hpfracc.distributed.chunked.planning import ChunkedWay, Resources, blocks, convolution_seconds
 from hpfracc.engine.execution.api import causal_convolution, matmul
 from hpfracc.errors import HpfraccError
 from hpfracc.operators.core.exponentials import FULL_PRECISION

@@ -15,9 +15,8 @@ from hpfracc import _reading
 from hpfracc._arrays import is_chunked
 from hpfracc._optional import import_optional
 from hpfracc.distributed.chunked import planning
-from hpfracc.distributed.chunked.blocks import blocks, whole_way
 from hpfracc.distributed.chunked.history import history_ways
-from hpfracc.distributed.chunked.planning import ChunkedWay, Resources, check_chunks, result_dtype
+from hpfracc.distributed.chunked.planning import ChunkedWay, Resources, blocks, check_chunks, result_dtype, whole_way
 from hpfracc.engine.execution.api import fft
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._fractional_laplacian import FractionalLaplacian
@@ -68,7 +67,7 @@ def apply_operator(
         ways = {**ways, **more} if enough else {**more, **ways}
     elif causal and f.numblocks[along[0]] > 1:
         space = _spacing(f, t, step, along[0])
-        if space is not None:
+        if not math.isnan(space):
             ways |= history_ways(operator, f, along[0], space, backend, resources)
     return planning.run_way(name, f, along, ways, way)
 
@@ -87,14 +86,14 @@ def _try_out(call: Callable[..., Any], f: Any, along: tuple[int, ...], *points: 
     contextvars.copy_context().run(call, np.zeros_like(like, shape=shape), *points, **options)
 
 
-def _spacing(f: Any, t: Any, step: Any, axis: int, uniform_for: str = "") -> float | None:
-    """The spacing of the points, or None if they are not uniform; with ``uniform_for`` that is an error."""
+def _spacing(f: Any, t: Any, step: Any, axis: int, uniform_for: str = "") -> float:
+    """The spacing of the points, or nan if they are not uniform; with ``uniform_for`` that is an error."""
     if t is None:
         return _reading.number("step", step, above=0.0)
     grid = read_grid(np.asarray(t), None, None, f.shape[axis])
     if uniform_for:
         grid.require_uniform(uniform_for)
-    return float(grid.step) if grid.uniform and isinstance(grid.step, float) else None
+    return float(grid.step) if grid.uniform and isinstance(grid.step, float) else math.nan
 
 
 def apply(
