@@ -109,12 +109,13 @@ def apply(
         The samples.
     t, step, axis
         Their points or spacing, and the axis of the points.
-    way : {"auto", "blockwise", "rechunk", "spectrum", "carry"}
+    way : {"auto", "blockwise", "rechunk", "spectrum", "carry", "slabs"}
         ``"blockwise"``: the axis is one chunk. ``"rechunk"``: time to rows and back, which needs a whole row in a
         worker. For a left-sided Caputo, Riemann-Liouville or Grünwald-Letnikov operator on a uniform grid, in chunks of
         more than some 200 points: ``"spectrum"``, which moves the data four times, and ``"carry"``, which moves some
         800 numbers per chunk and row, for slow networks. Both agree with a single call to a few eps of the sum of the
-        absolute weights times the largest input. ``"auto"`` takes the one predicted to be fastest; ``hf.explain`` shows
+        absolute weights times the largest input. ``"slabs"``: a periodic Laplacian by transforms along one axis after
+        another. ``"auto"`` takes the one predicted to be fastest; ``hf.explain`` shows
         the predictions.
     backend : str, optional
         Backend of the engine for each task.

@@ -23,6 +23,7 @@ from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.workers import available_cores
 from hpfracc.errors import HpfraccError, InvalidInputError, OutOfMemoryError, ShapeError
+from hpfracc.profiling.formats import format_bytes
 
 __all__ = [
     "ChunkedExplanation", "ChunkedPlan", "ChunkedWay", "Resources", "apply_elementwise", "blocks",
@@ -156,22 +157,12 @@ class ChunkedExplanation:
             lines.append(f"{plan.operation} of shape {plan.shape} in {plan.chunks} chunks: {plan.chosen}")
             for way in plan.ways:
                 mark = "->" if way.name == plan.chosen else "  "
-                told = (
-                    f"{way.tasks:,} tasks, {_bytes(way.moved_bytes)} moved, {_bytes(way.task_bytes)} in the largest "
-                    f"task, {way.accuracy}"
-                )
+                moved, task = format_bytes(way.moved_bytes), format_bytes(way.task_bytes)
+                told = f"{way.tasks:,} tasks, {moved} moved, {task} in the largest task, {way.accuracy}"
                 if math.isfinite(way.seconds):
                     told += f", about {way.seconds:.2g} s"
                 lines.append(f"  {mark} {way.name:10} {way.refusal or told}")
         return "\n".join(lines)
-
-
-def _bytes(count: int) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.3g} {unit}"
-        count /= 1024  # type: ignore[assignment]
-    return f"{count:.3g} TiB"
 
 
 _plans: ContextVar[list[ChunkedPlan] | None] = ContextVar("hpfracc_chunked_plans", default=None)
