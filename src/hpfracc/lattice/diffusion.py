@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import Any
 
@@ -181,25 +182,24 @@ class FractionalDiffusion:
         found = self.degrees()
         return like(found, field) if self._order.plain else found
 
-    def walk_distribution(self, source: Any, steps: int) -> Any:
-        """Distribution of a walker started at ``source`` after ``steps`` steps."""
+    def _walk(self, source: Any, steps: int) -> Iterator[Any]:
+        """Distributions of a walker started at ``source`` after 0, 1, ..., ``steps`` steps."""
         self._check_walk()
         found = self._unit(source)
         degrees = self._degrees_like(found)
+        yield found
         for _ in range(_read_count("steps", steps)):
             found = found - self.apply(found / degrees)
-        return found
+            yield found
+
+    def walk_distribution(self, source: Any, steps: int) -> Any:
+        """Distribution of a walker started at ``source`` after ``steps`` steps."""
+        return deque(self._walk(source, steps), maxlen=1).pop()
 
     def return_probabilities(self, source: Any, steps: int) -> Array:
         """Probabilities to be back at ``source`` after 0, 1, ..., ``steps`` steps."""
-        self._check_walk()
         point = self.geometry.coordinates(self.geometry.index(source))
-        found, degrees = self._unit(source), self._degrees_like(self._unit(source))
-        back = [1.0]
-        for _ in range(_read_count("steps", steps)):
-            found = found - self.apply(found / degrees)
-            back.append(float(to_host(found)[point]))
-        return np.array(back)
+        return np.array([float(to_host(found)[point]) for found in self._walk(source, steps)])
 
     def return_probability(self, times: Any) -> Any:
         r"""Mean return probability in continuous time, :math:`\frac1N \sum_k e^{-t \lambda_k^{\alpha/2}}`."""

@@ -17,13 +17,14 @@ from hpfracc._optional import import_optional
 from hpfracc.distributed.chunked import planning
 from hpfracc.distributed.chunked.history import history_ways
 from hpfracc.distributed.chunked.planning import ChunkedWay, Resources, blocks, check_chunks, result_dtype, whole_way
+from hpfracc.distributed.devices import call_operator, sample_axes
 from hpfracc.engine.execution.api import fft
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._fractional_laplacian import FractionalLaplacian
 from hpfracc.operators.core.base import FractionalOperator
 from hpfracc.operators.core.grids import read_grid
 
-__all__ = ["apply", "apply_function", "apply_operator", "call_operator", "sample_axes"]
+__all__ = ["apply", "apply_function", "apply_operator"]
 
 #: Number of points with which an operator is tested before its graph is built.
 _TRIED = 32
@@ -143,11 +144,6 @@ def _is_plain(alpha: Any) -> bool:
     return isinstance(alpha, int | float) and not isinstance(alpha, bool)
 
 
-def call_operator(operator: Any, t: Any, options: dict[str, Any], block: Any) -> Any:
-    """Apply an operator to the samples of one block or device."""
-    return operator(block, t, **options)
-
-
 def apply_function(
     name: str, call: Callable[[Any], Any], x: Any, axis: Any, *, dtype: Any = None, points: int | None = None
 ) -> Any:
@@ -160,19 +156,6 @@ def apply_function(
     points = None if points == x.shape[along[0]] else points
     ways = whole_way(name, call, x, along, Resources.known(), dtype, points=points)
     return planning.run_way(name, x, along, ways)
-
-
-def sample_axes(f: Any, axis: Any) -> tuple[int, ...]:
-    """Checked, non-negative axes."""
-    given = tuple(axis) if isinstance(axis, Sequence) else (axis,)
-    if not f.ndim:
-        raise ShapeError("the samples are a single number; give an array of them")
-    for each in given:
-        if isinstance(each, bool) or not isinstance(each, int | np.integer) or not -f.ndim <= each < f.ndim:
-            raise ShapeError(
-                f"axis={each!r} is not an axis of samples with {f.ndim} axes; use {-f.ndim} to {f.ndim - 1}"
-            )
-    return tuple(int(each) % f.ndim for each in given)
 
 
 def _check_points(f: Any, t: Any, step: Any, along: tuple[int, ...], several: bool) -> None:
