@@ -17,7 +17,7 @@ from typing import Any
 from _common import heading, print_table, quarter, write_json
 
 from hpfracc.profiling import Profiler, compare_profiles
-from hpfracc.profiling.breakdown import calibrate
+from hpfracc.profiling.analysis import calibrate
 
 ROUNDS, SPANS = 120, 200
 #: Repeats of either side in a comparison of a workload with itself; twice as many to find a slowdown.

@@ -39,9 +39,9 @@ HOMES = {
         "solvers.sde.rough.smile",
         "solvers.sde.transport",
     ),
-    "igraph": ("lattice.convert", "lattice.structure"),
-    "networkx": ("lattice.convert", "lattice.structure"),
-    "rustworkx": ("lattice.convert",),
+    "igraph": ("lattice.graphs",),
+    "networkx": ("lattice.graphs",),
+    "rustworkx": ("lattice.graphs",),
     "sklearn": ("ml._differencer",),
     "pandas": ("ml._differencer",),
     "xarray": ("distributed",),
@@ -50,8 +50,7 @@ HOMES = {
 
 #: Modules outside the engine that may import one of a backend's own, and why.
 NAMES_A_BACKEND = {
-    "lattice.compiled.astar": "compiled by Numba, which inlines the heap's functions into the search",
-    "lattice.compiled.bidirectional": "as astar",
+    "lattice.compiled.searches": "compiled by Numba, which inlines the heap's functions into the search",
 }
 _BACKENDS = f"{PACKAGE}.engine.backends."
 

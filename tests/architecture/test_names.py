@@ -30,7 +30,10 @@ from tests.helpers.source import SOURCE, Module, find_modules
 #: Public names that are the module of that name itself, and so may share it.
 MODULES_THAT_ARE_NAMES = {("hpfracc", name) for name in _lazy.modules("hpfracc")}
 MAX_LINES = 500
-LAZY = ["hpfracc", "hpfracc.engine", "hpfracc.ml", "hpfracc.profiling", "hpfracc.solvers.ode", "hpfracc.special"]
+LAZY = [
+    "hpfracc", "hpfracc.distributed", "hpfracc.engine", "hpfracc.ml", "hpfracc.profiling", "hpfracc.solvers.ode",
+    "hpfracc.special",
+]  # fmt: skip
 PUBLIC = [name for name in hpfracc.__all__ if not name.startswith("__")]
 
 

@@ -166,6 +166,10 @@ def test_laplacians_over_chunked_axes():
         found = hf.fractional_laplacian(lazy(field, chunks), (x, y), 1.5, method="periodic", axis=(0, 1))
         assert found.chunks == lazy(field, chunks).chunks and found.dtype == float
         assert np.allclose(found.compute(), expected, rtol=1e-12, atol=1e-12)
+    line, operator = lazy(field[0], 5), hf.FractionalLaplacian(1.5, method="periodic")
+    for way in ("rechunk", "slabs"):
+        found = hf.distributed.apply(operator, line, y, way=way).compute()
+        assert np.allclose(found, hf.fractional_laplacian(field[0], y, 1.5, method="periodic"), rtol=1e-12, atol=1e-12)
     for method in ("dirichlet", "neumann", "integral"):
         expected = hf.fractional_laplacian(field, step=(0.1, 0.2), alpha=1.2, method=method, axis=(0, 1))
         found = hf.fractional_laplacian(lazy(field, (5, 7)), step=(0.1, 0.2), alpha=1.2, method=method, axis=(0, 1))

@@ -81,6 +81,12 @@ def test_a_neighbour_is_not_blamed(client: Any):
     assert np.array_equal(result.values[[0, 1, 3]], [3.0, 4.0, 6.0])
 
 
+def test_a_batch_says_which_items_ended_a_worker(client: Any):
+    """With executor=, a batch ends; it neither waits nor tries again."""
+    with pytest.raises(ClusterError, match="items from . on ended their worker"):
+        hf.batch.run(work.end_worker, np.arange(4.0, 7.0), executor=client)
+
+
 @pytest.mark.slow
 def test_one_death_is_one_attempt(client: Any, monkeypatch: pytest.MonkeyPatch):
     """``retries=1`` is one more attempt, also where the scheduler itself would make three more."""

@@ -134,5 +134,5 @@ def test_ways_that_are_not_there_are_refused():
         hf.distributed.apply(hf.CaputoFabrizio(0.5), long, step=STEP, way="carry")
     with pytest.raises(InvalidInputError, match="use 'auto' or rechunk"):
         hf.distributed.apply(hf.Caputo(0.5), long, np.linspace(0.0, 1.0, N) ** 2, way="carry")
-    with pytest.raises(InvalidInputError, match="is not a fractional operator"):
+    with pytest.raises(InvalidInputError, match="is no FractionalOperator"):
         hf.distributed.apply(0.5, long, step=STEP)

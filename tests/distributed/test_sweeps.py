@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -309,9 +310,9 @@ def test_temporary_errors_are_retried():
         (lambda: hf.grid(**{n: range(10**5) for n in "abcd"}), InvalidInputError, "too many to count"),
         (lambda: hf.sweep(work.square, {"x": [1]}), InvalidInputError, "hf.grid"),
         (lambda: hf.sweep(work.square, 3), InvalidInputError, "not parameters"),
-        (lambda: hf.sweep("square", hf.grid(x=[1])), InvalidInputError, "not callable"),
+        (lambda: hf.sweep("square", hf.grid(x=[1])), InvalidInputError, "is not a function"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), executor=3), InvalidInputError, "cannot run tasks"),
-        (lambda: hf.sweep(work.square, hf.grid(x=[1]), on_error="skip"), InvalidInputError, "'raise' or 'keep'"),
+        (lambda: hf.sweep(work.square, hf.grid(x=[1]), on_error="skip"), InvalidInputError, "use 'raise', 'keep'"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), retries=-1), InvalidInputError, "retries=-1"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), timeout=0), InvalidInputError, "timeout=0"),
         (lambda: hf.sweep(work.square, hf.grid(x=[1]), timeout=True), InvalidInputError, "timeout=True"),
@@ -353,7 +354,7 @@ def test_executors_are_not_nested(client: Any):
 
 def test_no_scheduler_at_the_address(monkeypatch: pytest.MonkeyPatch):
     """An address without a scheduler gives a typed error soon."""
-    monkeypatch.setattr("hpfracc.distributed.executors._CONNECT_TIMEOUT", 0.5)
+    monkeypatch.setattr("hpfracc.distributed.dask_runner._CONNECT_TIMEOUT", 0.5)
     with pytest.raises(ClusterError, match="no scheduler answers"):
         hf.sweep(work.square, hf.grid(x=[1.0]), executor="tcp://127.0.0.1:9")
 
@@ -396,14 +397,14 @@ def test_scipy_optimises_on_a_cluster(client: Any):
 def test_costs_say_when_fewer_machines_would_do():
     """The load of the scheduler is workers times its cost by the time of a task."""
     result = hf.sweep(work.square, hf.grid(x=np.arange(8.0)), batch=2)
-    result._workers, result._overhead, result._work, result.seconds = 1000, 1.6e-3, 4 * 1.0, 10.0
+    result._run = replace(result._run, workers=1000, overhead=1.6e-3, work=4 * 1.0, seconds=10.0)
     cost = result.cost()
     assert cost.scheduler_load == pytest.approx(1.6)
     assert "312 workers would be as fast, or batch=7" in cost.advice
     assert cost.core_hours == pytest.approx(4.0 / 3600.0) and np.isnan(cost.joules)
-    result._workers, result._overhead, result._ran, result._work = 8, 1e-3, 10_000, 100.0
+    result._run = replace(result._run, workers=8, overhead=1e-3, ran=10_000, work=100.0)
     assert "an item takes 10 ms; a function declared by hf.distributed.stacked" in result.cost().advice
-    result._stacked = True
+    result._run = replace(result._run, stacked=True)
     assert result.cost().advice == ""
 
 

@@ -134,9 +134,7 @@ def test_the_search_follows_the_costs(monkeypatch):
 def test_searches_visit_few_points():
     """Without obstacles A* goes straight to the goal, and two searches meet halfway: most points are not visited."""
     pytest.importorskip("numba")
-    from hpfracc.lattice.compiled.astar import astar
-    from hpfracc.lattice.compiled.bidirectional import bidirectional
-    from hpfracc.lattice.compiled.steps import make_steps
+    from hpfracc.lattice.compiled.searches import astar, bidirectional, make_steps
 
     lattice = Lattice((201, 201))
     steps, costs = make_steps(lattice.geometry), np.ones((1, lattice.size))

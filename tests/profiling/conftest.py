@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from hpfracc.profiling import breakdown, clocks, device_time, session, spans
+from hpfracc.profiling import analysis, clocks, device_time, session, spans
 from tests.helpers.simulated_device import SimulatedClock, Time
 
 
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     """Time that passes when it is told to, for spans and devices alike."""
-    breakdown.calibrate()  # by the real clock, and kept
+    analysis.calibrate()  # by the real clock, and kept
     made = Time()
     monkeypatch.setattr(spans, "_now", made.perf_counter_ns)
     monkeypatch.setattr(device_time, "perf_counter_ns", made.perf_counter_ns)

@@ -12,12 +12,11 @@ from rich.console import Console
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling import Profiler
 from hpfracc.profiling.advice import advise
-from hpfracc.profiling.analysis import Analysis, length, percentile, summarise, union
-from hpfracc.profiling.breakdown import break_down
+from hpfracc.profiling.analysis import Analysis, break_down, length, percentile, summarise, union
 from hpfracc.profiling.device_time import DeviceTime
+from hpfracc.profiling.exports import bottleneck_table, summary_table
 from hpfracc.profiling.recorder import Recorder
 from hpfracc.profiling.spans import Span
-from hpfracc.profiling.tables import bottleneck_table, summary_table
 from tests.helpers.simulated_device import Time
 
 MS = 1_000_000

@@ -15,7 +15,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.profiling import Profiler, clocks, compare_profiles, get_profiler, load_profile
-from hpfracc.profiling.dashboard.page import render_page
+from hpfracc.profiling.exports import render_page
 from tests.helpers.browser import find_browser, full_screenshot, resize, start_browser
 from tests.helpers.simulated_device import SimulatedClock, Time
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from hpfracc.profiling import Profiler
-from hpfracc.profiling.breakdown import calibrate
+from hpfracc.profiling.analysis import calibrate
 from tests.helpers.simulated_device import SimulatedClock, Time
 
 Plug = Callable[..., SimulatedClock]

@@ -13,7 +13,7 @@ import pytest
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling import Profiler, load_profile
-from hpfracc.profiling.plain_values import plain
+from hpfracc.profiling.document import plain
 from tests.helpers.simulated_device import SimulatedClock
 
 EVIL = "</script><script>alert(1)</script> & \u2028 \ud800 'quotes\" \x00"

@@ -10,7 +10,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.profiling import Profiler, get_profiler
-from hpfracc.profiling.breakdown import calibrate
+from hpfracc.profiling.analysis import calibrate
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")

@@ -10,7 +10,7 @@ import re
 from importlib import resources
 
 from hpfracc.profiling import Profiler
-from hpfracc.profiling.dashboard.page import pack, render_page
+from hpfracc.profiling.exports import pack, render_page
 
 EVIL = "</script><script>alert(1)</script><!--"
 
@@ -89,7 +89,7 @@ def test_a_span_costs_the_page_a_few_bytes():
 
 def test_the_scripts_are_short_files():
     """One idea a file here too."""
-    folder = resources.files("hpfracc.profiling.dashboard")
+    folder = resources.files("hpfracc.profiling").joinpath("dashboard")
     sources = [entry for entry in folder.iterdir() if entry.name.endswith((".js", ".css", ".html"))]
     assert len(sources) > 8
     assert all(len(entry.read_text(encoding="utf-8").splitlines()) < 400 for entry in sources)

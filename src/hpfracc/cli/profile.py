@@ -153,7 +153,7 @@ def _view(document: Any, data: dict[str, Any]) -> Any:
     from rich.console import Group
     from rich.text import Text
 
-    from hpfracc.profiling.tables import bottleneck_table, summary_table
+    from hpfracc.profiling.exports import bottleneck_table, summary_table
 
     where = data.get("page") or data.get("profile")
     kind = "Page" if "page" in data else "Profile"
@@ -165,8 +165,8 @@ def _page(arguments: argparse.Namespace) -> Answer:
     from rich.text import Text
 
     from hpfracc.errors import InvalidInputError
-    from hpfracc.profiling.dashboard.page import render_page
     from hpfracc.profiling.document import load_profile, write_text
+    from hpfracc.profiling.exports import render_page
 
     file: Path | None = arguments.file
     document = None if file is None else load_profile(file)

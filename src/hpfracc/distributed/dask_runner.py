@@ -1,27 +1,39 @@
-"""Tasks on a Dask cluster: submits a window of tasks, counts deaths of workers, and does not wait for lost tasks."""
+"""Dask clusters: the plugin that prepares workers, and the runner of tasks on them.
+
+The plugin prepares every worker, including those that start later or are restarted. The runner submits a window of
+tasks, counts deaths of workers, and does not wait for lost tasks.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
+import sys
 import time
+import zlib
 from asyncio import CancelledError
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, final
+from weakref import WeakKeyDictionary, ref
 
+from hpfracc._config import Settings, get_settings
+from hpfracc._optional import import_optional
 from hpfracc._shielded import POLL_INTERVAL
-from hpfracc.distributed.executors import Runner, TaskOutcome, connect
-from hpfracc.distributed.tasks import run_payload, topic_of
-from hpfracc.errors import ClusterError
+from hpfracc.distributed import worker as workers
+from hpfracc.distributed.driver import Runner, TaskOutcome
+from hpfracc.distributed.tasks import job_of, run_payload, topic_of
+from hpfracc.errors import ClusterError, HpfraccError
 
-__all__ = ["DaskRunner", "scheduler_cost"]
+__all__ = ["DaskRunner", "current_client", "is_dask_client", "prepare_workers", "scheduler_cost", "send_records"]
 
 logger = logging.getLogger("hpfracc.distributed")
 
+#: Seconds to wait for a scheduler to answer.
+_CONNECT_TIMEOUT = 30.0
 #: Seconds between two checks of the cluster.
 _LOOK_INTERVAL = 1.0
 #: Seconds without a worker after which the cluster is asked for workers, and between two requests: a cluster notices
@@ -42,10 +54,168 @@ _MAX_AHEAD, _MAX_BYTES_AHEAD = 4096, 1 << 26
 #: How often a task that the scheduler lost is resubmitted.
 _MAX_LOSSES = 5
 
-
 #: Seconds of scheduler CPU time per task, and in addition per worker: 1.05 ms with 50 workers and 1.34 ms with 200,
 #: by ``benchmarks/clusters.py --farm 50,200`` on a quiet machine of two cores with distributed 2026.8.
 _TASK_COST, _COST_A_WORKER = 0.95e-3, 2.0e-6
+_NAME = "hpfracc"
+#: The records with which the workers of a client were prepared.
+_prepared: WeakKeyDictionary[Any, bytes] = WeakKeyDictionary()
+#: The settings with which a client adds the records of tasks that it did not submit one by one.
+_listening: WeakKeyDictionary[Any, Settings] = WeakKeyDictionary()
+#: Topic of the cluster events that carry records.
+_TOPIC = "hpfracc-learned"
+#: Whether this worker sends its records.
+_sends = False
+
+
+@functools.cache
+def _plugin_class() -> type:
+    """The class of the plugins; created on first use, because its base class is Dask's."""
+    from distributed import WorkerPlugin
+
+    class WorkerSetup(WorkerPlugin):
+        """Sets the engine's cores, memory, GPU and wisdom, compares versions, and caches a large job."""
+
+        def __init__(self, job: str | None, payload: bytes | None, known: bytes = b"") -> None:
+            self.name = _NAME if job is None else f"{_NAME}-{job}"
+            self.job, self.payload, self.known = job, payload, known
+            self.versions, self.process = workers.versions(), workers.process_id()
+
+        def setup(self, worker: Any) -> None:
+            _set_up(self, worker)
+
+    return WorkerSetup
+
+
+def _set_up(plugin: Any, worker: Any) -> None:
+    workers.compare_versions(plugin.versions, str(worker.address))
+    workers.use_own_gpu(worker)
+    workers.adopt_limits(worker)
+    global _sends
+    _sends = workers.start_sharing(plugin.process)
+    if plugin.known and _sends:
+        workers.merge_records(plugin.known)
+    if plugin.payload is not None:
+        job_of(plugin.job, plugin.payload)
+
+
+def current_client() -> Any:
+    """The default Dask client of this process, or None; never an asynchronous one."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        client = distributed.default_client()
+    except ValueError:  # none
+        return None
+    return None if client.asynchronous or client.status != "running" else client
+
+
+def prepare_workers() -> None:
+    """Prepare the workers of the default client, once, for tasks of Dask arrays, which it does not submit itself."""
+    client = current_client()
+    if client is None or workers.dask_worker() is not None:
+        return
+    if client not in _prepared:
+        _register_job(client, "", None)
+    _listen(client)
+
+
+def _listen(client: Any) -> None:
+    """Receive the records of tasks of Dask arrays, as cluster events."""
+    known = client in _listening
+    _listening[client] = get_settings()
+    if not known and not client.asynchronous:
+        client.subscribe_topic(_TOPIC, functools.partial(_take, ref(client)))
+
+
+def _take(client: Any, event: Any) -> None:
+    """Handle an event, i.e. its time and its message. Called in the thread of the client's event loop."""
+    settings = _listening.get(client())
+    try:
+        if settings is not None:
+            workers.merge_records(bytes(event[1]), settings)
+    except (HpfraccError, OSError, ValueError, TypeError, zlib.error) as error:
+        logger.info("what workers learned could not be added (%s: %s)", type(error).__name__, error)
+
+
+def send_records() -> None:
+    """In a task of a Dask array: send the records of the engine to the clients of the cluster."""
+    worker = workers.dask_worker() if _sends else None
+    message = b"" if worker is None else workers.take_records()
+    if worker is not None and message:
+        worker.log_event(_TOPIC, message)
+
+
+def _register_job(client: Any, name: str, payload: bytes | None) -> bool:
+    """Prepare all workers, present and future; a large payload is sent to each once. Returns whether it was cached."""
+    import_optional("distributed")
+    try:
+        _tell_workers(client)
+        if payload is not None:
+            _register(client, name, payload)
+    except ClusterError:
+        raise
+    except Exception as error:
+        raise ClusterError(
+            f"the workers could not be prepared ({type(error).__name__}: {error}); install the same versions of "
+            "hpfracc and of your own modules on all of them"
+        ) from error
+    _listen(client)
+    return payload is not None
+
+
+def _tell_workers(client: Any) -> None:
+    """Send what is known to all workers, present and future, unless they have it already: it changes rarely."""
+    known = workers.encode_known()
+    if _prepared.get(client) != known:
+        _register(client, None, None, known)
+        _prepared[client] = known
+
+
+def _register(client: Any, *given: Any) -> None:
+    plugin = _plugin_class()(*given)
+    client.register_plugin(plugin, name=plugin.name)
+
+
+def _forget_job(client: Any, name: str) -> None:
+    """Drop the payload of a sweep that has ended."""
+    try:
+        client.unregister_worker_plugin(f"{_NAME}-{name}")
+    except Exception:  # the scheduler may be gone, and the sweep has ended
+        logger.debug("the payload of sweep %s could not be dropped", name, exc_info=True)
+
+
+def is_dask_client(executor: Any) -> bool:
+    """Whether it is a client of ``distributed``, checked without importing it."""
+    return any(
+        base.__name__ == "Client" and base.__module__.partition(".")[0] == "distributed"
+        for base in type(executor).__mro__
+    )
+
+
+@contextlib.contextmanager
+def _connect(executor: Any) -> Iterator[Any]:
+    """The client itself, or one for an address, closed at the end."""
+    if not isinstance(executor, str):
+        if getattr(executor, "asynchronous", False):
+            raise ClusterError("an asynchronous client has to be awaited; give a plain Client, or its address")
+        if getattr(executor, "status", "running") != "running":
+            raise ClusterError(f"the client has the status {executor.status!r}; make a new one with Client(...)")
+        yield executor
+        return
+    distributed = import_optional("distributed")
+    try:
+        client = distributed.Client(executor, timeout=_CONNECT_TIMEOUT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"no scheduler answers at executor={executor!r} ({type(error).__name__}: {error}); start one with 'dask "
+            "scheduler', and give the address that it prints"
+        ) from error
+    try:
+        yield client
+    finally:
+        client.close()
 
 
 def scheduler_cost(workers: int) -> float:
@@ -65,8 +235,7 @@ class _Submitted:
     """An attempt at a task."""
 
     future: Any
-    indices: Sequence[int]
-    bad: Sequence[int]
+    given: tuple[Any, ...]
     #: The only worker that may run it, or None.
     worker: str | None
     alone: bool
@@ -93,8 +262,6 @@ class DaskRunner(Runner):
     def __init__(
         self, executor: Any, name: str, payload: bytes, resources: Mapping[str, float] | None, limited: bool = False
     ) -> None:
-        from hpfracc.distributed.plugin import register_job
-
         self._name = name
         self._ended: SimpleQueue[tuple[int, Any]] = SimpleQueue()
         self._tasks: dict[int, _Submitted] = {}
@@ -102,9 +269,9 @@ class DaskRunner(Runner):
         self._attempt = 0
         self._resources = dict(resources) if resources else None
         self._closing = contextlib.ExitStack()
-        self._client = self._closing.enter_context(connect(executor))
+        self._client = self._closing.enter_context(_connect(executor))
         try:
-            self._kept = register_job(self._client, name, payload if len(payload) > _LARGE_PAYLOAD else None)
+            self._kept = _register_job(self._client, name, payload if len(payload) > _LARGE_PAYLOAD else None)
             self._payload = None if len(payload) > _LARGE_PAYLOAD else payload
             self._seen = 0
             self._prepared: set[str] = set()
@@ -134,24 +301,16 @@ class DaskRunner(Runner):
         most = min(_MAX_AHEAD, _MAX_BYTES_AHEAD // max(1, len(self._payload or b"")))
         return max(usual, min(most, math.ceil(self.workers * _SECONDS_AHEAD / seconds)))
 
-    def submit(self, key: int, indices: Sequence[int], bad: Sequence[int] = (), *, alone: bool = False) -> None:
+    def submit(self, key: int, *given: Any, alone: bool = False) -> None:
         """Submit it to the scheduler; ``alone`` to one worker, so that its death is one attempt."""
         self._attempt += 1
         worker = self._any_worker() if alone else None
         future = self._client.submit(
-            run_payload,
-            self._name,
-            self._payload,
-            indices,
-            bad,
-            key=self._key(key),
-            resources=self._resources,
-            workers=worker,
-            pure=False,
-            retries=0,
-        )
-        self._tasks[key] = _Submitted(future, indices, bad, worker, alone)
-        future.add_done_callback(partial(self._tell, key))
+            run_payload, self._name, self._payload, *given, key=self._key(key), resources=self._resources,
+            workers=worker, pure=False, retries=0,
+        )  # fmt: skip
+        self._tasks[key] = _Submitted(future, given, worker, alone)
+        future.add_done_callback(functools.partial(self._tell, key))
 
     def _key(self, key: int) -> str:
         return f"hpfracc-{self._name}-{key}-{self._attempt}"
@@ -219,7 +378,7 @@ class DaskRunner(Runner):
         if self._losses[key] > _MAX_LOSSES:
             told = f"the cluster lost a task {_MAX_LOSSES} times ({error}); call sweep with the same store= to continue"
             return TaskOutcome(key, error=ClusterError(told))
-        self.submit(key, task.indices, task.bad, alone=task.alone)
+        self.submit(key, *task.given, alone=task.alone)
         return None
 
     def _lost_scheduler(self) -> ClusterError:
@@ -277,11 +436,12 @@ class DaskRunner(Runner):
 
     def _tell_newcomers(self, addresses: set[str]) -> None:
         """Send what was learned to workers that started since the last check: they only know the state at the start."""
-        from hpfracc.distributed.plugin import tell_workers
-
         if self.knows_more and self._prepared and addresses - self._prepared:
             self.knows_more = False
-            tell_workers(self._client)
+            try:
+                _tell_workers(self._client)
+            except Exception as error:  # a worker that ends meanwhile: the sweep does not depend on it
+                logger.info("what was learned could not be sent to all workers (%s: %s)", type(error).__name__, error)
         self._prepared = addresses
 
     def _scale(self) -> None:
@@ -300,13 +460,11 @@ class DaskRunner(Runner):
 
     def close(self, *, cancel: bool) -> None:
         """Release the remaining tasks on the cluster."""
-        from hpfracc.distributed.plugin import forget_job
-
         try:
             if cancel and self._tasks:
                 self._drop(*self._tasks.values())
             self._tasks.clear()
             if self._kept:
-                forget_job(self._client, self._name)
+                _forget_job(self._client, self._name)
         finally:
             self._closing.close()

@@ -12,8 +12,7 @@ import contextlib
 import functools
 import itertools
 import sys
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,16 +21,11 @@ from hpfracc import _reading
 from hpfracc._arrays import device_of, is_dtensor, library_of
 from hpfracc._optional import import_optional
 from hpfracc._xp import namespace_of
-from hpfracc.distributed.chunked.operators import call_operator, sample_axes
 from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.workers import run_items
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["apply_shards", "per_device", "per_shard"]
-
-#: Compiled functions of sharded calls, newest last.
-_compiled: OrderedDict[Hashable, Any] = OrderedDict()
-_MAX_COMPILED = 64
+__all__ = ["apply_shards", "call_operator", "per_device", "per_shard", "sample_axes"]
 
 
 def per_device(function: Callable[..., Any], *arrays: Any, devices: Sequence[Any] | None = None) -> Any:
@@ -211,19 +205,20 @@ def per_shard(function: Callable[[Any], Any], mesh: Any, spec: Any, *, axis: int
     jax = import_optional("jax")
     _reading.instance("spec", spec, jax.sharding.PartitionSpec, "PartitionSpec('rows', None)")
     _reading.instance("mesh", mesh, jax.sharding.Mesh, "Mesh(np.array(jax.devices()), ('rows',))")
-    if axis < 0:
-        # Trailing axes that the specification does not name are not sharded.
-        named = len(spec) + axis if len(spec) else -1
-        divided = named >= 0 and spec[named] is not None
-    else:
-        divided = axis < len(spec) and spec[axis] is not None
-    if divided:
-        raise InvalidInputError(
-            f"axis {axis}, along which the points lie, is divided over devices by {spec}; divide another axis, as in "
-            "jax.device_put(x, NamedSharding(mesh, PartitionSpec('rows', None)))"
-        )
+    # Trailing axes that the specification does not name are not sharded.
+    named = axis if axis >= 0 else len(spec) + axis
+    _require_whole(spec, [named] if 0 <= named < len(spec) else [], axis)
     found: Callable[[Any], Any] = jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec)
     return found
+
+
+def _require_whole(spec: Any, axes: Iterable[int], shown: Any) -> None:
+    """Raise an error if the points are divided over devices."""
+    if any(spec[axis] is not None for axis in axes):
+        raise InvalidInputError(
+            f"axis {shown}, along which the points lie, is divided over devices by {spec}; divide another axis, as in "
+            "jax.device_put(f, NamedSharding(mesh, PartitionSpec('rows', None)))"
+        )
 
 
 def apply_shards(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
@@ -236,26 +231,27 @@ def apply_shards(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
             f"f lies on several devices by a {type(sharding).__name__}; use a NamedSharding, whose axes are known"
         )
     spec = type(sharding.spec)(*sharding.spec, *([None] * (f.ndim - len(sharding.spec))))
-    divided = any(spec[axis] is not None for axis in sample_axes(f, options["axis"]))
-    if divided:
-        raise InvalidInputError(
-            f"axis {options['axis']}, along which the points lie, is divided over devices by {sharding.spec}; divide "
-            "another axis: jax.device_put(f, NamedSharding(mesh, PartitionSpec('rows', None)))"
-        )
+    _require_whole(spec, sample_axes(f, options["axis"]), options["axis"])
     if options.get("full_output"):
         raise InvalidInputError("full_output=True describes values on one device; use it on a part of the rows")
-    key = _key(operator, t, options, sharding.mesh, spec, f)
-    run = _compiled.get(key) if key is not None else None
-    if run is None:
-        jax = import_optional("jax")
-        given = {name: each for name, each in options.items() if each is not None and name != "full_output"}
-        call = functools.partial(call_operator, operator, t, given)
-        run = jax.jit(jax.shard_map(call, mesh=sharding.mesh, in_specs=spec, out_specs=spec))
-        if key is not None:
-            _compiled[key] = run
-            while len(_compiled) > _MAX_COMPILED:
-                _compiled.popitem(last=False)
-    return run(f)
+    given = tuple((name, each) for name, each in sorted(options.items()) if each is not None and name != "full_output")
+    points = (t.tobytes(), t.dtype, t.shape) if type(t) is np.ndarray else t
+    key = operator, points, given, sharding.mesh, spec
+    try:
+        hash(key)
+    except TypeError:  # an array as order, say
+        return _compiled.__wrapped__(*key)(f)
+    return _compiled(*key)(f)
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(operator: Any, points: Any, options: tuple[tuple[str, Any], ...], mesh: Any, spec: Any) -> Any:
+    """The compiled call of an operator on sharded samples; JAX compiles it for each shape and dtype."""
+    jax = import_optional("jax")
+    known = isinstance(points, tuple) and len(points) == 3 and isinstance(points[0], bytes)
+    t = np.frombuffer(points[0], points[1]).reshape(points[2]) if known else points
+    call = functools.partial(call_operator, operator, t, dict(options))
+    return jax.jit(jax.shard_map(call, mesh=mesh, in_specs=spec, out_specs=spec))
 
 
 def _apply_local(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
@@ -274,12 +270,19 @@ def _apply_local(operator: Any, f: Any, t: Any, options: dict[str, Any]) -> Any:
     return type(f).from_local(value, f.device_mesh, f.placements, run_check=False, shape=f.shape, stride=f.stride())
 
 
-def _key(operator: Any, t: Any, options: dict[str, Any], *more: Any) -> Hashable | None:
-    """The cache key of a compiled function; None if it cannot be hashed."""
-    points = (t.dtype.str, t.shape, t.tobytes()) if type(t) is np.ndarray else t
-    key = (operator, points, tuple(sorted(options.items())), *more[:-1], more[-1].shape, str(more[-1].dtype))
-    try:
-        hash(key)
-    except TypeError:
-        return None
-    return key
+def call_operator(operator: Any, t: Any, options: dict[str, Any], block: Any) -> Any:
+    """Apply an operator to the samples of one block or device."""
+    return operator(block, t, **options)
+
+
+def sample_axes(f: Any, axis: Any) -> tuple[int, ...]:
+    """Checked, non-negative axes."""
+    given = tuple(axis) if isinstance(axis, Sequence) else (axis,)
+    if not f.ndim:
+        raise ShapeError("the samples are a single number; give an array of them")
+    for each in given:
+        if isinstance(each, bool) or not isinstance(each, int | np.integer) or not -f.ndim <= each < f.ndim:
+            raise ShapeError(
+                f"axis={each!r} is not an axis of samples with {f.ndim} axes; use {-f.ndim} to {f.ndim - 1}"
+            )
+    return tuple(int(each) % f.ndim for each in given)

@@ -3,19 +3,67 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from hpfracc.distributed.executors import Runner, TaskOutcome
 from hpfracc.distributed.outputs import ItemArrays
 from hpfracc.distributed.tasks import ItemFailure, SweepJob, TaskReport
 from hpfracc.distributed.worker import merge_records
 from hpfracc.errors import BatchItemError, ClusterError
 
-__all__ = ["Sink", "SweepDriver", "SweepProgress"]
+__all__ = ["Runner", "Sink", "SweepDriver", "SweepProgress", "TaskOutcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """The outcome of a task: its report, deaths of workers, items of a call that did not stop, or a fatal error."""
+
+    key: int
+    report: Any = None
+    deaths: int = 0
+    stuck: Sequence[int] = ()
+    error: BaseException | None = None
+
+
+class Runner(ABC):
+    """Runs tasks. ``submit`` never blocks; ``next`` waits for one to end."""
+
+    #: Number of tasks that can run at the same time.
+    workers: int = 1
+    #: Seconds of overhead per task.
+    overhead: float = 0.0
+    #: Whether workers that start later should be told what was learned since the others were prepared.
+    knows_more: bool = False
+
+    @abstractmethod
+    def submit(self, key: int, *given: Any, alone: bool = False) -> None:
+        """Start ``job.run(*given)``; ``alone`` marks a task that may end its worker."""
+
+    @abstractmethod
+    def next(self) -> TaskOutcome | None:
+        """The outcome of some task, or None if none ends shortly."""
+
+    def window(self, seconds: float) -> int:
+        """Number of tasks to keep in flight, given the seconds that one takes (nan: not known yet).
+
+        By default one running and one waiting task per worker.
+        """
+        return 2 * self.workers + 1
+
+    def close(self, *, cancel: bool) -> None:
+        """Shut down; with ``cancel`` remaining tasks are dropped."""
+        return None
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.close(cancel=kind is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +142,6 @@ class SweepDriver:
         self,
         job: SweepJob,
         runner: Runner,
-        *,
         keep: bool,
         retries: int,
         advance: Callable[[SweepProgress], None],
@@ -264,7 +311,7 @@ class SweepDriver:
     def _stuck(self, run: _Run, index: int) -> None:
         """The call of an item did not stop, and its worker is replaced: run the other items of the task again."""
         text = f"it did not stop within timeout={self._job.timeout:g} s, and its worker was replaced"
-        failure = self._failure(index, TimeoutError(text))
+        failure = self._job.failure(index, TimeoutError(text), "")
         if run.probe:
             self._end_probe(run, failure)
             return
@@ -292,12 +339,8 @@ class SweepDriver:
     def _dead(self, index: int, deaths: int) -> ItemFailure:
         limit = self._job.timeout
         reason = "" if limit is None else f", perhaps because the item did not stop within timeout={limit:g} s"
-        return self._failure(index, ClusterError(f"its worker died, {deaths} time{'s' if deaths > 1 else ''}{reason}"))
-
-    def _failure(self, index: int, error: Exception) -> ItemFailure:
-        wrapped = BatchItemError(f"item {index} of {len(self._job.params)}: {error}", index)
-        wrapped.__cause__ = error
-        return ItemFailure(index, self._job.params[index], f"{type(error).__name__}: {error}", "", wrapped)
+        error = ClusterError(f"its worker died, {deaths} time{'s' if deaths > 1 else ''}{reason}")
+        return self._job.failure(index, error, "")
 
 
 def _raised(failure: ItemFailure, count: int) -> BatchItemError:

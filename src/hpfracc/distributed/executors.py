@@ -2,97 +2,50 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import time
-from abc import ABC, abstractmethod
+import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, final
 
-from hpfracc._optional import import_optional
 from hpfracc._shielded import POLL_INTERVAL
+from hpfracc.distributed.dask_runner import DaskRunner, is_dask_client
+from hpfracc.distributed.driver import Runner, TaskOutcome
 from hpfracc.distributed.functions import dump
-from hpfracc.distributed.tasks import Caller, SweepJob, TaskReport, job_of, refuse_nesting, run_payload, run_task
-from hpfracc.distributed.worker import merge_records, start_sharing, take_records
+from hpfracc.distributed.tasks import Caller, refuse_nesting, run_payload
+from hpfracc.distributed.worker import merge_records
 from hpfracc.engine.execution.batch.items import item_error
 from hpfracc.engine.workers import available_cores
-from hpfracc.errors import BatchItemError, ClusterError, InvalidInputError
+from hpfracc.errors import ClusterError, InvalidInputError
 
 __all__ = [
-    "InProcess", "Mapper", "Pool", "Runner", "TaskOutcome", "connect", "is_dask_client", "mapper", "require_executor",
-    "run_pieces",
+    "InProcess", "Mapper", "Pool", "is_cluster", "make_runner", "mapper", "require_executor", "run_pieces",
 ]  # fmt: skip
 
-#: Seconds to wait for a scheduler to answer.
-_CONNECT_TIMEOUT = 30.0
 #: Pieces per worker: enough to balance the load.
 _PIECES_A_WORKER = 4
-#: How often a piece whose worker died, or that was lost, is resubmitted.
-_MAX_LOSSES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class TaskOutcome:
-    """The outcome of a task: its report, deaths of workers, items of a call that did not stop, or a fatal error."""
-
-    key: int
-    report: TaskReport | None = None
-    deaths: int = 0
-    stuck: Sequence[int] = ()
-    error: BaseException | None = None
-
-
-class Runner(ABC):
-    """Runs tasks. ``submit`` never blocks; ``next`` waits for one to end."""
-
-    #: Number of tasks that can run at the same time.
-    workers: int = 1
-    #: Seconds of overhead per task.
-    overhead: float = 0.0
-    #: Whether workers that start later should be told what was learned since the others were prepared.
-    knows_more: bool = False
-
-    @abstractmethod
-    def submit(self, key: int, indices: Sequence[int], bad: Sequence[int] = (), *, alone: bool = False) -> None:
-        """Start a task; ``alone`` marks one that may end its worker."""
-
-    @abstractmethod
-    def next(self) -> TaskOutcome | None:
-        """The outcome of some task, or None if none ends shortly."""
-
-    def window(self, seconds: float) -> int:
-        """Number of tasks to keep in flight, given the seconds that one takes (nan: not known yet).
-
-        By default one running and one waiting task per worker.
-        """
-        return 2 * self.workers + 1
-
-    def close(self, *, cancel: bool) -> None:
-        """Shut down; with ``cancel`` remaining tasks are dropped."""
-        return None
 
 
 @final
 class InProcess(Runner):
     """Runs one task after another in the caller's thread."""
 
-    def __init__(self, job: SweepJob) -> None:
+    def __init__(self, job: Any) -> None:
         self._job = job
-        self._queue: deque[tuple[int, Sequence[int], Sequence[int]]] = deque()
+        self._queue: deque[tuple[int, tuple[Any, ...]]] = deque()
 
-    def submit(self, key: int, indices: Sequence[int], bad: Sequence[int] = (), *, alone: bool = False) -> None:
+    def submit(self, key: int, *given: Any, alone: bool = False) -> None:
         """Queue it."""
-        self._queue.append((key, indices, bad))
+        self._queue.append((key, given))
 
     def next(self) -> TaskOutcome | None:
         """Run the next task."""
-        key, indices, bad = self._queue.popleft()
+        key, given = self._queue.popleft()
         try:
-            return TaskOutcome(key, run_task(self._job, indices, bad))
+            return TaskOutcome(key, self._job.run(*given))
         except Exception as error:  # raised by the sweep
             return TaskOutcome(key, error=error)
 
@@ -111,10 +64,10 @@ class Pool(Runner):
         self._futures: dict[int, Any] = {}
         self.workers = available_cores()
 
-    def submit(self, key: int, indices: Sequence[int], bad: Sequence[int] = (), *, alone: bool = False) -> None:
+    def submit(self, key: int, *given: Any, alone: bool = False) -> None:
         """Submit it to the executor."""
         try:
-            future = self._executor.submit(run_payload, *self._payload, indices, bad)
+            future = self._executor.submit(run_payload, *self._payload, *given)
         except RuntimeError as error:  # shut down, or broken
             told = f"the executor takes no tasks ({error}); give one that was not shut down"
             self._ended.put((key, error if _is_broken(error) else ClusterError(told)))
@@ -156,47 +109,31 @@ def _is_broken(error: BaseException) -> bool:
     return any(base.__name__ == "BrokenExecutor" for base in type(error).__mro__)
 
 
-def is_dask_client(executor: Any) -> bool:
-    """Whether it is a client of ``distributed``, checked without importing it."""
-    return any(
-        base.__name__ == "Client" and base.__module__.partition(".")[0] == "distributed"
-        for base in type(executor).__mro__
-    )
+def make_runner(executor: Any, job: Any, what: str, resources: Any = None) -> Runner:
+    """The runner of a job on a checked executor."""
+    if executor is None:
+        return InProcess(job)
+    payload = dump(job, f"the function {what!r}")
+    name = f"{what}-{os.urandom(16).hex()}"
+    if not is_cluster(executor):
+        return Pool(executor, name, payload)
+    return DaskRunner(executor, name, payload, resources, getattr(job, "timeout", None) is not None)
+
+
+def is_cluster(executor: Any) -> bool:
+    """Whether it is a client of a Dask cluster, or an address: work may be done on other machines."""
+    return isinstance(executor, str) or is_dask_client(executor)
 
 
 def require_executor(executor: Any) -> None:
     """Raise an error unless it is a client, an address, or an executor."""
-    if executor is None or isinstance(executor, str) or is_dask_client(executor):
+    if executor is None or is_cluster(executor):
         return
     if not callable(getattr(executor, "submit", None)) or isinstance(executor, type):
         raise InvalidInputError(
             f"executor={executor!r} cannot run tasks; give a dask.distributed.Client, the address of a scheduler such "
             "as 'tcp://host:8786', a concurrent.futures executor, or None"
         )
-
-
-@contextlib.contextmanager
-def connect(executor: Any) -> Iterator[Any]:
-    """The client itself, or one for an address, closed at the end."""
-    if not isinstance(executor, str):
-        if getattr(executor, "asynchronous", False):
-            raise ClusterError("an asynchronous client has to be awaited; give a plain Client, or its address")
-        if getattr(executor, "status", "running") != "running":
-            raise ClusterError(f"the client has the status {executor.status!r}; make a new one with Client(...)")
-        yield executor
-        return
-    distributed = import_optional("distributed")
-    try:
-        client = distributed.Client(executor, timeout=_CONNECT_TIMEOUT, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise ClusterError(
-            f"no scheduler answers at executor={executor!r} ({type(error).__name__}: {error}); start one with 'dask "
-            "scheduler', and give the address that it prints"
-        ) from error
-    try:
-        yield client
-    finally:
-        client.close()
 
 
 def mapper(executor: Any) -> Mapper:
@@ -256,13 +193,25 @@ def _each(func: Callable[..., Any], items: Sequence[Any], first: int, count: int
     return found
 
 
-def _run_piece(name: str, payload: bytes, items: Sequence[Any], first: int, count: int) -> tuple[list[Any], bytes]:
+@dataclass(slots=True)
+class _PieceReport:
     """The results of a piece, and the records that the worker learned."""
-    run, caller = job_of(name, payload)
-    away = start_sharing(caller.process)
-    with caller.adopted():
-        found = run(items, first, count)
-    return found, take_records() if away else b""
+
+    values: list[Any]
+    learned: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class _PieceJob:
+    """A function of pieces."""
+
+    call: Callable[..., list[Any]]
+    caller: Caller
+
+    def run(self, items: Sequence[Any], first: int, count: int) -> _PieceReport:
+        """Run one piece."""
+        with self.caller.adopted():
+            return _PieceReport(self.call(items, first, count))
 
 
 def run_pieces(
@@ -277,46 +226,22 @@ def run_pieces(
     require_executor(executor)
     if not len(items):
         return []
-    caller = Caller.here(away=True)
-    payload = dump((run, caller), f"the function {what!r}")
-    name = f"{what}-{time.time_ns():x}"
-    with connect(executor) as target:
-        threads = sum(target.nthreads().values()) if is_dask_client(target) else available_cores()
-        size = max(1, math.ceil(len(items) / (_PIECES_A_WORKER * max(1, threads))))
+    found: dict[int, list[Any]] = {}
+    with make_runner(executor, _PieceJob(run, Caller.here(away=True)), what) as runner:
+        size = max(1, math.ceil(len(items) / (_PIECES_A_WORKER * runner.workers)))
         starts = range(0, len(items), size)
-
-        def submit(first: int) -> Any:
-            options = {"pure": False} if is_dask_client(target) else {}
-            return target.submit(_run_piece, name, payload, items[first : first + size], first, len(items), **options)
-
-        futures = {first: submit(first) for first in starts}
-        found: list[Any] = []
-        try:
-            for first in starts:
-                piece, learned = _result(futures, first, submit)
-                found += piece
-                merge_records(learned)
-                if advance is not None:
-                    advance(len(piece))
-        except BaseException:  # after an interrupt too, the remaining tasks are not run
-            for future in futures.values():
-                future.cancel()
-            raise
-    return found
-
-
-def _result(futures: dict[int, Any], first: int, submit: Callable[[int], Any]) -> tuple[list[Any], bytes]:
-    for left in range(_MAX_LOSSES, -1, -1):
-        try:
-            found: tuple[list[Any], bytes] = futures[first].result()
-            return found
-        except BatchItemError:
-            raise
-        except Exception as error:
-            name = type(error).__name__
-            if name == "KilledWorker":
-                raise ClusterError(f"items from {first} on ended their worker ({error}); try them alone") from error
-            if name not in ("FutureCancelledError", "CancelledError") or not left:
-                raise
-            futures[first] = submit(first)
-    raise AssertionError("unreachable")
+        for first in starts:
+            runner.submit(first, items[first : first + size], first, len(items))
+        while len(found) < len(starts):
+            outcome = runner.next()
+            if outcome is None:
+                continue
+            if outcome.error is not None:
+                raise outcome.error
+            if outcome.report is None:
+                raise ClusterError(f"items from {outcome.key} on ended their worker; try them alone")
+            found[outcome.key] = outcome.report.values
+            merge_records(outcome.report.learned)
+            if advance is not None:
+                advance(len(found[outcome.key]))
+    return [each for first in starts for each in found[first]]

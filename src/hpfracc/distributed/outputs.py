@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import to_host
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError, UnsupportedDtypeError
 
 __all__ = ["VALUE", "ItemArrays", "Output", "check_output", "host_array", "read_outputs"]
@@ -77,15 +77,10 @@ def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
 
 def host_array(name: str, value: Any) -> np.ndarray[Any, Any]:
     """``value`` as a NumPy array. Masked values and parts of unequal shapes are refused."""
-    library = library_of(value)
-    if library == "torch":
-        value = value.detach().cpu().numpy()
-    elif library == "cupy":
-        value = value.get()
-    elif np.ma.is_masked(value):
+    if np.ma.is_masked(value):
         raise UnsupportedDtypeError(f"{name} has masked values; replace them, as in values.filled(np.nan)")
     try:
-        return np.asarray(value)
+        return to_host(value)
     except ValueError:  # ragged
         raise ShapeError(f"{name} is a {type(value).__name__} of unequal parts; give an array of one shape") from None
 

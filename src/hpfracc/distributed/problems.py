@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
-import math
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
@@ -15,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._optional import is_installed
 from hpfracc.distributed.parameters import SweepParameters, grid, points
 from hpfracc.distributed.sweeps import check_options
@@ -100,7 +99,7 @@ def parse_problem(text: str, folder: Path | None = None, *, trust: bool = True) 
     params = make(**{name: _values(name, given) for name, given in tables[named[0]].items()})
     options = tables.get("sweep", {})
     _require_known("[sweep]", options, _SWEEP)
-    check_options(options)
+    check_options(**options)
     if isinstance(func, EquationCall) and "output" in options:
         outputs = [options["output"]] if isinstance(options["output"], str) else options["output"]
         for name in outputs:
@@ -114,10 +113,7 @@ def _require_known(where: str, given: Any, known: tuple[str, ...]) -> None:
     if not isinstance(given, Mapping):
         raise InvalidInputError(f"{where} is not a table; write it as [name] with lines name = value")
     for name in given:
-        if name not in known:
-            close = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
-            raise InvalidInputError(f"{where} has {name!r}, which is not known{hint}")
+        _reading.choice(f"the name in {where}", name, known)
 
 
 def _function(table: Any, folder: Path | None, trust: bool) -> Callable[..., Any]:
@@ -129,10 +125,7 @@ def _function(table: Any, folder: Path | None, trust: bool) -> Callable[..., Any
     options = table.get("options", {})
     if "equation" in table:
         known = [name for name in problems.__all__ if name.islower() and name != "stored_reference"]
-        if table["equation"] not in known:
-            raise InvalidInputError(
-                f"equation={table['equation']!r} is not known; there are {', '.join(sorted(known))}"
-            )
+        _reading.choice("equation", table["equation"], sorted(known))
         _require_known("[function.options]", options, tuple(inspect.signature(solve_fode).parameters)[4:])
         return EquationCall(table["equation"], options)
     if options:
@@ -159,10 +152,7 @@ def _import(call: Any, folder: Path | None) -> Callable[..., Any]:
             f"call={call!r} cannot be imported ({error}); check the names, or set PYTHONPATH"
         ) from error
     _send_source(sys.modules[module], folder)
-    if not callable(func):
-        raise InvalidInputError(f"call={call!r} is a {type(func).__name__}, not a function")
-    found: Callable[..., Any] = func
-    return found
+    return _reading.function("call", func, "the parameters of an item")
 
 
 def _send_source(module: Any, folder: Path | None) -> None:
@@ -185,18 +175,11 @@ def _values(name: str, given: Any) -> Any:
         raise InvalidInputError(
             f"the range of {name} has no {missing[0]}; write {{start = 0.1, stop = 0.9, count = 9}}"
         )
-    start, stop, count = (given[each] for each in _RANGE[:3])
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MAX_COUNT:
-        raise InvalidInputError(f"the range of {name} has count={count!r}; use a whole number from 1 to {_MAX_COUNT:,}")
-    if not all(isinstance(end, int | float) and math.isfinite(end) for end in (start, stop)):
-        raise InvalidInputError(f"the range of {name} goes from {start!r} to {stop!r}; use finite numbers")
-    if given.get("log", False):
-        if start <= 0 or stop <= 0:
-            raise InvalidInputError(
-                f"the range of {name} has log = true from {start!r} to {stop!r}; use numbers above 0"
-            )
-        return np.geomspace(start, stop, count)
-    return np.linspace(start, stop, count)
+    log = _reading.flag(f"{name}.log", given.get("log", False))
+    count = _reading.whole(f"{name}.count", given["count"], least=1, most=_MAX_COUNT)
+    least = 0.0 if log else None
+    start, stop = (_reading.number(f"{name}.{each}", given[each], above=least) for each in ("start", "stop"))
+    return np.geomspace(start, stop, count) if log else np.linspace(start, stop, count)
 
 
 def _require_binding(func: Callable[..., Any], params: SweepParameters, extra: str | None) -> None:

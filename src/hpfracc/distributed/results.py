@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,12 @@ from hpfracc.distributed.stores import SweepStore
 from hpfracc.distributed.tasks import ItemFailure, TaskReport
 from hpfracc.errors import InvalidInputError, StoreError
 
-__all__ = ["SweepCost", "SweepOutcome", "SweepResult", "open_sweep"]
+__all__ = ["SweepCost", "SweepOutcome", "SweepResult", "SweepRun", "open_sweep"]
 
 #: Fraction of the scheduler's time above which a cluster spends more on scheduling than on work.
 _BUSY = 0.5
-#: Seconds below which a sweep gets no advice.
-_SHORT = 1.0
+#: Seconds of a sweep below which it gets no advice about its scheduler, and of work from which about its function.
+_SHORT, _LONG = 1.0, 60.0
 #: Seconds per item below which, and number of items from which, a stacked call pays off: 268,000 Brusselators a second
 #: in stacks on an H200, and 1,478 one by one on 16 cores.
 _QUICK_ITEM, _MANY_ITEMS = 0.1, 1000
@@ -134,6 +134,26 @@ class SweepOutcome:
                 self.write(begin, end, report)
 
 
+@dataclass(frozen=True, slots=True)
+class SweepRun:
+    """How a sweep ran: its duration, the work of all workers, and what its result says about it."""
+
+    name: str
+    seconds: float
+    batch: int
+    #: Number of items that the times refer to; the others were already in the store.
+    ran: int
+    work: float = 0.0
+    workers: int = 1
+    overhead: float = 0.0
+    learned: int = 0
+    stacked: bool = False
+    uncompared: tuple[str, ...] = ()
+    energy: tuple[float, str] = (math.nan, "a sweep that was read from a store has no energy")
+    #: Runs the missing items; with True also the failed ones.
+    rerun: Callable[[bool], SweepResult] | None = None
+
+
 class SweepResult:
     """The results of a sweep.
 
@@ -151,39 +171,12 @@ class SweepResult:
         Captured values of the function whose changes a store cannot notice. ``version=`` stands for them.
     """
 
-    def __init__(
-        self,
-        params: SweepParameters,
-        outcome: SweepOutcome,
-        *,
-        name: str,
-        store: SweepStore | None,
-        seconds: float,
-        work: float,
-        workers: int,
-        batch: int,
-        overhead: float,
-        ran: int | None = None,
-        learned: int = 0,
-        stacked: bool = False,
-        uncompared: Iterable[str] = (),
-        energy: tuple[float, str] = (math.nan, "a sweep that was read from a store has no energy"),
-        rerun: Callable[[bool], SweepResult] | None = None,
-    ) -> None:
+    def __init__(self, params: SweepParameters, outcome: SweepOutcome, store: SweepStore | None, run: SweepRun) -> None:
         self.params = params
-        self.name = name
         self.failed = [outcome.failures[index] for index in sorted(outcome.failures)]
-        self.seconds = seconds
-        self.learned = learned
-        self.uncompared = tuple(uncompared)
-        self._stacked = stacked
-        self._energy = energy
+        self.name, self.seconds, self.learned, self.uncompared = run.name, run.seconds, run.learned, run.uncompared
         self._found = outcome.found if store is None else None
-        self._store, self._ended = store, outcome.ended
-        #: Number of items that the times below refer to; the others were already in the store.
-        self._ran = self._ended if ran is None else ran
-        self._work, self._workers, self._batch, self._overhead = work, workers, batch, overhead
-        self._rerun = rerun
+        self._store, self._ended, self._run = store, outcome.ended, run
 
     @property
     def label(self) -> str:
@@ -248,50 +241,35 @@ class SweepResult:
         Only for a sweep with a store, in the process that started it; elsewhere call :func:`hpfracc.sweep` with the
         same arguments.
         """
-        if self._rerun is None or self._store is None:
+        if self._run.rerun is None:
             raise StoreError(
                 "this sweep cannot be continued from here; call hf.sweep with the same function, parameters and store="
             )
-        return self._rerun(failed)
+        return self._run.rerun(failed)
 
     def cost(self) -> SweepCost:
         """Time and resources of the sweep, and what would reduce them."""
-        tasks = max(1, math.ceil(self._ran / max(1, self._batch)))
-        seconds_a_task = self._work / tasks
-        load = self._workers * self._overhead / seconds_a_task if seconds_a_task > 0.0 else math.nan
-        busy = self._work / (self._workers * self.seconds) if self.seconds > 0.0 else math.nan
-        share = max(0.0, 1.0 - busy) if math.isfinite(busy) else math.nan
+        run = self._run
+        seconds_a_task = run.work / max(1, math.ceil(run.ran / run.batch))
+        load = run.workers * run.overhead / seconds_a_task if seconds_a_task > 0.0 else math.nan
+        busy = run.work / (run.workers * run.seconds) if run.seconds > 0.0 else math.nan
+        idle = max(0.0, 1.0 - busy) if math.isfinite(busy) else math.nan
         advice = ""
-        if load > _BUSY and not self.seconds < _SHORT:
-            fewer = max(1, int(self._workers * _BUSY / load))
+        if load > _BUSY and not run.seconds < _SHORT:
+            fewer = max(1, int(run.workers * _BUSY / load))
             advice = (
                 f"the scheduler is busy {load:.0%} of the time; {_counted(fewer, 'worker')} would be as fast, or batch="
-                f"{math.ceil(self._batch * load / _BUSY)}"
+                f"{math.ceil(run.batch * load / _BUSY)}"
             )
-        elif (
-            self._ran >= _MANY_ITEMS
-            and self._work < _QUICK_ITEM * self._ran
-            and not self._stacked
-            and self._work > 60.0
-        ):
+        elif run.work > _LONG and run.ran >= _MANY_ITEMS and run.work < _QUICK_ITEM * run.ran and not run.stacked:
             advice = (
-                f"an item takes {1e3 * self._work / self._ran:.2g} ms; a function declared by hf.distributed.stacked "
+                f"an item takes {1e3 * run.work / run.ran:.2g} ms; a function declared by hf.distributed.stacked "
                 "does many in one call, and one machine or GPU may then be enough"
             )
-        elif self._workers == 1 and self._work > 60.0:
+        elif run.work > _LONG and run.workers == 1:
             advice = "one process did all the work; executor=ProcessPoolExecutor() or a Dask client uses further cores"
-        return SweepCost(
-            self._ended,
-            len(self.failed),
-            self._work,
-            self.seconds,
-            self._workers,
-            self._batch,
-            share,
-            load,
-            *self._energy,
-            advice=advice,
-        )
+        done = self._ended, len(self.failed), run.work, run.seconds, run.workers, run.batch
+        return SweepCost(*done, idle, load, *run.energy, advice=advice)
 
     def plot(self, output: str | None = None, *, kind: str = "auto", ax: Any = None) -> Any:
         """Draw a result with one number per item, over one or two parameters.
@@ -314,7 +292,7 @@ class SweepResult:
 
     def __getstate__(self) -> dict[str, Any]:
         # The function may be one that cannot be pickled.
-        return {**self.__dict__, "_rerun": None}
+        return {**self.__dict__, "_run": replace(self._run, rerun=None)}
 
     def __repr__(self) -> str:
         state = "complete" if self.complete else f"{self._ended} of {len(self.params)} items done"
@@ -322,20 +300,20 @@ class SweepResult:
 
     def __str__(self) -> str:
         """A summary for printing."""
-        cost = self.cost()
+        cost, run = self.cost(), self._run
         lines = [
             f"sweep of {self.name} over {', '.join(self.params.values)}",
             f"  items     {self._ended:,} of {len(self.params):,} done, {len(self.failed):,} failed",
         ]
         if math.isfinite(self.seconds):
-            rate = self._ran / self.seconds if self.seconds > 0.0 else math.nan
-            told = f"{rate:.4g} items a second on {_counted(self._workers, 'worker')}"
-            if self._ran < self._ended:
-                before = self._ended - self._ran
-                told = f"{told}; {before:,} were in the store" if self._ran else "nothing was left to run"
+            rate = run.ran / self.seconds if self.seconds > 0.0 else math.nan
+            told = f"{rate:.4g} items a second on {_counted(run.workers, 'worker')}"
+            if run.ran < self._ended:
+                before = self._ended - run.ran
+                told = f"{told}; {before:,} were in the store" if run.ran else "nothing was left to run"
             lines.append(f"  time      {self.seconds:.3g} s, {told}")
-        if self._ran:
-            lines.append(f"  work      {cost.work_seconds:.3g} s in tasks of {_counted(self._batch, 'item')}")
+        if run.ran:
+            lines.append(f"  work      {cost.work_seconds:.3g} s in tasks of {_counted(run.batch, 'item')}")
         if self._store is not None:
             lines.append(f"  store     {self._store.path}")
         if self.uncompared:
@@ -374,19 +352,13 @@ def open_sweep(store: Any) -> SweepResult:
             UserWarning,
             stacklevel=2,
         )
-    return SweepResult(
-        found.params,
-        outcome,
-        name=str(found.manifest.get("name", "sweep")),
-        store=found,
-        seconds=math.nan,
-        work=outcome.seconds,
-        workers=len(outcome.workers) or 1,
-        batch=found.batch,
-        overhead=0.0,
-        stacked=bool(found.manifest.get("stacked", False)),
-        uncompared=map(str, found.manifest.get("uncompared", ())),
-    )
+    manifest = found.manifest
+    run = SweepRun(
+        str(manifest.get("name", "sweep")), math.nan, found.batch, outcome.ended, outcome.seconds,
+        len(outcome.workers) or 1, stacked=bool(manifest.get("stacked", False)),
+        uncompared=tuple(map(str, manifest.get("uncompared", ()))),
+    )  # fmt: skip
+    return SweepResult(found.params, outcome, found, run)
 
 
 def _plot(result: Any, output: str | None, *, kind: str, ax: Any) -> Any:

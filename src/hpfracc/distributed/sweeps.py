@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
-
-import numpy as np
 
 from hpfracc import _reading
 from hpfracc._config import get_settings
-from hpfracc.distributed.driver import SweepDriver, SweepProgress
-from hpfracc.distributed.executors import InProcess, Pool, Runner, is_dask_client, require_executor
-from hpfracc.distributed.functions import digest_of, dump
+from hpfracc.distributed.driver import Runner, SweepDriver, SweepProgress
+from hpfracc.distributed.executors import is_cluster, make_runner, require_executor
+from hpfracc.distributed.functions import digest_of
 from hpfracc.distributed.outputs import check_output
 from hpfracc.distributed.parameters import SweepParameters, read_parameters
-from hpfracc.distributed.results import SweepOutcome, SweepResult
+from hpfracc.distributed.results import SweepOutcome, SweepResult, SweepRun
 from hpfracc.distributed.stores import SweepStore, plain
 from hpfracc.distributed.tasks import Caller, SweepJob, refuse_nesting
 from hpfracc.distributed.worker import versions
@@ -175,159 +173,124 @@ def sweep(
     >>> result.values.shape, len(result.failed)
     ((3, 2), 0)
     """
-    options = _Options(on_error, retries, timeout, batch, resources, progress, version)
-    if not callable(func):
-        raise InvalidInputError(f"func={func!r} is not callable; give the function to sweep")
+    check_options(
+        on_error=on_error, retries=retries, timeout=timeout, batch=batch, resources=resources, progress=progress,
+        version=version, output=output, seed=seed,
+    )  # fmt: skip
+    _reading.function("func", func, "the parameters of an item")
     require_executor(executor)
-    if resources is not None and _is_here(executor):
+    if resources is not None and not is_cluster(executor):
         raise InvalidInputError(
             f"resources={resources!r} are those of Dask workers; give executor= a client, or leave them out"
         )
-    if store is not None and not isinstance(store, str | os.PathLike):
-        raise InvalidInputError(f"store={store!r} is not a folder; give its path")
+    path = None if store is None else _reading.path("store", store)
     if executor is not None:
         refuse_nesting("sweep")
-    if seed is not None:
-        random_stream(seed, 0)
     items = read_parameters(params)
     if seed is not None and "rng" in items.values:
         raise InvalidInputError("seed= gives each call rng=, and there is a parameter 'rng'; rename it")
     is_stacked = bool(getattr(func, "hpfracc_stacked", False))
     caller = Caller.here(away=executor is not None)
     job = SweepJob(func, items, check_output(output), seed, is_stacked, timeout, caller)
-    return _Sweep(job, executor, store, options).run()
+    size = None if batch == "auto" else int(batch)
+    return _Sweep(job, executor, path, on_error, retries, size, resources, progress, version).run()
 
 
-def check_options(given: Mapping[str, Any]) -> None:
-    """Raise an error for options, read from a problem file, that :func:`sweep` would refuse."""
-    _Options(**{name: each for name, each in given.items() if name not in ("output", "seed")})
-    check_output(given.get("output"))
-    if given.get("seed") is not None:
-        random_stream(given["seed"], 0)
+def check_options(
+    *, on_error: Any = "raise", retries: Any = 2, timeout: Any = None, batch: Any = "auto", resources: Any = None,
+    progress: Any = False, version: Any = None, output: Any = None, seed: Any = None,
+) -> None:  # fmt: skip
+    """Raise an error for options that :func:`sweep` does not take; problem files have them too."""
+    _reading.choice("on_error", on_error, ("raise", "keep"))
+    _reading.whole("retries", retries, least=0)
+    if timeout is not None:
+        _reading.number("timeout", timeout, above=0.0)
+    if not (isinstance(batch, str) and batch == "auto"):
+        _reading.whole("batch", batch, least=1)
+    if resources is not None:
+        _reading.instance("resources", resources, Mapping, "{'GPU': 1}")
+        for name, amount in resources.items():
+            _reading.number(f"resources[{name!r}]", amount, above=0.0)
+    if not callable(progress):
+        _reading.flag("progress", progress)
+    if version is not None and not isinstance(version, str):
+        _reading.whole("version", version)
+    check_output(output)
+    if seed is not None:
+        random_stream(seed, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
-    """The options of a sweep, checked."""
-
-    on_error: Any = "raise"
-    retries: Any = 2
-    timeout: Any = None
-    batch: Any = "auto"
-    resources: Any = None
-    progress: Any = False
-    version: Any = None
-
-    def __post_init__(self) -> None:
-        checks = {
-            "on_error": (isinstance(self.on_error, str) and self.on_error in ("raise", "keep"), "'raise' or 'keep'"),
-            "retries": (_is_number(self.retries, int, 0), "an int of at least 0, a number of attempts"),
-            "timeout": (self.timeout is None or _is_number(self.timeout, float), "seconds above 0, or None"),
-            "batch": (
-                (isinstance(self.batch, str) and self.batch == "auto") or _is_number(self.batch, int, 1),
-                "an int of at least 1, or 'auto'",
-            ),
-            "resources": (
-                self.resources is None
-                or (isinstance(self.resources, Mapping) and all(_is_number(x, float) for x in self.resources.values())),
-                "a mapping of names to amounts above 0, such as {'GPU': 1}",
-            ),
-            "progress": (isinstance(self.progress, bool) or callable(self.progress), "True, False or a function"),
-            "version": (
-                self.version is None or isinstance(self.version, str) or _is_number(self.version, int, -math.inf),
-                "a string or an int",
-            ),
-        }
-        for name, (right, wanted) in checks.items():
-            if not right:
-                raise InvalidInputError(f"{name}={getattr(self, name)!r}: use {wanted}")
-
-
-def _is_number(value: Any, kind: type, least: float = 5e-324) -> bool:
-    kinds = int if kind is int else int | float
-    return isinstance(value, kinds) and not isinstance(value, bool) and least <= value < math.inf
-
-
 class _Sweep:
     """One call of :func:`sweep`; its result keeps it in order to continue."""
 
-    def __init__(self, job: SweepJob, executor: Any, store: Any, options: _Options) -> None:
-        self._job, self._executor, self._path, self._options = job, executor, store, options
-        self._batch: int | None = None if options.batch == "auto" else options.batch
-        self.name = getattr(job.func, "__name__", type(job.func).__name__)
+    job: SweepJob
+    executor: Any
+    path: Path | None
+    on_error: str
+    retries: int
+    batch: int | None
+    resources: Any
+    progress: Any
+    version: Any
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return str(getattr(self.job.func, "__name__", type(self.job.func).__name__))
 
     def run(self, failed: bool = False) -> SweepResult:
         """Run the missing items; with ``failed`` also the failed ones."""
-        job, options = self._job, self._options
-        payload = None if self._executor is None else dump(job, f"the function {self.name!r}")
-        manifest, uncompared = ({}, []) if self._path is None else self._manifest()
-        store = None if self._path is None else SweepStore.find(self._path)
-        outcome = SweepOutcome(len(job.params), keep=self._path is None)
+        job, count = self.job, len(self.job.params)
+        manifest, uncompared = ({}, []) if self.path is None else self._manifest()
+        store = None if self.path is None else SweepStore.find(self.path)
+        outcome = SweepOutcome(count, keep=self.path is None)
         if store is not None:
             store.require(manifest)
             outcome = SweepOutcome.of(store, keep=False)
         before = outcome.ended - (len(outcome.failures) if failed else 0)
-        batch = self._batch if store is None else store.batch
+        batch = self.batch if store is None else store.batch
         begin = time.perf_counter()
-        workers, overhead, work, learned = 1, 0.0, 0.0, 0
+        used: dict[str, Any] = {}
         meter = EnergyMeter({})
-        if before < len(job.params):
-            name = f"{self.name}-{np.random.SeedSequence().entropy:032x}"
+        if before < count:
             with contextlib.ExitStack() as stack:
-                meter = stack.enter_context(EnergyMeter(None if _is_here(self._executor) else {}))
-                runner = _make_runner(self._executor, job, name, payload, options.resources)
-                stack.push(lambda kind, *_: runner.close(cancel=kind is not None))
-                driver = SweepDriver(
-                    job,
-                    runner,
-                    keep=options.on_error == "keep",
-                    retries=options.retries,
-                    advance=stack.enter_context(_shown(options.progress, len(job.params), self.name)),
-                    before=(before, 0 if failed else len(outcome.failures)),
-                )
+                meter = stack.enter_context(EnergyMeter({} if is_cluster(self.executor) else None))
+                runner = stack.enter_context(make_runner(self.executor, job, self.name, self.resources))
+                advance = stack.enter_context(_shown(self.progress, count, self.name))
+                known = before, 0 if failed else len(outcome.failures)
+                driver = SweepDriver(job, runner, self.on_error == "keep", self.retries, advance, known)
                 try:
                     if batch is None:
                         batch = choose_batch(job, runner, driver)
-                    if self._path is not None and store is None:
-                        store = SweepStore.create(self._path, {**manifest, "batch": batch}, job.params)
+                    if self.path is not None and store is None:
+                        store = SweepStore.create(self.path, {**manifest, "batch": batch}, job.params)
                         store.require(manifest)  # another process may have been first
                         batch = store.batch
-                    tasks = _tasks(len(job.params), batch, store, outcome, driver, failed)
-                    driver.run(
-                        tasks, outcome.write, *([] if store is None else [store.write])
-                    )  # shapes are compared first
+                    tasks = _tasks(count, batch, store, outcome, driver, failed)
+                    sinks = [outcome.write] if store is None else [outcome.write, store.write]  # compares shapes first
+                    driver.run(tasks, *sinks)
                 except (BatchItemError, KeyboardInterrupt) as error:
                     if store is not None:
                         error.add_note(f"completed items are in {store.path}; call sweep with this store to continue")
                     raise
-                workers, overhead, work = runner.workers, runner.overhead, driver.seconds
-                learned = driver.learned
-        if store is not None and outcome.ended < len(job.params):  # another process has done the others
+                used = {"workers": runner.workers, "overhead": runner.overhead}
+                used |= {"work": driver.seconds, "learned": driver.learned}
+        if store is not None and outcome.ended < count:  # another process has done the others
             outcome = SweepOutcome.of(store, keep=False)
-        return SweepResult(
-            job.params,
-            outcome,
-            name=self.name,
-            store=store,
-            ran=len(job.params) - before,
-            seconds=time.perf_counter() - begin,
-            work=work,
-            workers=workers,
-            batch=batch or 1,
-            overhead=overhead,
-            learned=learned,
-            stacked=job.stacked,
-            uncompared=uncompared,
-            energy=_energy(meter, self._executor),
-            rerun=None if store is None else self.run,
-        )
+        run = SweepRun(
+            self.name, time.perf_counter() - begin, batch=batch or 1, ran=count - before, stacked=job.stacked,
+            uncompared=tuple(uncompared), energy=_energy(meter, is_cluster(self.executor)),
+            rerun=None if store is None else self.run, **used,
+        )  # fmt: skip
+        return SweepResult(job.params, outcome, store, run)
 
     def _manifest(self) -> tuple[dict[str, Any], list[str]]:
         """What identifies the sweep, and the captured values that could not be compared."""
-        job, uncompared = self._job, list[str]()
+        job, uncompared = self.job, list[str]()
         function: dict[str, Any] = {"name": self.name}
-        if self._options.version is not None:
-            function["version"] = self._options.version
+        if self.version is not None:
+            function["version"] = self.version
         else:
             function["digest"], uncompared = digest_of(job.func, job.output if callable(job.output) else None)
         manifest = {
@@ -341,34 +304,17 @@ class _Sweep:
             "settings": plain(dict(job.caller.settings)),
             "backend": job.caller.backend,
             "stacked": job.stacked,
-            "batch": self._batch,
+            "batch": self.batch,
             "versions": versions(),
         }
         return manifest, uncompared
 
 
-def _make_runner(executor: Any, job: SweepJob, name: str, payload: bytes | None, resources: Any) -> Runner:
-    """The runner for a checked executor."""
-    if executor is None:
-        return InProcess(job)
-    assert payload is not None
-    if isinstance(executor, str) or is_dask_client(executor):
-        from hpfracc.distributed.dask_runner import DaskRunner
-
-        return DaskRunner(executor, name, payload, resources, job.timeout is not None)
-    return Pool(executor, name, payload)
-
-
-def _is_here(executor: Any) -> bool:
-    """Whether the work is certainly done on this machine."""
-    return not (isinstance(executor, str) or is_dask_client(executor))
-
-
-def _energy(meter: EnergyMeter, executor: Any) -> tuple[float, str]:
+def _energy(meter: EnergyMeter, remote: bool) -> tuple[float, str]:
     """Energy of a sweep in joules, or nan and the reason."""
     if math.isfinite(meter.total):
         return meter.total, ""
-    if not _is_here(executor):
+    if remote:
         return math.nan, "the counters of the machines of a cluster are not read"
     reason = energy_counters()[1]
     if meter.joules or math.isnan(meter.seconds) or not reason:

@@ -28,17 +28,7 @@ from hpfracc.distributed.parameters import SweepParameters
 from hpfracc.engine.execution.batch.items import item_error, message_of, random_stream
 from hpfracc.errors import BatchItemError, InvalidInputError, ShapeError
 
-__all__ = [
-    "Caller",
-    "ItemFailure",
-    "SweepJob",
-    "TaskReport",
-    "TimeLimit",
-    "refuse_nesting",
-    "run_payload",
-    "run_task",
-    "topic_of",
-]
+__all__ = ["Caller", "ItemFailure", "SweepJob", "TaskReport", "TimeLimit", "refuse_nesting", "run_payload", "topic_of"]
 
 #: Exit status of a worker process terminated because a call did not stop.
 EXIT_STATUS = 73
@@ -187,15 +177,30 @@ class SweepJob:
                 )
         return found
 
-    def failure(self, index: int, error: BaseException) -> ItemFailure:
-        """The record of an item that raised. An interrupt is raised again: it is no property of the item."""
+    def run(self, indices: Sequence[int], bad: Sequence[int] = ()) -> TaskReport:
+        """Call some items: one after another, or in one call if the function is stacked.
+
+        ``bad`` are items of a stack that must not be called. They are replaced by another item, so that the stack
+        keeps its size.
+        """
+        begin = time.perf_counter()
+        with self.caller.adopted():
+            done, arrays, failures = _stack(self, indices, bad) if self.stacked else _one_by_one(self, indices)
+        return TaskReport(done, arrays, failures, time.perf_counter() - begin, workers.worker_name())
+
+    def failure(self, index: int, error: BaseException, worker: str | None = None) -> ItemFailure:
+        """The record of an item that raised, by default here.
+
+        An interrupt is raised again: it is no property of the item.
+        """
         if _is_interrupt(error):
             raise error
         wrapped = item_error(index, len(self.params), error)
         wrapped.__cause__ = portable(error)
         text = f"{type(error).__name__}: {message_of(error)}"
         transient = isinstance(error, _TRANSIENT) and not isinstance(error, TimeoutError)
-        return ItemFailure(index, self.params[index], text, workers.worker_name(), wrapped, transient)
+        where = workers.worker_name() if worker is None else worker
+        return ItemFailure(index, self.params[index], text, where, wrapped, transient)
 
 
 class _LimitReached(BaseException):
@@ -280,24 +285,6 @@ def _raise_in(thread: int, error: type[BaseException] | None) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)
 
 
-def run_task(job: SweepJob, indices: Sequence[int], bad: Sequence[int] = ()) -> TaskReport:
-    """Call the function on these items.
-
-    Parameters
-    ----------
-    job : SweepJob
-        The function.
-    indices : sequence of int
-        Items to call: one after another, or in one call if the function is stacked.
-    bad : sequence of int
-        Items of a stack that must not be called. They are replaced by another item, so that the stack keeps its size.
-    """
-    begin = time.perf_counter()
-    with job.caller.adopted():
-        done, arrays, failures = _stack(job, indices, bad) if job.stacked else _one_by_one(job, indices)
-    return TaskReport(done, arrays, failures, time.perf_counter() - begin, workers.worker_name())
-
-
 def _reporter(indices: Sequence[int]) -> Callable[[], None] | None:
     """On a Dask worker: a function that tells the client that a call with these items does not stop."""
     worker = workers.dask_worker()
@@ -370,11 +357,11 @@ def _stack(job: SweepJob, indices: Sequence[int], bad: Sequence[int]) -> _Found:
     return good, {name: array[rows] for name, array in arrays.items()}, failures
 
 
-def run_payload(name: str, payload: bytes | None, indices: Sequence[int], bad: Sequence[int] = ()) -> TaskReport:
-    """:func:`run_task` for a pickled job, which each process unpickles once."""
-    job: SweepJob = job_of(name, payload)
+def run_payload(name: str, payload: bytes | None, *given: Any) -> Any:
+    """``job.run(*given)`` for a pickled job, which each process unpickles once; with what the engine learned."""
+    job = job_of(name, payload)
     away = workers.start_sharing(job.caller.process)
-    report = run_task(job, indices, bad)
+    report = job.run(*given)
     if away:
         report.learned = workers.take_records()
     return report

@@ -115,14 +115,9 @@ def _limit_numba(threads: int) -> None:
         numba.set_num_threads(min(threads, int(numba.config.NUMBA_NUM_THREADS)))
 
 
-def versions() -> dict[str, str]:
+@functools.cache  # it takes milliseconds, and every task compares them
+def versions() -> Mapping[str, str]:
     """Versions of Python and of the libraries that client and workers must share."""
-    return dict(_read_versions())
-
-
-@functools.cache
-def _read_versions() -> dict[str, str]:
-    """Read once, because it takes milliseconds and every task compares them."""
     found = {"python": ".".join(map(str, sys.version_info[:2]))}
     for name in _COMPARED:
         try:
@@ -178,9 +173,11 @@ class GPUClaim:
 
     def sharers(self) -> int:
         """Number of processes that have claimed this GPU, including this one."""
-        return 1 + sum(
-            _is_held(_path(self.folder, self.gpu, slot)) for slot in range(_MAX_SHARERS) if slot != self.slot
-        )
+        found = [_lock(self.folder, self.gpu, slot) for slot in range(_MAX_SHARERS) if slot != self.slot]
+        for file in found:
+            if file is not None:
+                os.close(file)
+        return 1 + found.count(None)
 
     def release(self) -> None:
         """Release the claim."""
@@ -194,7 +191,7 @@ def claim_gpu(gpus: Sequence[GPU], folder: Path | None = None) -> GPUClaim | Non
         place.mkdir(mode=0o700, exist_ok=True)
         for slot in range(_MAX_SHARERS):
             for gpu in gpus:
-                file = _lock(_path(place, gpu, slot))
+                file = _lock(place, gpu, slot)
                 if file is not None:
                     return GPUClaim(gpu, slot, place, file)
     except OSError as error:
@@ -202,14 +199,11 @@ def claim_gpu(gpus: Sequence[GPU], folder: Path | None = None) -> GPUClaim | Non
     return None
 
 
-def _path(folder: Path, gpu: GPU, slot: int) -> Path:
-    return folder / f"{(gpu.uuid or gpu.bus).replace('/', '-')}-{slot}.lock"
-
-
-def _lock(path: Path) -> int | None:
-    """A descriptor that holds the lock of a file, or None if another process holds it."""
+def _lock(folder: Path, gpu: GPU, slot: int) -> int | None:
+    """A descriptor that holds the lock of a slot, or None if another process holds it."""
     import fcntl
 
+    path = folder / f"{(gpu.uuid or gpu.bus).replace('/', '-')}-{slot}.lock"
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -217,15 +211,6 @@ def _lock(path: Path) -> int | None:
         os.close(file)
         return None
     return file
-
-
-def _is_held(path: Path) -> bool:
-    if not path.exists():
-        return False
-    file = _lock(path)
-    if file is not None:
-        os.close(file)
-    return file is None
 
 
 def claimed() -> GPUClaim | None:
@@ -280,9 +265,9 @@ def _held() -> int:
 
 def _cuda_is_used() -> bool:
     """Whether a library of this process has initialised CUDA, which reads the variable only once."""
-    with contextlib.suppress(AttributeError):
-        if sys.modules["torch"].cuda.is_initialized() if "torch" in sys.modules else False:
-            return True
+    torch: Any = sys.modules.get("torch")
+    if hasattr(torch, "cuda") and torch.cuda.is_initialized():
+        return True
     return "cupy" in sys.modules or "jax" in sys.modules
 
 
@@ -356,10 +341,9 @@ def decode_records(message: bytes) -> list[Record]:
     from hpfracc.engine.selection.wisdom.records import Record, parse_entry
 
     unpacked = zlib.decompressobj().decompress(message, _MAX_BYTES)
-    found: list[Any] = []
+    found: list[Record] = []
     for line in unpacked.splitlines():
-        try:
-            found.append(parse_entry(line))
-        except InvalidInputError:  # the last line of a truncated message
-            continue
-    return [entry for entry in found if isinstance(entry, Record)]
+        with contextlib.suppress(InvalidInputError):  # the last line of a truncated message
+            entry = parse_entry(line)
+            found += [entry] if isinstance(entry, Record) else []
+    return found

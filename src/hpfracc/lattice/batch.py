@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, final
 
 import numpy as np
@@ -76,7 +77,7 @@ class LatticeBatch:
         wanted = [None] * len(data) if keys is None else keys
         results: list[Any] = [None] * len(data)
         used_keys: list[Any] = [None] * len(data)
-        arrays: dict[int, tuple[Any, Any]] = {}
+        arrays: dict[int, tuple[Any, ...]] = {}
         with self._timed("xor_transform", len(data)) as launched:
             for position, (one, key) in enumerate(zip(data, wanted, strict=True)):
                 if transforms.needs_conversion(one):
@@ -85,8 +86,7 @@ class LatticeBatch:
                 else:
                     arrays[position] = transforms.with_key(one, key)
                     used_keys[position] = arrays[position][1]
-            for position, found in self._run(bitwise_xor, arrays, len(data), launched).items():
-                results[position] = found
+            self._run(bitwise_xor, arrays, results, launched)
         self.last_keys = used_keys
         return results
 
@@ -100,9 +100,8 @@ class LatticeBatch:
                 launched()
                 with self.lattices[0]._scope(a):
                     return matmul(a, b)
-            pairs = dict(enumerate((_array(x), _array(y)) for x, y in zip(a, b, strict=True)))
-            products = self._run(matmul, pairs, len(pairs), launched)
-            return [products[position] for position in pairs]
+            pairs: dict[int, tuple[Any, ...]] = {i: (_array(a[i]), _array(b[i])) for i in range(len(a))}
+            return self._run(matmul, pairs, [None] * len(a), launched)
 
     def batch_element_wise(self, data: Sequence[Any], operation: str) -> list[Any]:
         """Apply one operation to each array (``"sqrt"``, ``"2*x + sin(x)"``) or pair (``"add"``, ``"x*y"``)."""
@@ -114,16 +113,9 @@ class LatticeBatch:
         results: list[Any] = [None] * len(items)
         with self._timed("element_wise", len(items)) as launched:
             for names in (("x",), ("x", "y")):
-                found = self._run(
-                    get_operation("elementwise"),
-                    {position: item for position, item in enumerate(items) if len(item) == len(names)},
-                    len(items),
-                    launched,
-                    expression=expression,
-                    names=names,
-                )
-                for position, one in found.items():
-                    results[position] = one
+                given = {position: item for position, item in enumerate(items) if len(item) == len(names)}
+                elementwise = get_operation("elementwise")
+                self._run(elementwise, given, results, launched, expression=expression, names=names)
         return results
 
     def batch_find_shortest_paths(self, starts: Sequence[Any], ends: Sequence[Any]) -> list[list[Any]]:
@@ -171,58 +163,44 @@ class LatticeBatch:
         sys.stdout.write("\n".join(rows) + "\n")
 
     def _run(
-        self,
-        operation: Operation,
-        items: dict[int, tuple[Any, ...]],
-        count: int,
-        launched: Callable[[], None],
-        **params: Any,
-    ) -> dict[int, Any]:
-        """Run one engine operation on ``items``, which are keyed by their position among ``count``."""
-        results: dict[int, Any] = {}
+        self, operation: Operation, items: dict[int, tuple[Any, ...]], results: list[Any],
+        launched: Callable[[], None], **params: Any,
+    ) -> list[Any]:  # fmt: skip
+        """Run one engine operation on ``items``, which are keyed by their position among the ``results``."""
         # Device arrays are computed on their device; the lattice's settings apply to host arrays only.
         for host in (True, False):
             positions = [position for position, item in items.items() if (library_of(item[0]) == "numpy") is host]
             if not positions:
                 continue
-            with self.lattices[0]._scope(items[positions[0]][0]):
+            given = [items[position] for position in positions]
+            with self.lattices[0]._scope(given[0][0]):
                 try:
                     found = run(
-                        operation,
-                        [items[position] for position in positions],
-                        batch_size=self.max_batch_size,
-                        progress=lambda done, total: launched(),
-                        **params,
+                        operation, given, batch_size=self.max_batch_size, progress=lambda *_: launched(), **params
                     )
                 except BatchItemError as error:  # its index counts this group, not the caller's items
                     position = positions[error.index]
                     reason = str(error).partition(": ")[2]
-                    raise BatchItemError(f"item {position} of {count}: {reason}", position) from error.__cause__
+                    raise BatchItemError(f"item {position} of {len(results)}: {reason}", position) from error.__cause__
             for position, one in zip(positions, found, strict=True):
                 results[position] = np.asarray(one) if isinstance(one, np.generic) else one
         return results
 
-    def _timed(self, name: str, items: int) -> _Timed:
-        return _Timed(self._stats.setdefault(name, {"calls": 0, "items": 0, "launches": 0, "seconds": 0.0}), items)
+    @contextmanager
+    def _timed(self, name: str, items: int) -> Iterator[Callable[[], None]]:
+        """Add one call to the statistics. The function that it yields counts an engine launch."""
+        counts = self._stats.setdefault(name, {"calls": 0, "items": 0, "launches": 0, "seconds": 0.0})
 
+        def launched() -> None:
+            counts["launches"] += 1
 
-class _Timed:
-    """Context manager that adds one call to the statistics. Calling it counts an engine launch."""
-
-    def __init__(self, counts: dict[str, float], items: int) -> None:
-        self._counts, self._items = counts, items
-
-    def __enter__(self) -> _Timed:
-        self._begun = time.perf_counter()
-        return self
-
-    def __call__(self) -> None:
-        self._counts["launches"] += 1
-
-    def __exit__(self, *error: object) -> None:
-        self._counts["calls"] += 1
-        self._counts["items"] += self._items
-        self._counts["seconds"] += time.perf_counter() - self._begun
+        begun = time.perf_counter()
+        try:
+            yield launched
+        finally:
+            counts["calls"] += 1
+            counts["items"] += items
+            counts["seconds"] += time.perf_counter() - begun
 
 
 def _array(value: Any) -> Any:

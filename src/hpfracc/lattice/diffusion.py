@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,7 @@ from hpfracc.engine.execution.api import spectral_multiply
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.lattice.costs import like
 from hpfracc.lattice.geometry import Array, Geometry
-from hpfracc.lattice.spectra import axis_laplacian, axis_transforms, is_regular, laplacian_spectrum
-from hpfracc.lattice.walks import sample_walks
+from hpfracc.lattice.measures import axis_laplacian, axis_transforms, is_regular, laplacian_spectrum
 from hpfracc.operators.core.order import Order, read_order
 
 __all__ = ["FractionalDiffusion"]
@@ -181,25 +182,24 @@ class FractionalDiffusion:
         found = self.degrees()
         return like(found, field) if self._order.plain else found
 
-    def walk_distribution(self, source: Any, steps: int) -> Any:
-        """Distribution of a walker started at ``source`` after ``steps`` steps."""
+    def _walk(self, source: Any, steps: int) -> Iterator[Any]:
+        """Distributions of a walker started at ``source`` after 0, 1, ..., ``steps`` steps."""
         self._check_walk()
         found = self._unit(source)
         degrees = self._degrees_like(found)
+        yield found
         for _ in range(_read_count("steps", steps)):
             found = found - self.apply(found / degrees)
-        return found
+            yield found
+
+    def walk_distribution(self, source: Any, steps: int) -> Any:
+        """Distribution of a walker started at ``source`` after ``steps`` steps."""
+        return deque(self._walk(source, steps), maxlen=1).pop()
 
     def return_probabilities(self, source: Any, steps: int) -> Array:
         """Probabilities to be back at ``source`` after 0, 1, ..., ``steps`` steps."""
-        self._check_walk()
         point = self.geometry.coordinates(self.geometry.index(source))
-        found, degrees = self._unit(source), self._degrees_like(self._unit(source))
-        back = [1.0]
-        for _ in range(_read_count("steps", steps)):
-            found = found - self.apply(found / degrees)
-            back.append(float(to_host(found)[point]))
-        return np.array(back)
+        return np.array([float(to_host(found)[point]) for found in self._walk(source, steps)])
 
     def return_probability(self, times: Any) -> Any:
         r"""Mean return probability in continuous time, :math:`\frac1N \sum_k e^{-t \lambda_k^{\alpha/2}}`."""
@@ -231,7 +231,7 @@ class FractionalDiffusion:
             raise InvalidInputError("alpha is traced, and sampling needs its value; give a number")
         counts = _read_count("steps", steps), _read_count("walkers", walkers)
         first = self.geometry.index(start)
-        return sample_walks(self.geometry, self._order.known, first, *counts, np.random.default_rng(rng))
+        return _sample_walks(self.geometry, self._order.known, first, *counts, np.random.default_rng(rng))
 
 
 def _read_count(name: str, value: Any) -> int:
@@ -255,3 +255,89 @@ def _squares(side: int, wraps: bool) -> Array:
         return np.full((side, side), 1.0 / side)
     k, i = np.arange(side), np.arange(side)[:, None]
     return np.where(k == 0, 1.0, 2.0 * np.cos(math.pi * k * (i + 0.5) / side) ** 2) / side
+
+
+# Exact sampling of random walks.
+#
+# On a ring all rows of the transition matrix are shifts of one kernel, so one table of jumps serves all points. A
+# bounded axis of n points is a ring of 2n points folded in half: folding the ring's jumps gives the rows of the bounded
+# axis, except for jumps that land on the walker's own mirror image. Those are drawn again.
+
+
+def _rings(geometry: Geometry) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+    """Length of the ring that each axis is embedded in, and whether it is folded.
+
+    An axis of one or two points is a ring itself.
+    """
+    folded = tuple(side > 2 and not wraps for side, wraps in geometry.axes)
+    return tuple(2 * side if fold else side for side, fold in zip(geometry.shape, folded, strict=True)), folded
+
+
+def _jump_weights(geometry: Geometry, alpha: float, sides: tuple[int, ...], folded: tuple[bool, ...]) -> Array:
+    """Unnormalised probabilities of all jumps on the rings, flattened."""
+    if geometry.is_moore:
+        powers = laplacian_spectrum(geometry) ** (0.5 * alpha)
+    else:
+        rings = zip(sides, folded, geometry.wraps, strict=True)
+        along = [axis_laplacian(side, fold or wraps) for side, fold, wraps in rings]
+        powers = reduce(np.add.outer, along) ** (0.5 * alpha)
+    unit = np.zeros(sides)
+    unit[(0,) * len(sides)] = 1.0
+    kernel = np.asarray(spectral_multiply(powers, unit, axes=tuple(range(-len(sides), 0)), kinds="fft")).reshape(-1)
+    weights = np.maximum(-kernel, 0.0)
+    weights[0] = 0.0
+    return np.asarray(weights)
+
+
+def _sample_walks(
+    geometry: Geometry, alpha: float, start: int, steps: int, walkers: int, rng: np.random.Generator
+) -> Array:
+    """Indices of the visited points, shape ``(walkers, steps + 1)``."""
+    sides, folded = _rings(geometry)
+    cumulative = np.cumsum(_jump_weights(geometry, alpha, sides, folded))
+    walks = np.empty((walkers, steps + 1), np.int64)
+    walks[:, 0] = start
+    if not any(folded):
+        # Flat, because NumPy returns wrong coordinates for a long column (numpy/numpy#31980).
+        shifts = [
+            shift.reshape(walkers, steps)
+            for shift in np.unravel_index(_draw_jumps(cumulative, walkers * steps, rng), sides)
+        ]
+        walks[:, 1:] = 0
+        for here, shift, side, stride in zip(
+            geometry.coordinates(start), shifts, geometry.shape, geometry.strides, strict=True
+        ):
+            walks[:, 1:] += (here + np.cumsum(shift, axis=1)) % side * stride
+        return walks
+    for step in range(steps):
+        walks[:, step + 1] = _folded_step(geometry, sides, folded, cumulative, walks[:, step], rng)
+    return walks
+
+
+def _draw_jumps(cumulative: Array, count: int, rng: np.random.Generator) -> Array:
+    return np.asarray(np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right"))
+
+
+def _folded_step(
+    geometry: Geometry,
+    sides: tuple[int, ...],
+    folded: tuple[bool, ...],
+    cumulative: Array,
+    indices: Array,
+    rng: np.random.Generator,
+) -> Array:
+    found = indices.copy()
+    pending = np.arange(len(indices))
+    while len(pending):
+        shifts = np.unravel_index(_draw_jumps(cumulative, len(pending), rng), sides)
+        there = np.zeros(len(pending), np.int64)
+        for here, shift, ring, fold, stride in zip(
+            geometry.columns(indices[pending]), shifts, sides, folded, geometry.strides, strict=True
+        ):
+            coordinate = (here + shift) % ring
+            if fold:
+                coordinate = np.minimum(coordinate, ring - 1 - coordinate)
+            there += coordinate * stride
+        found[pending] = there
+        pending = pending[there == indices[pending]]
+    return found

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.numerics.stencils import NEIGHBOURHOODS, forward_offsets
 from hpfracc.errors import InvalidInputError, OutOfMemoryError, ShapeError
@@ -54,6 +55,11 @@ class Geometry:
         object.__setattr__(self, "strides", tuple(strides))
 
     @property
+    def axes(self) -> Iterator[tuple[int, bool]]:
+        """Number of points of each axis, and whether it wraps."""
+        return zip(self.shape, self.wraps, strict=True)
+
+    @property
     def is_moore(self) -> bool:
         """Whether steps may be diagonal."""
         return self.neighbourhood == "moore"
@@ -93,11 +99,7 @@ class Geometry:
 
     def coordinates(self, index: int) -> tuple[int, ...]:
         """Coordinates of the point with this index."""
-        found = []
-        for stride in self.strides:
-            coordinate, index = divmod(index, stride)
-            found.append(coordinate)
-        return tuple(found)
+        return tuple(self.columns(index))
 
     def indices(self, points: Any) -> Array:
         """Indices of many points, given as a 1-d array of indices or an array of coordinates along the last axis."""
@@ -141,8 +143,8 @@ class Geometry:
                 "free; query single points, or use a smaller lattice"
             )
 
-    def columns(self, indices: Array) -> list[Array]:
-        """Coordinates of many indices, one array for each axis."""
+    def columns(self, indices: Any) -> list[Any]:
+        """Coordinates of an index, or of an array of indices: one number or array for each axis."""
         rest, found = indices, []
         for stride in self.strides[:-1]:
             coordinate = rest // stride
@@ -173,7 +175,7 @@ class Geometry:
         indices = np.arange(self.size, dtype=np.int64).reshape(self.shape)
         tails, heads, kinds = [], [], []
         for kind, offset in enumerate(self.forward):
-            if all(abs(step) < side or wrap for step, side, wrap in zip(offset, self.shape, self.wraps, strict=True)):
+            if all(abs(step) < side or wrap for step, (side, wrap) in zip(offset, self.axes, strict=True)):
                 there = np.roll(indices, [-step for step in offset], range(len(self.shape)))
                 inside = tuple(_inside(step, wrap) for step, wrap in zip(offset, self.wraps, strict=True))
                 tails.append(indices[inside].reshape(-1))
@@ -198,8 +200,7 @@ def make_geometry(shape: Any, periodic: Any, neighbourhood: Any) -> Geometry:
         raise InvalidInputError(f"shape={shape!r} is not a shape; use a tuple of integers, such as (64, 64)") from None
     if not sides or min(sides) < 1:
         raise InvalidInputError(f"shape={shape!r}; use at least one axis, and at least one point along each")
-    if neighbourhood not in NEIGHBOURHOODS:
-        raise InvalidInputError(f"neighbourhood={neighbourhood!r}; use {' or '.join(map(repr, NEIGHBOURHOODS))}")
+    _reading.choice("neighbourhood", neighbourhood, NEIGHBOURHOODS)
     try:
         wanted = (periodic,) * len(sides) if isinstance(periodic, bool | np.bool_) else tuple(periodic)
     except TypeError:

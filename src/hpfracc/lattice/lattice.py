@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.lattice import convert, enumeration, measures, paths, search, spectra, structure
+from hpfracc.lattice import graphs, measures, paths, search
 from hpfracc.lattice.costs import Costs, read_costs
 from hpfracc.lattice.diffusion import FractionalDiffusion
 from hpfracc.lattice.geometry import Array, make_geometry
@@ -247,12 +248,11 @@ class Lattice:
     def find_all_paths(self, start: Any, end: Any, max_length: int | None = None) -> Iterator[list[Any]]:
         """Iterate over all shortest paths, or over all simple paths of at most ``max_length`` steps."""
         a, b = self.geometry.index(start), self.geometry.index(end)
-        if max_length is not None and (isinstance(max_length, bool) or not isinstance(max_length, int | np.integer)):
-            raise InvalidInputError(f"max_length={max_length!r}; use an integer, or None for the shortest paths")
         if max_length is None:
-            found = enumeration.cheapest_paths(self.geometry, self._costs, a, b)
+            found = search.cheapest_paths(self.geometry, self._costs, a, b)
         else:
-            found = enumeration.bounded_paths(self.geometry, self._costs, a, b, int(max_length))
+            most = _reading.whole("max_length", max_length)
+            found = search.bounded_paths(self.geometry, self._costs, a, b, most)
         return (self._points_like(path, start) for path in found)
 
     # --- structure ---------------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class Lattice:
         """Number of edges."""
         if self._costs is None:
             return measures.count_edges(self.geometry)
-        return len(convert.directed_steps(self.geometry, self._costs)[0]) // 2
+        return len(graphs.directed_steps(self.geometry, self._costs)[0]) // 2
 
     @property
     def diameter(self) -> int:
@@ -279,7 +279,7 @@ class Lattice:
         self.geometry.check_memory("degrees")
         if self._costs is None:
             return measures.degrees(self.geometry)
-        tails = convert.directed_steps(self.geometry, self._costs)[0]
+        tails = graphs.directed_steps(self.geometry, self._costs)[0]
         return np.bincount(tails, minlength=self.size).reshape(self.shape)
 
     def eccentricities(self) -> Array:
@@ -297,32 +297,21 @@ class Lattice:
             return measures.analyse(self.geometry)
         from scipy.sparse import csgraph
 
-        edges, size = self.edges, self.size
         links = self.to_csr()
         links.data[:] = 1.0  # a step of cost 0 is an edge too
-        parts, _ = csgraph.connected_components(links, directed=False)
-        return {
-            "nodes": size,
-            "edges": edges,
-            "dimensions": self.ndim,
-            "shape": self.shape,
-            "mean_degree": 2 * edges / size,
-            "density": 2 * edges / (size * (size - 1)) if size > 1 else 0.0,
-            "components": int(parts),
-            "is_connected": bool(parts == 1),
-        }
+        return measures.counts(self.geometry, self.edges, int(csgraph.connected_components(links, directed=False)[0]))
 
     def laplacian_spectrum(self) -> Array:
         """Eigenvalues of the Laplacian ``D - A``, indexed by wave number along each axis."""
         self._require_free("laplacian_spectrum", "numpy.linalg.eigvalsh of to_csr()")
         self.geometry.check_memory("the spectrum")
-        return spectra.laplacian_spectrum(self.geometry)
+        return measures.laplacian_spectrum(self.geometry)
 
     def adjacency_spectrum(self) -> Array:
         """Eigenvalues of the adjacency matrix ``A``, indexed by wave number along each axis."""
         self._require_free("adjacency_spectrum", "numpy.linalg.eigvalsh of to_csr()")
         self.geometry.check_memory("the spectrum")
-        return spectra.adjacency_spectrum(self.geometry)
+        return measures.adjacency_spectrum(self.geometry)
 
     def calculate_centrality(self, kind: str = "degree") -> Array:
         """Centrality of every point: ``"degree"``, ``"closeness"``, ``"betweenness"`` or ``"eigenvector"``.
@@ -331,14 +320,14 @@ class Lattice:
         networkx (the extra ``graph``).
         """
         self.geometry.check_memory("centrality")
-        return structure.centrality(self.geometry, self._costs, kind)
+        return graphs.centrality(self.geometry, self._costs, kind)
 
     def find_communities(self, method: str = "louvain", seed: int | None = None) -> list[list[int]]:
         """Communities of points, largest first. ``method`` is ``"louvain"`` or ``"label_propagation"``.
 
         Needs igraph or networkx (the extra ``graph``).
         """
-        return structure.communities(self.geometry, self._costs, method, seed)
+        return graphs.communities(self.geometry, self._costs, method, seed)
 
     def fractional(self, alpha: Any) -> FractionalDiffusion:
         """Fractional Laplacian of order ``alpha``, with its heat kernel and random walks."""
@@ -349,16 +338,16 @@ class Lattice:
 
     def to_csr(self) -> Any:
         """``scipy.sparse.csr_array`` whose entry (u, v) is the cost of the step from u to v."""
-        return convert.to_csr(self.geometry, self._costs)
+        return graphs.to_csr(self.geometry, self._costs)
 
     def to_networkx(self) -> Any:
         """``networkx.Graph``, or a ``DiGraph`` where points have weights. Costs are the edge attribute ``weight``."""
-        return convert.to_networkx(self.geometry, self._costs)
+        return graphs.to_networkx(self.geometry, self._costs)
 
     def to_igraph(self) -> Any:
         """``igraph.Graph``, directed where points have weights. Costs are the edge attribute ``weight``."""
-        return convert.to_igraph(self.geometry, self._costs)
+        return graphs.to_igraph(self.geometry, self._costs)
 
     def to_rustworkx(self) -> Any:
         """``rustworkx.PyGraph``, or a ``PyDiGraph`` where points have weights. The edge data is its cost."""
-        return convert.to_rustworkx(self.geometry, self._costs)
+        return graphs.to_rustworkx(self.geometry, self._costs)

@@ -1,27 +1,25 @@
-"""Closed-form measures of a lattice without costs: edges, degrees, distances, clustering."""
+"""Closed-form measures of a lattice without costs: edges, degrees, distances, clustering, eigenvalues.
+
+Eigenvalues are sums or products of those of the axes, which are path or cycle graphs.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections import Counter
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from hpfracc.errors import InvalidInputError
 from hpfracc.lattice.geometry import Array, Geometry
 
 __all__ = [
-    "closeness",
-    "count_edges",
-    "degrees",
-    "diameter",
-    "eccentricities",
-    "is_bipartite",
-    "mean_clustering",
-    "mean_distance",
-    "radius",
-]
+    "adjacency_spectrum", "analyse", "axis_laplacian", "axis_transforms", "closeness", "count_edges", "counts",
+    "degrees", "diameter", "eccentricities", "is_regular", "laplacian_spectrum",
+]  # fmt: skip
 
 
 def _axis_degrees(side: int, wraps: bool) -> Array:
@@ -35,7 +33,7 @@ def _axis_degrees(side: int, wraps: bool) -> Array:
 
 def count_edges(geometry: Geometry) -> int:
     """Number of edges."""
-    steps = [side if wraps else side - 1 for side, wraps in zip(geometry.shape, geometry.wraps, strict=True)]
+    steps = [side if wraps else side - 1 for side, wraps in geometry.axes]
     if geometry.is_moore:
         # Ordered pairs of points that are equal or adjacent along every axis, minus the points themselves.
         pairs = math.prod(side + 2 * step for side, step in zip(geometry.shape, steps, strict=True))
@@ -45,26 +43,21 @@ def count_edges(geometry: Geometry) -> int:
 
 def degrees(geometry: Geometry) -> Array:
     """Number of neighbours of every point, in the shape of the lattice."""
-    total = np.zeros((), np.int64)
-    for side, wraps in zip(geometry.shape, geometry.wraps, strict=True):
-        along = _axis_degrees(side, wraps)
-        total = (total[..., None] + 1) * (along + 1) - 1 if geometry.is_moore else total[..., None] + along
-    return total
+    along = [_axis_degrees(*axis) for axis in geometry.axes]
+    if geometry.is_moore:
+        return reduce(np.multiply.outer, [each + 1 for each in along]) - 1
+    return reduce(np.add.outer, along)
 
 
 def eccentricities(geometry: Geometry) -> Array:
     """Distance from every point to the farthest one."""
-    total = np.zeros((), np.int64)
-    for side, wraps in zip(geometry.shape, geometry.wraps, strict=True):
-        here = np.arange(side)
-        along = np.full(side, side // 2) if wraps else np.maximum(here, side - 1 - here)
-        total = np.maximum(total[..., None], along) if geometry.is_moore else total[..., None] + along
-    return total
+    along = [np.full(n, n // 2) if ring else np.maximum(np.arange(n), np.arange(n)[::-1]) for n, ring in geometry.axes]
+    return reduce((np.maximum if geometry.is_moore else np.add).outer, along)
 
 
 def diameter(geometry: Geometry) -> int:
     """Largest distance between two points."""
-    sides = [side // 2 if wraps else side - 1 for side, wraps in zip(geometry.shape, geometry.wraps, strict=True)]
+    sides = [side // 2 if wraps else side - 1 for side, wraps in geometry.axes]
     return max(sides) if geometry.is_moore else sum(sides)
 
 
@@ -76,7 +69,7 @@ def radius(geometry: Geometry) -> int:
 
 def is_bipartite(geometry: Geometry) -> bool:
     """Whether the graph is two-colourable: no odd ring, and no triangle of a diagonal and two straight steps."""
-    odd = any(wraps and side % 2 for side, wraps in zip(geometry.shape, geometry.wraps, strict=True))
+    odd = any(wraps and side % 2 for side, wraps in geometry.axes)
     wide = sum(side > 1 for side in geometry.shape)
     return not odd and not (geometry.is_moore and wide > 1)
 
@@ -99,19 +92,12 @@ def _within(side: int, wraps: bool, reach: int) -> Array:
 
 def distance_sums(geometry: Geometry) -> Array:
     """Sum of the distances from every point to all others."""
-    axes = list(zip(geometry.shape, geometry.wraps, strict=True))
     if not geometry.is_moore:
-        total = np.zeros((), np.int64)
-        for side, wraps in axes:
-            total = total[..., None] + geometry.size // side * _axis_sums(side, wraps)
-        return total
+        return reduce(np.add.outer, [geometry.size // axis[0] * _axis_sums(*axis) for axis in geometry.axes])
     # A distance d is the number of radii 0, 1, ..., d - 1 that it exceeds.
     sums = np.zeros(geometry.shape, np.int64)
     for reach in range(diameter(geometry)):
-        ball = np.ones((), np.int64)
-        for side, wraps in axes:
-            ball = ball[..., None] * _within(side, wraps, reach)
-        sums += geometry.size - ball
+        sums += geometry.size - reduce(np.multiply.outer, [_within(*axis, reach) for axis in geometry.axes])
     return sums
 
 
@@ -127,7 +113,7 @@ def mean_distance(geometry: Geometry) -> float:
     if geometry.size == 1:
         return 0.0
     # Python integers, because the sum over all pairs overflows 64 bits from 1e7 points along an axis.
-    axes = list(zip(geometry.shape, geometry.wraps, strict=True))
+    axes = list(geometry.axes)
     if not geometry.is_moore:
         total = sum((geometry.size // side) ** 2 * _axis_pair_sum(side, wraps) for side, wraps in axes)
     else:
@@ -172,7 +158,7 @@ def mean_clustering(geometry: Geometry) -> float:
     Points are grouped by whether they lie at an end of each axis; the points of a group have the same coefficient.
     """
     kinds: Counter[tuple[int, int]] = Counter({(1, 1) if geometry.is_moore else (0, 0): 1})
-    for side, wraps in zip(geometry.shape, geometry.wraps, strict=True):
+    for side, wraps in geometry.axes:
         along = _axis_kinds(side, wraps)
         merged: Counter[tuple[int, int]] = Counter()
         for (pairs, reach), many in kinds.items():
@@ -203,9 +189,9 @@ def _axis_kinds(side: int, wraps: bool) -> dict[tuple[int, int], int]:
     return kinds.get(side, {(4, 2): 2, (7, 3): side - 2})
 
 
-def analyse(geometry: Geometry) -> dict[str, Any]:
-    """All scalar measures, as a dict."""
-    edges, size = count_edges(geometry), geometry.size
+def counts(geometry: Geometry, edges: int, components: int) -> dict[str, Any]:
+    """The measures of any lattice that follow from its numbers of edges and components, as a dict."""
+    size = geometry.size
     return {
         "nodes": size,
         "edges": edges,
@@ -213,11 +199,67 @@ def analyse(geometry: Geometry) -> dict[str, Any]:
         "shape": geometry.shape,
         "mean_degree": 2 * edges / size,
         "density": 2 * edges / (size * (size - 1)) if size > 1 else 0.0,
+        "components": components,
+        "is_connected": components == 1,
+    }
+
+
+def analyse(geometry: Geometry) -> dict[str, Any]:
+    """All scalar measures, as a dict."""
+    return counts(geometry, count_edges(geometry), 1) | {
         "diameter": diameter(geometry),
         "radius": radius(geometry),
         "mean_distance": mean_distance(geometry),
         "clustering": mean_clustering(geometry),
-        "components": 1,
-        "is_connected": True,
         "is_bipartite": is_bipartite(geometry),
     }
+
+
+def axis_laplacian(side: int, wraps: bool) -> Array:
+    """Laplacian eigenvalues of a cycle (in FFT order) or a path (in DCT order): ``4 sin^2`` of half the wave number."""
+    turns = np.arange(side) / side if wraps else np.arange(side) / (2 * side)
+    return np.asarray(4.0 * np.sin(math.pi * turns) ** 2)
+
+
+def _axis_adjacency(side: int, wraps: bool) -> Array:
+    """Adjacency eigenvalues of a cycle or a path: ``2 cos`` of the wave number."""
+    turns = 2.0 * np.arange(side) / side if wraps else np.arange(1, side + 1) / (side + 1)
+    return np.asarray(2.0 * np.cos(math.pi * turns))
+
+
+def is_regular(geometry: Geometry) -> bool:
+    """Whether all points have the same number of neighbours."""
+    return all(wraps or side <= 2 for side, wraps in geometry.axes)
+
+
+def adjacency_spectrum(geometry: Geometry) -> Array:
+    """Adjacency eigenvalues by wave number along each axis. With Moore neighbours ``A + 1`` is a product over axes."""
+    along = [_axis_adjacency(*axis) for axis in geometry.axes]
+    if geometry.is_moore:
+        return reduce(np.multiply.outer, [each + 1.0 for each in along]) - 1.0
+    return reduce(np.add.outer, along)
+
+
+def laplacian_spectrum(geometry: Geometry) -> Array:
+    """Laplacian eigenvalues by wave number along each axis, in the order of :func:`axis_transforms`."""
+    waves = [axis_laplacian(*axis) for axis in geometry.axes]
+    if not geometry.is_moore:
+        return reduce(np.add.outer, waves)
+    if not is_regular(geometry):
+        raise InvalidInputError(
+            f"the Laplacian of a Moore lattice {geometry.shape} that is not periodic has no closed spectrum, because "
+            "its degrees differ; use periodic=True or neighbourhood='von_neumann', or numpy.linalg.eigvalsh on to_csr()"
+        )
+    # All degrees are equal, and along each axis 1 + A = 1 + degree - L. The recurrence adds positive terms only: a
+    # difference of products would cancel for long waves.
+    total, product = np.zeros(()), 1.0
+    for along, side in zip(waves, geometry.shape, strict=True):
+        closed_degree = float(min(side, 3))  # 1 + degree
+        total = total[..., None] * closed_degree + (product - total[..., None]) * along
+        product *= closed_degree
+    return total
+
+
+def axis_transforms(geometry: Geometry) -> tuple[str, ...]:
+    """The transform that diagonalises the Laplacian of each axis."""
+    return tuple("fft" if wraps else "dct2" for wraps in geometry.wraps)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
+from typing import Any
 
 import numpy as np
 
@@ -48,106 +49,58 @@ class PathBatch:
         return np.asarray(np.diff(self.begins) - 1)
 
 
-def _shift(a: int, b: int, side: int, wraps: bool) -> int:
-    """Signed number of steps from a to b along an axis. Of two equally short directions, the positive one."""
-    shift = b - a
-    if wraps:
-        shift %= side
-        if 2 * shift > side:
-            shift -= side
-    return shift
+def _shifts(geometry: Geometry, a: Any, b: Any) -> list[Any]:
+    """Signed steps from a to b along each axis, of indices or arrays of them.
 
-
-def distance(geometry: Geometry, a: int, b: int) -> int:
-    """Number of steps between two points: the sum over the axes, or their maximum where steps may be diagonal."""
-    shifts = _shifts(geometry, a, b)
-    return max(map(abs, shifts)) if geometry.is_moore else sum(map(abs, shifts))
-
-
-def _shifts(geometry: Geometry, a: int, b: int) -> list[int]:
-    here, there = geometry.coordinates(a), geometry.coordinates(b)
-    return [_shift(*of_axis) for of_axis in zip(here, there, geometry.shape, geometry.wraps, strict=True)]
-
-
-def _shift_columns(geometry: Geometry, starts: Array, ends: Array) -> list[Array]:
-    columns = zip(geometry.columns(starts), geometry.columns(ends), geometry.shape, geometry.wraps, strict=True)
+    Of two equally short directions, the positive one.
+    """
     shifts = []
-    for here, there, side, wraps in columns:
+    for here, there, side, wraps in zip(
+        geometry.columns(a), geometry.columns(b), geometry.shape, geometry.wraps, strict=True
+    ):
         shift = there - here
         if wraps:
-            shift %= side
-            shift -= side * (2 * shift > side)
+            shift = shift % side
+            shift = shift - side * (2 * shift > side)
         shifts.append(shift)
     return shifts
 
 
+def distance(geometry: Geometry, a: int, b: int) -> int:
+    """Number of steps between two points: the sum over the axes, or their maximum where steps may be diagonal."""
+    return int((max if geometry.is_moore else sum)(map(abs, _shifts(geometry, a, b))))
+
+
 def distances(geometry: Geometry, starts: Array, ends: Array) -> Array:
     """:func:`distance` for arrays of indices, with broadcasting."""
-    steps = [np.abs(shift) for shift in _shift_columns(geometry, starts, ends)]
-    total = np.array(np.broadcast_to(steps[0], np.broadcast_shapes(starts.shape, ends.shape)))
-    for more in steps[1:]:
-        (np.maximum if geometry.is_moore else np.add)(total, more, out=total)
-    return total
+    return np.asarray(reduce(np.maximum if geometry.is_moore else np.add, map(np.abs, _shifts(geometry, starts, ends))))
 
 
 def distance_map(geometry: Geometry, sources: list[int]) -> Array:
     """Steps from the nearest source to every point, in the shape of the lattice."""
-    found: Array | None = None
-    for source in sources:
-        one = _one_map(geometry, source)
-        found = one if found is None else np.minimum(found, one, out=found)
-    assert found is not None
-    return found
+    return reduce(lambda found, one: np.minimum(found, one, out=found), (_one_map(geometry, each) for each in sources))
 
 
 def _one_map(geometry: Geometry, source: int) -> Array:
-    total = np.zeros((), np.int64)
-    for side, wraps, here in zip(geometry.shape, geometry.wraps, geometry.coordinates(source), strict=True):
+    along = []
+    for (side, wraps), here in zip(geometry.axes, geometry.coordinates(source), strict=True):
         steps = np.abs(np.arange(side) - here)
-        if wraps:
-            steps = np.minimum(steps, side - steps)
-        total = np.maximum(total[..., None], steps) if geometry.is_moore else total[..., None] + steps
-    return total
+        along.append(np.minimum(steps, side - steps) if wraps else steps)
+    return reduce((np.maximum if geometry.is_moore else np.add).outer, along)
 
 
 def path(geometry: Geometry, a: int, b: int) -> list[int]:
     """One shortest path: one axis after the other, or all axes at once where steps may be diagonal."""
-    here = list(geometry.coordinates(a))
-    shifts = _shifts(geometry, a, b)
-    if geometry.is_moore or any(geometry.wraps):
-        return _stepwise(geometry, a, here, shifts)
-    found, index = [a], a
-    for shift, stride in zip(shifts, geometry.strides, strict=True):
-        if shift:
-            step = stride if shift > 0 else -stride
-            end = index + shift * stride
-            found.extend(range(index + step, end + step, step))
-            index = end
-    return found
-
-
-def _stepwise(geometry: Geometry, a: int, here: list[int], shifts: list[int]) -> list[int]:
-    found, index = [a], a
-    sides, strides = geometry.shape, geometry.strides
-
-    def move(axis: int) -> int:
-        """Take one step along an axis and return the change of the index."""
-        step = 1 if shifts[axis] > 0 else -1
-        shifts[axis] -= step
-        before = here[axis]
-        here[axis] = (before + step) % sides[axis]
-        return (here[axis] - before) * strides[axis]
-
-    axes = range(len(sides))
+    axes = [*zip(geometry.coordinates(a), _shifts(geometry, a, b), geometry.shape, geometry.strides, strict=True)]
     if geometry.is_moore:
-        while any(shifts):
-            index += sum(move(axis) for axis in axes if shifts[axis])
-            found.append(index)
-        return found
-    for axis in axes:
-        while shifts[axis]:
-            index += move(axis)
-            found.append(index)
+        return [
+            sum((here + max(-turn, min(turn, shift))) % side * stride for here, shift, side, stride in axes)
+            for turn in range(max(abs(shift) for _, shift, _, _ in axes) + 1)
+        ]
+    found = [a]
+    for here, shift, side, stride in axes:
+        others, step = found[-1] - here * stride, 1 if shift > 0 else -1
+        found += [others + at % side * stride for at in range(here + step, here + shift + step, step)]
     return found
 
 
@@ -157,7 +110,7 @@ def paths(geometry: Geometry, starts: Array, ends: Array) -> tuple[Array, Array]
     With von Neumann neighbours a path is a few runs of equal moves: one run for each axis, or three where it crosses
     the end of a periodic axis. All paths together are the cumulative sum of all moves.
     """
-    shifts = _shift_columns(geometry, starts, ends)
+    shifts = _shifts(geometry, starts, ends)
     if geometry.is_moore:
         return _diagonal_paths(geometry, starts, shifts)
     counts, moves = [], []
@@ -173,11 +126,7 @@ def paths(geometry: Geometry, starts: Array, ends: Array) -> tuple[Array, Array]
         else:
             counts.append(distance_along)
             moves.append(step)
-    lengths = np.ones(len(starts), np.int64)
-    for count in counts:
-        lengths += count
-    begins = np.zeros(len(starts) + 1, np.int64)
-    np.cumsum(lengths, out=begins[1:])
+    begins = _begins(sum(counts, np.zeros(len(starts), np.int64)))
     # The first move of a path is a jump from the end of the previous path.
     jump = np.empty(len(starts), np.int64)
     if len(starts):
@@ -194,12 +143,14 @@ def paths(geometry: Geometry, starts: Array, ends: Array) -> tuple[Array, Array]
     return np.cumsum(flat, out=flat, dtype=kind), begins
 
 
+def _begins(lengths: Array) -> Array:
+    """Where paths of these numbers of steps begin, one after the other."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths + 1, dtype=np.int64)])
+
+
 def _diagonal_paths(geometry: Geometry, starts: Array, shifts: list[Array]) -> tuple[Array, Array]:
-    lengths = np.abs(shifts[0])
-    for shift in shifts[1:]:
-        np.maximum(lengths, np.abs(shift), out=lengths)
-    begins = np.zeros(len(starts) + 1, np.int64)
-    np.cumsum(lengths + 1, out=begins[1:])
+    lengths = reduce(np.maximum, map(np.abs, shifts))
+    begins = _begins(lengths)
     turn = np.arange(begins[-1]) - np.repeat(begins[:-1], lengths + 1)
     flat = np.zeros(len(turn), np.int64)
     for here, shift, side, stride in zip(
@@ -220,16 +171,13 @@ def count_paths(geometry: Geometry, a: int, b: int) -> int:
     shifts = _shifts(geometry, a, b)
     if not geometry.is_moore:
         total, left = 1, sum(map(abs, shifts))
-        for shift, side, wraps in zip(shifts, geometry.shape, geometry.wraps, strict=True):
+        for shift, (side, wraps) in zip(shifts, geometry.axes, strict=True):
             total *= math.comb(left, abs(shift)) * (2 if wraps and 2 * abs(shift) == side else 1)
             left -= abs(shift)
         return total
     steps = max(map(abs, shifts))
-    here, there = geometry.coordinates(a), geometry.coordinates(b)
-    return math.prod(
-        _walks(steps, x, y, side, wraps)
-        for x, y, side, wraps in zip(here, there, geometry.shape, geometry.wraps, strict=True)
-    )
+    ends = zip(geometry.coordinates(a), geometry.coordinates(b), geometry.axes, strict=True)
+    return math.prod(_walks(steps, x, y, *axis) for x, y, axis in ends)
 
 
 def _walks(steps: int, a: int, b: int, side: int, wraps: bool) -> int:

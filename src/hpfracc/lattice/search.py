@@ -1,9 +1,10 @@
-"""Shortest paths with costs: single pairs by A* or bidirectional search, whole maps by the engine."""
+"""Shortest paths with costs: single pairs by A* or bidirectional search, whole maps by the engine, all paths lazily."""
 
 from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -22,15 +23,9 @@ from hpfracc.lattice.geometry import Array, Geometry
 from hpfracc.lattice.paths import distance
 
 __all__ = [
-    "METHODS",
-    "MIN_ASTAR_RATIO",
-    "check_open",
-    "cost_map",
-    "cost_maps",
-    "no_path",
-    "search_path",
-    "step_cost",
-]
+    "METHODS", "MIN_ASTAR_RATIO", "bounded_paths", "cheapest_paths", "check_open", "cost_map", "cost_maps",
+    "search_path", "step_cost",
+]  # fmt: skip
 
 #: The name of a search for one path in ``config(pin=..., never=...)``.
 _OPERATION = "shortest_path"
@@ -40,6 +35,9 @@ _MIN_COMPILED_POINTS = 20_000
 #: Ratio of the minimum to the mean cost from which A* is faster than bidirectional search. With costs between 1 and 2
 #: both take the same time (``benchmarks/lattice.py``).
 MIN_ASTAR_RATIO = 2 / 3
+
+#: Relative tolerance for equal costs: paths add the same costs in different orders.
+_RTOL = 1e-9
 
 
 def step_cost(costs: Costs, geometry: Geometry, u: int, v: int) -> float:
@@ -98,7 +96,7 @@ def check_open(costs: Costs, geometry: Geometry, index: int) -> None:
         raise InvalidInputError(f"point {geometry.coordinates(index)} is an obstacle; choose another point")
 
 
-def no_path(geometry: Geometry, a: int, b: int) -> NoPathError:
+def _no_path(geometry: Geometry, a: int, b: int) -> NoPathError:
     """The error for two points that no path connects."""
     return NoPathError(
         f"no path from {geometry.coordinates(a)} to {geometry.coordinates(b)}: obstacles lie between them; "
@@ -130,7 +128,7 @@ def search_path(geometry: Geometry, costs: Costs, a: int, b: int, method: str | 
     else:
         found = _python_astar(geometry, costs, a, b)
     if found is None:
-        raise no_path(geometry, a, b)
+        raise _no_path(geometry, a, b)
     return found
 
 
@@ -158,8 +156,7 @@ def _rows(costs: Costs) -> Array:
 
 
 def _compiled_astar(geometry: Geometry, costs: Costs, a: int, b: int) -> tuple[list[int], float] | None:
-    from hpfracc.lattice.compiled.astar import astar
-    from hpfracc.lattice.compiled.steps import make_steps, trace_back
+    from hpfracc.lattice.compiled.searches import astar, make_steps, trace_back
 
     steps = make_steps(geometry)
     rows, least, unit = _rows(costs), costs.minimum, 1.0
@@ -173,8 +170,7 @@ def _compiled_astar(geometry: Geometry, costs: Costs, a: int, b: int) -> tuple[l
 
 
 def _compiled_bidirectional(geometry: Geometry, costs: Costs, a: int, b: int) -> tuple[list[int], float] | None:
-    from hpfracc.lattice.compiled.bidirectional import bidirectional
-    from hpfracc.lattice.compiled.steps import make_steps, trace_back
+    from hpfracc.lattice.compiled.searches import bidirectional, make_steps, trace_back
 
     steps, (width, buckets) = make_steps(geometry), bucket_ring(costs.mean, costs.maximum)
     taken, _, meeting, cost = bidirectional(
@@ -212,3 +208,76 @@ def _python_astar(geometry: Geometry, costs: Costs, a: int, b: int) -> tuple[lis
                 parents[there] = index
                 heapq.heappush(heap, (total + costs.minimum * distance(geometry, there, b), -total, there))
     return None
+
+
+# Lazy enumeration of all shortest paths, or of all paths up to a length.
+
+
+def cheapest_paths(geometry: Geometry, costs: Costs | None, a: int, b: int) -> Iterator[list[int]]:
+    """Every shortest path from a to b."""
+    if costs is None:
+
+        def nearer(path: list[int], index: int, visited: set[int]) -> bool:
+            return distance(geometry, index, b) == distance(geometry, path[-1], b) - 1
+
+        yield from _descend(geometry, a, b, nearer)
+        return
+    for index in (a, b):
+        check_open(costs, geometry, index)
+    remaining = to_host(cost_map(geometry, costs, [b], None, None)).astype(np.float64).reshape(-1)
+    if not costs.edges:
+        # The map has the cost from b to each point, which includes entering the point and not b. Reverse that.
+        entry = costs.host.reshape(-1).astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            remaining = remaining + entry[b] - entry
+    if not math.isfinite(remaining[a]):
+        raise _no_path(geometry, a, b)
+    slack = _RTOL * max(1.0, abs(float(remaining[a])))
+
+    positive = costs.minimum > 0
+
+    def on_shortest(path: list[int], index: int, visited: set[int]) -> bool:
+        u = path[-1]
+        near = bool(step_cost(costs, geometry, u, index) + remaining[index] <= remaining[u] + slack)
+        # With steps of cost 0 a shortest path could cycle, so each point is visited once.
+        return near and (positive or index not in visited)
+
+    yield from _descend(geometry, a, b, on_shortest)
+
+
+def bounded_paths(geometry: Geometry, costs: Costs | None, a: int, b: int, max_steps: int) -> Iterator[list[int]]:
+    """Every path from a to b of at most ``max_steps`` steps that visits no point twice, regardless of its cost."""
+    if costs is not None:
+        for index in (a, b):
+            check_open(costs, geometry, index)
+
+    def in_reach(path: list[int], index: int, visited: set[int]) -> bool:
+        # The distance without obstacles is a lower bound of the steps left.
+        if index in visited or len(path) + distance(geometry, index, b) > max_steps:
+            return False
+        return costs is None or math.isfinite(step_cost(costs, geometry, path[-1], index))
+
+    yield from _descend(geometry, a, b, in_reach)
+
+
+def _descend(
+    geometry: Geometry, a: int, b: int, may_step: Callable[[list[int], int, set[int]], bool]
+) -> Iterator[list[int]]:
+    """Depth-first search from a to b; ``may_step(path, next point, visited points)`` prunes it."""
+    path, visited = [a], {a}
+    if a == b:
+        yield [a]
+        return
+    branches = [iter(geometry.neighbours(a))]
+    while branches:
+        index = next(branches[-1], -1)
+        if index < 0:
+            branches.pop()
+            visited.discard(path.pop())
+        elif may_step(path, index, visited):
+            if index == b:
+                yield [*path, b]
+            else:
+                path.append(index)
+                visited.add(index)
+                branches.append(iter(geometry.neighbours(index)))

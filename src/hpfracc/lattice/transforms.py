@@ -7,6 +7,7 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import dtype_name, library_of, to_host
 from hpfracc.engine.execution.api import bitwise_xor, elementwise, reduction
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
@@ -14,7 +15,10 @@ from hpfracc.lattice.costs import like
 
 __all__ = ["KINDS", "InverseOptions", "TransformOptions", "invert", "needs_conversion", "transform", "with_key", "xor"]
 
-KINDS = ("xor", "normalize", "scale")
+#: Parameters of each transformation, and those of its inverse.
+_PARAMETERS = {"xor": ("key",), "normalize": ("method",), "scale": ("factor",)}
+_INVERSES = {**_PARAMETERS, "normalize": ("offset", "span")}
+KINDS = tuple(_PARAMETERS)
 
 
 class TransformOptions(TypedDict, total=False):
@@ -119,55 +123,44 @@ def transform(data: Any, kind: str, **parameters: Unpack[TransformOptions]) -> t
     ``"xor"`` takes ``key``; ``"scale"`` takes ``factor``; ``"normalize"`` takes ``method``: ``"minmax"`` maps to
     [0, 1], ``"standard"`` to mean 0 and variance 1. Constant data become 0.
     """
+    _check(kind, parameters, _PARAMETERS)
     if kind == "xor":
-        _check_names(kind, parameters, "key")
         result, key = xor(data, parameters.get("key"))
         return result, {"key": key}
     if kind == "scale":
-        _check_names(kind, parameters, "factor")
-        factor = parameters.get("factor")
-        if factor is None or not np.isfinite(float(factor)) or float(factor) == 0.0:
-            raise InvalidInputError(f"factor={factor!r} cannot be inverted; use a finite number other than 0")
-        return _affine("x * b", data, b=float(factor)), {"factor": float(factor)}
-    if kind == "normalize":
-        _check_names(kind, parameters, "method")
-        offset, span = _extent(data, parameters.get("method", "minmax"))
-        return _affine("(x - a) / b", data, a=offset, b=span), {"offset": offset, "span": span}
-    raise InvalidInputError(f"unknown transformation {kind!r}; use {', '.join(KINDS)}")
+        factor = _reading.number("factor", parameters.get("factor"))
+        if factor == 0.0:
+            raise InvalidInputError("factor=0 cannot be inverted; use another number")
+        return elementwise("x * b", x=data, b=factor), {"factor": factor}
+    offset, span = _extent(data, parameters.get("method", "minmax"))
+    return elementwise("(x - a) / b", x=data, a=offset, b=span), {"offset": offset, "span": span}
 
 
 def invert(data: Any, kind: str, **parameters: Unpack[InverseOptions]) -> Any:
     """Invert :func:`transform`, with the parameters it returned."""
-    try:
-        if kind == "xor":
-            _check_names(kind, parameters, "key")
-            return xor(data, parameters["key"])[0]
-        if kind == "scale":
-            _check_names(kind, parameters, "factor")
-            return _affine("x / b", data, b=float(parameters["factor"]))
-        if kind == "normalize":
-            _check_names(kind, parameters, "offset", "span")
-            return _affine("x * b + a", data, a=parameters["offset"], b=parameters["span"])
-    except KeyError as error:
-        raise InvalidInputError(
-            f"inverting {kind!r} needs the parameter {error}; pass the parameters that the transformation used"
-        ) from None
-    raise InvalidInputError(f"unknown transformation {kind!r}; use {', '.join(KINDS)}")
+    _check(kind, parameters, _INVERSES)
+    for name in _INVERSES[kind]:
+        if name not in parameters:
+            raise InvalidInputError(
+                f"inverting {kind!r} needs the parameter {name!r}; pass the parameters that the transformation used"
+            )
+    if kind == "xor":
+        return xor(data, parameters["key"])[0]
+    if kind == "scale":
+        return elementwise("x / b", x=data, b=float(parameters["factor"]))
+    return elementwise("x * b + a", x=data, a=parameters["offset"], b=parameters["span"])
 
 
-def _check_names(kind: str, parameters: Mapping[str, Any], *names: str) -> None:
-    for other in parameters:
-        if other not in names:
-            raise InvalidInputError(f"{kind!r} has no parameter {other!r}; it takes {' and '.join(map(repr, names))}")
-
-
-def _affine(expression: str, data: Any, **numbers: float) -> Any:
-    return elementwise(expression, x=data, **numbers)
+def _check(kind: str, parameters: Mapping[str, Any], known: Mapping[str, tuple[str, ...]]) -> None:
+    _reading.choice("kind", kind, KINDS)
+    for name in parameters:
+        if name not in known[kind]:
+            wanted = " and ".join(map(repr, known[kind]))
+            raise InvalidInputError(f"{kind!r} has no parameter {name!r}; it takes {wanted}")
 
 
 def _extent(data: Any, method: str) -> tuple[float, float]:
-    if method not in ("minmax", "standard"):
-        raise InvalidInputError(f"method={method!r}; use 'minmax' or 'standard'")
+    _reading.choice("method", method, ("minmax", "standard"))
     array = np.asarray(data) if library_of(data) == "python" else data
     if not int(np.prod(array.shape)):
         return 0.0, 1.0

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from hpfracc.profiling.analysis import Analysis, length
-from hpfracc.profiling.breakdown import Breakdown
+from hpfracc.profiling.analysis import Analysis, Breakdown, length
 from hpfracc.profiling.formats import format_bytes, format_seconds, format_share
 
 __all__ = ["advise", "rank"]
@@ -28,17 +27,9 @@ def rank(summary: dict[str, dict[str, Any]], advice: list[dict[str, Any]], top: 
     whole = sum(row["self"] for row in summary.values())
     rows = sorted(summary.items(), key=lambda item: -item[1]["self"])[:top]
     return [
-        {
-            "name": name,
-            "kind": row["kind"],
-            "count": row["count"],
-            "self": row["self"],
-            "share": row["self"] / whole if whole else 0.0,
-            "total": row["total"],
-            "mean": row["mean"],
-            "device": row["device"],
-            "advice": [remark["text"] for remark in advice if name in remark["names"]],
-        }
+        {"name": name, "share": row["self"] / whole if whole else 0.0}
+        | {key: row[key] for key in ("kind", "count", "self", "total", "mean", "device")}
+        | {"advice": [remark["text"] for remark in advice if name in remark["names"]]}
         for name, row in rows
     ]
 

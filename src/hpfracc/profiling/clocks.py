@@ -12,16 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 __all__ = [
-    "HOST_NAMES",
-    "Counters",
-    "DeviceClock",
-    "all_clocks",
-    "energy_counters",
-    "find_clock",
-    "plug_in",
-    "plug_in_energy",
-    "read_host_memory",
-]
+    "HOST_NAMES", "Counters", "DeviceClock", "all_clocks", "energy_counters", "find_clock", "plug_in",
+    "plug_in_energy", "read_host_memory",
+]  # fmt: skip
 
 #: Names of the host as a device.
 HOST_NAMES = frozenset({"cpu", "host"})

@@ -11,7 +11,7 @@ import os
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,24 +19,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.document import load_profile
-from hpfracc.profiling.formats import format_seconds
+from hpfracc.profiling.formats import format_seconds, make_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 __all__ = [
-    "Comparison",
-    "Rules",
-    "SpanComparison",
-    "SpanPath",
-    "blocks",
-    "collect",
-    "compare_profiles",
-    "comparison_table",
-    "holm",
-    "rank_test",
-    "smallest_p",
-]
+    "Comparison", "Rules", "SpanComparison", "SpanPath", "blocks", "collect", "compare_profiles", "comparison_table",
+    "holm", "rank_test", "smallest_p",
+]  # fmt: skip
 
 ComparisonVerdict = Literal["faster", "slower", "inconclusive"]
 
@@ -86,16 +77,7 @@ class SpanComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        return {
-            "path": list(self.path),
-            "before": self.before,
-            "after": self.after,
-            "ratio": self.ratio,
-            "repeats": list(self.repeats),
-            "p": self.p,
-            "verdict": self.verdict,
-            "reason": self.reason,
-        }
+        return asdict(self) | {"path": list(self.path), "ratio": self.ratio, "repeats": list(self.repeats)}
 
 
 class Comparison:
@@ -113,7 +95,7 @@ class Comparison:
         """Plain values."""
         names: tuple[ComparisonVerdict, ...] = ("faster", "slower", "inconclusive")
         return {
-            "rules": {name: getattr(self.rules, name) for name in ("ratio", "p", "repeats", "floor", "quickest")},
+            "rules": asdict(self.rules),
             "verdicts": {verdict: len(self.of(verdict)) for verdict in names},
             "rows": [row.to_dict() for row in self.rows],
         }
@@ -146,7 +128,7 @@ def compare_profiles(
     raw = [rank_test(*found[path]) for path in tested]
     corrected = dict(zip(tested, holm(raw), strict=True))
     rows = [_judge(path, *found[path], corrected.get(path), len(tested), rules) for path in both]
-    rows += [_alone(path, sides, rules) for path in {**sides[0], **sides[1]} if path not in found]
+    rows += [_alone(path, sides) for path in {**sides[0], **sides[1]} if path not in found]
     return Comparison(rows, rules)
 
 
@@ -190,20 +172,13 @@ def _verdict(
     return verdict, f"p = {p:.2g}"
 
 
-def _alone(path: tuple[str, ...], sides: tuple[dict[Any, Any], dict[Any, Any]], rules: Rules) -> SpanComparison:
+def _alone(path: tuple[str, ...], sides: tuple[dict[Any, Any], dict[Any, Any]]) -> SpanComparison:
     first = path in sides[0]
     totals = [total for _, total in (sides[0] if first else sides[1])[path]]
     median = statistics.median(totals) / 1e9
-    where = "before" if first else "after"
-    return SpanComparison(
-        path,
-        median if first else None,
-        None if first else median,
-        (len(totals), 0) if first else (0, len(totals)),
-        None,
-        "inconclusive",
-        f"only in the profile {where}",
-    )
+    if first:
+        return SpanComparison(path, median, None, (len(totals), 0), None, "inconclusive", "only in the profile before")
+    return SpanComparison(path, None, median, (0, len(totals)), None, "inconclusive", "only in the profile after")
 
 
 def _documents(given: Any) -> Iterator[dict[str, Any]]:
@@ -342,17 +317,11 @@ _STYLES = {"slower": "bold red", "faster": "bold green", "inconclusive": "dim"}
 
 def comparison_table(told: dict[str, Any]) -> RenderableType:
     """Every path with its verdict, as a table; ``told`` is from :meth:`Comparison.to_dict`."""
-    from rich import box
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("span", overflow="fold", min_width=16)
-    for name in ("before", "after", "ratio", "repeats"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("why", overflow="fold")
+    numbers = dict.fromkeys(("before", "after", "ratio", "repeats"), "number")
+    table = make_table(span="text", **numbers, verdict="word", why="text")
     for row in told["rows"]:
         table.add_row(
             Text(" > ".join(row["path"])),

@@ -110,19 +110,9 @@ class DeviceTime:
     """
 
     __slots__ = (
-        "_anchor",
-        "_begin",
-        "_clock",
-        "_end",
-        "_idle_at_end",
-        "_keep_begin",
-        "_timeline",
-        "at_most",
-        "device",
-        "duration",
-        "start",
-        "timing",
-    )
+        "_anchor", "_begin", "_clock", "_end", "_idle_at_end", "_keep_begin", "_timeline", "at_most", "device",
+        "duration", "start", "timing",
+    )  # fmt: skip
 
     def __init__(self, device: str, clock: DeviceClock | None, timeline: Timeline | None) -> None:
         self.device = device

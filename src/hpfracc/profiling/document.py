@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime
 import heapq
 import json
+import math
 import os
 import platform
 import sys
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,12 @@ from hpfracc import _reading
 from hpfracc._files import parse_json, read_plain, write_whole
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.advice import advise, rank
-from hpfracc.profiling.analysis import Analysis, length, summarise
-from hpfracc.profiling.breakdown import break_down
-from hpfracc.profiling.plain_values import plain
+from hpfracc.profiling.analysis import Analysis, break_down, length, summarise
 from hpfracc.profiling.recorder import Recorder
 from hpfracc.profiling.session import ThreadLane
 from hpfracc.profiling.spans import Span, SpanDecision
 
-__all__ = ["FORMAT", "VERSION", "Document", "load_profile", "pack_lanes", "read_schema", "write_text"]
+__all__ = ["FORMAT", "VERSION", "Document", "load_profile", "pack_lanes", "plain", "read_schema", "write_text"]
 
 
 def pack_lanes(spans: Sequence[Span], known: Sequence[ThreadLane]) -> tuple[list[dict[str, object]], list[int]]:
@@ -147,8 +146,7 @@ class Document:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The spans, in the order of their start."""
-        for place in range(len(self.analysis.spans)):
-            yield self._row(place)
+        return map(self._row, range(len(self.analysis.spans)))
 
     def _row(self, place: int) -> dict[str, Any]:
         analysis, begun = self.analysis, self._session.begun_ns
@@ -175,22 +173,19 @@ class Document:
             found = analysis.devices[place]
             row["device_busy_ns"] = busy = length(found)
             row["device_idle_ns"] = found[-1][1] - found[0][0] - busy
-        if analysis.transfers[place]:
-            row["transfer_ns"] = analysis.transfers[place]
-        if analysis.compiles[place]:
-            row["compile_ns"] = analysis.compiles[place]
-        if span.size is not None:
-            row["bytes"] = span.size
+        sparse = {
+            "transfer_ns": analysis.transfers[place] or None,
+            "compile_ns": analysis.compiles[place] or None,
+            "bytes": span.size,
+            "decision": self.decided.get(place),
+            "error": span.error,
+            "metadata": plain(span.metadata) if span.metadata else None,
+        }
+        row |= {name: value for name, value in sparse.items() if value is not None}
         if span.memory is not None and span.memory[2] is not None:
-            row["memory"] = dict(zip(("of", "before", "after", "peak"), span.memory, strict=True))
+            row["memory"] = dict(zip(_READINGS, span.memory, strict=True))
         if self._energy is not None:
             row["joules"] = self._energy.between(span.start, span.end)
-        if place in self.decided:
-            row["decision"] = self.decided[place]
-        if span.error is not None:
-            row["error"] = span.error
-        if span.metadata:
-            row["metadata"] = plain(span.metadata)
         return row
 
     def to_dict(self) -> dict[str, Any]:
@@ -321,3 +316,63 @@ def write_text(path: str | os.PathLike[str], pieces: Iterator[str]) -> Path:
             f"{str(path)!r} cannot be written ({error.strerror or error}); name another file"
         ) from None
     return Path(path)
+
+
+# Values that users attach to spans, as JSON.
+
+_MAX_TEXT, _MAX_ITEMS, _DEEPEST = 2000, 200, 6
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """``value`` as JSON values.
+
+    Non-finite numbers become None, NumPy scalars plain numbers, arrays a text with shape and dtype, anything else its
+    ``repr``. Long texts and lists are truncated, with a note.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _cut(str(value))
+    if isinstance(value, int):  # Python does not convert integers with thousands of digits
+        return int(value) if value.bit_length() <= _MAX_TEXT else f"an integer of {value.bit_length():,} bits"
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if isinstance(shape, tuple) and dtype is not None:
+        if shape == () and callable(getattr(value, "item", None)) and depth < _DEEPEST:
+            return _scalar(value, depth)
+        return f"{type(value).__name__} {'x'.join(map(str, shape)) or 'scalar'} {dtype}"
+    if depth >= _DEEPEST:
+        return _cut(_said(value))
+    if isinstance(value, Mapping):
+        items = list(value.items())
+        kept = {_key(key): plain(item, depth + 1) for key, item in items[:_MAX_ITEMS]}
+        return kept | ({"...": f"{len(items) - _MAX_ITEMS} more"} if len(items) > _MAX_ITEMS else {})
+    if isinstance(value, list | tuple | set | frozenset):
+        many = list(value) if isinstance(value, list | tuple) else sorted(value, key=repr)
+        rest = [f"... {len(many) - _MAX_ITEMS} more"] if len(many) > _MAX_ITEMS else []
+        return [plain(item, depth + 1) for item in many[:_MAX_ITEMS]] + rest
+    return _cut(_said(value))
+
+
+def _scalar(value: Any, depth: int) -> Any:
+    try:
+        item = value.item()
+    except Exception:  # a tracer, or a device that is gone
+        return _cut(_said(value))
+    return _cut(_said(item)) if getattr(item, "dtype", None) is not None else plain(item, depth + 1)
+
+
+def _key(key: Any) -> str:
+    return _cut(key if isinstance(key, str) else _said(key))
+
+
+def _said(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception:  # a user's object must not break the profile
+        return f"<{type(value).__name__}>"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}... ({len(text):,} characters)"

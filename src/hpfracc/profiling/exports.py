@@ -1,14 +1,28 @@
-"""Profiles in the formats of other viewers: Chrome's trace events (Perfetto), and speedscope."""
+"""Profiles in the formats of viewers: Chrome's trace events (Perfetto), speedscope, our page, tables for a terminal.
+
+The page is a single HTML file that works offline; its parts are in ``dashboard/``.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import html
 import json
 from collections.abc import Iterator
-from typing import Any
+from importlib import resources
+from typing import TYPE_CHECKING, Any
 
 from hpfracc.profiling.document import Document
+from hpfracc.profiling.formats import format_bytes, format_seconds, format_share, make_table
 
-__all__ = ["chrome_trace", "speedscope"]
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["bottleneck_table", "chrome_trace", "pack", "render_page", "speedscope", "summary_table"]
+
+#: Rows of a summary shown by default.
+_MAX_ROWS = 30
 
 
 def speedscope(document: Document) -> Iterator[str]:
@@ -33,10 +47,13 @@ def speedscope(document: Document) -> Iterator[str]:
     for lane in header["lanes"]:
         found = lanes[lane["id"]]
         if found:
-            name = lane["thread"] if lane["task"] is None else f"{lane['thread']}: {lane['task']}"
-            yield ("\n" if first else ",\n") + json.dumps(_profile(name, found))
+            yield ("\n" if first else ",\n") + json.dumps(_profile(_lane_name(lane), found))
             first = False
     yield "\n]}\n"
+
+
+def _lane_name(lane: dict[str, Any]) -> str:
+    return str(lane["thread"] if lane["task"] is None else f"{lane['thread']}: {lane['task']}")
 
 
 def _profile(name: str, spans: list[tuple[int, int, int]]) -> dict[str, Any]:
@@ -75,8 +92,7 @@ def chrome_trace(document: Document) -> Iterator[str]:
     yield ', "traceEvents": [\n'
     yield json.dumps(_name(pid, 0, "process_name", f"hpfracc {header['hpfracc']}"))
     for lane in header["lanes"]:
-        name = lane["thread"] if lane["task"] is None else f"{lane['thread']}: {lane['task']}"
-        yield ",\n" + json.dumps(_name(pid, lane["id"], "thread_name", name))
+        yield ",\n" + json.dumps(_name(pid, lane["id"], "thread_name", _lane_name(lane)))
     for device, row in devices.items():
         yield ",\n" + json.dumps(_name(pid, row, "thread_name", device))
     for span in document.rows():
@@ -91,24 +107,168 @@ def _name(pid: int, row: int, what: str, name: str) -> dict[str, Any]:
 
 def _events(pid: int, span: dict[str, Any], devices: dict[str, int]) -> Iterator[dict[str, Any]]:
     told = {key: span[key] for key in ("bytes", "error", "timing", "memory") if key in span}
-    yield {
-        "ph": "X",
-        "pid": pid,
-        "tid": span["lane"],
-        "name": span["name"],
-        "cat": span["kind"],
-        "ts": span["start_ns"] / 1e3,
-        "dur": span["duration_ns"] / 1e3,
-        "args": told | span.get("metadata", {}),
-    }
+    host = {"tid": span["lane"], "cat": span["kind"], "args": told | span.get("metadata", {})}
+    found = [(host, span["start_ns"], span["duration_ns"])]
     if span["device_ns"] is not None and span["device_start_ns"] is not None:
-        yield {
-            "ph": "X",
-            "pid": pid,
-            "tid": devices[span["device"]],
-            "name": span["name"],
-            "cat": "device",
-            "ts": span["device_start_ns"] / 1e3,
-            "dur": span["device_ns"] / 1e3,
-            "args": {},
-        }
+        device = {"tid": devices[span["device"]], "cat": "device", "args": {}}
+        found.append((device, span["device_start_ns"], span["device_ns"]))
+    for event, start, duration in found:
+        yield {"ph": "X", "pid": pid, "name": span["name"], "ts": start / 1e3, "dur": duration / 1e3, **event}
+
+
+# The page.
+
+#: Sparse fields, stored by the index of the span.
+_RARE = ("bytes", "error", "metadata", "decision", "transfer_ns", "compile_ns", "device_busy_ns", "device_idle_ns")
+
+
+def pack(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with its spans as columns.
+
+    ``parent`` is the index of the parent, -1 for none. Names are stored once in ``names``. Device times, memory and
+    sparse fields are stored separately, with the indices of their spans.
+    """
+    names: dict[str, int] = {}
+    kinds: dict[str, int] = {}
+    places = {span["id"]: place for place, span in enumerate(document["spans"])}
+    columns: dict[str, list[Any]] = {key: [] for key in ("name", "kind", "parent", "lane", "start", "duration", "own")}
+    devices: list[list[Any]] = []
+    memory: list[list[Any]] = []
+    rare: dict[int, dict[str, Any]] = {}
+    for place, span in enumerate(document["spans"]):
+        numbers = names.setdefault(span["name"], len(names)), kinds.setdefault(span["kind"], len(kinds))
+        times = span["start_ns"], span["duration_ns"], span["self_ns"]
+        row = *numbers, places.get(span["parent"], -1), span["lane"], *times
+        for column, value in zip(columns.values(), row, strict=True):
+            column.append(value)
+        if span["device"] is not None:
+            told = (span.get(key) for key in ("timing", "device_start_ns", "device_ns", "device_at_most_ns"))
+            devices.append([place, span["device"], *told])
+        read = span.get("memory")
+        if read is not None:
+            memory.append([place, read["of"], read["before"], read["after"], read["peak"]])
+        more = {key: span[key] for key in _RARE if key in span}
+        if more:
+            rare[place] = more
+    return {
+        "head": {key: value for key, value in document.items() if key != "spans"},
+        "names": list(names),
+        "kinds": list(kinds),
+        "columns": columns,
+        "devices": devices,
+        "memory": memory,
+        "rare": rare,
+    }
+
+
+#: The page's scripts, in order.
+_SCRIPTS = ("format", "model", "ranks", "lanes", "chart", "panels", "table", "compare", "main")
+
+
+def render_page(document: dict[str, Any] | None, title: str = "") -> str:
+    """The page as HTML.
+
+    Parameters
+    ----------
+    document : dict or None
+        From :func:`hpfracc.profiling.load_profile`. Without one, a file can be dropped on the page.
+    title : str
+        Title; by default the command.
+    """
+    shown = title or _title(document)
+    style = _read("page.css")
+    script = "(() => {\n'use strict';\n" + "\n".join(_read(f"{name}.js") for name in _SCRIPTS) + "\n})();"
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{_digest(script)}'; style-src 'sha256-{_digest(style)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    parts = {
+        "policy": html.escape(policy, quote=True).replace("&#x27;", "'"),
+        "title": html.escape(shown),
+        "style": style,
+        "data": _as_data(None if document is None else pack(document)),
+        "script": script,
+    }
+    page = _read("page.html")
+    pieces = []
+    for part in page.split("{{"):
+        slot, closing, rest = part.partition("}}")
+        pieces.append(parts[slot.strip()] + rest if closing else part)
+    return "".join(pieces)
+
+
+def _title(document: dict[str, Any] | None) -> str:
+    if document is None:
+        return "hpfracc profile"
+    command = document.get("process", {}).get("command") or []
+    return " ".join(str(part) for part in command).strip() or "hpfracc profile"
+
+
+def _read(name: str) -> str:
+    return resources.files("hpfracc.profiling").joinpath("dashboard", name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def _as_data(value: Any) -> str:
+    """JSON in which no name can close the enclosing HTML element."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+# Tables for a terminal.
+
+
+def summary_table(document: Document, rows: int = _MAX_ROWS) -> RenderableType:
+    """The names with the largest self time, and a breakdown of the whole run."""
+    from rich.console import Group
+    from rich.text import Text
+
+    numbers = ("calls", "total", "self", "mean", "p50", "p95", "device", "peak")
+    table = make_table(span="text", **dict.fromkeys(numbers, "number"))
+    items = list(document.summary.items())
+    for name, row in items[:rows]:
+        device = format_seconds(row["device"])
+        if row["device"] is None and row["device_at_most"] is not None:
+            device = f"<{format_seconds(row['device_at_most'])}"
+        table.add_row(
+            Text(name),
+            f"{row['count']:,}",
+            *(format_seconds(row[key]) for key in ("total", "self", "mean", "p50", "p95")),
+            device,
+            format_bytes(row["memory_peak"]),
+        )
+    parts: list[RenderableType] = [table]
+    if len(items) > rows:
+        parts.append(Text(f"  and {len(items) - rows:,} more names", style="dim"))
+    return Group(*parts, Text(_whole(document)))
+
+
+def _whole(document: Document) -> str:
+    whole = document.breakdown
+    wall = whole.wall or 1
+    shares = {"host": whole.host, "transfers": whole.transfer, "compilation": whole.compile}
+    shares |= {"idle": whole.idle, "profiler": whole.overhead}
+    parts = [f"{name} {format_share(value / wall)}" for name, value in shares.items() if value]
+    parts += [f"{device} busy {format_share(share)}" for device, share in whole.utilisation().items()]
+    text = f"  {format_seconds(whole.wall / 1e9)} in total: {', '.join(parts) or 'nothing recorded'}"
+    if document.dropped:
+        text += f"\n  {document.dropped:,} older spans were dropped; increase the capacity to keep them"
+    return text
+
+
+def bottleneck_table(document: Document, top: int) -> RenderableType:
+    """The names with the largest self time, with advice; then advice on the whole run."""
+    from rich.console import Group
+    from rich.text import Text
+
+    table = make_table(rank="number", span="text", self="number", share="number", calls="number", advice="text")
+    told: set[str] = set()
+    for number, row in enumerate(document.bottlenecks(top), start=1):
+        told.update(row["advice"])
+        figures = format_seconds(row["self"]), format_share(row["share"]), f"{row['count']:,}"
+        table.add_row(str(number), Text(row["name"]), *figures, Text("\n".join(row["advice"]) or "-"))
+    rest = [Text(f"  {remark['text']}") for remark in document.advice if remark["text"] not in told]
+    return Group(table, *rest)

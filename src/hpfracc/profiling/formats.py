@@ -1,10 +1,18 @@
-"""Human-readable times, sizes and percentages."""
+"""Times, sizes and percentages for people, and tables for a terminal."""
 
 from __future__ import annotations
 
 import math
+import os
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["format_bytes", "format_seconds", "format_share"]
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["format_bytes", "format_seconds", "format_share", "make_table", "show"]
+
+#: Width of output to a file or a pipe.
+_WIDTH_ELSEWHERE = 120
 
 
 def format_seconds(seconds: float | None) -> str:
@@ -30,3 +38,27 @@ def format_bytes(size: float | None) -> str:
 def format_share(share: float) -> str:
     """A fraction as a percentage."""
     return f"{share:.0%}" if share >= 0.1 or share == 0 else f"{share:.1%}"
+
+
+def show(renderable: RenderableType) -> None:
+    """Print to the terminal, or with a fixed width to a file or a pipe."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _WIDTH_ELSEWHERE
+    console.print(renderable, markup=False)
+
+
+def make_table(**columns: str) -> Any:
+    """A table of ``rich`` with these columns: ``"text"``, which folds, ``"number"``, or ``"word"``."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name, kind in columns.items():
+        if kind == "text":
+            table.add_column(name, overflow="fold", min_width=16)
+        else:
+            table.add_column(name, justify="right" if kind == "number" else "left", no_wrap=True)
+    return table

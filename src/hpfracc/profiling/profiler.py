@@ -164,19 +164,19 @@ class Profiler:
 
     def get_bottlenecks(self, top_n: int = 5) -> list[dict[str, Any]]:
         """The ``top_n`` names with the largest self time, each with advice."""
-        if isinstance(top_n, bool) or not isinstance(top_n, int) or top_n < 1:
-            raise InvalidInputError(f"top_n={top_n!r} is not a number of names; use an integer of at least 1")
-        return self.document().bottlenecks(top_n)
+        return self.document().bottlenecks(_reading.whole("top_n", top_n, least=1))
 
     def print_summary(self) -> None:
         """Print the summary as a table."""
-        from hpfracc.profiling.tables import show, summary_table
+        from hpfracc.profiling.exports import summary_table
+        from hpfracc.profiling.formats import show
 
         show(summary_table(self.document()))
 
     def print_bottlenecks(self, top_n: int = 5) -> None:
         """Print the bottlenecks as a table, with advice."""
-        from hpfracc.profiling.tables import bottleneck_table, show
+        from hpfracc.profiling.exports import bottleneck_table
+        from hpfracc.profiling.formats import show
 
         show(bottleneck_table(self.document(), top_n))
 
@@ -202,8 +202,8 @@ class Profiler:
 
     def report(self, path: str | os.PathLike[str], title: str = "") -> Path:
         """Write an HTML page that shows everything: a single file that works offline."""
-        from hpfracc.profiling.dashboard.page import render_page
         from hpfracc.profiling.document import write_text
+        from hpfracc.profiling.exports import render_page
 
         return write_text(path, iter((render_page(self.document().to_dict(), title),)))
 

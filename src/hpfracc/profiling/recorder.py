@@ -14,6 +14,7 @@ from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.clocks import HOST_NAMES
 
@@ -24,17 +25,8 @@ if TYPE_CHECKING:
     from hpfracc.profiling.spans import Span
 
 __all__ = [
-    "CAPACITY",
-    "NULL_SPAN",
-    "Decorated",
-    "MemoryMode",
-    "NullSpan",
-    "Recorder",
-    "check_capacity",
-    "reset",
-    "shared",
-    "watched",
-]
+    "CAPACITY", "NULL_SPAN", "Decorated", "MemoryMode", "NullSpan", "Recorder", "reset", "shared", "watched",
+]  # fmt: skip
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -91,7 +83,7 @@ class Recorder:
     def __init__(self, capacity: int = CAPACITY, memory: MemoryMode = "") -> None:
         self.on = False
         self.memory: MemoryMode = memory
-        self.capacity = check_capacity(capacity)
+        self.capacity = _reading.whole("capacity", capacity, least=1)
         self.current: ContextVar[Span | None] = ContextVar("hpfracc_span", default=None)
         self._session: Session | None = None
         self.energy: EnergyTrace | None = None
@@ -127,7 +119,7 @@ class Recorder:
     def reset(self, capacity: int | None = None) -> None:
         """Discard everything recorded; open spans will not be stored."""
         if capacity is not None:
-            self.capacity = check_capacity(capacity)
+            self.capacity = _reading.whole("capacity", capacity, least=1)
         self._session = None
 
     def span(
@@ -179,13 +171,6 @@ class Recorder:
     def device_time(self, device: str) -> DeviceTime | None:
         """The device's part of a span on ``device``; None for the host."""
         return None if device in HOST_NAMES else self.session.device_time(device)
-
-
-def check_capacity(capacity: Any) -> int:
-    """Check that the capacity is an integer of at least 1."""
-    if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
-        raise InvalidInputError(f"capacity={capacity!r} is not a number of spans; use an integer of at least 1")
-    return capacity
 
 
 _recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()

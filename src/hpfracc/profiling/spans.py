@@ -107,23 +107,9 @@ class Span:
     """
 
     __slots__ = (
-        "_outer",
-        "_recorder",
-        "_session",
-        "decision",
-        "device",
-        "end",
-        "error",
-        "id",
-        "kind",
-        "lane",
-        "memory",
-        "metadata",
-        "name",
-        "parent",
-        "size",
-        "start",
-    )
+        "_outer", "_recorder", "_session", "decision", "device", "end", "error", "id", "kind", "lane", "memory",
+        "metadata", "name", "parent", "size", "start",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from hpfracc.distributed.chunked.blocks import apply_elementwise, run_rows
 from hpfracc.distributed.chunked.convolution import apply_operation
 from hpfracc.distributed.chunked.operators import apply_function, apply_operator
-from hpfracc.distributed.chunked.planning import explain_chunked
+from hpfracc.distributed.chunked.planning import apply_elementwise, explain_chunked, run_rows
 from hpfracc.distributed.devices import apply_shards
 from hpfracc.distributed.executors import run_pieces
 

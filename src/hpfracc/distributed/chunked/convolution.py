@@ -22,20 +22,14 @@ from hpfracc import _reading
 from hpfracc._arrays import is_chunked, wraps_chunks
 from hpfracc._frames import has_labels, open_samples
 from hpfracc._optional import import_optional
-from hpfracc.distributed.chunked.blocks import blocks, run_plan
+from hpfracc.distributed.chunked import planning
 from hpfracc.distributed.chunked.planning import (
     ChunkedWay,
     Resources,
-    block_bytes,
-    blockwise_way,
-    check_chunks,
-    choose,
+    blocks,
     convolution_seconds,
-    quickest,
-    rechunk_method,
-    rechunk_way,
     result_dtype,
-    rows_of,
+    whole_way,
 )
 from hpfracc.engine.execution.api import causal_convolution, fft
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -102,7 +96,7 @@ def convolve_chunked(weights: Any, signal: Any, *, way: str = "auto", backend: A
     if wraps_chunks(weights):
         weights = weights.data
     if is_chunked(weights):
-        check_chunks(weights, "weights")
+        planning.check_chunks(weights, "weights")
     else:
         weights = _reading.array("weights", weights)
     if weights.ndim != 1 or signal.ndim < 1 or not weights.shape[0]:
@@ -110,32 +104,24 @@ def convolve_chunked(weights: Any, signal: Any, *, way: str = "auto", backend: A
             f"weights of shape {weights.shape} and a signal of shape {signal.shape}; a chunked signal takes one row of "
             "weights"
         )
-    check_chunks(signal, "signal")
-    resources = Resources.known()
-    n, sizes = signal.shape[-1], signal.chunks[-1]
-    along = (signal.ndim - 1,)
-    if weights.shape[0] > n:
-        weights = weights[:n]
+    planning.check_chunks(signal, "signal")
+    resources, along = Resources.known(), (signal.ndim - 1,)
+    lazy, sizes = is_chunked(weights), signal.chunks[-1]
+    weights = weights[: signal.shape[-1]]
     dtype = np.result_type(result_dtype(signal), result_dtype(weights))
-    ways = []
-    if len(sizes) == 1:
-        ways.append(blockwise_way(signal))
-    else:
-        if weights.shape[0] - 1 <= min(sizes):
-            ways.append(_overlap_way(signal))
-        ways.append(rechunk_way(signal, along, resources, predict=True))
-        ways.append(spectrum_way(signal, resources))
-    preferred = ways[0].name
-    if preferred == "rechunk":
-        preferred = "spectrum" if is_chunked(weights) else quickest(ways)
-    plan = choose("causal_convolution", signal, along, ways, preferred, way)
-    if plan.chosen == "spectrum":
-        return convolve_spectra(weights, signal, dtype, backend, resources)
     # Lazy weights are an additional operand of each task.
-    given = weights.rechunk(-1).to_delayed().reshape(-1)[0] if is_chunked(weights) else weights
-    if plan.chosen == "overlap":
-        return _overlap(given, int(weights.shape[0]) - 1, signal, dtype, backend)
-    return run_plan(plan, functools.partial(_convolve_block, backend), signal, along, resources, dtype, given)
+    given = weights.rechunk(-1).to_delayed().reshape(-1)[0] if lazy else weights
+    call = functools.partial(_convolve_block, backend)
+    name = "causal_convolution"
+    ways = whole_way(name, call, signal, along, resources, dtype, given, predict=not lazy)
+    if len(sizes) > 1:
+        by_spectra = functools.partial(convolve_spectra, weights, signal, dtype, backend, resources)
+        spectrum: dict[ChunkedWay, planning.Build] = {spectrum_way(signal, resources): by_spectra}
+        ways = {**spectrum, **ways} if lazy else {**ways, **spectrum}
+        depth = int(weights.shape[0]) - 1
+        if depth <= min(sizes):
+            ways = {_overlap_way(signal): functools.partial(_overlap, given, depth, signal, dtype, backend), **ways}
+    return planning.run_way(name, signal, along, ways, way)
 
 
 def apply_operation(operation: Any, arrays: tuple[Any, ...], backend: Any, params: Any) -> Any:
@@ -159,7 +145,7 @@ def _convolve_block(backend: Any, block: Any, weights: Any) -> Any:
 
 
 def _overlap_way(signal: Any) -> ChunkedWay:
-    way = blockwise_way(signal)
+    way = planning.blockwise_way(signal)
     rows = signal.nbytes // max(1, signal.shape[-1])
     return ChunkedWay(
         "overlap", "a few eps of sum|w| max|x|", 2 * way.tasks, rows * signal.numblocks[-1], 2 * way.task_bytes
@@ -188,7 +174,7 @@ def _convolve_tail(depth: int, backend: Any, block: Any, weights: Any) -> Any:
 def spectrum_way(signal: Any, resources: Resources) -> ChunkedWay:
     """Tasks, bytes and time of a convolution by the spectra of chunks."""
     count, length = _blocks_of(signal)
-    rows = max(1, rows_of(signal, (signal.ndim - 1,)))
+    rows = max(1, planning.rows_of(signal, (signal.ndim - 1,)))
     complex_bytes = 16 if signal.dtype.itemsize >= 8 else 8
     moved = 2 * (2 * rows * count * (length + 1) * complex_bytes)
     width = _slice_width(count, rows_in_block(signal), complex_bytes, resources)
@@ -216,7 +202,7 @@ def _blocks_of(signal: Any) -> tuple[int, int]:
 
 def _slice_width(count: int, rows: int, itemsize: int, resources: Resources) -> int:
     """Number of frequencies in one slice; even, so that every slice starts at an even frequency."""
-    width = block_bytes(resources) // max(1, count * rows * itemsize)
+    width = planning.block_bytes(resources) // max(1, count * rows * itemsize)
     return max(2, width - width % 2)
 
 
@@ -227,7 +213,7 @@ def convolve_spectra(weights: Any, signal: Any, dtype: Any, backend: Any, resour
     count, length = _blocks_of(signal)
     kind = "fft" if np.dtype(dtype).kind == "c" else "rfft"
     wide = np.result_type(dtype, np.complex64)
-    method = rechunk_method(resources)
+    method = planning.rechunk_method(resources)
     x = _in_blocks(array, signal.astype(dtype), count, length)
     w = weights if is_chunked(weights) else array.from_array(weights, chunks=length)
     w = _in_blocks(array, w.astype(dtype), count, length)

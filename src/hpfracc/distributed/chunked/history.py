@@ -26,17 +26,9 @@ from typing import Any
 import numpy as np
 
 from hpfracc._optional import import_optional
-from hpfracc.distributed.chunked.blocks import blocks
+from hpfracc.distributed.chunked import planning
 from hpfracc.distributed.chunked.convolution import convolve_spectra, rows_in_block, spectrum_way
-from hpfracc.distributed.chunked.planning import (
-    COPIES,
-    ChunkedWay,
-    Resources,
-    convolution_seconds,
-    predicted_seconds,
-    rechunk_method,
-    result_dtype,
-)
+from hpfracc.distributed.chunked.planning import ChunkedWay, Resources, blocks, convolution_seconds
 from hpfracc.engine.execution.api import causal_convolution, matmul
 from hpfracc.errors import HpfraccError
 from hpfracc.operators.core.exponentials import FULL_PRECISION
@@ -46,7 +38,7 @@ from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.stream_plans import WINDOW, StreamPlan, plan_stream
 from hpfracc.operators.core.values import Samples
 
-__all__ = ["apply_history", "history_ways"]
+__all__ = ["history_ways"]
 
 Array = np.ndarray[Any, Any]
 
@@ -72,41 +64,50 @@ def _weights(operator: Any, begin: int, end: int) -> Array:
     return _prepared(operator, 0)[2].weights(begin, end)
 
 
-def history_ways(operator: Any, f: Any, resources: Resources) -> list[ChunkedWay]:
-    """The ways of an operator over chunks of the last axis; none if its rule is no such sum or chunks are short."""
+def history_ways(
+    operator: Any, f: Any, axis: int, step: float, backend: Any, resources: Resources
+) -> dict[ChunkedWay, planning.Build]:
+    """The ways of an operator over chunks of an axis; none if its rule is no such sum or chunks are short."""
+    array = import_optional("dask.array")
+    turned = array.moveaxis(f, axis, -1)
     try:
         if operator._is_right():
-            return []
+            return {}
         plan = _prepared(operator, 0)[2]
     except (HpfraccError, TypeError):  # no streaming form, or an array as order
-        return []
-    if min(f.chunks[-1][:-1]) < WINDOW + plan.lookback:
-        return []
-    ways = [spectrum_way(f, resources)]
+        return {}
+    if min(turned.chunks[-1][:-1]) < WINDOW + plan.lookback:
+        return {}
+    ways = [spectrum_way(turned, resources)]
     with contextlib.suppress(HpfraccError):  # a memory that does not decay
-        ways.append(_carry_way(f, len(_prepared(operator, f.shape[-1])[2].far.rates), resources))
-    return ways
+        ways.append(_carry_way(turned, len(_prepared(operator, f.shape[axis])[2].far.rates), resources))
+    return {way: _builder(way.name, operator, turned, axis, step, backend, resources) for way in ways}
+
+
+def _builder(way: str, operator: Any, f: Any, axis: int, step: float, backend: Any, resources: Resources) -> Any:
+    array = import_optional("dask.array")
+    return lambda: array.moveaxis(_apply(way, operator, f, step, backend, resources), -1, axis)
 
 
 def _carry_way(f: Any, terms: int, resources: Resources) -> ChunkedWay:
     rows = math.prod(f.shape[:-1])
     count, length = f.numblocks[-1], max(f.chunks[-1])
     tiles = math.ceil(length / _TILE)
-    task = rows_in_block(f) * 8 * (COPIES * (length + WINDOW) + 3 * tiles * terms) + 16 * _TILE * terms
+    task = rows_in_block(f) * 8 * (planning.COPIES * (length + WINDOW) + 3 * tiles * terms) + 16 * _TILE * terms
     refusal = resources.refusal(f"a chunk of {length:,} points", task)
     tasks = math.prod(f.numblocks[:-1]) * (6 * count + 1)
     moved = rows * count * 8 * (2 * terms + 2 * WINDOW)
-    product = predicted_seconds(matmul, _PRODUCT * tiles * _TILE * terms, (tiles, _TILE), (_TILE, terms))
+    product = planning.predicted_seconds(matmul, _PRODUCT * tiles * _TILE * terms, (tiles, _TILE), (_TILE, terms))
     work = rows * count * (convolution_seconds(length + WINDOW, 1) + 2.0 * product)
     seconds = resources.seconds(tasks, moved, work, rows * count)
     return ChunkedWay("carry", "a few eps of sum|w| max|u|", tasks, moved, task, refusal, seconds)
 
 
-def apply_history(way: str, operator: Any, f: Any, step: float, backend: Any, resources: Resources) -> Any:
+def _apply(way: str, operator: Any, f: Any, step: float, backend: Any, resources: Resources) -> Any:
     """Build the graph of an operator along the last axis, by ``"spectrum"`` or ``"carry"``."""
     array = import_optional("dask.array")
     plan = _prepared(operator, 0)[2]
-    dtype = result_dtype(f)
+    dtype = planning.result_dtype(f)
     f = f.astype(dtype)
     head = f[..., :WINDOW]
     before = _ends_before(array, f, WINDOW - 1 + plan.lookback)
@@ -171,7 +172,7 @@ def _carried(array: Any, operator: Any, f: Any, before: Any, backend: Any, resou
         "part", functools.partial(_part, operator, points, backend), f.blocks[..., :-1], before.blocks[..., :-1],
         dtype=wide, where=True, chunks=(*rows, (width,) * (count - 1)),
     )  # fmt: skip
-    method = rechunk_method(resources)
+    method = planning.rechunk_method(resources)
     own = own.rechunk({f.ndim - 1: -1}, method=method)
     summed = blocks(
         "scan", functools.partial(_scan, operator, points, sizes), own, dtype=wide, chunks=(*rows, (width * count,))

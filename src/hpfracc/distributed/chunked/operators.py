@@ -11,51 +11,29 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import is_chunked
 from hpfracc._optional import import_optional
-from hpfracc.distributed.chunked.blocks import blocks, run_plan
-from hpfracc.distributed.chunked.history import apply_history, history_ways
-from hpfracc.distributed.chunked.planning import (
-    COPIES,
-    ChunkedWay,
-    Resources,
-    block_bytes,
-    blockwise_way,
-    check_chunks,
-    choose,
-    quickest,
-    rechunk,
-    rechunk_method,
-    rechunk_way,
-    result_dtype,
-    rows_of,
-)
+from hpfracc.distributed.chunked import planning
+from hpfracc.distributed.chunked.history import history_ways
+from hpfracc.distributed.chunked.planning import ChunkedWay, Resources, blocks, check_chunks, result_dtype, whole_way
+from hpfracc.distributed.devices import call_operator, sample_axes
 from hpfracc.engine.execution.api import fft
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._fractional_laplacian import FractionalLaplacian
 from hpfracc.operators.core.base import FractionalOperator
 from hpfracc.operators.core.grids import read_grid
 
-__all__ = ["apply", "apply_function", "apply_operator", "call_operator", "sample_axes"]
+__all__ = ["apply", "apply_function", "apply_operator"]
 
 #: Number of points with which an operator is tested before its graph is built.
 _TRIED = 32
 
 
 def apply_operator(
-    operator: Any,
-    f: Any,
-    t: Any,
-    *,
-    step: Any,
-    axis: Any,
-    origin: Any,
-    factor: Any,
-    rtol: Any,
-    backend: Any,
-    full_output: bool = False,
-    way: str = "auto",
-) -> Any:
+    operator: Any, f: Any, t: Any, *, axis: Any, factor: Any = None, full_output: bool = False, way: str = "auto",
+    **options: Any,
+) -> Any:  # fmt: skip
     """Apply an operator to a Dask array of samples; ``axis`` may be several."""
     name = type(operator).__name__
     if is_chunked(t) or any(map(is_chunked, t if isinstance(t, list | tuple) else ())):
@@ -68,22 +46,31 @@ def apply_operator(
         raise InvalidInputError(f"factor={factor!r} is for callables; samples do not use it")
     several = isinstance(axis, Sequence)
     along = sample_axes(f, axis)
+    given = {key: value for key, value in {"axis": axis, **options}.items() if value is not None}
+    step, backend = given.get("step"), given.get("backend")
     _check_points(f, t, step, along, several)
-    options = {"step": step, "axis": axis, "origin": origin, "rtol": rtol, "backend": backend}
-    given = {key: value for key, value in options.items() if value is not None}
     call = functools.partial(call_operator, operator, t, given)
     check_chunks(f, "f")
     if not _has_values_at_points(operator, f, along):
         few = None if t is None else [each[:_TRIED] for each in t] if several else t[:_TRIED]
         _try_out(operator, f, along, few, **given)
-    if isinstance(operator, FractionalLaplacian) and operator.method == "periodic" and _is_plain(operator.alpha):
-        if way == "auto":
-            return _periodic(operator, call, f, t, step, along, backend)
-    elif len(along) == 1 and origin is None and rtol is None:
-        return _causal(operator, call, f, t, step, along, backend, way)
-    if way != "auto":
-        raise InvalidInputError(f"way={way!r}: {name} along these axes has no choice of ways; leave it out")
-    return apply_along(name, call, f, along)
+    resources = Resources.known()
+    periodic = isinstance(operator, FractionalLaplacian) and operator.method == "periodic" and _is_plain(operator.alpha)
+    causal = not periodic and len(along) == 1 and not given.keys() & {"origin", "rtol"}
+    ways = whole_way(name, call, f, along, resources, result_dtype(f), predict=causal)
+    if periodic and any(f.numblocks[each] > 1 for each in along):
+        grids = t if several and t is not None else [t] * len(along)
+        steps = step if isinstance(step, Sequence) else [step] * len(along)
+        spaces = [_spacing(f, *each, "a periodic operator") for each in zip(grids, steps, along, strict=True)]
+        slabs = functools.partial(_periodic_slabs, f, along, spaces, float(operator.alpha), backend, resources)
+        enough = planning.rows_of(f, along) >= resources.workers
+        more: dict[ChunkedWay, planning.Build] = {_slabs_way(f, along, resources): slabs}
+        ways = {**ways, **more} if enough else {**more, **ways}
+    elif causal and f.numblocks[along[0]] > 1:
+        space = _spacing(f, t, step, along[0])
+        if not math.isnan(space):
+            ways |= history_ways(operator, f, along[0], space, backend, resources)
+    return planning.run_way(name, f, along, ways, way)
 
 
 def _has_values_at_points(operator: Any, f: Any, along: tuple[int, ...]) -> bool:
@@ -100,30 +87,14 @@ def _try_out(call: Callable[..., Any], f: Any, along: tuple[int, ...], *points: 
     contextvars.copy_context().run(call, np.zeros_like(like, shape=shape), *points, **options)
 
 
-def _causal(operator: Any, call: Any, f: Any, t: Any, step: Any, along: tuple[int, ...], backend: Any, way: str) -> Any:
-    """An operator along one axis, whose memory may cross the boundaries of chunks."""
-    check_chunks(f, "f")
-    name, (axis,), resources = type(operator).__name__, along, Resources.known()
-    array = import_optional("dask.array")
-    whole = f.numblocks[axis] == 1
-    ways = [blockwise_way(f) if whole else rechunk_way(f, along, resources, predict=True)]
-    distance = None if whole else _uniform_step(f, t, step, axis)
-    turned = array.moveaxis(f, axis, -1)
-    if distance is not None:
-        ways += history_ways(operator, turned, resources)
-    plan = choose(name, f, along, ways, quickest(ways), way)
-    if plan.chosen in ("spectrum", "carry"):
-        assert distance is not None
-        return array.moveaxis(apply_history(plan.chosen, operator, turned, distance, backend, resources), -1, axis)
-    return run_plan(plan, call, f, along, resources, result_dtype(f))
-
-
-def _uniform_step(f: Any, t: Any, step: Any, axis: int) -> float | None:
-    """The spacing of the points, or None if they are not uniform."""
+def _spacing(f: Any, t: Any, step: Any, axis: int, uniform_for: str = "") -> float:
+    """The spacing of the points, or nan if they are not uniform; with ``uniform_for`` that is an error."""
     if t is None:
-        return float(step) if isinstance(step, int | float) and not isinstance(step, bool) and step > 0.0 else None
+        return _reading.number("step", step, above=0.0)
     grid = read_grid(np.asarray(t), None, None, f.shape[axis])
-    return float(grid.step) if grid.uniform and isinstance(grid.step, float) else None
+    if uniform_for:
+        grid.require_uniform(uniform_for)
+    return float(grid.step) if grid.uniform and isinstance(grid.step, float) else math.nan
 
 
 def apply(
@@ -139,12 +110,13 @@ def apply(
         The samples.
     t, step, axis
         Their points or spacing, and the axis of the points.
-    way : {"auto", "blockwise", "rechunk", "spectrum", "carry"}
+    way : {"auto", "blockwise", "rechunk", "spectrum", "carry", "slabs"}
         ``"blockwise"``: the axis is one chunk. ``"rechunk"``: time to rows and back, which needs a whole row in a
         worker. For a left-sided Caputo, Riemann-Liouville or Grünwald-Letnikov operator on a uniform grid, in chunks of
         more than some 200 points: ``"spectrum"``, which moves the data four times, and ``"carry"``, which moves some
         800 numbers per chunk and row, for slow networks. Both agree with a single call to a few eps of the sum of the
-        absolute weights times the largest input. ``"auto"`` takes the one predicted to be fastest; ``hf.explain`` shows
+        absolute weights times the largest input. ``"slabs"``: a periodic Laplacian by transforms along one axis after
+        another. ``"auto"`` takes the one predicted to be fastest; ``hf.explain`` shows
         the predictions.
     backend : str, optional
         Backend of the engine for each task.
@@ -164,47 +136,12 @@ def apply(
     >>> bool(np.allclose(carried, hf.caputo(samples.compute(), step=0.0045, alpha=0.5), rtol=0.0, atol=1e-11))
     True
     """
-    if not isinstance(operator, FractionalOperator):
-        raise InvalidInputError(f"operator={operator!r} is not a fractional operator; give hf.Caputo(0.5), say")
-    return apply_operator(
-        operator, f, t, step=step, axis=axis, origin=None, factor=None, rtol=None, backend=backend, way=way
-    )
+    _reading.instance("operator", operator, FractionalOperator, "hf.Caputo(0.5)")
+    return apply_operator(operator, f, t, step=step, axis=axis, backend=backend, way=way)
 
 
 def _is_plain(alpha: Any) -> bool:
     return isinstance(alpha, int | float) and not isinstance(alpha, bool)
-
-
-def _periodic(operator: Any, call: Any, f: Any, t: Any, step: Any, along: tuple[int, ...], backend: Any) -> Any:
-    """The periodic Laplacian, which can also be transformed axis by axis."""
-    check_chunks(f, "f")
-    resources = Resources.known()
-    if all(f.numblocks[axis] == 1 for axis in along):
-        return apply_along(type(operator).__name__, call, f, along)
-    ways = [rechunk_way(f, along, resources), _slabs_way(f, along, resources)]
-    enough = rows_of(f, along) >= resources.workers
-    plan = choose(type(operator).__name__, f, along, ways, "rechunk" if enough else "slabs")
-    if plan.chosen == "slabs":
-        steps = _steps(f, t, step, along)
-        return _periodic_slabs(f, along, steps, float(operator.alpha), backend, resources)
-    return run_plan(plan, call, f, along, resources, result_dtype(f))
-
-
-def _steps(f: Any, t: Any, step: Any, along: tuple[int, ...]) -> list[float]:
-    if step is not None:
-        given = step if isinstance(step, Sequence) else [step] * len(along)
-        return [float(each) for each in given]
-    found = []
-    for points, axis in zip(t if len(along) > 1 or isinstance(t, list | tuple) else [t], along, strict=True):
-        grid = read_grid(np.asarray(points), None, None, f.shape[axis])
-        grid.require_uniform("an operator over several axes")
-        found.append(float(grid.step))
-    return found
-
-
-def call_operator(operator: Any, t: Any, options: dict[str, Any], block: Any) -> Any:
-    """Apply an operator to the samples of one block or device."""
-    return operator(block, t, **options)
 
 
 def apply_function(
@@ -212,31 +149,13 @@ def apply_function(
 ) -> Any:
     """Apply a function of samples along an axis that returns their shape, or ``points`` values along the axis."""
     along = sample_axes(x, -1 if axis is None else axis)
-    if points is None:
-        check_chunks(x, "x")
-        _try_out(call, x, along)
-    if points is None or points == x.shape[along[0]]:
-        return apply_along(name, call, x, along, dtype)
     check_chunks(x, "x")
-    resources = Resources.known()
-    way = blockwise_way(x) if x.numblocks[along[0]] == 1 else rechunk_way(x, along, resources)
-    choose(name, x, along, [way], way.name)
-    whole = x if way.name == "blockwise" else rechunk(x, along, resources)
-    chunks = tuple((points,) if at == along[0] else sizes for at, sizes in enumerate(whole.chunks))
-    return blocks(name, call, whole, dtype=result_dtype(x) if dtype is None else dtype, chunks=chunks)
-
-
-def sample_axes(f: Any, axis: Any) -> tuple[int, ...]:
-    """Checked, non-negative axes."""
-    given = tuple(axis) if isinstance(axis, Sequence) else (axis,)
-    if not f.ndim:
-        raise ShapeError("the samples are a single number; give an array of them")
-    for each in given:
-        if isinstance(each, bool) or not isinstance(each, int | np.integer) or not -f.ndim <= each < f.ndim:
-            raise ShapeError(
-                f"axis={each!r} is not an axis of samples with {f.ndim} axes; use {-f.ndim} to {f.ndim - 1}"
-            )
-    return tuple(int(each) % f.ndim for each in given)
+    if points is None:
+        _try_out(call, x, along)
+    dtype = result_dtype(x) if dtype is None else dtype
+    points = None if points == x.shape[along[0]] else points
+    ways = whole_way(name, call, x, along, Resources.known(), dtype, points=points)
+    return planning.run_way(name, x, along, ways)
 
 
 def _check_points(f: Any, t: Any, step: Any, along: tuple[int, ...], several: bool) -> None:
@@ -253,24 +172,14 @@ def _check_points(f: Any, t: Any, step: Any, along: tuple[int, ...], several: bo
         )
 
 
-def apply_along(name: str, call: Callable[[Any], Any], f: Any, along: tuple[int, ...], dtype: Any = None) -> Any:
-    """Blockwise if the axes are whole, otherwise rechunked and back."""
-    check_chunks(f, "f")
-    resources = Resources.known()
-    whole = all(f.numblocks[axis] == 1 for axis in along)
-    way = blockwise_way(f) if whole else rechunk_way(f, along, resources)
-    plan = choose(name, f, along, [way], way.name)
-    return run_plan(plan, call, f, along, resources, result_dtype(f) if dtype is None else dtype)
-
-
 def _slabs_way(f: Any, along: Sequence[int], resources: Resources) -> ChunkedWay:
     """Tasks and bytes of transforms along one axis after another."""
     longest = max(f.shape[axis] for axis in along) * 16
-    block = max(longest, block_bytes(resources))
-    refusal = resources.refusal(f"a line of {longest:,} bytes", COPIES * longest)
+    block = max(longest, planning.block_bytes(resources))
+    refusal = resources.refusal(f"a line of {longest:,} bytes", planning.COPIES * longest)
     moved = 2 * len(along) * 16 * math.prod(f.shape)
     tasks = 4 * len(along) * max(math.prod(f.numblocks), math.ceil(16 * math.prod(f.shape) / block))
-    return ChunkedWay("slabs", "a few eps of the largest term", tasks, moved, COPIES * block, refusal)
+    return ChunkedWay("slabs", "a few eps of the largest term", tasks, moved, planning.COPIES * block, refusal)
 
 
 def _periodic_slabs(
@@ -283,30 +192,19 @@ def _periodic_slabs(
     Each axis is transformed while it is one chunk, and the array is rechunked in between, so no task holds more than a
     slab.
     """
-    dtype = f.dtype if f.dtype.kind in "fc" else np.dtype(np.float64)
+    dtype = result_dtype(f)
     wide = np.result_type(dtype, np.complex64)
     x = f.astype(wide)
     for kind in ("fft", "ifft"):
         for axis in along:
-            x = _whole(x, axis, resources)
+            x = x if x.numblocks[axis] == 1 else planning.rechunk(x, (axis,), resources)
             x = blocks(kind, functools.partial(_transform, kind, axis, backend), x, dtype=wide)
         if kind == "fft":
             symbol = functools.partial(_times_symbol, tuple(along), f.shape, tuple(steps), alpha)
             x = blocks("symbol", symbol, x, dtype=wide, where=True)
     if dtype.kind == "f":
         x = x.real
-    return x.astype(dtype).rechunk(f.chunks, method=rechunk_method(resources))
-
-
-def _whole(x: Any, axis: int, resources: Resources) -> Any:
-    if x.numblocks[axis] == 1:
-        return x
-    lines = max(1, block_bytes(resources) // (x.shape[axis] * x.dtype.itemsize))
-    chunks: dict[int, Any] = {axis: -1}
-    for other in reversed([each for each in range(x.ndim) if each != axis]):
-        chunks[other] = max(1, min(x.shape[other], lines))
-        lines = max(1, lines // x.shape[other])
-    return x.rechunk(chunks, method=rechunk_method(resources))
+    return x.astype(dtype).rechunk(f.chunks, method=planning.rechunk_method(resources))
 
 
 def _transform(kind: str, axis: int, backend: Any, block: Any) -> Any:

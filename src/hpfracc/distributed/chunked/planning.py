@@ -1,28 +1,37 @@
-"""The choice of how an operator is applied over the chunks of an array, by tasks, bytes and memory of each way."""
+"""Functions on the blocks of Dask arrays, and the choice among ways over chunks by their tasks, bytes and memory.
+
+Blocks are processed with the caller's settings, within the limits of their worker.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from hpfracc.distributed.dask_runner import scheduler_cost
-from hpfracc.distributed.plugin import current_client
+from hpfracc._arrays import is_chunked
+from hpfracc._optional import import_optional
+from hpfracc.distributed.dask_runner import current_client, prepare_workers, scheduler_cost, send_records
+from hpfracc.distributed.tasks import Caller
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.workers import available_cores
 from hpfracc.errors import HpfraccError, InvalidInputError, OutOfMemoryError, ShapeError
+from hpfracc.profiling.formats import format_bytes
 
 __all__ = [
-    "ChunkedExplanation", "ChunkedPlan", "ChunkedWay", "Resources", "check_chunks", "choose", "explain_chunked",
-    "planned", "quickest",
+    "ChunkedExplanation", "ChunkedPlan", "ChunkedWay", "Resources", "apply_elementwise", "blocks",
+    "check_chunks", "explain_chunked", "run_rows", "run_way", "whole_way",
 ]  # fmt: skip
+
+#: Builds the graph of a way.
+Build = Callable[[], Any]
 
 #: Memory of a call on a block, as a multiple of the block: input, output, and a padded complex transform.
 COPIES = 10
@@ -140,8 +149,6 @@ class ChunkedExplanation:
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation as plain data."""
-        from dataclasses import asdict
-
         return {"plans": [asdict(plan) for plan in self.plans]}
 
     def __str__(self) -> str:
@@ -150,36 +157,15 @@ class ChunkedExplanation:
             lines.append(f"{plan.operation} of shape {plan.shape} in {plan.chunks} chunks: {plan.chosen}")
             for way in plan.ways:
                 mark = "->" if way.name == plan.chosen else "  "
-                told = (
-                    f"{way.tasks:,} tasks, {_bytes(way.moved_bytes)} moved, {_bytes(way.task_bytes)} in the largest "
-                    f"task, {way.accuracy}"
-                )
+                moved, task = format_bytes(way.moved_bytes), format_bytes(way.task_bytes)
+                told = f"{way.tasks:,} tasks, {moved} moved, {task} in the largest task, {way.accuracy}"
                 if math.isfinite(way.seconds):
                     told += f", about {way.seconds:.2g} s"
                 lines.append(f"  {mark} {way.name:10} {way.refusal or told}")
         return "\n".join(lines)
 
 
-def _bytes(count: int) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.3g} {unit}"
-        count /= 1024  # type: ignore[assignment]
-    return f"{count:.3g} TiB"
-
-
 _plans: ContextVar[list[ChunkedPlan] | None] = ContextVar("hpfracc_chunked_plans", default=None)
-
-
-@contextmanager
-def planned() -> Iterator[list[ChunkedPlan]]:
-    """Collect the plans of the calls inside the block."""
-    found: list[ChunkedPlan] = []
-    token = _plans.set(found)
-    try:
-        yield found
-    finally:
-        _plans.reset(token)
 
 
 def check_chunks(array: Any, name: str) -> None:
@@ -196,19 +182,19 @@ def check_chunks(array: Any, name: str) -> None:
             )
 
 
-def choose(
-    operation: str, array: Any, along: Sequence[int], ways: Sequence[ChunkedWay], preferred: str, way: str = "auto"
-) -> ChunkedPlan:
-    """The plan with the preferred way, or the first that is not refused; raises an error if all are.
+def run_way(
+    operation: str, array: Any, along: Sequence[int], ways: Mapping[ChunkedWay, Build], way: str = "auto"
+) -> Any:
+    """Build the graph of one of the ways; raises an error if all are refused.
 
-    ``way`` is that of the caller, which must be possible unless it is ``"auto"``.
+    ``way`` is that of the caller, which must be possible. ``"auto"`` takes the first that is not refused, unless
+    another one is predicted to be clearly faster.
     """
     if way not in ("auto", *(each.name for each in ways)):
         raise InvalidInputError(
             f"way={way!r} is not possible for {operation} of {array.numblocks[along[0]]} chunks of time; use 'auto' or "
             f"{', '.join(each.name for each in ways)}"
         )
-    preferred = preferred if way == "auto" else way
     possible = [each for each in ways if not each.refusal]
     if not possible:
         reasons = "; ".join(f"{each.name}: {each.refusal}" for each in ways)
@@ -216,30 +202,28 @@ def choose(
             f"{operation} of shape {array.shape} along axis {', '.join(map(str, along))} in {array.numblocks} chunks "
             f"cannot run ({reasons}); give workers more memory, or use fewer points"
         )
-    names = [each.name for each in possible]
-    if way not in ("auto", *names):
-        raise InvalidInputError(
-            f"way={way!r} is not possible: {next(each.refusal for each in ways if each.name == way)}"
-        )
-    chosen = preferred if preferred in names else names[0]
-    plan = ChunkedPlan(operation, tuple(map(int, array.shape)), tuple(array.numblocks), tuple(ways), chosen)
-    found = _plans.get()
-    if found is not None:
-        found.append(plan)
-    return plan
-
-
-def quickest(ways: Sequence[ChunkedWay]) -> str:
-    """The preferred way: the first, unless another one is predicted to be clearly faster."""
-    possible = [way for way in ways if not way.refusal] or list(ways)
-    best = min(possible, key=lambda way: math.inf if math.isnan(way.seconds) else way.seconds)
-    return best.name if best.seconds * _GAIN < possible[0].seconds else possible[0].name
+    chosen = min(possible, key=lambda each: math.inf if math.isnan(each.seconds) else each.seconds)
+    if not chosen.seconds * _GAIN < possible[0].seconds:
+        chosen = possible[0]
+    if way != "auto":
+        chosen = next(each for each in ways if each.name == way)
+    if chosen.refusal:
+        raise InvalidInputError(f"way={way!r} is not possible: {chosen.refusal}")
+    plans = _plans.get()
+    if plans is not None:
+        shape = tuple(map(int, array.shape))
+        plans.append(ChunkedPlan(operation, shape, tuple(array.numblocks), tuple(ways), chosen.name))
+    return ways[chosen]()
 
 
 def explain_chunked(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> ChunkedExplanation:
     """The ways of the calls that a function makes on Dask arrays. Graphs are built, but nothing is computed."""
-    with planned() as plans:
+    plans: list[ChunkedPlan] = []
+    token = _plans.set(plans)
+    try:
         function(*args, **kwargs)
+    finally:
+        _plans.reset(token)
     if not plans:
         name = getattr(function, "__name__", repr(function))
         raise InvalidInputError(f"{name} made no call on a Dask array, so there is nothing to explain")
@@ -262,10 +246,10 @@ def predicted_seconds(operation: Any, guess: float, *shapes: tuple[int, ...]) ->
     return float(chosen.total) if chosen is not None and math.isfinite(chosen.total) else guess
 
 
-def blockwise_way(array: Any, copies: int = COPIES) -> ChunkedWay:
+def blockwise_way(array: Any) -> ChunkedWay:
     """One task per chunk."""
     block = math.prod(max(sizes) for sizes in array.chunks) * array.dtype.itemsize
-    return ChunkedWay("blockwise", "the values of one call", math.prod(array.numblocks), 0, copies * block)
+    return ChunkedWay("blockwise", "the values of one call", math.prod(array.numblocks), 0, COPIES * block)
 
 
 def rechunk_way(array: Any, along: Sequence[int], resources: Resources, *, predict: bool = False) -> ChunkedWay:
@@ -320,3 +304,116 @@ def result_dtype(array: Any) -> np.dtype[Any]:
 def rows_of(f: Any, along: Sequence[int]) -> int:
     """Number of independent series."""
     return math.prod(f.shape[axis] for axis in range(f.ndim) if axis not in along)
+
+
+# Blocks.
+
+
+def blocks(
+    name: str,
+    call: Callable[..., Any],
+    *arrays: Any,
+    dtype: Any,
+    ndim: int | None = None,
+    where: bool = False,
+    **options: Any,
+) -> Any:
+    """``map_blocks`` with the caller's settings.
+
+    With ``where`` the function gets the position of its block as first argument: the range of each axis of the first
+    array, or of the result if there is no array.
+    """
+    array = import_optional("dask.array")
+    prepare_workers()
+    caller = Caller.here(away=False)
+    run: Any = functools.partial(_run_block, caller, call)
+    if where:
+        run = functools.partial(_run_placed, caller, call, bool(arrays))
+    ndim = arrays[0].ndim if ndim is None else ndim
+    return array.map_blocks(
+        run, *arrays, dtype=dtype, meta=np.empty((0,) * ndim, dtype), name=None, token=f"hpfracc-{name.lower()}",
+        **options,
+    )  # fmt: skip
+
+
+def _run_block(caller: Caller, call: Callable[..., Any], *given: Any) -> Any:
+    """Run one task with the caller's settings, within the limits of the worker."""
+    with caller.adopted():
+        found = call(*given)
+    send_records()
+    return found
+
+
+def _run_placed(caller: Caller, call: Callable[..., Any], from_array: bool, *given: Any, block_info: Any = None) -> Any:
+    return _run_block(caller, call, block_info[0 if from_array else None]["array-location"], *given)
+
+
+def apply_elementwise(function: Callable[..., Any], operands: tuple[Any, ...], options: Any) -> Any:
+    """Apply a function elementwise to Dask arrays, with broadcasting; other operands may be plain arrays."""
+    array = import_optional("dask.array")
+    varying = {place: each for place, each in enumerate(operands) if is_chunked(each) or np.ndim(each)}
+    for place, each in varying.items():
+        if is_chunked(each):
+            check_chunks(each, f"operand {place + 1}")
+    spread = array.broadcast_arrays(*map(array.asarray, varying.values()))
+    fixed = tuple(None if place in varying else each for place, each in enumerate(operands))
+    call = functools.partial(_call_elementwise, function, fixed, tuple(varying), dict(options))
+    ones = [np.ones(1, each.dtype) for each in spread]
+    return blocks(function.__name__, call, *spread, dtype=np.asarray(call(*ones)).dtype)
+
+
+def _call_elementwise(
+    function: Callable[..., Any], fixed: tuple[Any, ...], places: tuple[int, ...], options: dict[str, Any], *given: Any
+) -> Any:
+    operands = list(fixed)
+    for place, each in zip(places, given, strict=True):
+        operands[place] = each
+    return function(*operands, **options)
+
+
+def whole_way(
+    name: str, call: Callable[..., Any], f: Any, along: Sequence[int], resources: Resources, dtype: Any,
+    *more: Any, predict: bool = False, points: int | None = None,
+) -> dict[ChunkedWay, Build]:  # fmt: skip
+    """The way with the axes ``along`` in one chunk each: blockwise if they are, otherwise rechunked and back.
+
+    ``more`` are operands shared by all blocks. ``predict``: the work is a causal convolution. ``points`` is the number
+    of values along the first of the axes, if it is another one than that of the samples.
+    """
+    whole = all(f.numblocks[axis] == 1 for axis in along)
+
+    def build() -> Any:
+        given = f if whole else rechunk(f, along, resources)
+        if points is not None:
+            chunks = tuple((points,) if axis == along[0] else sizes for axis, sizes in enumerate(given.chunks))
+            return blocks(name, call, given, *more, dtype=dtype, chunks=chunks)
+        found = blocks(name, call, given, *more, dtype=dtype)
+        return found if whole else found.rechunk(f.chunks, method=rechunk_method(resources))
+
+    return {blockwise_way(f) if whole else rechunk_way(f, along, resources, predict=predict): build}
+
+
+def run_rows(run: Callable[..., list[Any]], rows: Any) -> Any:
+    """Results of ``run(rows[a:b], a, count)`` for the chunks of the first axis, as a Dask array with the rows first.
+
+    The shape and dtype of a result are found by calling it with a row of zeros; the rows themselves are not computed.
+    """
+    check_chunks(rows, "items")
+    if rows.ndim < 2:
+        raise ShapeError(f"items of shape {rows.shape} have no rows; give a Dask array with items along the first axis")
+    if max(rows.numblocks[1:]) > 1:
+        rows = rows.rechunk(dict.fromkeys(range(1, rows.ndim), -1))
+    (sample,) = run(np.zeros((1, *rows.shape[1:]), rows.dtype), 0, 1)
+    like = np.asarray(sample)
+    if like.dtype.kind not in "biufc":
+        raise InvalidInputError(f"the function returns {type(sample).__name__} for a row; return an array or a number")
+    build = functools.partial(
+        blocks, "batch", functools.partial(_run_chunk, run, rows.shape[0]), rows, dtype=like.dtype, ndim=1 + like.ndim,
+        where=True, chunks=(rows.chunks[0], *((length,) for length in like.shape)),
+        drop_axis=list(range(1, rows.ndim)), new_axis=list(range(1, 1 + like.ndim)) or None,
+    )  # fmt: skip
+    return run_way("batch", rows, (0,), {blockwise_way(rows): build})
+
+
+def _run_chunk(run: Callable[..., list[Any]], count: int, place: Any, block: Any) -> np.ndarray[Any, Any]:
+    return np.stack([np.asarray(each) for each in run(block, place[0][0], count)])
