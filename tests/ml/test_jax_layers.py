@@ -378,7 +378,7 @@ def test_halves_of_a_sequence_continue_the_filter():
     second, (end, inputs) = layer(x[:, 5:], state)
     np.testing.assert_allclose(np.concatenate([first, second], 1), whole, atol=2e-6)
     np.testing.assert_allclose(end, last, atol=2e-6)
-    assert inputs.shape == x.shape
+    assert inputs[0].shape == x.shape
     with pytest.raises(InvalidInputError, match="earlier inputs"):
         layer(x, last)
 

@@ -12,7 +12,7 @@ from hpfracc import _reading
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["as_samples", "is_plain_function", "pytree", "uniform_parameters", "widened"]
+__all__ = ["as_samples", "assign", "is_plain_function", "pytree", "uniform_parameters", "widened"]
 
 T = TypeVar("T")
 
@@ -41,6 +41,12 @@ def pytree(*leaves: str) -> Callable[[type[T]], type[T]]:
         return kind
 
     return register
+
+
+def assign(layer: Any, **fields: Any) -> None:
+    """Set the fields of a frozen dataclass."""
+    for name, value in fields.items():
+        object.__setattr__(layer, name, value)
 
 
 def is_plain_function(value: Any) -> bool:
