@@ -1,7 +1,7 @@
 r"""Recurrent layers with fractional memory, for PyTorch and JAX: their arguments, states, layers and steps.
 
 A layer consists of cells, one for each layer and direction. A cell has ``input`` and ``recurrent``, its two linear
-maps. Inside, sequences have the shape (batch, time, features).
+maps, and ``xp``, the namespace of its library. Inside, sequences have the shape (batch, time, features).
 
 The weights of the memory can be a sum of exponentials. For lags from 2 on,
 
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._xp import Namespace, array_namespace
+from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.sequences import binomials
 from hpfracc.solvers.sde.loops import scan
@@ -143,7 +143,7 @@ class Stack(NamedTuple):
             raise ShapeError(
                 f"sequences of shape {tuple(x.shape)}; give ({order}, {features}), or (time, {features}) without batch"
             )
-        xp, single = array_namespace(x), x.ndim == 2
+        xp, single = cells[0].xp, x.ndim == 2
         swapped = not (single or self.batch_first) and lengths is None
         x = x[None] if single else xp.moveaxis(x, 0, 1) if swapped else x
         states = self._split(state, names, len(cells), x, single, cells[0].hidden_size)
@@ -220,7 +220,7 @@ def read_cells(input_size: Any, hidden_size: Any, channels: int | None, widths: 
 
 def run_filtered(cell: Any, x: Any, state: Any, lengths: Any) -> tuple[Any, tuple[Any, Any]]:
     """A cell whose inputs include a filter of them; its state is the last output and all inputs so far."""
-    xp = array_namespace(x)
+    xp = cell.xp
     x = x if lengths is None else xp.where(lengths.inside, x, 0.0)
     past = x
     if state is not None:
@@ -252,8 +252,9 @@ def lstm_step(xp: Namespace, gates: Any, past: Any) -> tuple[Any, Any]:
     return sigmoid(gates[..., size : 2 * size]) * xp.astype(tanh(c), gates.dtype), c
 
 
-def memory_step(xp: Namespace, cell: Any, first: Any, decay: Any, weights: Any) -> Callable[[Any, Any], Any]:
+def memory_step(cell: Any, first: Any, decay: Any, weights: Any) -> Callable[[Any, Any], Any]:
     """A step of the carry (h, c, memory), the memory as a sum of exponentials; a row is (gates,) or (gates, inside)."""
+    xp = cell.xp
 
     def step(carry: Any, row: Any) -> Any:
         h, before, past = carry

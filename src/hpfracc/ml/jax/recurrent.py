@@ -10,7 +10,7 @@ J. Zhao, F. Huang, J. Lv, Y. Duan, Z. Qin, G. Li, G. Tian, "Do RNN and LSTM have
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Unpack, final
+from typing import Any, ClassVar, Unpack, final
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._arrays import is_tracer
 from hpfracc._signatures import names_options_of
-from hpfracc._xp import namespace, of_variables
+from hpfracc._xp import Namespace, namespace, of_variables
 from hpfracc.errors import InvalidInputError
 from hpfracc.ml.jax.fractional_layer import FractionalDerivative
 from hpfracc.ml.jax.order import LearnableOrder, OrderLike, as_order
@@ -91,6 +91,7 @@ class _Recurrent:
     input_size: int
     hidden_size: int
     stack: Stack
+    xp: ClassVar[Namespace] = namespace("jax")
 
     def _assign(self, inputs: int, gates: int, key: Any, more: Any, stack: Stack, **fields: Any) -> None:
         """Set the fields, with random parameters; ``more(width, key)`` makes a further cell."""
@@ -245,7 +246,7 @@ class FractionalLSTM(_Recurrent):
 
     def run(self, x: Any, state: Any, lengths: None) -> tuple[Any, tuple[Any, ...]]:
         """One layer in one direction."""
-        xp, steps, driven = namespace("jax"), x.shape[1], self.input(x)
+        steps, driven = x.shape[1], self.input(x)
         rows, empty = jnp.moveaxis(driven, 1, 0), jnp.zeros((x.shape[0], self.hidden_size), driven.dtype)
         if self.memory == "exponentials":
             return self._along(rows, empty, state)
@@ -258,7 +259,7 @@ class FractionalLSTM(_Recurrent):
         def step(carry: tuple[Any, Any], one: tuple[Any, Any, Any]) -> tuple[tuple[Any, Any], Any]:
             h, cells = carry
             gates, row, t = one
-            h, c = lstm_step(xp, gates + self.recurrent(h), (row[:, None, :] * cells).sum(0))
+            h, c = lstm_step(self.xp, gates + self.recurrent(h), (row[:, None, :] * cells).sum(0))
             return (h, jax.lax.dynamic_update_index_in_dim(cells, c, t, 0)), h
 
         start = empty, jnp.zeros((steps, *empty.shape), driven.dtype)
@@ -272,7 +273,7 @@ class FractionalLSTM(_Recurrent):
         first, decay, weights = _exponentials(self.order, rows.dtype)
         if state is None:
             state = empty, empty, jnp.zeros((decay.shape[0], *empty.shape), rows.dtype)
-        advance = memory_step(namespace("jax"), self, first, decay, weights)
+        advance = memory_step(self, first, decay, weights)
 
         def step(carry: Any, gates: Any) -> tuple[Any, Any]:
             moved = advance(carry, (gates,))

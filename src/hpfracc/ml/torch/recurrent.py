@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hpfracc import _reading
 from hpfracc._signatures import names_options_of
-from hpfracc._xp import array_namespace
+from hpfracc._xp import array_namespace, namespace
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.errors import ShapeError
 from hpfracc.ml.recurrence import (
@@ -117,6 +117,7 @@ class _Lengths:
 class _Recurrent(nn.Module):
     """Cells in layers and directions: the first is the module itself, the others are its ``more``."""
 
+    xp = namespace("torch")
     _names: tuple[str, ...]
 
     def __init__(self, input_size: int, hidden_size: int, inputs: int, gates: int, stack: Stack) -> None:
@@ -286,7 +287,7 @@ class FractionalLSTM(_Recurrent):
         driven = self.input(x)
         if self.memory == "exponentials":
             return self._along(driven, state, lengths)
-        xp, steps = array_namespace(driven), x.shape[1]
+        steps = x.shape[1]
         order, d = split_order(self.order)
         weights = -_weights([driven, *order], d, self.order.ceiling, self.order.channels)[0]
         h = driven.new_zeros(x.shape[0], self.hidden_size)
@@ -300,7 +301,7 @@ class FractionalLSTM(_Recurrent):
                 past = history[j].to(weights.dtype)
                 if block:
                     past = past + (torch.stack(block, -1) * weights[..., 1 : j + 1].flip(-1)).sum(-1)
-                h, c = lstm_step(xp, driven[:, begin + j] + self.recurrent(h), past)
+                h, c = lstm_step(self.xp, driven[:, begin + j] + self.recurrent(h), past)
                 block.append(c)
                 outputs.append(h)
             cells = torch.cat([cells, torch.stack(block, -1)], -1)
@@ -311,7 +312,6 @@ class FractionalLSTM(_Recurrent):
 
     def _along(self, driven: Tensor, state: Any, lengths: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The same with a sum of exponentials, in blocks of steps that the backward pass recomputes."""
-        xp = array_namespace(driven)
         batch, steps = driven.shape[:2]
         check_lags(steps)
         order, d = split_order(self.order)
@@ -319,10 +319,10 @@ class FractionalLSTM(_Recurrent):
         if state is None:
             empty = driven.new_zeros(batch, self.hidden_size, dtype=first.dtype)
             state = empty.to(driven.dtype), empty, empty.new_zeros(decay.shape[0], batch, self.hidden_size)
-        step = memory_step(xp, self, first, decay, weights)
+        step = memory_step(self, first, decay, weights)
 
         def run(h: Tensor, before: Tensor, past: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
-            carry, kept = scan(xp, step, (h, before, past), rows, keep=True)
+            carry, kept = scan(self.xp, step, (h, before, past), rows, keep=True)
             return kept[1:], *carry
 
         rows = [driven.movedim(1, 0), *([] if lengths is None else [lengths.inside.movedim(1, 0)])]
