@@ -24,8 +24,8 @@ from tests.helpers.thinned import thinned
 torch = pytest.importorskip("torch")
 
 from hpfracc.ml.config import INFINITE_AT_START  # noqa: E402
+from hpfracc.ml.operator_layers import OPERATIONS  # noqa: E402
 from hpfracc.ml.torch.convolution import Conv1dOptions, Conv2dOptions  # noqa: E402
-from hpfracc.ml.torch.fractional_layer import _Rule  # noqa: E402
 from hpfracc.ml.torch.optimizers import FractionalGradientFlow  # noqa: E402
 from hpfracc.operators.core.registry import definitions  # noqa: E402
 
@@ -317,7 +317,9 @@ def test_settings(monkeypatch: pytest.MonkeyPatch):
         ml.LayerConfig(backend="fortran")
     seen: list[bool] = []
     layer = ml.FractionalDerivative(0.5, config=ml.LayerConfig(performance_mode="deterministic"))
-    monkeypatch.setattr(_Rule, "apply", lambda self, x, alpha: seen.append(get_settings().deterministic) or x)
+    monkeypatch.setitem(
+        OPERATIONS, "derivative", lambda arrays, *_: seen.append(get_settings().deterministic) or arrays[0]
+    )
     layer(x)
     assert seen == [True]
 
@@ -330,16 +332,15 @@ def test_memory_is_saved_whatever_the_engine_chooses(monkeypatch: pytest.MonkeyP
     x = torch.randn(2, 6, dtype=F64, requires_grad=True)
     by_rho = torch.autograd.grad(plain(x).pow(2).sum(), [x, order.rho])
     passes: list[int] = []
-    apply = _Rule.apply
+    apply = OPERATIONS["derivative"]
 
-    def another_way(rule: Any, samples: Any, alpha: Any) -> Any:
+    def another_way(arrays: list[Any], *rule: Any) -> Any:
         """The same numbers, but from the second pass on a matrix is kept as well."""
         passes.append(1)
-        samples = samples if len(passes) == 1 else samples @ torch.eye(6, dtype=F64)
-        return apply(rule, samples, alpha)
+        return apply(arrays if len(passes) == 1 else [arrays[0] @ torch.eye(6, dtype=F64)], *rule)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_Rule, "apply", another_way)
+        patch.setitem(OPERATIONS, "derivative", another_way)
         found = torch.autograd.grad(layer(x).pow(2).sum(), [x, order.rho])
     assert len(passes) == 2
     for one, other in zip(found, by_rho, strict=True):

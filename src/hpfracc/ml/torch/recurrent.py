@@ -36,7 +36,7 @@ from hpfracc.ml.recurrence import (
     read_cells,
     run_filtered,
 )
-from hpfracc.ml.torch.fractional_layer import FractionalDerivative
+from hpfracc.ml.torch.layers import FractionalDerivative
 from hpfracc.ml.torch.opaque import opaque
 from hpfracc.ml.torch.order import (
     LearnableOrder,
