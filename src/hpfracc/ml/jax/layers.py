@@ -135,7 +135,7 @@ class FractionalDerivative(DerivativeLayer, Layer):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from hpfracc.ml.jax.fractional_layer import FractionalDerivative
+    >>> from hpfracc.ml.jax.layers import FractionalDerivative
     >>> FractionalDerivative(1.0)(jnp.array([1.0, 3.0, 6.0])).tolist()
     [1.0, 2.0, 3.0]
     """
@@ -308,7 +308,7 @@ class GraphDiffusion(graphs.DiffusionLayer, Layer):
     Examples
     --------
     >>> import numpy as np
-    >>> from hpfracc.ml.jax.graph import GraphDiffusion
+    >>> from hpfracc.ml.jax.layers import GraphDiffusion
     >>> path = np.array([[1.0, -1.0], [-1.0, 1.0]])
     >>> found = GraphDiffusion(path, beta=1.0, time=0.5)(np.array([[1.0], [0.0]]))
     >>> [round(float(value), 4) for value in found.ravel()]
