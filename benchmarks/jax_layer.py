@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from hpfracc.ml.jax.fractional_layer import FractionalDerivative
+from hpfracc.ml.jax.layers import FractionalDerivative
 from hpfracc.ml.jax.order import LearnableOrder
 
 ROWS, POINTS, ROUNDS, CALLS = 3, 1000, 200, 5

@@ -189,6 +189,7 @@ FREE_KEYWORDS = {
     "hpfracc.engine.workload.WorkloadCharacteristics.__init__": "the user's own notes",
     "hpfracc.ml.adapters.HighPerformanceAdapter.__call__": "keywords of the function that it wraps",
     "hpfracc.ml.adapters.HighPerformanceAdapter.explain": "keywords of the function that it wraps",
+    "hpfracc.ml.jax.pytrees.assign": "fields of a layer",
     "hpfracc.profiling.profiler.Profiler.profile": "the user's own notes",
     "hpfracc.profiling.profiler.Profiler.profile_function": "the user's own notes",
     "hpfracc.profiling.spans.Span.annotate": "the user's own notes",
@@ -305,7 +306,7 @@ def test_every_exception_is_needed():
     pytest.importorskip("torch", reason="hpfracc.ml.adapters is imported with the layers")
     faces = [face for face in FACES if not face.startswith("hpfracc.ml.jax")]
     found = {name for face in faces for name in unlisted(importlib.import_module(face))}
-    assert set(FREE_KEYWORDS) - found == set()
+    assert {name for name in FREE_KEYWORDS if not name.startswith("hpfracc.ml.jax")} - found == set()
 
 
 @pytest.mark.parametrize("face", FACES)

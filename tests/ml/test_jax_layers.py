@@ -31,12 +31,10 @@ def double():
 
 
 def modules() -> Any:
-    from hpfracc.ml.jax import convolution, fourier, fractional_layer, graph, losses, order, recurrent, residuals
+    from hpfracc.ml.jax import convolution, layers, order, recurrent
 
     return {
-        name: getattr(module, name)
-        for module in (convolution, fourier, fractional_layer, graph, losses, order, recurrent, residuals)
-        for name in module.__all__
+        name: getattr(module, name) for module in (convolution, layers, order, recurrent) for name in module.__all__
     }
 
 
@@ -350,6 +348,25 @@ def test_lanczos_without_an_answer():
     assert np.isnan(jax.jit(layer)(np.ones((1200, 1)))).all()
 
 
+def test_settings_and_samples_without_a_batch():
+    """The mode that saves memory has the same numbers; a convolution takes one signal; several orders are refused."""
+    known, x = modules(), np.linspace(0.0, 1.0, 6) ** 2
+    config = ml.LayerConfig(performance_mode="memory")
+    for order in (0.4, known["LearnableOrder"](0.4)):
+        plain, saving = (known["FractionalDerivative"](order, config=each) for each in (None, config))
+        one, other = (jax.grad(lambda x, layer=each: (layer(x) ** 2).sum())(x) for each in (plain, saving))
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    conv = known["FractionalConv1d"](1, 2, 3, 0.4, key=jax.random.key(0))
+    np.testing.assert_allclose(conv(x[None]), conv(x[None, None])[0], rtol=1e-12)
+    for name in ("FractionalFourier", "LaplacianResidual"):
+        with pytest.raises(ShapeError, match="has one order"):
+            known[name]([0.4, 0.5])
+    with pytest.warns(UserWarning, match="infinite at the first sample"):
+        known["FractionalDerivative"](0.4, definition="riemann_liouville")
+    with pytest.raises(AttributeError, match="immutable"):
+        conv.weight = 1.0
+
+
 def test_bad_input():
     """Tensors of PyTorch's, a missing key, reversed bounds and a large kernel are refused."""
     known = modules()
@@ -378,7 +395,7 @@ def test_halves_of_a_sequence_continue_the_filter():
     second, (end, inputs) = layer(x[:, 5:], state)
     np.testing.assert_allclose(np.concatenate([first, second], 1), whole, atol=2e-6)
     np.testing.assert_allclose(end, last, atol=2e-6)
-    assert inputs.shape == x.shape
+    assert inputs[0].shape == x.shape
     with pytest.raises(InvalidInputError, match="earlier inputs"):
         layer(x, last)
 
@@ -386,7 +403,7 @@ def test_halves_of_a_sequence_continue_the_filter():
 @pytest.mark.parametrize("method", ["eigen", "lanczos"])
 @pytest.mark.parametrize("name", ["GraphDiffusion", "LaplacianPower"])
 def test_integer_features_of_a_graph_are_not_rounded(name: str, method: str):
-    from hpfracc.ml.jax import graph
+    from hpfracc.ml.jax import layers as graph
 
     path = np.diag([1.0, 2.0, 1.0]) - np.eye(3, k=1) - np.eye(3, k=-1)
     layer = getattr(graph, name)(path, 0.5, method=method)

@@ -24,8 +24,8 @@ from tests.helpers.thinned import thinned
 torch = pytest.importorskip("torch")
 
 from hpfracc.ml.config import INFINITE_AT_START  # noqa: E402
+from hpfracc.ml.operator_layers import OPERATIONS  # noqa: E402
 from hpfracc.ml.torch.convolution import Conv1dOptions, Conv2dOptions  # noqa: E402
-from hpfracc.ml.torch.fractional_layer import _Rule  # noqa: E402
 from hpfracc.ml.torch.optimizers import FractionalGradientFlow  # noqa: E402
 from hpfracc.operators.core.registry import definitions  # noqa: E402
 
@@ -168,13 +168,13 @@ def test_memory_of_cells():
             cells.append(c)
             h = torch.sigmoid(leave) * torch.tanh(c)
         torch.testing.assert_close(found[:, -1], h, atol=1e-12, rtol=0)
-        torch.testing.assert_close(last, cells[-1], atol=1e-12, rtol=0)
+        torch.testing.assert_close(last[0], cells[-1], atol=1e-12, rtol=0)
 
 
 def test_exponentials_are_the_weights_of_the_memory():
     """Each lag up to a million against binomial coefficients of many digits, at the ends of the orders too."""
     mpmath = pytest.importorskip("mpmath")
-    from hpfracc.ml.memory_exponentials import LONGEST, decays, weight_factors
+    from hpfracc.ml.recurrence import LONGEST, decays, weight_factors
 
     scale, bent = weight_factors()
     for d in (0.0, 0.01, 0.25, 0.49, 1.0):
@@ -198,7 +198,7 @@ def test_a_sum_of_exponentials_is_the_full_memory(d: Any):
         assert f"memory={memory!r}" in repr(layer)
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-8)
-    assert rest[0].shape == (95, 2, 3)
+    assert rest[0].shape == (1, 95, 2, 3)
     first, state = layer(x[:, :33])
     second, _ = layer(x[:, 33:], state)
     torch.testing.assert_close(torch.cat([first, second], 1), found[1][0], rtol=1e-13, atol=1e-14)
@@ -317,7 +317,9 @@ def test_settings(monkeypatch: pytest.MonkeyPatch):
         ml.LayerConfig(backend="fortran")
     seen: list[bool] = []
     layer = ml.FractionalDerivative(0.5, config=ml.LayerConfig(performance_mode="deterministic"))
-    monkeypatch.setattr(_Rule, "apply", lambda self, x, alpha: seen.append(get_settings().deterministic) or x)
+    monkeypatch.setitem(
+        OPERATIONS, "derivative", lambda arrays, *_: seen.append(get_settings().deterministic) or arrays[0]
+    )
     layer(x)
     assert seen == [True]
 
@@ -330,16 +332,15 @@ def test_memory_is_saved_whatever_the_engine_chooses(monkeypatch: pytest.MonkeyP
     x = torch.randn(2, 6, dtype=F64, requires_grad=True)
     by_rho = torch.autograd.grad(plain(x).pow(2).sum(), [x, order.rho])
     passes: list[int] = []
-    apply = _Rule.apply
+    apply = OPERATIONS["derivative"]
 
-    def another_way(rule: Any, samples: Any, alpha: Any) -> Any:
+    def another_way(arrays: list[Any], *rule: Any) -> Any:
         """The same numbers, but from the second pass on a matrix is kept as well."""
         passes.append(1)
-        samples = samples if len(passes) == 1 else samples @ torch.eye(6, dtype=F64)
-        return apply(rule, samples, alpha)
+        return apply(arrays if len(passes) == 1 else [arrays[0] @ torch.eye(6, dtype=F64)], *rule)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_Rule, "apply", another_way)
+        patch.setitem(OPERATIONS, "derivative", another_way)
         found = torch.autograd.grad(layer(x).pow(2).sum(), [x, order.rho])
     assert len(passes) == 2
     for one, other in zip(found, by_rho, strict=True):
@@ -456,7 +457,11 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: ml.FractionalDerivative(1.5, definition="caputo_fabrizio")(torch.ones(5)), InvalidInputError, "1.5"),
     (lambda: ml.FractionalConv1d(1, 1, 9)(torch.ones(1, 1, 5)), ShapeError, "larger than the 5"),
     (lambda: ml.FractionalConv2d(1, 1, 3, axes=(0,)), InvalidInputError, "axes"),
-    (lambda: ml.FractionalLSTM(2, 3)(torch.ones(4, 2)), ShapeError, r"give \(batch, time, 2\)"),
+    (lambda: ml.FractionalLSTM(2, 3)(torch.ones(4, 3)), ShapeError, r"give \(batch, time, 2\)"),
+    (lambda: ml.FractionalRNN(2, 3, batch_first=False)(torch.ones(4)), ShapeError, r"give \(time, batch, 2\)"),
+    (lambda: ml.FractionalRNN(2, 3, dropout=0.5), InvalidInputError, "acts between layers"),
+    (lambda: ml.FractionalRNN(2, 3, [0.1, 0.2], num_layers=2), ShapeError, "2 orders for 3 features"),
+    (lambda: ml.FractionalLSTM(2, 3, [0.1, 0.2]), ShapeError, "2 orders for 3 cells"),
     (lambda: ml.FractionalRNN(0, 3), InvalidInputError, "input_size=0"),
     (lambda: ml.GraphDiffusion(RING), InvalidInputError, "not symmetric"),
     (lambda: ml.GraphDiffusion(-PATH), InvalidInputError, "eigenvalue"),
@@ -500,11 +505,11 @@ def test_halves_of_a_sequence_continue_the_filter():
         parts.append(found)
     torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=0, atol=1e-14)
     torch.testing.assert_close(state[0], last, rtol=0, atol=1e-14)
-    torch.testing.assert_close(inputs, x)
+    torch.testing.assert_close(inputs[0], x)
     with pytest.raises(InvalidInputError, match="earlier inputs"):
         layer(x, last)
     with pytest.raises(ShapeError, match="earlier inputs of shape"):
-        layer(x, (last, x[:1]))
+        layer(x, (last, (x[:1],)))
 
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])

@@ -85,7 +85,7 @@ def test_flax_modules_are_functions_too():
 
 def test_a_jitted_layer_makes_no_matrix():
     """Of 1,000 points and 3 rows: its gradient took 18 times that of transforms by hand."""
-    from hpfracc.ml.jax.fractional_layer import FractionalDerivative
+    from hpfracc.ml.jax.layers import FractionalDerivative
 
     layer, x = FractionalDerivative(LearnableOrder(0.5)), jnp.ones((3, 1000))
     program = str(jax.make_jaxpr(jax.grad(lambda one, x: (one(x) ** 2).sum()))(layer, x))
@@ -151,7 +151,7 @@ def test_evaluations_of_dopri5(length: float, rtol: float):
 
 def test_a_fourier_order_under_checkpoint_and_scan():
     """The derivative is traced outside the scope of double precision in which the phases are made."""
-    from hpfracc.ml.jax.fourier import FractionalFourier
+    from hpfracc.ml.jax.layers import FractionalFourier
 
     layer, x = FractionalFourier(LearnableOrder(0.5)), jnp.linspace(0.0, 1.0, 8)
 
@@ -169,8 +169,7 @@ def test_a_fourier_order_under_checkpoint_and_scan():
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
 def test_half_precision(kind: str):
     """The derivative in float32, rounded to the precision of the samples."""
-    from hpfracc.ml.jax.convolution import FractionalConv1d
-    from hpfracc.ml.jax.fractional_layer import FractionalDerivative
+    from hpfracc.ml.jax.convolution import FractionalConv1d, FractionalDerivative
 
     x = jnp.linspace(0.0, 1.0, 32).reshape(1, 2, 16)
     found = FractionalDerivative(0.5)(x.astype(kind))

@@ -111,9 +111,9 @@ def test_gradients_are_those_of_the_paths(options: dict[str, Any], kind: str):
 @pytest.mark.parametrize("options", [{}, {"model": "markov"}, {"model": "fbm"}], ids=["volterra", "markov", "fbm"])
 def test_stored_is_direct(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     """Steps are run again along noise that is drawn again, also with Dropout; over several blocks, up to rounding."""
-    from hpfracc.ml.torch import regenerated_noise
+    from hpfracc.ml.torch import neural_fsde
 
-    monkeypatch.setattr(regenerated_noise, "BLOCK", 3)
+    monkeypatch.setattr(neural_fsde, "BLOCK", 3)
     found = []
     for adjoint in ("direct", "stored"):
         torch.manual_seed(0)
@@ -278,10 +278,10 @@ def test_samples_seeds_and_state():
         ({"model": "fbm", "hurst": 0.5}, "interpretation='ito' or 'stratonovich'"),
         ({"alpha": 0.4}, "above 1/2"),
         ({"alpha": 0.7, "interpretation": "stratonovich"}, "leave method="),
-        ({"alpha": 0.7, "step": 0.0}, "positive"),
+        ({"alpha": 0.7, "step": 0.0}, "above 0"),
         ({"alpha": 0.7, "step": 0.3}, "whole number of steps"),
         ({"alpha": 0.7, "adjoint": "continuous"}, "use 'direct'"),
-        ({"model": "markov", "hurst": 0.7, "factors": 1}, "use 2 to 16"),
+        ({"model": "markov", "hurst": 0.7, "factors": 1}, "at least 2 and at most 16"),
         ({"alpha": 0.7, "noise": "additive"}, "takes numbers or a tensor"),
     ],
 )

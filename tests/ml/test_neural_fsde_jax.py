@@ -13,7 +13,7 @@ jax = pytest.importorskip("jax")
 from hpfracc.ml.fsde_models import simulate  # noqa: E402
 from hpfracc.ml.jax.neural_fsde import NeuralFSDE  # noqa: E402
 from hpfracc.ml.jax.order import LearnableOrder  # noqa: E402
-from hpfracc.ml.jax.path_losses import energy_score, signature_kernel, signature_mmd  # noqa: E402
+from hpfracc.ml.path_losses import energy_score, signature_kernel, signature_mmd  # noqa: E402
 
 TIMES = [0.0, 0.5, 1.0]
 KERNEL = np.array([[0.3, -0.8], [0.5, 0.1]])
@@ -180,7 +180,7 @@ def test_rough_multiplicative_noise_that_is_traced_gives_nan():
 def test_kernels_are_those_of_torch():
     """Paths of different lengths, to 1e-12."""
     torch = pytest.importorskip("torch")
-    from hpfracc.ml.torch import path_losses
+    from hpfracc.ml import path_losses
 
     generator = np.random.default_rng(0)
     x, y = generator.standard_normal((2, 4, 2)), generator.standard_normal((1, 3, 2))
@@ -194,7 +194,7 @@ def test_kernels_are_those_of_torch():
 def test_losses_are_those_of_torch():
     """Energy score and discrepancy with their gradients, to 1e-12."""
     torch = pytest.importorskip("torch")
-    from hpfracc.ml.torch import path_losses
+    from hpfracc.ml import path_losses
 
     generator = np.random.default_rng(0)
     x, y = generator.standard_normal((3, 4, 2)), generator.standard_normal((2, 3, 2))

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypedDict
 
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc._arrays import library_of
+from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
 
 __all__ = [
     "LayerOptions",
     "LossOptions",
     "RuleOptions",
+    "check_kernel",
     "read_channels",
     "read_image_axes",
     "read_kernel",
     "read_learnable",
+    "read_linear",
     "read_loss",
     "read_orders",
+    "refuse_foreign",
 ]
 
 
@@ -40,6 +45,15 @@ class LossOptions(LayerOptions, total=False):
     """The options of ``FractionalDerivative`` that ``FractionalLoss`` accepts."""
 
     axis: int
+
+
+def refuse_foreign(library: str, module: str, name: str, value: Any) -> None:
+    """Refuse an array of the other library, and name the module that takes it."""
+    found = library_of(value)
+    if found in ("torch", "jax") and found != library:
+        what = "a tensor of PyTorch" if found == "torch" else "an array of JAX"
+        own = "a tensor" if library == "torch" else "a JAX array"
+        raise PinnedBackendError(f"{name} is {what}; use hpfracc.ml.{found}.{module}, or give {own}")
 
 
 def read_orders(alpha: Any) -> float | tuple[float, ...]:
@@ -89,3 +103,32 @@ def read_loss(weight: Any, reduction: Any) -> float:
     """The factor of a loss; its ``reduction`` is that of PyTorch's losses."""
     _reading.choice("reduction", reduction, ("mean", "sum", "none"))
     return _reading.number("weight", weight, least=0)
+
+
+def read_linear(input_dim: Any, output_dim: Any, bias: Any) -> tuple[int, int, bool] | None:
+    """Numbers of features of a linear map, and whether it has a bias; None if there is no map."""
+    if input_dim is None:
+        if output_dim is not None:
+            raise InvalidInputError(f"output_dim={output_dim} without input_dim; give both, or neither")
+        return None
+    width = _reading.whole("input_dim", input_dim, least=1)
+    made = width if output_dim is None else _reading.whole("output_dim", output_dim, least=1)
+    return width, made, _reading.flag("bias", bias)
+
+
+def check_kernel(
+    shape: Sequence[int], taps: Sequence[int], padding: Sequence[int] | str, dilation: Sequence[int]
+) -> None:
+    """Refuse samples of a wrong number of axes, and a kernel that is larger than the padded signal."""
+    axes = len(taps)
+    if len(shape) not in (axes + 1, axes + 2):
+        raise ShapeError(f"samples of shape {tuple(shape)}; give (batch, channels, ...) with {axes} further axes")
+    if isinstance(padding, str):
+        return
+    for size, count, more, spacing in zip(shape[-axes:], taps, padding, dilation, strict=True):
+        points, reach = size + 2 * more, spacing * (count - 1) + 1
+        if reach > points:
+            raise ShapeError(
+                f"a kernel that reaches over {reach} points is larger than the {points} of samples of shape "
+                f"{tuple(shape)}, padding included; use a smaller kernel or more padding"
+            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import is_tracer, library_of
+from hpfracc._arrays import is_tracer, library_of, to_host
+from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
+from hpfracc.ml.arguments import refuse_foreign
 from hpfracc.solvers.sde.driving import increments_of
 from hpfracc.solvers.sde.methods.controlled import Controlled
 from hpfracc.solvers.sde.methods.markov_euler import MarkovEuler
@@ -29,10 +31,12 @@ __all__ = [
     "PathModel",
     "Steps",
     "along_noise",
+    "lower_bound",
     "plain_number",
     "read_model",
-    "read_samples",
+    "read_order",
     "read_times",
+    "sample_paths",
     "simulate",
 ]
 
@@ -82,13 +86,17 @@ class PathModel:
 
 
 def read_model(
-    model: Any, noise: Any, interpretation: Any, method: Any, step: Any, factors: Any, *, alpha: bool, hurst: bool
-) -> PathModel:
-    """Check the names; ``alpha`` and ``hurst`` tell which of the two was given."""
-    _reading.choice("model", model, ("volterra", "fbm", "markov"))
-    _reading.choice("noise", noise, ("additive", "diagonal", "general"))
+    drift: Any, model: Any, noise: Any, interpretation: Any, method: Any, step: Any, factors: Any, adjoint: Any,
+    *, alpha: Any, hurst: Any,
+) -> PathModel:  # fmt: skip
+    """Check the arguments of a layer, but for the diffusion and the order."""
+    _reading.choice("model", model, _MODELS)
+    _reading.choice("noise", noise, _NOISES)
+    _reading.choice("adjoint", adjoint, ("direct", "stored"))
+    if not callable(drift):
+        raise InvalidInputError(f"drift={drift!r} cannot be called; give a module or a function drift(t, y)")
     wanted, other = ("alpha", "hurst") if model == "volterra" else ("hurst", "alpha")
-    if {"alpha": alpha, "hurst": hurst} != {wanted: True, other: False}:
+    if {"alpha": alpha is not None, "hurst": hurst is not None} != {wanted: True, other: False}:
         raise InvalidInputError(f"model={model!r} takes {wanted}=, such as 0.75, and no {other}=")
     if interpretation is not None:
         _reading.choice("interpretation", interpretation, ("ito", "stratonovich"))
@@ -96,14 +104,8 @@ def read_model(
         raise InvalidInputError(
             f"model={model!r} uses Euler's method with the Ito integral; leave method= and interpretation= out"
         )
-    try:
-        length, count = float(step), operator.index(factors)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"step={step!r}, factors={factors!r}: give a number and a whole number") from None
-    if not 0.0 < length < float("inf"):
-        raise InvalidInputError(f"step={step!r}: give a positive, finite number")
-    if not 2 <= count <= 16:
-        raise InvalidInputError(f"factors={factors!r}: use 2 to 16")
+    length = _reading.number("step", step, above=0)
+    count = _reading.whole("factors", factors, least=2, most=16)
     return PathModel(model, noise, interpretation, method, length, count)
 
 
@@ -132,17 +134,61 @@ def read_times(t: Any, step: float) -> tuple[tuple[float, float], np.ndarray]:
     return (begin, begin + int(numbers[-1]) * step), numbers
 
 
-def read_samples(samples: Any) -> int | None:
-    """Number of paths per initial value; None means one, without an axis for it."""
-    if samples is None:
-        return None
-    try:
-        count = operator.index(samples)
-    except TypeError:
-        count = 0
-    if count < 1:
-        raise InvalidInputError(f"samples={samples!r}: use a whole number, 1 or more")
-    return count
+def read_order(library: str, alpha: Any, hurst: Any, as_order: Callable[[Any], Any]) -> Any:
+    """The one order that was given, alpha or H."""
+    given, name = (alpha, "alpha") if hurst is None else (hurst, "hurst")
+    refuse_foreign(library, "neural_fsde", "the order", given)
+    order = as_order(given)
+    if order.channels is not None:
+        raise ShapeError(f"{name} has {order.channels} values; give one")
+    return order
+
+
+def sample_paths(library: str, paths: Callable[[Any], Any], y0: Any, samples: Any) -> tuple[Any, Any]:
+    """``paths(rows)`` for initial values of all paths along one axis, samples first, as (N, [samples,] ..., d).
+
+    The second result of ``paths``, one number for each path, has the shape of the paths too.
+    """
+    refuse_foreign(library, "neural_fsde", "y0", y0)
+    if library_of(y0) != library or y0.ndim < 1 or "float" not in str(y0.dtype):
+        what = "PyTorch tensor" if library == "torch" else "JAX array"
+        raise InvalidInputError(f"y0={y0!r} is not a real {what} of shape (..., d); give one")
+    shape = tuple(y0.shape[:-1])
+    rows = y0.reshape(-1, y0.shape[-1])
+    if samples is not None:
+        count = _reading.whole("samples", samples, least=1)
+        rows, shape = array_namespace(rows).concatenate([rows] * count), (count, *shape)
+    found, spent = paths(rows)
+    found = found.reshape(found.shape[0], *shape, rows.shape[1])
+    return found, None if spent is None else spent.reshape(shape)
+
+
+def lower_bound(
+    library: str, paths: Callable[[Any], Any], y0: Any, t: Any, data: Any, scale: Any, log_prob: Any, samples: Any
+) -> Any:
+    """The ELBO of each series, from controlled paths and half the integral of their squared control."""
+    if (scale is None) == (log_prob is None):
+        raise InvalidInputError("give either scale=, the standard deviation of the data, or log_prob=")
+    if tuple(data.shape[:-1]) != (len(t), *y0.shape[:-1]):
+        raise ShapeError(f"data has shape {tuple(data.shape)}; give (N, ..., k), {(len(t), *y0.shape[:-1])} and k")
+    x, spent = sample_paths(library, paths, y0, samples)
+    target = data[:, None]
+    likelihood = log_prob(x, target) if log_prob is not None else _normal(x, target, scale)
+    if tuple(likelihood.shape) != tuple(x.shape[:-1]):
+        raise ShapeError(
+            f"log_prob returned shape {tuple(likelihood.shape)}; return (N, samples, ...), {tuple(x.shape[:-1])}"
+        )
+    return (likelihood.sum(0) - spent).mean(0)
+
+
+def _normal(x: Any, data: Any, scale: Any) -> Any:
+    if data.shape[-1] != x.shape[-1]:
+        raise ShapeError(f"data has {data.shape[-1]} components and the state {x.shape[-1]}; give log_prob= instead")
+    if not is_tracer(scale) and bool((to_host(scale) <= 0).any()):
+        raise InvalidInputError(f"scale={scale!r} is not positive; give the standard deviation of the data")
+    xp = array_namespace(x)
+    spread = xp.astype(xp.asarray(scale, x), x.dtype)
+    return (-0.5 * ((x - data) / spread) ** 2 - xp.log(spread) - 0.5 * math.log(2.0 * math.pi)).sum(-1)
 
 
 def plain_number(value: Any) -> float | None:
@@ -179,8 +225,6 @@ def simulate(
         How the noise is kept for the backward pass; by default it is stored.
     """
     drift, diffusion, control = functions
-    if not callable(drift):
-        raise InvalidInputError(f"drift={drift!r} cannot be called; give a function drift(t, y)")
     additive = spec.noise == "additive"
     if callable(diffusion) == additive:
         what = "numbers or a tensor" if additive else "a function diffusion(t, y)"

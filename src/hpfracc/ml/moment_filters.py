@@ -11,7 +11,15 @@ from scipy import special
 
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["MAX_EXPONENTIALS", "ExponentialFilter", "flow_filter", "moment_filter", "read_filter_order"]
+__all__ = [
+    "MAX_EXPONENTIALS",
+    "ExponentialFilter",
+    "flow_filter",
+    "moment_filter",
+    "read_decay",
+    "read_filter_order",
+    "read_flow",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -54,6 +62,26 @@ def read_filter_order(order: Any) -> float:
             f"fractional_order={order!r} has to be a number from 0 (no memory) to 1 (the memory of the usual optimiser)"
         )
     return float(order)
+
+
+def read_decay(name: str, value: Any) -> float:
+    """Check that a decay lies between 0 and 1, 1 excluded."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = math.nan
+    if not 0.0 <= found < 1.0:
+        raise InvalidInputError(f"{name}={value!r} has to be a number from 0 to below 1, such as 0.9")
+    return found
+
+
+def read_flow(order: Any, horizon: Any) -> tuple[float, int]:
+    """Check the order and the horizon of a flow."""
+    if read_filter_order(order) == 0.0:
+        raise InvalidInputError("fractional_order=0: a flow has an order above 0, up to 1")
+    if isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1:
+        raise InvalidInputError(f"horizon={horizon!r} has to be a whole number of steps, 1 or more")
+    return read_filter_order(order), horizon
 
 
 @functools.lru_cache(maxsize=256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from scipy import optimize, stats
 
 import hpfracc as hf
-from hpfracc.errors import InvalidInputError, ShapeError, SolveError
+from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, SolveError
 
 T = np.linspace(0.0, 5.0, 26)
 Array = np.ndarray[Any, Any]
@@ -305,6 +306,48 @@ def test_an_order_for_each_component():
     swing = np.asarray(hf.mittag_leffler(-2.0 * T**1.6, 1.6))
     fit = hf.fit_fode(decay, T, swing, parameters={"rate": 1.7}, y0=[1.0], dy0=[[0.0]], guess={"alpha": 1.5}, **STEPS)
     np.testing.assert_allclose(fit.estimates, [2.0, 1.6], rtol=1e-2)
+
+
+def test_predictions_and_their_errors_are_those_of_the_closed_form():
+    """Beyond the data too: against Mittag-Leffler functions with curve_fit's covariance, by the delta method."""
+    data, later = noisy(relaxed(T, 1.5, 0.7, 2.0), 3), np.array([0.0, 0.3, 4.0, 9.0])
+    fit = hf.fit_fode(decay, T, data, parameters={"rate": 1.0})
+    values, covariance = optimize.curve_fit(relaxed, T, data, [1.0, 0.8, 1.9], ftol=1e-12, xtol=1e-12)
+    found, errors = fit.predict(later, return_std=True)
+    np.testing.assert_allclose(found[0], relaxed(later, *values), rtol=2e-4)
+    np.testing.assert_allclose(found, fit.predict(later), rtol=1e-6)
+    slopes = optimize.approx_fprime(values, lambda p: relaxed(later, *p), 1e-6)
+    np.testing.assert_allclose(errors[0], np.sqrt(np.einsum("ti,ij,tj->t", slopes, covariance, slopes)), rtol=5e-3)
+    np.testing.assert_allclose(fit.predict(T), fit.sets[0].fitted, rtol=1e-10)
+    for t, says in (([-1.0, 1.0], "from t0=0"), ([0.0], "one after it"), ([2.0, 1.0], "increasing")):
+        with pytest.raises(InvalidInputError, match=says):
+            fit.predict(t)
+    with pytest.raises(InvalidInputError, match="number=1"):
+        fit.predict(later, number=1)
+    with pytest.raises(InvalidInputError, match="pickled"):
+        pickle.loads(pickle.dumps(fit)).predict(later)
+
+
+def test_a_prediction_from_what_is_not_determined_has_no_finite_error():
+    """A factor that data of one set do not see is infinite; an order at its bound counts as fixed."""
+    data = relaxed(T, 1.0, 0.6, 2.0)
+    with pytest.warns(AccuracyWarning, match="do not determine"):
+        product = hf.fit_fode(lambda t, y, k, c: -k * c * y, T, data, parameters={"k": 1.0, "c": 1.0}, **STEPS)
+    errors = product.predict([0.0, 1.0], return_std=True)[1]
+    assert np.isfinite(errors[0, 0]) and np.isinf(errors[0, 1])
+    with pytest.warns(AccuracyWarning, match="bound"):
+        bound = hf.fit_fode(decay, T, noisy(np.exp(-T), 1), parameters={"rate": 1.0}, y0=[1.0], **STEPS)
+    assert np.isnan(bound.standard_errors[1]) and np.isfinite(bound.predict([1.0], return_std=True)[1]).all()
+
+
+def test_each_set_and_tensors_predict():
+    """The initial state of a set, and the derivatives of PyTorch's model."""
+    torch = pytest.importorskip("torch")
+    data = [torch.as_tensor(relaxed(T, 1.5, 0.7, start)) for start in (1.0, 3.0)]
+    fit = hf.fit_fode(decay, [T, T], data, parameters={"rate": 1.2}, alpha=0.7, **STEPS)
+    one, other = (fit.predict([1.0, 6.0], number=number, return_std=True) for number in (0, 1))
+    np.testing.assert_allclose(other[0], 3.0 * one[0], rtol=1e-3)
+    assert (other[1] > 0.0).all() and other[1].shape == (1, 2)
 
 
 def test_plot_and_table():

@@ -3,62 +3,75 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Unpack, final
 
 import jax
+import jax.numpy as jnp
 
 from hpfracc import _reading
 from hpfracc._signatures import names_options_of
-from hpfracc.errors import ShapeError
-from hpfracc.ml.arguments import RuleOptions, read_channels, read_image_axes, read_kernel
-from hpfracc.ml.jax.fractional_layer import FractionalDerivative
+from hpfracc.ml.arguments import RuleOptions, check_kernel, read_channels, read_image_axes, read_kernel
+from hpfracc.ml.jax.layers import FractionalDerivative, Layer
 from hpfracc.ml.jax.order import OrderLike
-from hpfracc.ml.jax.pytrees import as_samples, pytree, uniform_parameters
+from hpfracc.ml.jax.pytrees import as_samples, assign, pytree, uniform_parameters
 
 __all__ = ["FractionalConv1d", "FractionalConv2d"]
 
 #: Options of the derivative that a convolution sets itself.
-_SET = ("axis", "channel_axis")
+_SET = ("axis", "channel_axis", "config")
 
 
-def _convolve(x: Any, weight: Any, bias: Any, stride: int, padding: int, dilation: int, groups: int) -> Any:
-    """A convolution like PyTorch's, for samples of shape (batch, channels, ...)."""
-    axes = weight.ndim - 2
-    if x.ndim != axes + 2:
-        raise ShapeError(f"samples of shape {x.shape}; give (batch, channels, ...) with {axes} further axes")
-    for points, taps in zip(x.shape[2:], weight.shape[2:], strict=True):
-        reach = dilation * (taps - 1) + 1
-        if reach > points + 2 * padding:
-            raise ShapeError(
-                f"a kernel that reaches over {reach} points is larger than the {points + 2 * padding} of samples of "
-                f"shape {x.shape}, padding included; use a smaller kernel or more padding"
-            )
-    kind = jax.numpy.promote_types(x.dtype, weight.dtype)
-    y = jax.lax.conv_general_dilated(
-        x.astype(kind),
-        weight.astype(kind),
-        (stride,) * axes,
-        [(padding, padding)] * axes,
-        rhs_dilation=(dilation,) * axes,
-        feature_group_count=groups,
-        precision="highest",
-    )
-    return y if bias is None else y + bias.reshape(-1, *([1] * axes))
+class _Convolution(Layer):
+    """A convolution of derivatives along some axes, like PyTorch's."""
 
+    derivative: FractionalDerivative
+    weight: Any
+    bias: Any
+    axes: tuple[int, ...]
+    options: tuple[int, int, int, int]
 
-def _parameters(channels: int, outputs: int, groups: int, taps: tuple[int, ...], bias: bool, key: Any) -> Any:
-    fan = channels // groups * math.prod(taps)
-    weight = uniform_parameters(key, (outputs, channels // groups, *taps), fan)
-    if not _reading.flag("bias", bias):
-        return weight, None
-    return weight, uniform_parameters(jax.random.fold_in(key, 1), (outputs,), fan)
+    def _make(
+        self, alpha: Any, axes: Any, channels: Any, taps: Any, bias: Any, key: Any, steps: tuple[Any, ...], rule: Any
+    ) -> None:
+        inputs, outputs, groups = channels
+        stride, padding, dilation = (
+            _reading.whole(name, value, least=least)
+            for name, value, least in zip(("stride", "padding", "dilation"), steps, (1, 0, 1), strict=True)
+        )
+        fan = inputs // groups * math.prod(taps)
+        weight, shift = uniform_parameters(key, (outputs, inputs // groups, *taps), fan), None
+        if _reading.flag("bias", bias):
+            shift = uniform_parameters(jax.random.fold_in(key, 1), (outputs,), fan)
+        derivative = FractionalDerivative(alpha, axis=axes[0], channel_axis=-1 - len(taps), **rule)
+        fields = {"derivative": derivative, "weight": weight, "bias": shift}
+        assign(self, **fields, axes=axes, options=(stride, padding, dilation, groups))
+
+    def forward(self, x: Any) -> Any:
+        """Apply the layer to samples of shape (batch, channels, ...), or without the batch."""
+        y, (stride, padding, dilation, groups) = as_samples(x), self.options
+        taps = self.weight.shape[2:]
+        axes = len(taps)
+        check_kernel(y.shape, taps, [padding] * axes, [dilation] * axes)
+        for axis in self.axes:
+            y = self.derivative.along(axis)(y)
+        kind = jnp.promote_types(y.dtype, self.weight.dtype)
+        single = y.ndim == axes + 1
+        found = jax.lax.conv_general_dilated(
+            (y[None] if single else y).astype(kind),
+            self.weight.astype(kind),
+            (stride,) * axes,
+            [(padding, padding)] * axes,
+            rhs_dilation=(dilation,) * axes,
+            feature_group_count=groups,
+            precision="highest",
+        )
+        found = found if self.bias is None else found + self.bias.reshape(-1, *([1] * axes))
+        return found[0] if single else found
 
 
 @final
 @pytree("derivative", "weight", "bias")
-@dataclass(init=False, frozen=True)
-class FractionalConv1d:
+class FractionalConv1d(_Convolution):
     """An ordinary convolution of the fractional derivative; see :class:`hpfracc.ml.FractionalConv1d`.
 
     Parameters
@@ -77,11 +90,6 @@ class FractionalConv1d:
         ``definition``, ``method`` and ``step`` of :class:`FractionalDerivative`.
     """
 
-    derivative: FractionalDerivative
-    weight: Any
-    bias: Any
-    options: tuple[int, int, int, int]
-
     @names_options_of(FractionalDerivative, leave_out=_SET)
     def __init__(
         self,
@@ -99,22 +107,13 @@ class FractionalConv1d:
         **options: Unpack[RuleOptions],
     ) -> None:
         channels = read_channels(in_channels, out_channels, groups)
-        weight, shift = _parameters(*channels, (_reading.whole("kernel_size", kernel_size, least=1),), bias, key)
-        derivative = FractionalDerivative(alpha, axis=-1, channel_axis=-2, **options)
-        for name, value in (("derivative", derivative), ("weight", weight), ("bias", shift)):
-            object.__setattr__(self, name, value)
-        steps = [_reading.whole("stride", stride, least=1), _reading.whole("padding", padding, least=0)]
-        object.__setattr__(self, "options", (*steps, _reading.whole("dilation", dilation, least=1), groups))
-
-    def __call__(self, x: Any) -> Any:
-        """Apply the layer to samples of shape (batch, channels, points)."""
-        return _convolve(self.derivative(as_samples(x)), self.weight, self.bias, *self.options)
+        taps = (_reading.whole("kernel_size", kernel_size, least=1),)
+        self._make(alpha, (-1,), channels, taps, bias, key, (stride, padding, dilation), options)
 
 
 @final
 @pytree("derivative", "weight", "bias")
-@dataclass(init=False, frozen=True)
-class FractionalConv2d:
+class FractionalConv2d(_Convolution):
     """An ordinary convolution of fractional derivatives along axes; see :class:`hpfracc.ml.FractionalConv2d`.
 
     Parameters
@@ -137,12 +136,6 @@ class FractionalConv2d:
         ``definition``, ``method`` and ``step`` of :class:`FractionalDerivative`.
     """
 
-    derivative: FractionalDerivative
-    weight: Any
-    bias: Any
-    axes: tuple[int, ...]
-    options: tuple[int, int, int, int]
-
     @names_options_of(FractionalDerivative, leave_out=_SET)
     def __init__(
         self,
@@ -160,18 +153,6 @@ class FractionalConv2d:
         key: Any = None,
         **options: Unpack[RuleOptions],
     ) -> None:
-        axes = read_image_axes(axes)
-        channels = read_channels(in_channels, out_channels, groups)
-        weight, shift = _parameters(*channels, read_kernel(kernel_size), bias, key)
-        derivative = FractionalDerivative(alpha, axis=axes[0], channel_axis=-3, **options)
-        for name, value in (("derivative", derivative), ("weight", weight), ("bias", shift), ("axes", tuple(axes))):
-            object.__setattr__(self, name, value)
-        steps = [_reading.whole("stride", stride, least=1), _reading.whole("padding", padding, least=0)]
-        object.__setattr__(self, "options", (*steps, _reading.whole("dilation", dilation, least=1), groups))
-
-    def __call__(self, x: Any) -> Any:
-        """Apply the layer to images of shape (batch, channels, height, width)."""
-        y = as_samples(x)
-        for axis in self.axes:
-            y = self.derivative.along(axis)(y)
-        return _convolve(y, self.weight, self.bias, *self.options)
+        channels, taps = read_channels(in_channels, out_channels, groups), read_kernel(kernel_size)
+        steps = (stride, padding, dilation)
+        self._make(alpha, read_image_axes(axes), channels, taps, bias, key, steps, options)

@@ -16,7 +16,14 @@ import jax.numpy as jnp
 
 from hpfracc._arrays import is_array, is_tracer
 from hpfracc.errors import InvalidInputError
-from hpfracc.ml.moment_filters import ExponentialFilter, flow_filter, moment_filter, read_filter_order
+from hpfracc.ml.moment_filters import (
+    ExponentialFilter,
+    flow_filter,
+    moment_filter,
+    read_decay,
+    read_filter_order,
+    read_flow,
+)
 
 __all__ = [
     "FilterState",
@@ -93,8 +100,8 @@ def fractional_adam(
     >>> changes, state = update(2.0 * (x - 1.0), state)
     >>> x = x + changes
     """
-    by = moment_filter(_read_order(fractional_order), _read_decay("b1", b1, 0.9))
-    second = b2 if is_tracer(b2) else _read_decay("b2", b2, 0.999)
+    by = moment_filter(_read_order(fractional_order), _read_decay("b1", b1))
+    second = b2 if is_tracer(b2) else _read_decay("b2", b2)
 
     def init(params: Any) -> FilterState:
         return FilterState(jnp.zeros((), jnp.int32), _zeros(params, by), jax.tree.map(jnp.zeros_like, params))
@@ -122,7 +129,7 @@ def fractional_sgd(
 
     The order is 0.5 and the momentum 0.9 by default.
     """
-    by = moment_filter(_read_order(fractional_order), _read_decay("momentum", momentum, 0.9))
+    by = moment_filter(_read_order(fractional_order), _read_decay("momentum", momentum))
 
     def init(params: Any) -> FilterState:
         return FilterState(jnp.zeros((), jnp.int32), _zeros(params, by), None)
@@ -146,12 +153,9 @@ def fractional_gradient_flow(
     The order is 0.5 and the horizon 100,000 by default. With a schedule, eta is a function of time: each gradient keeps
     the rate of its step.
     """
-    order = _read_order(fractional_order)
-    if order == 0.0:
-        raise InvalidInputError("fractional_order=0: a flow has an order above 0, up to 1")
-    horizon = 100_000 if horizon is None else _known("horizon", horizon)
-    if isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1:
-        raise InvalidInputError(f"horizon={horizon!r} has to be a whole number of steps, 1 or more")
+    order, horizon = read_flow(
+        _read_order(fractional_order), 100_000 if horizon is None else _known("horizon", horizon)
+    )
     by = flow_filter(order, horizon)
 
     def init(params: Any) -> FlowState:
@@ -198,11 +202,8 @@ def _read_order(order: Any) -> float:
     return 0.5 if order is None else read_filter_order(_known("fractional_order", order))
 
 
-def _read_decay(name: str, value: Any, default: float) -> float:
-    value = default if value is None else _known(name, value)
-    if not isinstance(value, int | float) or not 0.0 <= value < 1.0:
-        raise InvalidInputError(f"{name}={value!r} has to be a number from 0 to below 1, such as 0.9")
-    return float(value)
+def _read_decay(name: str, value: Any) -> float:
+    return read_decay(name, 0.9 if value is None else _known(name, value))
 
 
 def _known(name: str, value: Any) -> Any:

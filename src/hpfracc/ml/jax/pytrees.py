@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -12,41 +11,64 @@ from hpfracc import _reading
 from hpfracc._arrays import library_of
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["as_samples", "is_plain_function", "pytree", "uniform_parameters", "widened"]
+__all__ = ["as_samples", "assign", "is_plain_function", "pytree", "uniform_parameters"]
 
 T = TypeVar("T")
 
+#: The classes that are registered here.
+_registered: set[type] = set()
+
+
+class _Items(tuple[Any, ...]):
+    """A dict as a hashable part of a pytree's structure."""
+
+    __slots__ = ()
+
 
 def pytree(*leaves: str) -> Callable[[type[T]], type[T]]:
-    """Register a dataclass whose fields in ``leaves`` are arrays or other layers; the others are compared by value.
+    """Register a class whose fields in ``leaves`` are arrays or other pytrees; the others are compared by value.
 
-    Such a layer works with ``jax.jit``, ``jax.grad``, ``jax.tree.map`` and Equinox modules like any pytree.
+    Such a layer works with ``jax.jit``, ``jax.grad``, ``jax.tree.map`` and Equinox modules like any pytree. A plain
+    function among the leaves is compared by value too. Nothing is checked when a layer is rebuilt, because leaves may
+    be anything.
     """
 
     def register(kind: type[T]) -> type[T]:
-        names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
-        rest = tuple(name for name in names if name not in leaves)
-
         def flatten_with_keys(layer: T) -> tuple[Any, Any]:
-            children = [(jax.tree_util.GetAttrKey(name), getattr(layer, name)) for name in leaves]
-            return children, tuple(getattr(layer, name) for name in rest)
+            fields = dict(vars(layer))
+            moving = {name: fields.pop(name) for name in leaves}
+            for name, value in moving.items():
+                if is_plain_function(value):
+                    fields[name], moving[name] = value, None
+            children = [(jax.tree_util.GetAttrKey(name), value) for name, value in moving.items()]
+            kept = ((name, fields[name]) for name in sorted(fields))
+            return children, tuple((name, _Items(sorted(v.items())) if type(v) is dict else v) for name, v in kept)
 
         def unflatten(kept: Any, children: Any) -> T:
             made = object.__new__(kind)
-            for name, value in (*zip(leaves, children, strict=True), *zip(rest, kept, strict=True)):
-                object.__setattr__(made, name, value)
+            fields = {name: dict(value) if isinstance(value, _Items) else value for name, value in kept}
+            assign(made, **(dict(zip(leaves, children, strict=True)) | fields))
             return made
 
         jax.tree_util.register_pytree_with_keys(kind, flatten_with_keys, unflatten)
+        _registered.add(kind)
         return kind
 
     return register
 
 
+def assign(layer: Any, **fields: Any) -> None:
+    """Set the fields of a frozen dataclass."""
+    for name, value in fields.items():
+        object.__setattr__(layer, name, value)
+
+
 def is_plain_function(value: Any) -> bool:
     """Whether it is a function, i.e. a leaf that is not an array, and not a callable pytree."""
+    if not callable(value) or type(value) in _registered:
+        return False
     leaves = jax.tree_util.tree_leaves(value)
-    return len(leaves) == 1 and leaves[0] is value and callable(value)
+    return len(leaves) == 1 and leaves[0] is value
 
 
 def uniform_parameters(key: Any, shape: tuple[int, ...], fan: int) -> Any:
@@ -58,11 +80,6 @@ def uniform_parameters(key: Any, shape: tuple[int, ...], fan: int) -> Any:
         return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
     except (TypeError, ValueError):
         raise InvalidInputError(f"key={_reading.shown(key)} is no key of JAX; give key=jax.random.key(0)") from None
-
-
-def widened(x: Any) -> Any:
-    """Samples in half precision as float32, in which weights are applied; others as they are."""
-    return x.astype("float32") if str(x.dtype) in ("float16", "bfloat16") else x
 
 
 def as_samples(x: Any) -> Any:

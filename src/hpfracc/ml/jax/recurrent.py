@@ -9,9 +9,8 @@ J. Zhao, F. Huang, J. Lv, Y. Duan, Z. Qin, G. Li, G. Tian, "Do RNN and LSTM have
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, Unpack, final
 
 import jax
 import jax.numpy as jnp
@@ -19,24 +18,30 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import is_tracer
+from hpfracc._signatures import names_options_of
 from hpfracc._xp import Namespace, namespace, of_variables
-from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.ml.jax.fractional_layer import FractionalDerivative
+from hpfracc.errors import InvalidInputError
+from hpfracc.ml.jax.layers import FractionalDerivative
 from hpfracc.ml.jax.order import LearnableOrder, OrderLike, as_order
-from hpfracc.ml.jax.pytrees import as_samples, pytree, uniform_parameters
-from hpfracc.ml.memory_exponentials import LONGEST, decays, past_inputs, read_memory_option, weight_factors
+from hpfracc.ml.jax.pytrees import as_samples, assign, pytree, uniform_parameters
+from hpfracc.ml.recurrence import (
+    BLOCK,
+    Stack,
+    StackOptions,
+    check_lags,
+    check_range,
+    decays,
+    exponential_weights,
+    lstm_step,
+    make_weights,
+    memory_step,
+    read_cells,
+    run_filtered,
+)
 from hpfracc.operators.core.order import read_order
-from hpfracc.operators.core.sequences import binomials
 from hpfracc.operators.core.weights import weights_of
 
 __all__ = ["FractionalFilter", "FractionalLSTM", "FractionalRNN"]
-
-#: Steps that the backward pass recomputes together.
-_BLOCK = 32
-
-
-def _make_weights(xp: Namespace, d: Any, n: int) -> tuple[Any]:
-    return (binomials(xp, d, n),)
 
 
 def _memory_weights(order: Any, n: int, dtype: Any) -> Any:
@@ -45,20 +50,11 @@ def _memory_weights(order: Any, n: int, dtype: Any) -> Any:
 
     def row(one: Any) -> Any:
         read = read_order(one, ceiling=order.ceiling, name="d")
-        (weights,) = weights_of("memory", _make_weights, read, n)
+        (weights,) = weights_of("memory", make_weights, read, n)
         with jax.enable_x64(True):
             return jnp.asarray(weights).astype(dtype)
 
     return row(d) if order.channels is None else jnp.stack([row(d[i]) for i in range(order.channels)])
-
-
-def _check_sequences(x: Any, features: int) -> None:
-    if x.ndim != 3 or x.shape[-1] != features or not x.shape[1]:
-        raise ShapeError(f"sequences of shape {x.shape}; give (batch, time, {features})")
-
-
-def _product(x: Any, weight: Any) -> Any:
-    return jnp.matmul(x, weight.T, precision="highest")
 
 
 @final
@@ -77,17 +73,86 @@ class FractionalFilter:
 
     def __init__(self, d: OrderLike = None) -> None:
         order = LearnableOrder(0.25, bounds=(0.0, 0.5)) if d is None else as_order(d)
-        object.__setattr__(self, "derivative", FractionalDerivative(order, axis=-2, channel_axis=-1))
+        assign(self, derivative=FractionalDerivative(order, axis=-2, channel_axis=-1))
 
     def __call__(self, x: Any) -> Any:
         """Filter sequences of shape (..., time, features)."""
         return self.derivative(x)
 
 
-@final
-@pytree("filter", "input_weight", "input_bias", "recurrent_weight")
 @dataclass(init=False, frozen=True)
-class FractionalRNN:
+class _Recurrent:
+    """Cells in layers and directions: the first is the layer itself, the others are its ``more``."""
+
+    input_weight: Any
+    input_bias: Any
+    recurrent_weight: Any
+    more: Any
+    input_size: int
+    hidden_size: int
+    stack: Stack
+    xp: ClassVar[Namespace] = namespace("jax")
+
+    def _assign(self, inputs: int, gates: int, key: Any, more: Any, stack: Stack, **fields: Any) -> None:
+        """Set the fields, with random parameters; ``more(width, key)`` makes a further cell."""
+        hidden = fields["hidden_size"]
+        shapes = (gates, inputs), (gates,), (gates, hidden)
+        keys = [key, *(jax.random.fold_in(key, i) for i in (1, 2))] if key is not None else [None] * 3
+        weight, bias, recurrent = (uniform_parameters(*each, hidden) for each in zip(keys, shapes, strict=True))
+        widths = stack.widths(fields["input_size"], hidden)
+        rest = tuple(more(width, jax.random.fold_in(key, 2 + i)) for i, width in enumerate(widths) if i)
+        parameters = {"input_weight": weight, "input_bias": bias, "recurrent_weight": recurrent}
+        assign(self, **parameters, more=rest, stack=stack, **fields)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def input(self, x: Any) -> Any:
+        """The linear map of the inputs."""
+        return jnp.matmul(x, self.input_weight.T, precision="highest") + self.input_bias
+
+    def recurrent(self, h: Any) -> Any:
+        """The linear map of the state."""
+        return jnp.matmul(h, self.recurrent_weight.T, precision="highest")
+
+    def __call__(
+        self, x: Any, state: Any = None, *, key: Any = None, inference: bool = False
+    ) -> tuple[Any, tuple[Any, ...]]:
+        """Outputs, of shape (batch, time, directions * hidden), and the final state.
+
+        Parameters
+        ----------
+        x : array
+            Of shape (batch, time, features), or (time, batch, features) with ``batch_first=False``, or (time, features)
+            without a batch.
+        state : tuple, optional
+            The final state of the call that processed the sequences up to here.
+        key : jax.random.key, optional
+            Random key of the dropout.
+        inference : bool
+            Whether to leave the dropout out.
+        """
+        share = 0.0 if inference else self.stack.dropout
+        if share and key is None:
+            raise InvalidInputError(f"dropout={share:g} needs key=, or inference=True to leave it out")
+
+        def dropped(x: Any, layer: int) -> Any:
+            if not share:
+                return x
+            kept = jax.random.bernoulli(jax.random.fold_in(key, layer), 1.0 - share, x.shape)
+            return jnp.where(kept, x / max(1.0 - share, 1e-30), 0.0)
+
+        return self.stack.run([self, *self.more], as_samples(x), state, self._names, dropped=dropped)
+
+
+_PARAMETERS = ("input_weight", "input_bias", "recurrent_weight", "more")
+
+
+@final
+@pytree("filter", *_PARAMETERS)
+@dataclass(init=False, frozen=True)
+class FractionalRNN(_Recurrent):
     r"""A recurrent layer whose inputs include a fractional filter of its input; see :class:`hpfracc.ml.FractionalRNN`.
 
     Parameters
@@ -95,52 +160,46 @@ class FractionalRNN:
     input_size, hidden_size : int
         Number of features of the input and of the state.
     d : float, sequence of float, array or LearnableOrder
-        The order, a single one or one per feature.
+        The order, a single one or one per feature. Each layer and direction has its own, which starts with this value.
     key : jax.random.key
         Random key for the initial parameters.
+    **options
+        ``num_layers``, ``batch_first`` (True by default), ``dropout`` and ``bidirectional``, as for
+        :class:`torch.nn.RNN`.
     """
 
     filter: FractionalFilter
-    input_weight: Any
-    input_bias: Any
-    recurrent_weight: Any
 
-    def __init__(self, input_size: int, hidden_size: int, d: OrderLike = None, *, key: Any = None) -> None:
-        input_size = _reading.whole("input_size", input_size, least=1)
-        hidden_size = _reading.whole("hidden_size", hidden_size, least=1)
-        object.__setattr__(self, "filter", FractionalFilter(d))
-        object.__setattr__(self, "input_weight", uniform_parameters(key, (hidden_size, 2 * input_size), hidden_size))
-        object.__setattr__(
-            self, "input_bias", uniform_parameters(jax.random.fold_in(key, 1), (hidden_size,), hidden_size)
-        )
-        recurrent = uniform_parameters(jax.random.fold_in(key, 2), (hidden_size, hidden_size), hidden_size)
-        object.__setattr__(self, "recurrent_weight", recurrent)
+    @names_options_of(Stack.read)
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        d: OrderLike = None,
+        *,
+        key: Any = None,
+        **options: Unpack[StackOptions],
+    ) -> None:
+        stack, cell = Stack.read(**options), FractionalFilter(d)
+        channels, widths = cell.derivative.order.channels, stack.widths(input_size, hidden_size)
+        read_cells(input_size, hidden_size, channels, widths, "features")
+        fields = {"input_size": input_size, "hidden_size": hidden_size, "filter": cell}
+        more = lambda width, key: FractionalRNN(width, hidden_size, d, key=key)  # noqa: E731
+        self._assign(2 * input_size, hidden_size, key, more, stack, **fields)
 
-    def __call__(self, x: Any, state: tuple[Any, Any] | None = None) -> tuple[Any, tuple[Any, Any]]:
-        """Outputs of shape (batch, time, hidden), and the final state.
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return "h", "inputs"
 
-        The state is the last output and all inputs so far, because the filter does not forget: the ``state`` of a call
-        that continues the sequence.
-        """
-        x = as_samples(x)
-        _check_sequences(x, self.input_weight.shape[1] // 2)
-        past = x if state is None else jnp.concatenate([past_inputs(state, x), x], 1)
-        filtered = self.filter(past)[:, -x.shape[1] :]
-        driven = _product(jnp.concatenate([x, filtered], -1), self.input_weight) + self.input_bias
-        start = jnp.zeros((x.shape[0], self.recurrent_weight.shape[0]), driven.dtype) if state is None else state[0]
-
-        def step(h: Any, one: Any) -> tuple[Any, Any]:
-            h = jnp.tanh(one + _product(h, self.recurrent_weight))
-            return h, h
-
-        last, outputs = jax.lax.scan(step, start, jnp.moveaxis(driven, 1, 0))
-        return jnp.moveaxis(outputs, 0, 1), (last, past)
+    def run(self, x: Any, state: Any, lengths: None) -> tuple[Any, tuple[Any, ...]]:
+        """One layer in one direction."""
+        return run_filtered(self, x, state, lengths)
 
 
 @final
-@pytree("order", "input_weight", "input_bias", "recurrent_weight")
+@pytree("order", *_PARAMETERS)
 @dataclass(init=False, frozen=True)
-class FractionalLSTM:
+class FractionalLSTM(_Recurrent):
     r"""An LSTM whose cell has power-law memory instead of a forget gate; see :class:`hpfracc.ml.FractionalLSTM`.
 
     Parameters
@@ -148,93 +207,82 @@ class FractionalLSTM:
     input_size, hidden_size : int
         Number of features of the input and of the state.
     d : float, sequence of float, array or LearnableOrder
-        The order, a single one or one per cell.
+        The order, a single one or one per cell. Each layer and direction has its own, which starts with this value.
     memory : {"full", "exponentials"}
         ``"full"`` sums all lags at every step, as a product with all earlier cells: the work grows with the square of
         the time. ``"exponentials"`` keeps 95 numbers per cell instead, for orders from 0 to 1.
     key : jax.random.key
         Random key for the initial parameters.
+    **options
+        ``num_layers``, ``batch_first`` (True by default), ``dropout`` and ``bidirectional``, as for
+        :class:`torch.nn.LSTM`.
     """
 
     order: Any
-    input_weight: Any
-    input_bias: Any
-    recurrent_weight: Any
     memory: str
 
+    @names_options_of(Stack.read)
     def __init__(
-        self, input_size: int, hidden_size: int, d: OrderLike = None, *, memory: str = "full", key: Any = None
+        self,
+        input_size: int,
+        hidden_size: int,
+        d: OrderLike = None,
+        *,
+        memory: str = "full",
+        key: Any = None,
+        **options: Unpack[StackOptions],
     ) -> None:
-        input_size = _reading.whole("input_size", input_size, least=1)
-        hidden_size = _reading.whole("hidden_size", hidden_size, least=1)
-        object.__setattr__(self, "memory", read_memory_option(memory))
+        stack = Stack.read(**options)
+        _reading.choice("memory", memory, ("full", "exponentials"))
         order = LearnableOrder(0.25, bounds=(0.0, 0.5)) if d is None else as_order(d)
-        if order.channels not in (None, hidden_size):
-            raise ShapeError(f"{order.channels} orders for {hidden_size} cells; give one, or one for each")
-        object.__setattr__(self, "order", order)
-        object.__setattr__(self, "input_weight", uniform_parameters(key, (3 * hidden_size, input_size), hidden_size))
-        object.__setattr__(
-            self, "input_bias", uniform_parameters(jax.random.fold_in(key, 1), (3 * hidden_size,), hidden_size)
-        )
-        recurrent = uniform_parameters(jax.random.fold_in(key, 2), (3 * hidden_size, hidden_size), hidden_size)
-        object.__setattr__(self, "recurrent_weight", recurrent)
+        read_cells(input_size, hidden_size, order.channels, [hidden_size], "cells")
+        fields = {"input_size": input_size, "hidden_size": hidden_size, "order": order, "memory": memory}
+        more = lambda width, key: FractionalLSTM(width, hidden_size, order, memory=memory, key=key)  # noqa: E731
+        self._assign(input_size, 3 * hidden_size, key, more, stack, **fields)
 
-    def __call__(self, x: Any, state: tuple[Any, ...] | None = None) -> tuple[Any, tuple[Any, ...]]:
-        """Outputs of shape (batch, time, hidden), and the last state and cell.
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return ("h", "c") if self.memory == "full" else ("h", "c", "memory")
 
-        With ``memory="exponentials"`` the memory comes third; the three together are the ``state`` of a call that
-        continues the sequence.
-        """
-        x = as_samples(x)
-        _check_sequences(x, self.input_weight.shape[1])
-        steps, hidden = x.shape[1], self.recurrent_weight.shape[1]
-        driven = _product(x, self.input_weight) + self.input_bias
+    def run(self, x: Any, state: Any, lengths: None) -> tuple[Any, tuple[Any, ...]]:
+        """One layer in one direction."""
+        steps, driven = x.shape[1], self.input(x)
+        rows, empty = jnp.moveaxis(driven, 1, 0), jnp.zeros((x.shape[0], self.hidden_size), driven.dtype)
         if self.memory == "exponentials":
-            return self._along(driven, state)
-        if state is not None:
-            raise InvalidInputError("a state without all earlier cells; use memory='exponentials' to continue")
+            return self._along(rows, empty, state)
         weights = -_memory_weights(self.order, steps, driven.dtype)
         # lags[t, s] = -w_{t-s} for s < t, else 0; with a third axis if each cell has its own order.
         apart = jnp.arange(steps)[:, None] - jnp.arange(steps)[None, :]
         lags = jnp.where(apart > 0, weights[..., jnp.maximum(apart, 0)], 0.0)
         lags = jnp.moveaxis(lags, 0, -1) if lags.ndim == 3 else lags[..., None]
-        cells = jnp.zeros((steps, x.shape[0], hidden), driven.dtype)
-        state = jnp.zeros((x.shape[0], hidden), driven.dtype)
 
         def step(carry: tuple[Any, Any], one: tuple[Any, Any, Any]) -> tuple[tuple[Any, Any], Any]:
             h, cells = carry
             gates, row, t = one
-            enter, leave, candidate = jnp.split(gates + _product(h, self.recurrent_weight), 3, -1)
-            c = jax.nn.sigmoid(enter) * jnp.tanh(candidate) + (row[:, None, :] * cells).sum(0)
-            h = jax.nn.sigmoid(leave) * jnp.tanh(c)
+            h, c = lstm_step(self.xp, gates + self.recurrent(h), (row[:, None, :] * cells).sum(0))
             return (h, jax.lax.dynamic_update_index_in_dim(cells, c, t, 0)), h
 
-        (h, cells), outputs = jax.lax.scan(step, (state, cells), (jnp.moveaxis(driven, 1, 0), lags, jnp.arange(steps)))
+        start = empty, jnp.zeros((steps, *empty.shape), driven.dtype)
+        (h, cells), outputs = jax.lax.scan(step, start, (rows, lags, jnp.arange(steps)))
         return jnp.moveaxis(outputs, 0, 1), (h, cells[-1])
 
-    def _along(self, driven: Any, state: tuple[Any, ...] | None) -> tuple[Any, tuple[Any, ...]]:
+    def _along(self, rows: Any, empty: Any, state: Any) -> tuple[Any, tuple[Any, ...]]:
         """The same with a sum of exponentials, in blocks of steps that the backward pass recomputes."""
-        batch, steps = driven.shape[:2]
-        if steps > LONGEST:
-            raise InvalidInputError(f"{steps:,} steps; exponentials cover {LONGEST:,} lags: use memory='full'")
-        first, decay, weights = _exponentials(self.order, driven.dtype)
+        steps = rows.shape[0]
+        check_lags(steps)
+        first, decay, weights = _exponentials(self.order, rows.dtype)
         if state is None:
-            empty = jnp.zeros((batch, self.recurrent_weight.shape[1]), driven.dtype)
-            state = empty, empty, jnp.zeros((decay.shape[0], *empty.shape), driven.dtype)
+            state = empty, empty, jnp.zeros((decay.shape[0], *empty.shape), rows.dtype)
+        advance = memory_step(self, first, decay, weights)
 
-        def step(carry: tuple[Any, ...], gates: Any) -> tuple[tuple[Any, ...], Any]:
-            h, before, past = carry
-            enter, leave, candidate = jnp.split(gates + _product(h, self.recurrent_weight), 3, -1)
-            # Lag 1 separately, the others from the exponentials.
-            c = jax.nn.sigmoid(enter) * jnp.tanh(candidate) + first * before + (weights * past).sum(0)
-            h = jax.nn.sigmoid(leave) * jnp.tanh(c)
-            return (h, c, decay * past + before), h
+        def step(carry: Any, gates: Any) -> tuple[Any, Any]:
+            moved = advance(carry, (gates,))
+            return moved, moved[0]
 
-        rows = jnp.moveaxis(driven, 1, 0)
-        whole = steps - steps % _BLOCK
+        whole = steps - steps % BLOCK
         outputs = []
         if whole:
-            blocks = rows[:whole].reshape(whole // _BLOCK, _BLOCK, *rows.shape[1:])
+            blocks = rows[:whole].reshape(whole // BLOCK, BLOCK, *rows.shape[1:])
             state, found = jax.lax.scan(
                 jax.checkpoint(lambda carry, part: jax.lax.scan(step, carry, part)), state, blocks
             )
@@ -247,16 +295,11 @@ class FractionalLSTM:
 
 def _exponentials(order: Any, dtype: Any) -> tuple[Any, Any, Any]:
     """The weight of lag 1, decays of shape (95, 1, 1), and weights of shape (95, 1, 1) or (95, 1, orders)."""
-    d = order()
-    if not is_tracer(d) and bool(np.any((np.asarray(d) < 0.0) | (np.asarray(d) > 1.0))):
-        raise InvalidInputError(f"d={d}: exponentials are for orders from 0 to 1; use memory='full'")
-    xp = namespace("jax")
-
-    def make(one: Any) -> tuple[Any]:
-        scale, bent = map(xp.array, weight_factors())
-        return (xp.sin(math.pi * one) * scale * xp.exp(one * bent),)
-
+    d, xp = order(), namespace("jax")
+    if not is_tracer(d):
+        check_range(np.asarray(d))
     with xp.scope():  # in double precision
         several = [d] if order.channels is None else [d[i] for i in range(order.channels)]
-        weights = jnp.stack([of_variables(xp, make)(xp.array(one))[0] for one in several], -1).astype(dtype)
+        make = of_variables(xp, lambda one: (exponential_weights(xp, one),))
+        weights = jnp.stack([make(xp.array(one))[0] for one in several], -1).astype(dtype)
     return jnp.asarray(d, dtype).reshape(-1), jnp.asarray(decays(), dtype)[:, None, None], weights[:, None, :]

@@ -8,11 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from hpfracc import _reading
-from hpfracc.errors import ShapeError
-from hpfracc.ml.arguments import read_channels, read_image_axes, read_kernel
+from hpfracc.ml.arguments import check_kernel, read_channels, read_image_axes, read_kernel
 from hpfracc.ml.config import LayerConfig
-from hpfracc.ml.torch.fractional_layer import FractionalDerivative
-from hpfracc.ml.torch.order import OrderLike
+from hpfracc.ml.torch.layers import FractionalDerivative
+from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor
 
 __all__ = ["Conv1dOptions", "Conv2dOptions", "FractionalConv1d", "FractionalConv2d"]
 
@@ -41,24 +40,28 @@ class Conv2dOptions(_ConvOptions, total=False):
     dilation: int | tuple[int, int]
 
 
-def _check_kernel(conv: nn.Conv1d | nn.Conv2d, x: Tensor, axes: int) -> None:
-    """Refuse a kernel that is larger than the padded signal."""
-    if x.ndim not in (axes + 1, axes + 2):
-        raise ShapeError(f"samples of shape {tuple(x.shape)}; give (batch, channels, ...) with {axes} further axes")
-    if isinstance(conv.padding, str):
-        return
-    for axis in range(axes):
-        points = x.shape[x.ndim - axes + axis] + 2 * int(conv.padding[axis])
-        reach = int(conv.dilation[axis]) * (int(conv.kernel_size[axis]) - 1) + 1
-        if reach > points:
-            raise ShapeError(
-                f"a kernel that reaches over {reach} points is larger than the {points} of samples of shape "
-                f"{tuple(x.shape)}, padding included; use a smaller kernel or more padding"
-            )
+class _Convolution(nn.Module):
+    """A convolution of derivatives along some axes, which share their order."""
+
+    def __init__(
+        self, conv: nn.Conv1d | nn.Conv2d, alpha: OrderLike, axes: tuple[int, ...], rule: dict[str, Any]
+    ) -> None:
+        super().__init__()
+        self.conv = conv
+        order, channel_axis = as_order(alpha), -1 - len(conv.kernel_size)
+        made = [FractionalDerivative(order, axis=axis, channel_axis=channel_axis, **rule) for axis in axes]
+        self.derivatives = nn.Sequential(*made)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the layer to samples of shape (batch, channels, ...), or without the batch."""
+        check_tensor(x)
+        check_kernel(x.shape, self.conv.kernel_size, self.conv.padding, self.conv.dilation)
+        y: Tensor = self.conv(self.derivatives(x))
+        return y
 
 
 @final
-class FractionalConv1d(nn.Module):
+class FractionalConv1d(_Convolution):
     r"""An ordinary convolution of the fractional derivative: ``Conv1d(D^alpha x)``.
 
     Order 0 is :class:`torch.nn.Conv1d`. The derivative is causal: a non-finite sample affects no output whose window
@@ -99,22 +102,14 @@ class FractionalConv1d(nn.Module):
         config: LayerConfig | None = None,
         **options: Unpack[Conv1dOptions],
     ) -> None:
-        super().__init__()
         channels = read_channels(in_channels, out_channels, options.get("groups", 1))
-        self.conv = nn.Conv1d(*channels[:2], _reading.whole("kernel_size", kernel_size, least=1), **options)
-        self.derivative = FractionalDerivative(
-            alpha, definition=definition, method=method, step=step, axis=-1, channel_axis=-2, config=config
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply the layer to samples of shape (batch, channels, points), or without the batch."""
-        _check_kernel(self.conv, x, 1)
-        y: Tensor = self.conv(self.derivative(x))
-        return y
+        conv = nn.Conv1d(*channels[:2], _reading.whole("kernel_size", kernel_size, least=1), **options)
+        rule = {"definition": definition, "method": method, "step": step, "config": config}
+        super().__init__(conv, alpha, (-1,), rule)
 
 
 @final
-class FractionalConv2d(nn.Module):
+class FractionalConv2d(_Convolution):
     r"""An ordinary convolution of fractional derivatives along the chosen axes: ``Conv2d(D_y^alpha D_x^alpha x)``.
 
     Order 0 is :class:`torch.nn.Conv2d`. Each derivative starts at the first row or column.
@@ -155,23 +150,8 @@ class FractionalConv2d(nn.Module):
         config: LayerConfig | None = None,
         **options: Unpack[Conv2dOptions],
     ) -> None:
-        super().__init__()
         axes = read_image_axes(axes)
         channels = read_channels(in_channels, out_channels, options.get("groups", 1))
-        self.conv = nn.Conv2d(*channels[:2], read_kernel(kernel_size), **options)
-        first = FractionalDerivative(
-            alpha, definition=definition, method=method, step=step, axis=axes[0], channel_axis=-3, config=config
-        )
-        rest = [
-            FractionalDerivative(
-                first.order, definition=definition, method=method, step=step, axis=axis, channel_axis=-3, config=config
-            )
-            for axis in axes[1:]
-        ]
-        self.derivatives = nn.Sequential(first, *rest)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply the layer to images of shape (batch, channels, height, width), or without the batch."""
-        _check_kernel(self.conv, x, 2)
-        y: Tensor = self.conv(self.derivatives(x))
-        return y
+        conv = nn.Conv2d(*channels[:2], read_kernel(kernel_size), **options)
+        rule = {"definition": definition, "method": method, "step": step, "config": config}
+        super().__init__(conv, alpha, axes, rule)

@@ -8,11 +8,11 @@ from typing import Any, Unpack
 import torch
 from torch import nn
 
-from hpfracc._arrays import library_of
 from hpfracc._reading import numbers
 from hpfracc._signatures import names_options_of
-from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
-from hpfracc.ml.fode_methods import NeuralOptions, read_method
+from hpfracc.errors import InvalidInputError
+from hpfracc.ml.arguments import refuse_foreign
+from hpfracc.ml.fode_methods import NeuralOptions, read_method, solve_states
 from hpfracc.solvers.ode._fdeint import fdeint
 from hpfracc.solvers.ode.tensors.on_torch.buffers import warn_of_captured
 
@@ -118,37 +118,18 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
         dy0 : list, optional
             y'(t0), ..., each like ``y0``, for orders above 1.
         """
-        options: NeuralOptions = {**self.options}
-        if not isinstance(y0, tuple):
-            _refuse_foreign("y0", y0)
-            if dy0 is not None:
-                options["dy0"] = dy0
-            if self.parts:
-                raise ShapeError(f"alpha has {self.parts} orders for a tuple of states, and y0 is one tensor")
-            return fdeint(
-                self.func, y0, t, self.order(), method=self.method, step=self.step, args=tuple(args), **options
-            )
-        sizes = [_size(place, each, y0[0]) for place, each in enumerate(y0)]
-        order = self.order()
-        if self.parts:
-            if self.parts != len(sizes):
-                raise ShapeError(f"alpha has {self.parts} orders and y0 {len(sizes)} states")
-            order = torch.cat([each.reshape(-1).expand(size) for each, size in zip(order, sizes, strict=True)])
-        if dy0 is not None:
-            options["dy0"] = [torch.cat(tuple(each), -1) for each in dy0]
-
-        func = self.func  # named here, so that modules it refers to are found
-
-        def joined(time: Any, y: torch.Tensor, *rest: Any) -> torch.Tensor:
-            values = func(time, torch.split(y, sizes, -1), *rest)
-            if not isinstance(values, tuple) or len(values) != len(sizes):
-                raise ShapeError(f"func(t, y) has to return a tuple of {len(sizes)} tensors, like y0")
-            return torch.cat(values, -1)
-
-        found = fdeint(
-            joined, torch.cat(y0, -1), t, order, method=self.method, step=self.step, args=tuple(args), **options
+        return solve_states(
+            "torch",
+            self.func,
+            y0,
+            t,
+            self.order(),
+            dy0,
+            method=self.method,
+            step=self.step,
+            args=args,
+            options=self.options,
         )
-        return torch.split(found, sizes, -1)
 
     def extra_repr(self) -> str:
         """Order, method and step."""
@@ -175,20 +156,5 @@ class _Order(nn.Module):  # type: ignore[misc]
 
 def _read_order(alpha: Any) -> torch.Tensor:
     """A fixed order as a tensor."""
-    _refuse_foreign("alpha", alpha)
+    refuse_foreign("torch", "neural_fode", "alpha", alpha)
     return torch.as_tensor(alpha if isinstance(alpha, torch.Tensor) else numbers("alpha", alpha), dtype=torch.float64)
-
-
-def _size(place: int, state: Any, first: Any) -> int:
-    _refuse_foreign(f"y0[{place}]", state)
-    if state.ndim < 1 or state.shape[:-1] != first.shape[:-1]:
-        shapes = f"y0[{place}] has shape {tuple(state.shape)} and y0[0] {tuple(first.shape)}"
-        raise ShapeError(f"{shapes}: all axes but the last must agree")
-    return int(state.shape[-1])
-
-
-def _refuse_foreign(name: str, value: Any) -> None:
-    if library_of(value) == "jax":
-        raise PinnedBackendError(f"{name} is an array of JAX; use hpfracc.ml.jax.neural_fode, or give a tensor")
-    if name.startswith("y0") and library_of(value) != "torch":
-        raise InvalidInputError(f"{name} is not a PyTorch tensor; give one of shape (..., d)")

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from hpfracc._arrays import library_of
-from hpfracc.errors import InvalidInputError, PinnedBackendError, ShapeError
-from hpfracc.ml.fsde_models import read_model, read_samples, simulate
+from hpfracc._config import config
+from hpfracc.ml.arguments import refuse_foreign
+from hpfracc.ml.fsde_models import Steps, lower_bound, read_model, read_order, sample_paths, simulate
 from hpfracc.ml.torch.order import OrderLike, as_order, shown_order
-from hpfracc.ml.torch.regenerated_noise import along_regenerated_noise
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers, warn_of_captured
+from hpfracc.solvers.sde.stepping import step_in_blocks
 
 __all__ = ["NeuralFSDE"]
+
+#: Steps of a block. The memory, 60 numbers per component of the state in the Volterra model, is stored once per block.
+BLOCK = 32
 
 
 @final
@@ -65,8 +69,8 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
     Notes
     -----
     Minimising the mean square error between paths and data makes the noise vanish: the best single guess is the mean.
-    Train with :meth:`elbo`, or with :func:`~hpfracc.ml.torch.path_losses.energy_score` or
-    :func:`~hpfracc.ml.torch.path_losses.signature_mmd` on samples.
+    Train with :meth:`elbo`, or with :func:`~hpfracc.ml.path_losses.energy_score` or
+    :func:`~hpfracc.ml.path_losses.signature_mmd` on samples.
 
     Examples
     --------
@@ -99,25 +103,18 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
         adjoint: str = "direct",
     ) -> None:
         super().__init__()
-        given = {"alpha": alpha is not None, "hurst": hurst is not None}
-        self.spec = read_model(model, noise, interpretation, method, step, factors, **given)
-        if adjoint not in ("direct", "stored"):
-            raise InvalidInputError(f"adjoint={adjoint!r} is unknown; use 'direct' or 'stored'")
-        if not callable(drift):
-            raise InvalidInputError(f"drift={drift!r} cannot be called; give a module or a function drift(t, y)")
+        names = (drift, model, noise, interpretation, method, step, factors, adjoint)
+        self.spec = read_model(*names, alpha=alpha, hurst=hurst)
         self.adjoint = adjoint
         self.drift = drift
         if noise == "additive" and not callable(diffusion) and not isinstance(diffusion, nn.Parameter):
-            _refuse_foreign("diffusion", diffusion)
+            refuse_foreign("torch", "neural_fsde", "diffusion", diffusion)
             # Numbers keep all their digits; the state has the precision of y0.
             kept = diffusion if isinstance(diffusion, Tensor) else torch.as_tensor(diffusion, dtype=torch.float64)
             self.register_buffer("diffusion", kept)
         else:
             self.diffusion = diffusion
-        _refuse_foreign("the order", alpha if hurst is None else hurst)
-        self.order = as_order(alpha if hurst is None else hurst)
-        if self.order.channels is not None:
-            raise ShapeError(f"{'alpha' if hurst is None else 'hurst'} has {self.order.channels} values; give one")
+        self.order = read_order("torch", alpha, hurst, as_order)
         warn_of_captured(self, drift=drift, diffusion=diffusion)
 
     def forward(
@@ -147,9 +144,9 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
         first_path : int
             Index of the first path: processes that share a seed but use different indices get independent paths.
         """
-        rows, shape = _rows(y0, read_samples(samples))
-        found, _ = self._paths(rows, t, None, args, rng, first_path)
-        return found.reshape(found.shape[0], *shape, rows.shape[1])
+        paths = partial(self._paths, t, None, args, rng, first_path)
+        found: Tensor = sample_paths("torch", paths, y0, samples)[0]
+        return found
 
     def elbo(
         self,
@@ -199,22 +196,11 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
         1. R. Daems, M. Opper, G. Crevecoeur, T. Birdal, "Variational inference for SDEs driven by fractional noise",
            ICLR 2024.
         """
-        if (scale is None) == (log_prob is None):
-            raise InvalidInputError("give either scale=, the standard deviation of the data, or log_prob=")
-        rows, shape = _rows(y0, read_samples(samples))
-        if tuple(data.shape[:-1]) != (len(t), *y0.shape[:-1]):
-            raise ShapeError(f"data has shape {tuple(data.shape)}; give (N, ..., k), {(len(t), *y0.shape[:-1])} and k")
-        found, spent = self._paths(rows, t, control, args, rng, first_path)
-        x = found.reshape(found.shape[0], *shape, rows.shape[1])
-        target = data[:, None]
-        likelihood = log_prob(x, target) if log_prob is not None else _normal(x, target, scale)
-        if tuple(likelihood.shape) != (x.shape[0], *shape):
-            raise ShapeError(
-                f"log_prob returned shape {tuple(likelihood.shape)}; return (N, samples, ...), {(x.shape[0], *shape)}"
-            )
-        return (likelihood.sum(0) - spent.reshape(shape)).mean(0)
+        paths = partial(self._paths, t, control, args, rng, first_path)
+        found: Tensor = lower_bound("torch", paths, y0, t, data, scale, log_prob, samples)
+        return found
 
-    def _paths(self, rows: Tensor, t: Any, control: Any, args: Any, rng: Any, first_path: int) -> tuple[Tensor, Any]:
+    def _paths(self, t: Any, control: Any, args: Any, rng: Any, first_path: int, rows: Tensor) -> tuple[Tensor, Any]:
         diffusion = self.diffusion
         if self.spec.noise == "additive" and callable(diffusion):
             diffusion = diffusion()
@@ -223,7 +209,7 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
             rng = int(torch.randint(2**62, ()))
         along = None
         if self.adjoint == "stored" and torch.is_grad_enabled():
-            along = partial(along_regenerated_noise, buffers=Buffers(functions, args))
+            along = partial(_along_regenerated_noise, buffers=Buffers(functions, args))
         return simulate(
             self.spec, functions, rows, t, self.order(), args=tuple(args), rng=rng, first_path=first_path, along=along
         )
@@ -237,28 +223,68 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
         )
 
 
-def _rows(y0: Any, samples: int | None) -> tuple[Tensor, tuple[int, ...]]:
-    """Initial values of all paths along one axis, and the shape of that axis."""
-    _refuse_foreign("y0", y0)
-    if library_of(y0) != "torch" or y0.ndim < 1 or not y0.is_floating_point():
-        raise InvalidInputError(f"y0={y0!r} is not a real PyTorch tensor of shape (..., d); give one")
-    shape = tuple(y0.shape[:-1])
-    rows = y0.reshape(-1, y0.shape[-1])
-    if samples is None:
-        return rows, shape
-    return rows.repeat(samples, 1), (samples, *shape)
+def _along_regenerated_noise(draw: Callable[[Any], Tensor], steps: Steps, key: Any, *, buffers: Buffers) -> Tensor:
+    """The paths along the noise ``draw(key)``, which store neither noise nor activations for the backward pass.
+
+    Steps are taken in blocks, each of which stores its initial state. The backward pass recomputes each block and
+    regenerates its noise from the key: random numbers depend on the key, the path and their index alone, so they are
+    bitwise the same.
+
+    Parameters
+    ----------
+    draw : callable
+        Returns the noise, shape (steps, paths, noises); if it depends on a learned Hurst index, it is stored.
+    steps : Steps
+        The equation and its steps.
+    key : array
+        Key of the random numbers.
+    buffers : Buffers
+        Buffers of the modules that are called; the backward pass leaves them unchanged.
+    """
+    noise = _Noise(draw, key)
+    found: Tensor = step_in_blocks(*steps, noise.rows, BLOCK, partial(_run, buffers))
+    noise.forget()
+    return found
 
 
-def _normal(x: Tensor, data: Tensor, scale: Any) -> Tensor:
-    if data.shape[-1] != x.shape[-1]:
-        raise ShapeError(f"data has {data.shape[-1]} components and the state {x.shape[-1]}; give log_prob= instead")
-    spread = torch.as_tensor(scale, dtype=x.dtype, device=x.device)
-    if bool((spread.detach() <= 0).any()):
-        raise InvalidInputError(f"scale={scale!r} is not positive; give the standard deviation of the data")
-    errors = (x - data) / spread
-    return (-0.5 * errors.square() - spread.log() - 0.5 * math.log(2.0 * math.pi)).sum(-1)
+class _Noise:
+    """Noise that is drawn on demand and released after the last block has used it."""
+
+    def __init__(self, draw: Callable[[Any], Tensor], key: Any) -> None:
+        self._draw, self._key = draw, key
+        self._recorded = False  # whether the forward pass is complete
+        # Drawn outside the blocks, because it may depend on learned parameters.
+        self._whole: Tensor | None = self._drawn()
+
+    def _drawn(self) -> Tensor:
+        with _same_arms():
+            return self._draw(self._key)
+
+    def rows(self, begin: int, end: int) -> Tensor:
+        """The increments of a range of steps."""
+        if self._whole is None:
+            self._whole = self._drawn()
+        found = self._whole[begin:end]
+        if self._recorded and not begin:  # the backward pass needs the first block last
+            self._whole = None
+        return found
+
+    def forget(self) -> None:
+        """End the forward pass; noise that carries a gradient stays in its graph."""
+        assert self._whole is not None
+        if not self._whole.requires_grad:
+            self._whole, self._recorded = None, True
 
 
-def _refuse_foreign(name: str, value: Any) -> None:
-    if library_of(value) == "jax":
-        raise PinnedBackendError(f"{name} is an array of JAX; use hpfracc.ml.jax.neural_fsde, or give a tensor")
+def _run(buffers: Buffers, function: Callable[..., Any], *tensors: Tensor) -> Any:
+    # If the functions use the engine, it must choose the same arms both times.
+    return checkpoint(
+        function, *tensors, use_reentrant=False, context_fn=lambda: (_same_arms(), _same_arms(buffers.replayed()))
+    )
+
+
+@contextlib.contextmanager
+def _same_arms(also: contextlib.AbstractContextManager[None] | None = None) -> Iterator[None]:
+    """Deterministic choices within the block. A plain call of ``config(...)`` would change the whole process."""
+    with config(deterministic=True), also or contextlib.nullcontext():
+        yield

@@ -10,7 +10,14 @@ import torch
 from torch.optim import Optimizer
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.ml.moment_filters import ExponentialFilter, flow_filter, moment_filter, read_filter_order
+from hpfracc.ml.moment_filters import (
+    ExponentialFilter,
+    flow_filter,
+    moment_filter,
+    read_decay,
+    read_filter_order,
+    read_flow,
+)
 
 __all__ = ["FractionalGradientFlow", "FractionalSGD", "OptimizedFractionalAdam", "updates_together"]
 
@@ -33,8 +40,8 @@ class _Filtered(Optimizer):  # type: ignore[misc]
 
     def _check(self, group: dict[str, Any]) -> None:
         read_filter_order(group["fractional_order"])
-        _positive("lr", group["lr"], zero=True)
-        _positive("weight_decay", group["weight_decay"], zero=True)
+        for name in ("lr", "weight_decay"):
+            _not_negative(name, group[name])
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step; ``closure`` evaluates the loss again and returns it."""
@@ -189,9 +196,9 @@ class OptimizedFractionalAdam(_Filtered):
 
     def _check(self, group: dict[str, Any]) -> None:
         super()._check(group)
-        _positive("eps", group["eps"], zero=True)
+        _not_negative("eps", group["eps"])
         for place, each in enumerate(group["betas"]):
-            _decay(f"betas[{place}]", each)
+            read_decay(f"betas[{place}]", each)
 
     def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
         first, second = group["betas"]
@@ -260,7 +267,7 @@ class FractionalSGD(_Filtered):
 
     def _check(self, group: dict[str, Any]) -> None:
         super()._check(group)
-        _decay("momentum", group["momentum"])
+        read_decay("momentum", group["momentum"])
 
     def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
         by = moment_filter(read_filter_order(group["fractional_order"]), float(group["momentum"]))
@@ -313,10 +320,7 @@ class FractionalGradientFlow(_Filtered):
 
     def _check(self, group: dict[str, Any]) -> None:
         super()._check(group)
-        if group["fractional_order"] == 0.0:
-            raise InvalidInputError("fractional_order=0: a flow has an order above 0, up to 1")
-        if isinstance(group["horizon"], bool) or not isinstance(group["horizon"], int) or group["horizon"] < 1:
-            raise InvalidInputError(f"horizon={group['horizon']!r} has to be a whole number of steps, 1 or more")
+        read_flow(group["fractional_order"], group["horizon"])
 
     def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
         by = flow_filter(read_filter_order(group["fractional_order"]), group["horizon"])
@@ -346,19 +350,10 @@ def updates_together(group: dict[str, Any], tensors: list[torch.Tensor], exponen
     return len(tensors) >= max(2, exponentials) and all(each.is_cuda for each in tensors)
 
 
-def _positive(name: str, value: Any, *, zero: bool) -> None:
+def _not_negative(name: str, value: Any) -> None:
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if not (math.isfinite(number) and (number > 0.0 or (zero and number == 0.0))):
-        raise InvalidInputError(f"{name}={value!r} has to be a finite number, {'0 or more' if zero else 'above 0'}")
-
-
-def _decay(name: str, value: Any) -> None:
-    try:
-        good = 0.0 <= float(value) < 1.0
-    except (TypeError, ValueError):
-        good = False
-    if not good:
-        raise InvalidInputError(f"{name}={value!r} has to be a number from 0 to below 1, such as 0.9")
+    if not 0.0 <= number < math.inf:
+        raise InvalidInputError(f"{name}={value!r} has to be a finite number, 0 or more")

@@ -10,17 +10,33 @@ J. Zhao, F. Huang, J. Lv, Y. Duan, Z. Qin, G. Li, G. Tian, "Do RNN and LSTM have
 from __future__ import annotations
 
 import math
-from typing import Any, final
+from typing import Any, Unpack, final
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torch.utils.checkpoint import checkpoint
 
-from hpfracc._xp import Namespace
+from hpfracc import _reading
+from hpfracc._signatures import names_options_of
+from hpfracc._xp import array_namespace, namespace
 from hpfracc.engine.execution.api import causal_convolution
-from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.ml.memory_exponentials import LONGEST, decays, past_inputs, read_memory_option, weight_factors
-from hpfracc.ml.torch.fractional_layer import FractionalDerivative
+from hpfracc.errors import ShapeError
+from hpfracc.ml.recurrence import (
+    BLOCK,
+    Stack,
+    StackOptions,
+    check_lags,
+    check_range,
+    decays,
+    exponential_weights,
+    lstm_step,
+    make_weights,
+    memory_step,
+    read_cells,
+    run_filtered,
+)
+from hpfracc.ml.torch.layers import FractionalDerivative
 from hpfracc.ml.torch.opaque import opaque
 from hpfracc.ml.torch.order import (
     LearnableOrder,
@@ -31,19 +47,11 @@ from hpfracc.ml.torch.order import (
     shown_order,
     split_order,
 )
-from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import read_order
-from hpfracc.operators.core.sequences import binomials
 from hpfracc.operators.core.weights import weights_of
+from hpfracc.solvers.sde.loops import scan
 
 __all__ = ["FractionalFilter", "FractionalLSTM", "FractionalRNN"]
-
-#: Steps summed one by one; earlier ones are summed together, by FFT.
-_BLOCK = 32
-
-
-def _make_weights(xp: Namespace, d: Any, n: int | Lags) -> tuple[Any]:
-    return (binomials(xp, d, n),)
 
 
 @final
@@ -81,84 +89,139 @@ class FractionalFilter(nn.Module):
         return f"d={shown_order(self.derivative.order)}"
 
 
-def _check_sequences(x: Tensor, features: int) -> None:
-    check_tensor(x)
-    if x.ndim != 3 or x.shape[-1] != features or not x.shape[1]:
-        raise ShapeError(f"sequences of shape {tuple(x.shape)}; give (batch, time, {features})")
+class _Lengths:
+    """Sequences of several lengths, padded at their end: those of a ``PackedSequence``."""
+
+    def __init__(self, lengths: Tensor, steps: int, device: torch.device) -> None:
+        self.lengths, self.steps = lengths.to(device)[:, None], steps
+        self.places = torch.arange(steps, device=device)
+        #: Which entries are not padding, shape (batch, time, 1).
+        self.inside = (self.places < self.lengths)[..., None]
+
+    def turned(self, x: Tensor) -> Tensor:
+        """Each sequence backwards, the padding left at the end."""
+        back = torch.where(self.inside[..., 0], self.lengths - 1 - self.places, self.places)
+        return x.take_along_dim(back[..., None], 1)
+
+    def last(self, x: Tensor) -> Tensor:
+        """The last entry of each sequence, shape (batch, features)."""
+        return x.take_along_dim(self.lengths[..., None] - 1, 1)[:, 0]
+
+    def shifted(self, x: Tensor) -> Tensor:
+        """Sequences with earlier entries in front, and zeros instead of the padding in front of those."""
+        count = x.shape[1]
+        places = torch.arange(count, device=x.device) - self.steps + self.lengths
+        return x.take_along_dim(places.remainder(count)[..., None], 1)
 
 
-def _initialised(module: nn.Module, hidden: int) -> None:
-    bound = 1.0 / math.sqrt(hidden)
-    for linear in module.modules():
-        if isinstance(linear, nn.Linear):
-            for parameter in linear.parameters():
-                nn.init.uniform_(parameter, -bound, bound)
+class _Recurrent(nn.Module):
+    """Cells in layers and directions: the first is the module itself, the others are its ``more``."""
 
+    xp = namespace("torch")
+    _names: tuple[str, ...]
 
-def _sizes(input_size: int, hidden_size: int) -> None:
-    for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise InvalidInputError(f"{name}={size!r} is not a positive whole number; give the number of features")
+    def __init__(self, input_size: int, hidden_size: int, inputs: int, gates: int, stack: Stack) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size, self.stack = input_size, hidden_size, stack
+        self.input = nn.Linear(inputs, gates)
+        self.recurrent = nn.Linear(hidden_size, gates, bias=False)
+        bound = 1.0 / math.sqrt(hidden_size)
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
+
+    def forward(self, x: Any, state: Any = None) -> tuple[Any, tuple[Any, ...]]:
+        """Outputs, of shape (batch, time, directions * hidden), and the final state.
+
+        Parameters
+        ----------
+        x : Tensor or PackedSequence
+            Of shape (batch, time, features), or (time, batch, features) with ``batch_first=False``, or (time, features)
+            without a batch.
+        state : tuple, optional
+            The final state of the call that processed the sequences up to here.
+        """
+        packed, lengths = x, None
+        if isinstance(packed, PackedSequence):
+            x, sizes = pad_packed_sequence(packed, batch_first=True)
+            lengths = _Lengths(sizes, x.shape[1], x.device)
+        check_tensor(x)
+        found, final = self.stack.run(
+            [self, *self.more],
+            x,
+            state,
+            self._names,
+            dropped=lambda x, layer: nn.functional.dropout(x, self.stack.dropout, self.training),
+            lengths=lengths,
+        )
+        if lengths is None:
+            return found, final
+        order = slice(None) if packed.sorted_indices is None else packed.sorted_indices
+        data = pack_padded_sequence(found[order], sizes[order if isinstance(order, slice) else order.cpu()], True).data
+        return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices), final
 
 
 @final
-class FractionalRNN(nn.Module):
+class FractionalRNN(_Recurrent):
     r"""A recurrent layer whose inputs include a fractional filter of its input.
 
     .. math:: h_t = \tanh(W x_t + V F_t + U h_{t-1} + b), \quad F_t = \sum_{k=0}^{t} w_k(d)\, x_{t-k}.
+
+    Order 0 is :class:`torch.nn.RNN` with the input weights W + V.
 
     Parameters
     ----------
     input_size, hidden_size : int
         Number of features of the input and of the state.
     d : float, sequence of float, Tensor, Parameter or LearnableOrder
-        The order, a single one or one per feature; ``LearnableOrder(0.25, bounds=(0, 0.5))`` by default.
+        The order, a single one or one per feature; ``LearnableOrder(0.25, bounds=(0, 0.5))`` by default, for each layer
+        and direction. One that is given is the order of all of them.
+    **options
+        ``num_layers``, ``batch_first`` (True by default), ``dropout`` and ``bidirectional``, as for
+        :class:`torch.nn.RNN`.
+
+    Notes
+    -----
+    Sequences are tensors, with or without a batch, or a ``PackedSequence``. The final state is ``(h, inputs)``: h of
+    shape (layers * directions, batch, hidden), and for each layer all its inputs so far, of shape (batch, time,
+    features), because the filter does not forget. It is the ``state`` of a call that continues the sequences, except
+    with two directions.
 
     Examples
     --------
     >>> import torch
     >>> from hpfracc.ml import FractionalRNN
-    >>> layer, x = FractionalRNN(3, 5), torch.randn(2, 20, 3)
+    >>> layer, x = FractionalRNN(3, 5, num_layers=2), torch.randn(2, 20, 3)
     >>> outputs, (last, inputs) = layer(x)
     >>> outputs.shape, last.shape
-    (torch.Size([2, 20, 5]), torch.Size([2, 5]))
+    (torch.Size([2, 20, 5]), torch.Size([2, 2, 5]))
     >>> first, state = layer(x[:, :12])
     >>> bool(torch.allclose(layer(x[:, 12:], state)[0], outputs[:, 12:], atol=1e-5))
     True
     """
 
-    def __init__(self, input_size: int, hidden_size: int, d: OrderLike = None) -> None:
-        super().__init__()
-        _sizes(input_size, hidden_size)
-        self.input_size, self.hidden_size = input_size, hidden_size
-        self.filter = FractionalFilter(d)
-        self.input = nn.Linear(2 * input_size, hidden_size)
-        self.recurrent = nn.Linear(hidden_size, hidden_size, bias=False)
-        _initialised(self, hidden_size)
+    _names = ("h", "inputs")
 
-    def forward(self, x: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Outputs of shape (batch, time, hidden), and the final state.
+    @names_options_of(Stack.read)
+    def __init__(self, input_size: int, hidden_size: int, d: OrderLike = None, **options: Unpack[StackOptions]) -> None:
+        stack, order = Stack.read(**options), None if d is None else as_order(d)
+        channels = None if order is None else order.channels
+        widths = stack.widths(input_size, hidden_size)
+        read_cells(input_size, hidden_size, channels, widths, "features")
+        super().__init__(input_size, hidden_size, 2 * input_size, hidden_size, stack)
+        self.filter = FractionalFilter(order)
+        self.more = nn.ModuleList([FractionalRNN(width, hidden_size, order) for width in widths[1:]])
 
-        The state is the last output and all inputs so far, because the filter does not forget: the ``state`` of a call
-        that continues the sequence.
-        """
-        _check_sequences(x, self.input_size)
-        past = x if state is None else torch.cat([past_inputs(state, x), x], 1)
-        driven = self.input(torch.cat([x, self.filter(past)[:, -x.shape[1] :]], -1))
-        h = driven.new_zeros(x.shape[0], self.hidden_size) if state is None else state[0]
-        outputs = []
-        for t in range(x.shape[1]):
-            h = torch.tanh(driven[:, t] + self.recurrent(h))
-            outputs.append(h)
-        return torch.stack(outputs, 1), (h, past)
+    def run(self, x: Tensor, state: Any, lengths: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """One layer in one direction."""
+        return run_filtered(self, x, state, lengths)
 
     def extra_repr(self) -> str:
-        """Sizes."""
-        return f"{self.input_size}, {self.hidden_size}"
+        """Sizes and options."""
+        return f"{self.input_size}, {self.hidden_size}{self.stack.shown()}"
 
 
 @final
-class FractionalLSTM(nn.Module):
+class FractionalLSTM(_Recurrent):
     r"""An LSTM whose cell has power-law memory instead of a forget gate.
 
     .. math:: c_t = -\sum_{k=1}^{t} w_k(d)\, c_{t-k} + i_t \tilde c_t, \qquad h_t = o_t \tanh c_t,
@@ -171,105 +234,110 @@ class FractionalLSTM(nn.Module):
     input_size, hidden_size : int
         Number of features of the input and of the state.
     d : float, sequence of float, Tensor, Parameter or LearnableOrder
-        The order, a single one or one per cell; ``LearnableOrder(0.25, bounds=(0, 0.5))`` by default.
+        The order, a single one or one per cell; ``LearnableOrder(0.25, bounds=(0, 0.5))`` by default, for each layer
+        and direction. One that is given is the order of all of them.
     memory : {"full", "exponentials"}
         ``"full"`` keeps all cells: lags beyond a block are summed by the engine, without truncation. ``"exponentials"``
         keeps 95 numbers per cell for any length of the sequence, for orders from 0 to 1: it represents the weights of a
         million lags to a relative 5e-9, and a call can start from the final state of another.
+    **options
+        ``num_layers``, ``batch_first`` (True by default), ``dropout`` and ``bidirectional``, as for
+        :class:`torch.nn.LSTM`.
+
+    Notes
+    -----
+    Sequences are tensors, with or without a batch, or a ``PackedSequence``. The final state is ``(h, c)``, both of
+    shape (layers * directions, batch, hidden). With ``memory="exponentials"`` the memory comes third, of shape
+    (layers, 95, batch, hidden); the three together are the ``state`` of a call that continues the sequences, except
+    with two directions.
 
     Examples
     --------
     >>> import torch
     >>> from hpfracc.ml import FractionalLSTM
-    >>> outputs, (h, c) = FractionalLSTM(3, 5)(torch.randn(2, 40, 3))
+    >>> outputs, (h, c) = FractionalLSTM(3, 5, bidirectional=True)(torch.randn(2, 40, 3))
     >>> outputs.shape, c.shape
-    (torch.Size([2, 40, 5]), torch.Size([2, 5]))
+    (torch.Size([2, 40, 10]), torch.Size([2, 2, 5]))
     """
 
-    def __init__(self, input_size: int, hidden_size: int, d: OrderLike = None, *, memory: str = "full") -> None:
-        super().__init__()
-        _sizes(input_size, hidden_size)
-        self.input_size, self.hidden_size = input_size, hidden_size
-        self.memory = read_memory_option(memory)
-        self.order = LearnableOrder(0.25, bounds=(0.0, 0.5)) if d is None else as_order(d)
-        if self.order.channels not in (None, hidden_size):
-            raise ShapeError(f"{self.order.channels} orders for {hidden_size} cells; give one, or one for each")
-        self.input = nn.Linear(input_size, 3 * hidden_size)
-        self.recurrent = nn.Linear(hidden_size, 3 * hidden_size, bias=False)
-        _initialised(self, hidden_size)
+    @names_options_of(Stack.read)
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        d: OrderLike = None,
+        *,
+        memory: str = "full",
+        **options: Unpack[StackOptions],
+    ) -> None:
+        stack = Stack.read(**options)
+        _reading.choice("memory", memory, ("full", "exponentials"))
+        order = LearnableOrder(0.25, bounds=(0.0, 0.5)) if d is None else as_order(d)
+        read_cells(input_size, hidden_size, order.channels, [hidden_size], "cells")
+        super().__init__(input_size, hidden_size, input_size, 3 * hidden_size, stack)
+        self.memory, self.order = memory, order
+        self._names = ("h", "c") if memory == "full" else ("h", "c", "memory")
+        self.more = nn.ModuleList([
+            FractionalLSTM(width, hidden_size, d if d is None else order, memory=memory)
+            for width in stack.widths(input_size, hidden_size)[1:]
+        ])  # fmt: skip
 
-    def forward(self, x: Tensor, state: tuple[Tensor, ...] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Outputs of shape (batch, time, hidden), and the last state and cell.
-
-        With ``memory="exponentials"`` the memory comes third, of shape (95, batch, hidden); the three together are the
-        ``state`` of a call that continues the sequence.
-        """
-        _check_sequences(x, self.input_size)
-        steps = x.shape[1]
+    def run(self, x: Tensor, state: Any, lengths: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """One layer in one direction."""
         driven = self.input(x)
         if self.memory == "exponentials":
-            return self._along(driven, state)
-        if state is not None:
-            raise InvalidInputError("a state without all earlier cells; use memory='exponentials' to continue")
+            return self._along(driven, state, lengths)
+        steps = x.shape[1]
         order, d = split_order(self.order)
         weights = -_weights([driven, *order], d, self.order.ceiling, self.order.channels)[0]
         h = driven.new_zeros(x.shape[0], self.hidden_size)
         outputs: list[Tensor] = []
-        cells: Tensor | None = None
-        for begin in range(0, steps, _BLOCK):
-            count = min(_BLOCK, steps - begin)
-            history = None if cells is None else _history([weights, cells], count)[0]
+        cells = h.new_zeros(*h.shape, 0, dtype=weights.dtype)
+        for begin in range(0, steps, BLOCK):
+            count = min(BLOCK, steps - begin)
+            history = _history([weights, cells], count)[0].unbind(-1) if begin else [torch.zeros_like(h)] * count
             block: list[Tensor] = []
             for j in range(count):
-                gates = driven[:, begin + j] + self.recurrent(h)
-                enter, leave, candidate = gates.chunk(3, -1)
-                c = (torch.sigmoid(enter) * torch.tanh(candidate)).to(weights.dtype)
-                if history is not None:
-                    c = c + history[..., j]
+                past = history[j].to(weights.dtype)
                 if block:
-                    c = c + (torch.stack(block, -1) * weights[..., 1 : j + 1].flip(-1)).sum(-1)
+                    past = past + (torch.stack(block, -1) * weights[..., 1 : j + 1].flip(-1)).sum(-1)
+                h, c = lstm_step(self.xp, driven[:, begin + j] + self.recurrent(h), past)
                 block.append(c)
-                h = torch.sigmoid(leave) * torch.tanh(c).to(driven.dtype)
                 outputs.append(h)
-            made = torch.stack(block, -1)
-            cells = made if cells is None else torch.cat([cells, made], -1)
-        assert cells is not None
-        return torch.stack(outputs, 1), (h, cells[..., -1])
+            cells = torch.cat([cells, torch.stack(block, -1)], -1)
+        found = torch.stack(outputs, 1)
+        if lengths is None:
+            return found, (h, cells[..., -1])
+        return found, (lengths.last(found), lengths.last(cells.movedim(-1, 1)))
 
-    def _along(self, driven: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def _along(self, driven: Tensor, state: Any, lengths: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The same with a sum of exponentials, in blocks of steps that the backward pass recomputes."""
         batch, steps = driven.shape[:2]
-        if steps > LONGEST:
-            raise InvalidInputError(f"{steps:,} steps; exponentials cover {LONGEST:,} lags: use memory='full'")
+        check_lags(steps)
         order, d = split_order(self.order)
         first, decay, weights = _exponentials([driven, *order], d)
-        kind = first.dtype
         if state is None:
-            empty = driven.new_zeros(batch, self.hidden_size, dtype=kind)
+            empty = driven.new_zeros(batch, self.hidden_size, dtype=first.dtype)
             state = empty.to(driven.dtype), empty, empty.new_zeros(decay.shape[0], batch, self.hidden_size)
+        step = memory_step(self, first, decay, weights)
 
-        def run(part: Tensor, h: Tensor, before: Tensor, past: Tensor) -> tuple[Tensor, ...]:
-            outputs = []
-            for gates in part.unbind(1):
-                enter, leave, candidate = (gates + self.recurrent(h)).chunk(3, -1)
-                # Lag 1 separately, the others from the exponentials.
-                c = torch.sigmoid(enter) * torch.tanh(candidate) + first * before + (weights * past).sum(0)
-                past, before = torch.addcmul(before, decay, past), c
-                h = torch.sigmoid(leave) * torch.tanh(c).to(part.dtype)
-                outputs.append(h)
-            return torch.stack(outputs, 1), h, before, past
+        def run(h: Tensor, before: Tensor, past: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
+            carry, kept = scan(self.xp, step, (h, before, past), rows, keep=True)
+            return kept[1:], *carry
 
+        rows = [driven.movedim(1, 0), *([] if lengths is None else [lengths.inside.movedim(1, 0)])]
+        recorded = torch.is_grad_enabled() and steps > BLOCK
         found = []
-        for part in driven.split(_BLOCK, 1):
-            recorded = torch.is_grad_enabled() and steps > _BLOCK
-            outputs, *rest = checkpoint(run, part, *state, use_reentrant=False) if recorded else run(part, *state)
-            found.append(outputs)
-            state = tuple(rest)
-        return torch.cat(found, 1), state
+        for parts in zip(*(each.split(BLOCK) for each in rows), strict=True):
+            made = checkpoint(run, *state, *parts, use_reentrant=False) if recorded else run(*state, *parts)
+            found.append(made[0])
+            state = made[1:]
+        return torch.cat(found).movedim(0, 1), state
 
     def extra_repr(self) -> str:
-        """Sizes, order and memory."""
-        return f"{self.input_size}, {self.hidden_size}, d={shown_order(self.order)}, memory={self.memory!r}"
+        """Sizes, order, memory and options."""
+        order = f"d={shown_order(self.order)}, memory={self.memory!r}"
+        return f"{self.input_size}, {self.hidden_size}, {order}{self.stack.shown()}"
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
@@ -292,7 +360,7 @@ def _weights(tensors: list[Tensor], d: Any, ceiling: int | None, channels: int |
         if isinstance(one, Tensor) and one.device != like.device:
             one = one.to(like.device)
         read = read_order(one, ceiling=ceiling if isinstance(one, Tensor) else None, name="d")
-        (weights,) = weights_of("memory", _make_weights, read, like.shape[1], few=True)
+        (weights,) = weights_of("memory", make_weights, read, like.shape[1], few=True)
         found = torch.as_tensor(weights.copy() if read.plain else weights, device=like.device)
         return found.to(_wide(like.dtype))
 
@@ -313,10 +381,10 @@ def _exponentials(tensors: list[Tensor], d: Any) -> tuple[Tensor, Tensor, Tensor
     kind = _wide(like.dtype)
     with torch.autocast(like.device.type, enabled=False):
         orders = torch.as_tensor(joined_order(order, d), dtype=torch.float64, device=like.device).reshape(-1)
-        if not orders.requires_grad and bool(((orders < 0.0) | (orders > 1.0)).any()):
-            raise InvalidInputError(f"d={orders.tolist()}: exponentials are for orders from 0 to 1; use memory='full'")
-        decay, scale, bent = (torch.as_tensor(each, device=like.device) for each in (decays(), *weight_factors()))
-        weights = torch.sin(math.pi * orders) * scale[:, None] * torch.exp(orders * bent[:, None])
+        if not orders.requires_grad:
+            check_range(orders)
+        xp = array_namespace(orders)
+        decay, weights = xp.array(decays()), exponential_weights(xp, orders[:, None]).mT
     return orders.to(kind), decay.to(kind)[:, None, None], weights.to(kind)[:, None, :]
 
 

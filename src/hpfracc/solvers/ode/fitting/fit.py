@@ -9,15 +9,14 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc._arrays import library_of, refuse_chunked, refuse_masked
-from hpfracc._frames import refuse_dates
+from hpfracc._arrays import library_of, refuse_chunked
 from hpfracc._reading import array, choice, instance, listed, numbers, shown, whole
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import AccuracyWarning, InvalidInputError, PinnedBackendError, ShapeError, SolveError
 from hpfracc.solvers.ode.fitting.models import Equation, PlainModel, TensorModel
 from hpfracc.solvers.ode.fitting.result import FittedSet, FODEFit
 from hpfracc.solvers.ode.fitting.statistics import LOSSES, certainty
-from hpfracc.solvers.ode.fitting.unknowns import on_host, read_free, read_unknowns
+from hpfracc.solvers.ode.fitting.unknowns import on_host, read_free, read_times, read_unknowns
 from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.solve import solve_fode
 
@@ -139,8 +138,8 @@ def fit_fode(
     Returns
     -------
     FODEFit
-        ``.estimates .standard_errors .correlation .confidence_intervals() .parameters .alpha .y0 .message .plot()``; it
-        prints as a table.
+        ``.estimates .standard_errors .correlation .confidence_intervals() .parameters .alpha .y0 .message .plot()
+        .predict(t)``; it prints as a table.
 
     Warns
     -----
@@ -175,7 +174,7 @@ def fit_fode(
     if jac_parameters is not None and jac is None:
         raise InvalidInputError("jac_parameters is used together with jac; give both, or neither")
     several = isinstance(t, list | tuple) and len(t) > 0 and np.ndim(on_host(t[0])) > 0
-    times = [_read_times(each) for each in (t if several else [t])]
+    times = [read_times(each) for each in (t if several else [t])]
     tables = _read_tables(data, times, several)
     spreads = _read_sigma(sigma, tables, several)
     first = min(float(each[0]) for each in times) if t0 is None else _reading.number("t0", t0)
@@ -232,11 +231,15 @@ def fit_fode(
         complaints += _moved(halved, x, errors)
     for complaint in complaints:
         warnings.warn(complaint, AccuracyWarning, stacklevel=2)
-    predictions = problem.predict(x)
-    sets = []
-    for number, (when, table) in enumerate(zip(times, tables, strict=True)):
-        fine, curve = problem.curve(x, number, first)
-        sets.append(FittedSet(when, table, predictions[number], table - predictions[number], fine, curve))
+    predictions = problem.model.predict(x, problem.times)
+    if predictions is None:
+        raise SolveError(f"the equation cannot be solved at the estimate: {problem.model.message}")
+    fine = {number: np.linspace(first, float(when[-1]), _CURVE) for number, when in problem.times.items()}
+    curves = problem.model.predict(x, fine) or [np.full((len(each), _CURVE), np.nan) for each in tables]
+    sets = [
+        FittedSet(when, table, fitted, table - fitted, fine[number], curve)
+        for number, (when, table, fitted, curve) in enumerate(zip(times, tables, predictions, curves, strict=True))
+    ]
     starts = tuple(each.at(x) for each in unknowns.y0)
     ended = found.message if found.success else f"{found.message} Raise max_evaluations={max_evaluations}."
     return FODEFit(
@@ -256,6 +259,7 @@ def fit_fode(
         warnings=tuple(complaints),
         evaluations=problem.calls,
         sets=tuple(sets),
+        _model=problem.model,
     )
 
 
@@ -270,7 +274,8 @@ class _LeastSquares:
     def __init__(
         self, model: PlainModel | TensorModel, times: list[Array], tables: list[Array], spreads: list[Array | None]
     ) -> None:
-        self.model, self.times, self.tables, self.spreads = model, times, tables, spreads
+        self.model, self.tables, self.spreads = model, tables, spreads
+        self.times = dict(enumerate(times))
         self.calls = 0
         scaled = [table if spread is None else table / spread for table, spread in zip(tables, spreads, strict=True)]
         #: The data divided by ``sigma``, shape (n,), in the order of the residuals.
@@ -324,29 +329,6 @@ class _LeastSquares:
             xtol=1e-9,
             gtol=1e-12,
         )
-
-    def predict(self, x: Array) -> list[Array]:
-        found = self.model.predict(x, self.times)
-        if found is None:
-            raise SolveError(f"the equation cannot be solved at the estimate: {self.model.message}")
-        return found
-
-    def curve(self, x: Array, number: int, first: float) -> tuple[Array, Array]:
-        fine = np.linspace(first, float(self.times[number][-1]), _CURVE)
-        sets = [fine if k == number else each for k, each in enumerate(self.times)]
-        found = self.model.predict(x, sets)
-        return fine, found[number] if found is not None else np.full((len(self.tables[number]), _CURVE), np.nan)
-
-
-def _read_times(t: Any) -> Array:
-    refuse_dates("t", t)
-    refuse_masked(t, "t")
-    times = numbers("t", on_host(t), ndim=1)
-    if times.size < 1:
-        raise ShapeError(f"t has shape {times.shape}; give times along one axis")
-    if np.any(np.diff(times) <= 0.0):
-        raise InvalidInputError("t has to be strictly increasing")
-    return times
 
 
 def _read_tables(data: Any, times: list[Array], several: bool) -> list[Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ from hpfracc.solvers.ode.solve import solve_fode
 __all__ = ["Equation", "PlainModel", "TensorModel"]
 
 Array = np.ndarray[Any, Any]
+#: Times by the number of a data set.
+Times = Mapping[int, Array]
 
 #: Relative steps of finite differences. All members of a batch share their time steps, so errors of the solver cancel,
 #: except for that of the sum of exponentials, about 1e-10 for each order.
@@ -77,15 +79,15 @@ class PlainModel:
         self.message = ""
         self.evaluations = 0
 
-    def predict(self, x: Array, sets: list[Array]) -> list[Array] | None:
+    def predict(self, x: Array, sets: Times) -> list[Array] | None:
         """The prediction without derivatives, at the times of each set."""
-        found = [self._batch(number, t, x[None], [])[0] for number, t in enumerate(sets)]
+        found = [self._batch(number, t, x[None], [])[0] for number, t in sets.items()]
         return None if any(each is None for each in found) else [each[0] for each in found]  # type: ignore[index]
 
-    def __call__(self, x: Array, sets: list[Array]) -> tuple[list[Array], list[Array]] | None:
+    def __call__(self, x: Array, sets: Times) -> tuple[list[Array], list[Array]] | None:
         """Predictions (m, N) and derivatives (m, N, p) for each set; None if a solve fails."""
         values, slopes = [], []
-        for number, t in enumerate(sets):
+        for number, t in sets.items():
             found, derivative = self._evaluate(number, t, x)
             if found is None:
                 return None
@@ -245,16 +247,16 @@ class TensorModel:
         self.message = ""
         self.evaluations = 0
         self._like = like
-        self._programs: dict[int, Callable[[Any], Any]] = {}
+        self._latest: tuple[Times, Callable[[Any], Any]] | None = None
 
-    def predict(self, x: Array, sets: list[Array]) -> list[Array] | None:
+    def predict(self, x: Array, sets: Times) -> list[Array] | None:
         """The prediction without derivatives."""
         with namespace(self.library).scope():
             found = self._predictions(self._tensor(x), sets)
-            values = [np.asarray(each.detach().cpu() if self.library == "torch" else each) for each in found]
+            values = [np.asarray(_host(each)) for each in found]
         return values if all(np.isfinite(each).all() for each in values) else None
 
-    def __call__(self, x: Array, sets: list[Array]) -> tuple[list[Array], list[Array]] | None:
+    def __call__(self, x: Array, sets: Times) -> tuple[list[Array], list[Array]] | None:
         """Predictions (m, N) and derivatives (m, N, p) for each set; None if a solve fails."""
         with namespace(self.library).scope():
             slopes, values = self._program(sets)(self._tensor(x))
@@ -264,31 +266,27 @@ class TensorModel:
             return None
         return host[0], host[1]
 
-    def _program(self, sets: list[Array]) -> Callable[[Any], Any]:
+    def _program(self, sets: Times) -> Callable[[Any], Any]:
         """The program; in JAX it is compiled once if the times stay the same."""
-        found = self._programs.get(id(sets))
-        if found is None:
+        if self._latest is None or self._latest[0] is not sets:
             library = sys.modules[self.library]
 
             def both(x: Any) -> tuple[Any, Any]:
                 values = tuple(self._predictions(x, sets))
                 return values, values
 
-            if self.library == "torch":
-                found = library.func.jacfwd(both, has_aux=True)
-            else:
-                found = library.jit(library.jacfwd(both, has_aux=True))
-            self._programs[id(sets)] = found
-        return found
+            made = getattr(library, "func", library).jacfwd(both, has_aux=True)
+            self._latest = sets, made if self.library == "torch" else library.jit(made)
+        return self._latest[1]
 
-    def _predictions(self, x: Any, sets: list[Array]) -> list[Any]:
+    def _predictions(self, x: Any, sets: Times) -> list[Any]:
         equation, unknowns = self.equation, self.equation.unknowns
         parameters = tuple(self._value(each, x) for each in unknowns.parameters)
         alpha = (
             self._value(unknowns.alpha, x) if unknowns.alpha.free.size else _plain(unknowns.alpha.at(unknowns.start))
         )
         found = []
-        for number, t in enumerate(sets):
+        for number, t in sets.items():
             start = self._value(unknowns.y0[number], x)
             options = dict(equation.options)
             if options.get("dy0") is not None:

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from hpfracc.errors import InvalidInputError
+from hpfracc import _reading
+from hpfracc.errors import InvalidInputError, SolveError
+from hpfracc.solvers.ode.fitting.models import PlainModel, TensorModel
+from hpfracc.solvers.ode.fitting.unknowns import read_times
 
 __all__ = ["FODEFit", "FittedSet"]
 
@@ -93,11 +96,72 @@ class FODEFit:
     warnings: tuple[str, ...]
     evaluations: int
     sets: tuple[FittedSet, ...] = field(repr=False)
+    _model: PlainModel | TensorModel | None = field(repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Drop the user's functions, which may not be picklable: ``predict`` is not available then."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"_model": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+
+    def predict(self, t: Any, *, number: int = 0, return_std: bool = False) -> Any:
+        r"""The fitted solution at any times from the start on, beyond the data too, as it would be observed.
+
+        Parameters
+        ----------
+        t : array_like, shape (N,)
+            Increasing times, not before the start of the derivative.
+        number : int
+            Number of the data set, whose initial state is used.
+        return_std : bool
+            Whether to return standard errors too. They are those of the curve, not of a further datum, from the
+            covariance of the estimates, :math:`\sqrt{J C J^T}` with J the derivatives of the prediction in the
+            unknowns (delta method). Unknowns that ended at a bound count as fixed there.
+
+        Returns
+        -------
+        prediction : array, shape (m, N)
+            Like the data.
+        standard_errors : array, shape (m, N)
+            If ``return_std``; ``inf`` where the prediction depends on an unknown that the data do not determine,
+            ``nan`` without degrees of freedom.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import hpfracc as hf
+        >>> t = np.linspace(0.0, 2.0, 9)
+        >>> data = hf.mittag_leffler(-(t**0.6), 0.6)
+        >>> fit = hf.fit_fode(lambda t, y, k: -k * y, t, data, parameters={"k": 0.8}, alpha=0.6, y0=[1.0])
+        >>> bool(abs(fit.predict([5.0])[0, 0] - hf.mittag_leffler(-(5.0**0.6), 0.6)) < 1e-4)
+        True
+        """
+        if self._model is None:
+            raise InvalidInputError("this fit was pickled, which drops its functions; call predict before")
+        times, place = read_times(t), _reading.whole("number", number, least=0, most=len(self.sets) - 1)
+        first = self._model.equation.t0
+        if times[0] < first or times[-1] <= first:
+            raise InvalidInputError(f"t={_reading.shown(t)}: give times from t0={first:g} on, and one after it")
+        both = self._model(self.estimates, {place: times}) if return_std else None
+        found = self._model.predict(self.estimates, {place: times}) if both is None else both[0]
+        if found is None or (return_std and both is None):
+            raise SolveError(f"the equation cannot be solved up to t={times[-1]:g}: {self._model.message}")
+        return found[0] if both is None else (found[0], self._spread_of(both[1][0]))
+
+    def _spread_of(self, slopes: Array) -> Array:
+        """Standard errors of a prediction with these derivatives, shape (m, N, p)."""
+        if self.degrees_of_freedom <= 0:
+            return np.full(slopes.shape[:-1], np.nan)
+        lost, known = np.isinf(self.standard_errors), np.isfinite(self.standard_errors)
+        part = slopes[..., known]
+        variance = np.einsum("...i,ij,...j->...", part, self.covariance[np.ix_(known, known)], part)
+        return np.where((slopes[..., lost] != 0.0).any(-1), np.inf, np.sqrt(np.maximum(variance, 0.0)))
 
     def confidence_intervals(self, level: float = 0.95) -> dict[str, tuple[float, float]]:
         """Confidence intervals of each unknown at this level, from Student's distribution."""
-        if not 0.0 < level < 1.0:
-            raise InvalidInputError(f"level={level!r} has to lie between 0 and 1, such as 0.95")
+        level = _reading.number("level", level, above=0, below=1)
         free = self.degrees_of_freedom
         width = float(special.stdtrit(free, 0.5 + 0.5 * level)) if free > 0 else math.nan
         pairs = zip(self.names, self.estimates, self.standard_errors, strict=True)

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, refuse_masked
+from hpfracc._frames import refuse_dates
+from hpfracc._reading import numbers
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["Quantity", "Unknowns", "on_host", "read_unknowns"]
+__all__ = ["Quantity", "Unknowns", "on_host", "read_free", "read_times", "read_unknowns"]
 
 Array = np.ndarray[Any, Any]
 
@@ -219,3 +221,15 @@ def _numbers(name: str, value: Any) -> Array:
 def on_host(value: Any) -> Any:
     """The value without a gradient, as a NumPy array or as given."""
     return value.detach().cpu().numpy() if library_of(value) == "torch" else value
+
+
+def read_times(t: Any) -> Array:
+    """Increasing times, shape (N,)."""
+    refuse_dates("t", t)
+    refuse_masked(t, "t")
+    times = numbers("t", on_host(t), ndim=1)
+    if times.size < 1:
+        raise ShapeError(f"t has shape {times.shape}; give times along one axis")
+    if np.any(np.diff(times) <= 0.0):
+        raise InvalidInputError("t has to be strictly increasing")
+    return times

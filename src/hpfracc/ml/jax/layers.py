@@ -1,0 +1,332 @@
+"""Layers that apply an operator, for JAX: derivatives, losses, residuals, and layers on graphs."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.sparse import BCOO
+from scipy.sparse import coo_array, issparse
+
+from hpfracc._arrays import is_array
+from hpfracc._signatures import names_options_of
+from hpfracc.ml import graphs
+from hpfracc.ml.arguments import LayerOptions, read_linear
+from hpfracc.ml.config import LayerConfig, mode_scope
+from hpfracc.ml.jax.order import OrderLike, as_order
+from hpfracc.ml.jax.pytrees import as_samples, assign, pytree, uniform_parameters
+from hpfracc.ml.operator_layers import (
+    OPERATIONS,
+    DerivativeLayer,
+    FourierLayer,
+    LaplacianLayer,
+    LossLayer,
+    OperatorLayer,
+    ResidualLayer,
+)
+
+__all__ = [
+    "FractionalDerivative",
+    "FractionalFourier",
+    "FractionalLayer",
+    "FractionalLoss",
+    "FractionalResidual",
+    "GraphDiffusion",
+    "LaplacianPower",
+    "LaplacianResidual",
+    "Layer",
+]
+
+
+class _Constants(tuple[Any, ...]):
+    """Constant arrays as part of a pytree's structure; equal if their values are."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Constants)
+            and len(self) == len(other)
+            and all(a is b or np.array_equal(a, b) for a, b in zip(self, other, strict=True))
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple(array.shape for array in self))
+
+
+class Layer(OperatorLayer):
+    """The part of an operator's layer that is JAX's: an immutable object with its fields in ``vars``."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a layer is immutable; make another one instead of changing {name}")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Apply the layer; see ``forward``."""
+        return self.forward(*arrays)
+
+    def forward(self, *arrays: Any) -> Any:
+        """What the layer computes."""
+        raise NotImplementedError
+
+    def _assign(self, constants: dict[str, Any] | None = None, like: Any = None, **fields: Any) -> None:
+        arrays: list[Any] = []
+        for value in (constants or {}).values():
+            if issparse(value):  # values, rows and columns, sorted by rows
+                rows = np.repeat(np.arange(value.shape[0], dtype=np.int32), np.diff(value.indptr))
+                arrays += [value.data, rows, value.indices.astype(np.int32)]
+            else:
+                arrays.append(value)
+        assign(self, constants=_Constants(arrays), **fields)
+
+    def _as_order(self, alpha: Any) -> Any:
+        return as_order(alpha)
+
+    def _samples(self, x: Any) -> Any:
+        return as_samples(x)
+
+    def _operate(self, kind: str, x: Any, *options: Any) -> Any:
+        """Half-precision samples are computed in float32."""
+        x, fields = as_samples(x), vars(self)
+        order = fields["order"]
+        mode = fields["config"].performance_mode if "config" in fields else "balanced"
+        half = str(x.dtype) in ("float16", "bfloat16")
+
+        def apply(x: Any, alpha: Any) -> Any:
+            return OPERATIONS[kind]([x, *fields["constants"]], alpha, order.ceiling, order.channels, *options)
+
+        with mode_scope(mode):
+            wide, alpha = x.astype("float32") if half else x, order()
+            if mode == "memory":
+                plain = not is_array(alpha)
+                apply = jax.checkpoint(apply, static_argnums=(1,) if plain else ())
+            found = apply(wide, alpha)
+        return found.astype(x.dtype) if half and not jnp.iscomplexobj(found) else found
+
+    def _read_matrix(self, laplacian: Any) -> Any:
+        if not isinstance(laplacian, BCOO):
+            return laplacian
+        entries, places = np.asarray(laplacian.data), np.asarray(laplacian.indices)
+        return coo_array((entries, (places[:, 0], places[:, 1])), laplacian.shape)
+
+
+@final
+@pytree("order")
+class FractionalDerivative(DerivativeLayer, Layer):
+    """The fractional derivative of order alpha along one axis; see :class:`hpfracc.ml.FractionalDerivative`.
+
+    Parameters
+    ----------
+    alpha : float, sequence of float, array or LearnableOrder
+        The order; a number is fixed. A sequence gives one order per channel, along ``channel_axis``.
+    definition, method : str
+        The definition of the derivative (Grünwald-Letnikov by default), and its rule.
+    step : float
+        The spacing of the samples along the axis.
+    axis, channel_axis : int
+        The axis along which to differentiate, and the axis of the channels.
+    config : LayerConfig, optional
+        The backend and the mode.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from hpfracc.ml.jax.layers import FractionalDerivative
+    >>> FractionalDerivative(1.0)(jnp.array([1.0, 3.0, 6.0])).tolist()
+    [1.0, 2.0, 3.0]
+    """
+
+    def along(self, axis: int) -> FractionalDerivative:
+        """The same derivative along another axis."""
+        made = object.__new__(FractionalDerivative)
+        assign(made, **{**vars(self), "axis": axis})
+        return made
+
+
+@final
+@pytree("derivative", "weight", "bias")
+class FractionalLayer(Layer):
+    r"""A fractional derivative, then a linear map of the last axis: :math:`y = W (D^\alpha x) + b`.
+
+    See :class:`hpfracc.ml.FractionalLayer`.
+
+    Parameters
+    ----------
+    alpha : float, sequence of float, array or LearnableOrder
+        The order.
+    input_dim, output_dim : int, optional
+        Number of features along the last axis; without them there is only the derivative.
+    axis : int
+        The axis of the derivative.
+    bias : bool
+        Whether the linear map has a bias.
+    config : LayerConfig, optional
+        The backend and the mode.
+    key : jax.random.key
+        Random key for the initial parameters of the linear map.
+    **options
+        ``definition``, ``method``, ``step`` and ``channel_axis`` of :class:`FractionalDerivative`.
+    """
+
+    derivative: FractionalDerivative
+    weight: Any
+    bias: Any
+
+    @names_options_of(FractionalDerivative)
+    def __init__(
+        self,
+        alpha: OrderLike = 0.5,
+        *,
+        input_dim: int | None = None,
+        output_dim: int | None = None,
+        axis: int = -1,
+        bias: bool = True,
+        config: LayerConfig | None = None,
+        key: Any = None,
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        derivative = FractionalDerivative(alpha, axis=axis, config=config, **options)
+        sizes, weight, shift = read_linear(input_dim, output_dim, bias), None, None
+        if sizes is not None:
+            width, made, biased = sizes
+            weight = uniform_parameters(key, (made, width), width)
+            shift = uniform_parameters(jax.random.fold_in(key, 1), (made,), width) if biased else None
+        assign(self, derivative=derivative, weight=weight, bias=shift)
+
+    def forward(self, x: Any) -> Any:
+        """Apply the linear map to the derivative."""
+        y = self.derivative(x)
+        if self.weight is None:
+            return y
+        y = jnp.matmul(y, self.weight.T, precision="highest")
+        return y if self.bias is None else y + self.bias
+
+
+@final
+@pytree("derivative")
+class FractionalLoss(LossLayer, Layer):
+    """The mean square of an error and of its fractional derivative; see :class:`hpfracc.ml.FractionalLoss`.
+
+    Parameters
+    ----------
+    alpha : float, array or LearnableOrder
+        The order.
+    weight : float
+        The factor of the second term, not negative.
+    reduction : {"mean", "sum", "none"}
+        How the elements are combined.
+    config : LayerConfig, optional
+        The backend and the mode.
+    **options
+        ``definition``, ``method``, ``step``, ``axis`` and ``channel_axis`` of :class:`FractionalDerivative`.
+    """
+
+    _derivative_type = FractionalDerivative
+
+
+@final
+@pytree("order")
+class FractionalFourier(FourierLayer, Layer):
+    """A rotation in the time-frequency plane by a learnable order; see :class:`hpfracc.ml.FractionalFourier`.
+
+    Parameters
+    ----------
+    order : float, array or LearnableOrder
+        The order, in quarter turns.
+    axis : int
+        The axis of the samples.
+    method : {"chirp", "eigen"}
+        As for :func:`hpfracc.frft`.
+    """
+
+
+@final
+@pytree("order")
+class FractionalResidual(ResidualLayer, Layer):
+    r"""The residual :math:`D^\alpha u - r` at given times; see :class:`hpfracc.ml.FractionalResidual`.
+
+    Parameters
+    ----------
+    points : array, shape (n,)
+        Increasing; known when the layer is created.
+    alpha : float, array or LearnableOrder
+        The order.
+    definition : {"caputo", "riemann_liouville"}
+        Definition of the derivative.
+    axis : int
+        The axis of ``u`` along which the points lie.
+    """
+
+
+@final
+@pytree("order")
+class LaplacianResidual(LaplacianLayer, Layer):
+    r"""The residual :math:`(-\Delta)^{\alpha/2} u - r` on a uniform grid; see :class:`hpfracc.ml.LaplacianResidual`.
+
+    Parameters
+    ----------
+    alpha : float, array or LearnableOrder
+        The order, in (0, 2].
+    step : float
+        The spacing of the points.
+    method : str
+        As for :class:`hpfracc.FractionalLaplacian`: ``"integral"``, ``"periodic"``, ``"dirichlet"`` or ``"neumann"``.
+    axis : int or sequence of int, optional
+        The axes of space; the last one by default.
+    backend : str, optional
+        Backend of the engine.
+    """
+
+
+@final
+@pytree("order")
+class GraphDiffusion(graphs.DiffusionLayer, Layer):
+    r"""Diffusion with memory on a graph, solved exactly; see :class:`hpfracc.ml.GraphDiffusion`.
+
+    Parameters
+    ----------
+    laplacian : array, SciPy sparse array or JAX BCOO, shape (nodes, nodes)
+        Symmetric; treated as a constant.
+    beta : float, array or LearnableOrder
+        The order, in (0, 1].
+    time : float
+        Duration of the diffusion, positive.
+    method : {"auto", "eigen", "lanczos"}
+        By an eigendecomposition, computed once, for up to 2,048 nodes; for larger graphs by the Lanczos method, which
+        needs only products with L. It has reverse-mode derivatives, including second ones, and reserves 600 vectors per
+        feature, for as many features at a time as fit into 1 GiB.
+
+    Notes
+    -----
+    If the Lanczos method does not reach a relative 1e-10 (1e-5 without ``jax_enable_x64``) within 600 vectors, plain
+    calls raise :class:`hpfracc.errors.SolveError`, and calls under ``jit`` or ``grad`` give nan.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hpfracc.ml.jax.layers import GraphDiffusion
+    >>> path = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    >>> found = GraphDiffusion(path, beta=1.0, time=0.5)(np.array([[1.0], [0.0]]))
+    >>> [round(float(value), 4) for value in found.ravel()]
+    [0.6839, 0.3161]
+    """
+
+
+@final
+@pytree("order")
+class LaplacianPower(graphs.PowerLayer, Layer):
+    r"""A fractional power of the Laplacian of a graph; see :class:`hpfracc.ml.LaplacianPower`.
+
+    Parameters
+    ----------
+    laplacian : array, SciPy sparse array or JAX BCOO, shape (nodes, nodes)
+        Treated as a constant; for a directed graph by its singular value decomposition.
+    alpha : float, array or LearnableOrder
+        The power, positive.
+    method : {"auto", "eigen", "lanczos"}
+        As for :class:`GraphDiffusion`; ``"lanczos"`` needs a symmetric Laplacian.
+    """

@@ -1,0 +1,478 @@
+"""Layers that apply an operator, for PyTorch: derivatives, losses, residuals, and layers on graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Unpack, final
+
+import numpy as np
+import torch
+from scipy.sparse import coo_array, issparse
+from torch import Tensor, nn
+
+from hpfracc import _reading
+from hpfracc._signatures import names_options_of
+from hpfracc.engine.backends.registry import library_functions
+from hpfracc.errors import InvalidInputError
+from hpfracc.ml import graphs
+from hpfracc.ml.arguments import LayerOptions, read_linear
+from hpfracc.ml.config import LayerConfig, mode_scope
+from hpfracc.ml.operator_layers import (
+    OPERATIONS,
+    DerivativeLayer,
+    FourierLayer,
+    LaplacianLayer,
+    LossLayer,
+    OperatorLayer,
+    ResidualLayer,
+)
+from hpfracc.ml.torch.opaque import opaque
+from hpfracc.ml.torch.order import OrderLike, as_order, check_tensor, joined_order, shown_order, split_order
+
+__all__ = [
+    "FractionalDerivative",
+    "FractionalFourier",
+    "FractionalLayer",
+    "FractionalLoss",
+    "FractionalResidual",
+    "GraphDiffusion",
+    "LaplacianPower",
+    "LaplacianResidual",
+    "graded_points",
+    "whole_derivative",
+]
+
+
+class _Layer(OperatorLayer, nn.Module):
+    """The part of an operator's layer that is PyTorch's."""
+
+    _constants: tuple[str, ...]
+
+    def _assign(self, constants: dict[str, Any] | None = None, like: Any = None, **fields: Any) -> None:
+        nn.Module.__init__(self)
+        for name, value in fields.items():
+            setattr(self, name, value)
+        device = like.device if isinstance(like, Tensor) else None
+        for name, value in (constants or {}).items():
+            if issparse(value):
+                entries = value.tocoo()
+                places, data = torch.as_tensor(np.array(entries.coords)), torch.as_tensor(entries.data)
+                tensor = torch.sparse_coo_tensor(places, data, value.shape, check_invariants=True).coalesce().to(device)
+            else:
+                tensor = torch.as_tensor(np.ascontiguousarray(value), device=device)
+            self.register_buffer(name, tensor)
+        self._constants = tuple(constants or ())
+
+    def _as_order(self, alpha: OrderLike) -> Any:
+        return as_order(alpha)
+
+    def _samples(self, x: Any) -> Tensor:
+        check_tensor(x)
+        found: Tensor = x
+        return found
+
+    def _operate(self, kind: str, x: Any, *options: Any) -> Tensor:
+        arrays = [self._samples(x), *(getattr(self, name) for name in self._constants)]
+        order, value = split_order(self.order)
+        rule = (self.order.ceiling, self.order.channels, *options)
+        mode = self.config.performance_mode if hasattr(self, "config") else "balanced"
+        return _apply([*arrays, *order], len(arrays), value, mode, kind, *rule)[0]
+
+    def _shown(self) -> str:
+        return shown_order(self.order)
+
+    def _read_matrix(self, laplacian: Any) -> Any:
+        given = _reading.instance("laplacian", laplacian, Tensor, "torch.eye(3) - torch.ones(3, 3) / 3").detach().cpu()
+        if given.layout == torch.strided:
+            return given.double().numpy()
+        entries = given.to_sparse_coo().coalesce()
+        return coo_array((entries.values().double().numpy(), entries.indices().numpy()), tuple(given.shape))
+
+
+def _shapes(tensors: list[Tensor], count: int, value: Any, mode: str, kind: str, *_: Any) -> list[Tensor]:
+    x = tensors[0]
+    dtype = x.dtype if x.is_floating_point() or x.is_complex() else torch.get_default_dtype()
+    if kind == "fourier":
+        double = x.dtype in (torch.float64, torch.complex128, torch.int64)
+        dtype = torch.complex128 if double else torch.complex64
+    return [x.new_empty(x.shape, dtype=dtype)]
+
+
+@opaque(_shapes)
+def _apply(tensors: list[Tensor], count: int, value: Any, mode: str, kind: str, *rule: Any) -> tuple[Tensor]:
+    """Apply an operation, outside autocast; half-precision samples are computed in float32."""
+    x, *constants = tensors[:count]
+    alpha = joined_order(tensors[count:], value)
+    half = x.dtype in (torch.float16, torch.bfloat16)
+
+    def apply(x: Tensor, alpha: Any) -> Tensor:
+        found: Tensor = OPERATIONS[kind]([x, *constants], alpha, *rule)
+        return found
+
+    with torch.autocast(x.device.type, enabled=False), mode_scope(mode):
+        wide = x.float() if half else x
+        if mode == "memory" and library_functions("torch", "tracking").is_only_recorded(wide):
+            found: Tensor = _Recomputed.apply(wide, alpha, apply)
+        else:
+            found = apply(wide, alpha)
+    return (found.to(x.dtype) if half and not found.is_complex() else found,)
+
+
+class _Recomputed(torch.autograd.Function):
+    """An operation that saves only its samples and recomputes the rest in the backward pass.
+
+    PyTorch's own checkpoint requires both passes to save the same tensors. Here the engine may use different algorithms
+    in the two passes: the numbers agree to rounding, but the saved tensors differ.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, alpha: Any, apply: Callable[[Tensor, Any], Tensor]) -> Tensor:
+        ctx.learned = isinstance(alpha, Tensor)
+        ctx.save_for_backward(x, *((alpha,) if ctx.learned else ()))
+        ctx.alpha, ctx.function = None if ctx.learned else alpha, apply
+        return apply(x, alpha)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        x, *order = ctx.saved_tensors
+        create = torch.is_grad_enabled()
+        with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
+            result = ctx.function(x, order[0] if order else ctx.alpha)
+            wanted = [tensor for tensor in (x, *order) if tensor.requires_grad]
+            found = iter(torch.autograd.grad(result, wanted, slope, create_graph=create))
+        by_x = next(found) if x.requires_grad else None
+        return by_x, next(found) if order and order[0].requires_grad else None, None
+
+
+@final
+class FractionalDerivative(DerivativeLayer, _Layer):
+    r"""The fractional derivative of order alpha along one axis.
+
+    .. math:: y_n = h^{-\alpha} \sum_{k=0}^{n} (-1)^k \binom{\alpha}{k}\, x_{n-k}
+
+    by default (Grünwald-Letnikov), so that order 0 is the identity and order 1 the first difference (Caputo's
+    derivative tends to :math:`f - f(0)` as alpha tends to 0). Its order is its only parameter.
+
+    Parameters
+    ----------
+    alpha : float, sequence of float, Tensor, Parameter or LearnableOrder
+        The order; a number is fixed. A sequence gives one order per channel, along ``channel_axis``.
+    definition : str
+        Any derivative of hpfracc, such as ``"caputo"``. ``"riemann_liouville"`` (and ``"hadamard"``, ``"marchaud"``,
+        ``"tempered"``) is infinite at the first sample unless that is 0, and so are a loss and its gradient: a warning
+        says so. To train, use ``"grunwald_letnikov"``, which is finite there and tends to the same derivative as the
+        step shrinks, ``"caputo"``, or samples less their first one.
+    method : str
+        A rule for that definition.
+    step : float
+        The spacing of the samples along the axis. The derivative scales with ``step**-alpha``, so give the actual step
+        of resampled sequences.
+    axis : int
+        The axis along which to differentiate.
+    channel_axis : int
+        The axis of the channels, if each has its own order.
+    config : LayerConfig, optional
+        The backend and the mode.
+
+    Notes
+    -----
+    Weights are computed in float64 on the device of the samples, outside autocast, and then cast. Half-precision
+    samples are differentiated in float32.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import FractionalDerivative
+    >>> FractionalDerivative(1.0)(torch.tensor([1.0, 3.0, 6.0]))
+    tensor([1., 2., 3.])
+    """
+
+
+@final
+class FractionalLayer(nn.Module):
+    r"""A fractional derivative along one axis, then a linear map of the last axis: :math:`y = W (D^\alpha x) + b`.
+
+    Parameters
+    ----------
+    alpha : float, sequence of float, Tensor, Parameter or LearnableOrder
+        The order. A number is fixed; ``LearnableOrder(0.5)`` learns it.
+    config : LayerConfig, optional
+        The backend and the mode.
+    input_dim, output_dim : int, optional
+        Number of features along the last axis; without them there is no linear map, only the derivative.
+    axis : int
+        The axis of the derivative: the last one by default; for sequences, the time axis.
+    bias : bool
+        Whether the linear map has a bias.
+    **options
+        ``definition``, ``method``, ``step`` and ``channel_axis`` of :class:`FractionalDerivative`.
+
+    Notes
+    -----
+    Along an ordered axis (time, a coordinate) this is a filter with long memory. On unordered features it is merely a
+    structured linear map.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import FractionalLayer
+    >>> model = torch.nn.Sequential(FractionalLayer(alpha=0.5, input_dim=64, output_dim=32), torch.nn.ReLU())
+    >>> model(torch.randn(8, 64)).shape
+    torch.Size([8, 32])
+    """
+
+    @names_options_of(FractionalDerivative)
+    def __init__(
+        self,
+        alpha: OrderLike = 0.5,
+        config: LayerConfig | None = None,
+        *,
+        input_dim: int | None = None,
+        output_dim: int | None = None,
+        axis: int = -1,
+        bias: bool = True,
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__()
+        self.derivative = FractionalDerivative(alpha, axis=axis, config=config, **options)
+        sizes = read_linear(input_dim, output_dim, bias)
+        self.linear = None if sizes is None else nn.Linear(*sizes)
+
+    @property
+    def alpha(self) -> Any:
+        """The order: a number, or a tensor if it is learned."""
+        return self.derivative.order()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the linear map to the derivative."""
+        y: Tensor = self.derivative(x)
+        return y if self.linear is None else self.linear(y)
+
+    def extra_repr(self) -> str:
+        """Order and definition."""
+        return f"alpha={shown_order(self.derivative.order)}, definition={self.derivative.definition!r}"
+
+
+@final
+class FractionalLoss(LossLayer, _Layer):
+    r"""The mean square of an error and of its fractional derivative.
+
+    .. math:: \overline{|e|^2} + \lambda\, \overline{|D^\alpha e|^2}, \qquad e = \text{prediction} - \text{target}.
+
+    The *difference* is differentiated, so that the minimum is where the prediction equals the target; differentiating
+    the prediction alone moves the minimum. A negative alpha emphasises slow errors, a positive one fast errors.
+
+    Parameters
+    ----------
+    alpha : float, Tensor, Parameter or LearnableOrder
+        The order. Fix it: an order learned by this loss only moves to where the loss is smallest, which is rarely
+        intended.
+    weight : float
+        The factor lambda, not negative.
+    reduction : {"mean", "sum", "none"}
+        How the elements are combined.
+    config : LayerConfig, optional
+        The backend and the mode.
+    **options
+        ``definition``, ``method``, ``step``, ``axis`` and ``channel_axis`` of :class:`FractionalDerivative`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import FractionalLoss
+    >>> loss = FractionalLoss(1.0, weight=1.0)
+    >>> float(loss(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0])))
+    1.0
+    """
+
+    _derivative_type = FractionalDerivative
+
+
+@final
+class FractionalFourier(FourierLayer, _Layer):
+    r"""A rotation in the time-frequency plane by an order that may be learned.
+
+    :func:`hpfracc.frft` along one axis: order 0 is the identity, 1 the centred unitary DFT, 2 the reversal. The
+    gradient in the order is also correct at integer orders.
+
+    Parameters
+    ----------
+    order : float, Tensor, Parameter or LearnableOrder
+        The order, in quarter turns; ``LearnableOrder(0.5, bounds=(-2, 2))`` learns it.
+    axis : int
+        The axis of the samples.
+    method : {"chirp", "eigen"}
+        As for :func:`hpfracc.frft`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import FractionalFourier
+    >>> FractionalFourier(0.5)(torch.randn(4, 32)).dtype
+    torch.complex64
+    """
+
+
+@final
+class FractionalResidual(ResidualLayer, _Layer):
+    r"""The residual :math:`D^\alpha u - r` of an equation, at given times.
+
+    ``u`` contains the values of a network at all points. The derivative uses hpfracc's rules for arbitrary grids, and
+    gradients flow to the values and to the order. For integer derivatives in other variables see
+    :func:`whole_derivative`.
+
+    Parameters
+    ----------
+    points : Tensor, shape (n,)
+        Increasing; see :func:`graded_points`.
+    alpha : float, Tensor, Parameter or LearnableOrder
+        The order.
+    definition : {"caputo", "riemann_liouville"}
+        Definition of the derivative. That of Riemann and Liouville is infinite at the first point unless the value
+        there is 0; leave that point out of the loss.
+    axis : int
+        The axis of ``u`` along which the points lie.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import FractionalResidual, graded_points
+    >>> t = graded_points(65, 1.0, 3.0)
+    >>> residual = FractionalResidual(t, alpha=0.5)(t, 2 * torch.sqrt(t / torch.pi))  # D^0.5 t = 2 sqrt(t / pi)
+    >>> bool(residual.abs().max() < 1e-12)
+    True
+    """
+
+
+@final
+class LaplacianResidual(LaplacianLayer, _Layer):
+    r"""The residual :math:`(-\Delta)^{\alpha/2} u - r` in space, on a uniform grid.
+
+    Computed by :func:`hpfracc.fractional_laplacian`, with its constants.
+
+    Parameters
+    ----------
+    alpha : float, Tensor, Parameter or LearnableOrder
+        The order, in (0, 2].
+    step : float
+        The spacing of the points.
+    method : str
+        As for :class:`hpfracc.FractionalLaplacian`: ``"integral"``, ``"periodic"``, ``"dirichlet"`` or ``"neumann"``.
+    axis : int or sequence of int, optional
+        The axes of space; the last one by default.
+    backend : str, optional
+        Backend of the engine.
+    """
+
+
+@final
+class GraphDiffusion(graphs.DiffusionLayer, _Layer):
+    r"""Diffusion with memory on a graph, solved exactly: :math:`D^\beta X = -L X` with Caputo's derivative.
+
+    .. math:: X(t) = \sum_i E_\beta(-\lambda_i t^\beta)\, v_i v_i^T X(0).
+
+    Order 1 is the heat equation. There are no time steps.
+
+    Parameters
+    ----------
+    laplacian : Tensor, shape (nodes, nodes)
+        Laplacian of an undirected graph, dense or sparse; it gets no gradient.
+    beta : float, Tensor, Parameter or LearnableOrder
+        The order, in (0, 1].
+    time : float
+        Duration of the diffusion, positive.
+    method : {"auto", "eigen", "lanczos"}
+        By an eigendecomposition, computed once, for up to 2,048 nodes; for larger graphs by the Lanczos method, which
+        needs only products with L and has first derivatives.
+
+    References
+    ----------
+    Q. Kang, K. Zhao, Q. Ding, F. Ji, X. Li, W. Liang, Y. Song, W. P. Tay, "Unleashing the potential of fractional
+    calculus in graph neural networks with FROND", ICLR 2024.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import GraphDiffusion
+    >>> path = torch.tensor([[1.0, -1.0], [-1.0, 1.0]])
+    >>> GraphDiffusion(path, beta=1.0, time=0.5)(torch.tensor([[1.0], [0.0]])).flatten()
+    tensor([0.6839, 0.3161])
+    """
+
+
+@final
+class LaplacianPower(graphs.PowerLayer, _Layer):
+    r"""A fractional power of the Laplacian of a graph: :math:`L^\alpha X`.
+
+    For a symmetric L by its eigenvalues; for a directed graph by its singular values, :math:`U S^\alpha V^H`, which is
+    not a semigroup in alpha unless L is normal: :math:`L^\alpha L^\beta \ne L^{\alpha+\beta}`.
+
+    Parameters
+    ----------
+    laplacian : Tensor, shape (nodes, nodes)
+        Dense or sparse; it gets no gradient.
+    alpha : float, Tensor, Parameter or LearnableOrder
+        The power, positive.
+    method : {"auto", "eigen", "lanczos"}
+        As for :class:`GraphDiffusion`; ``"lanczos"`` needs a symmetric Laplacian.
+
+    References
+    ----------
+    S. Maskey, R. Paolino, A. Bacho, G. Kutyniok, "A fractional graph Laplacian approach to
+    oversmoothing", NeurIPS 2023.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hpfracc.ml import LaplacianPower
+    >>> path = torch.tensor([[1.0, -1.0], [-1.0, 1.0]])
+    >>> LaplacianPower(path, alpha=2.0)(torch.tensor([[1.0], [0.0]])).flatten()
+    tensor([ 2., -2.])
+    """
+
+
+def graded_points(n: int, end: float, grading: float = 2.0, *, dtype: torch.dtype = torch.float64) -> Tensor:
+    """``n`` points ``end (j/(n-1))^grading`` from 0 on: dense where fractional solutions are not smooth.
+
+    Parameters
+    ----------
+    n : int
+        Number of points, at least 2.
+    end : float
+        The last point, positive.
+    grading : float
+        1 for uniform points; ``2 / alpha`` suits the piecewise linear rule for Caputo's derivative of order alpha.
+    dtype : torch.dtype
+        The dtype of the points.
+
+    Examples
+    --------
+    >>> from hpfracc.ml import graded_points
+    >>> graded_points(3, 1.0, 2.0).tolist()
+    [0.0, 0.25, 1.0]
+    """
+    n, end = _reading.whole("n", n, least=2), _reading.number("end", end, above=0)
+    grading = _reading.number("grading", grading, least=1)
+    _reading.instance("dtype", dtype, torch.dtype, "torch.float64")
+    return (end * torch.linspace(0.0, 1.0, n, dtype=torch.float64) ** grading).to(dtype)
+
+
+def whole_derivative(u: Tensor, x: Tensor, order: int = 1) -> Tensor:
+    """The derivative of integer order of ``u``, an elementwise function of ``x``, by autograd.
+
+    Parameters
+    ----------
+    u : Tensor
+        Computed from ``x``, each element from its own element of ``x``.
+    x : Tensor
+        Must require a gradient.
+    order : int
+        Order of the derivative, at least 1.
+    """
+    order = _reading.whole("order", order, least=1)
+    for name, tensor in (("u", u), ("x", x)):
+        if not _reading.instance(name, tensor, Tensor, "torch.linspace(0, 1, 9)").requires_grad:
+            raise InvalidInputError(f"{name} does not require a gradient; compute u from x.requires_grad_()")
+    for _ in range(order):
+        (u,) = torch.autograd.grad(u.sum(), x, create_graph=True)
+    return u
