@@ -122,7 +122,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         InvalidInputError,
         "a callable takes 'auto' or 'quadrature'",
     ),
-    "Marchaud of order 0": (lambda: hf.marchaud(X, T, 0.0), InvalidInputError, "alpha=0: the order of a Marchaud"),
+    "Marchaud of order 0": (lambda: hf.marchaud(X, T, 0.0), InvalidInputError, "alpha=0: the order of the Marchaud"),
     "Marchaud before": (lambda: hf.marchaud(X, T, 0.5, before="last"), InvalidInputError, "before='last' is not known"),
     "Marchaud before nan": (lambda: hf.marchaud(X, T, 0.5, before=math.nan), InvalidInputError, "before=nan is not"),
     "Marchaud with a factor": (

@@ -8,14 +8,13 @@ from typing import Any, ClassVar, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import is_array
-from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville import RiemannLiouville
-from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import read_number
-from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.rule import Rules
 from hpfracc.operators.core.values import Samples, as_values, move_axis
 
 __all__ = ["Marchaud", "marchaud"]
@@ -63,26 +62,18 @@ class Marchaud(FractionalOperator):
     ceiling: int | None = None
 
     definition: ClassVar[str] = "marchaud"
-    formula: ClassVar[str] = (
-        r"\frac{\alpha}{\Gamma(1-\alpha)} \int_{0}^{\infty} \frac{f(t)-f(t-u)}{u^{1+\alpha}}\,du,"
-        r"\quad f(s) = c \text{ for } s < t_0"
-    )
-    rules: ClassVar[Any] = RiemannLiouville.rules
-    any_grid_rules: ClassVar[Any] = RiemannLiouville.any_grid_rules
-    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
+    who: ClassVar[str] = "the Marchaud derivative"
+    instead: ClassVar[str] = "for an integral use riemann_liouville_integral"
+    rules: ClassVar[Rules] = RiemannLiouville.rules
+    any_grid_rules: ClassVar[Rules] = RiemannLiouville.any_grid_rules
 
     def _inner(self) -> RiemannLiouville:
-        order = read_order(self.alpha, ceiling=self.ceiling)
-        if order.known is not None and order.known <= 0.0:
-            raise InvalidInputError(
-                f"alpha={order.known:g}: the order of a Marchaud derivative must be positive; "
-                "for an integral use riemann_liouville_integral"
-            )
+        self._order()
         return RiemannLiouville(self.alpha, self.method, self.ceiling)
 
     def _of_samples(self, samples: Samples) -> Outcome:
         first = self._first(samples.values[..., :1])
-        outcome = self._inner().applied(replace(samples, values=samples.values - first), "the Marchaud derivative")
+        outcome = self._inner().applied(replace(samples, values=samples.values - first), self.who)
         return replace(outcome, reusable=None)
 
     def _of_function(self, function: Function) -> Outcome:
@@ -116,7 +107,7 @@ class Marchaud(FractionalOperator):
         return self.before if is_array(self.before) else read_number("before", self.before)
 
 
-@names_options_of(FractionalOperator.__call__)
+@function_of(Marchaud)
 def marchaud(
     f: Any,
     t: Any = None,
@@ -128,24 +119,6 @@ def marchaud(
     **options: Unpack[CallOptions],
 ) -> Any:
     """Marchaud derivative of samples or of a callable, constant before the origin.
-
-    Parameters
-    ----------
-    f : array_like or callable
-        Samples, or a function of an array of points.
-    t : array_like, optional
-        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, before, method, ceiling
-        As for :class:`Marchaud`.
-    **options
-        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
-        as for :meth:`FractionalOperator.__call__`.
-
-    Returns
-    -------
-    array or OperatorResult
-        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
-        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

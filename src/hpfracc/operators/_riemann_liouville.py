@@ -1,34 +1,153 @@
-"""The Riemann-Liouville derivative."""
+"""The Riemann-Liouville derivative and integral."""
 
 from __future__ import annotations
 
+from abc import ABC
 from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack, final
 
-from hpfracc._signatures import names_options_of
-from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
-from hpfracc.operators.core.applying import FAST, apply_rule, pick_rule, streamed_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator, operator_of
+from hpfracc.operators.core.applying import FAST, apply_rule, pick_rule
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of, operator_of
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.order import Order, read_order
+from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.spectral import differentiate
+from hpfracc.operators.core.rule import QUADRATURES, Rule, Rules, later
 from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules.any_initial import AnyGridInitialTerms
-from hpfracc.operators.rules.any_l1 import AnyGridL1, FastL1
-from hpfracc.operators.rules.any_slopes import differences_on
-from hpfracc.operators.rules.initial import WithInitialTerms
-from hpfracc.operators.rules.l1 import L1Rule
-from hpfracc.operators.rules.l12 import L12
-from hpfracc.operators.rules.quadrature import QUADRATURES
 
-__all__ = ["RiemannLiouville", "riemann_liouville"]
+__all__ = [
+    "OneSidedDerivative",
+    "RepeatedIntegral",
+    "RiemannLiouville",
+    "RiemannLiouvilleIntegral",
+    "riemann_liouville",
+    "riemann_liouville_integral",
+]
+
+
+class RepeatedIntegral(FractionalOperator, ABC):
+    """Integrals by the rules of Riemann-Liouville's."""
+
+    __slots__ = ()
+
+    kind: ClassVar[str] = "integral"
+
+    def applied(self, samples: Samples, who: str) -> Outcome:
+        """Apply to samples. Errors call the operator ``who``."""
+        order = self._order()
+        rule = self._rule(order, samples.grid, who)
+        if order.plain and order.known == 0.0:
+            return Outcome(samples.values * 1, "identity")
+        return apply_rule(rule, samples, order.negated() if rule.name in QUADRATURES else order, who)
+
+    def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
+        short = self.method == "auto" and grid.n <= 2 and grid.uniform
+        return pick_rule(self, "trapezoid" if short else self.method, who, grid)
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class RiemannLiouville(FractionalOperator):
+class RiemannLiouvilleIntegral(RepeatedIntegral):
+    r"""Riemann-Liouville integral: the repeated integral, generalised to any positive order.
+
+    .. math:: I^\mu f(t) = \frac{1}{\Gamma(\mu)} \int_{t_0}^{t} (t-s)^{\mu-1} f(s)\,ds, \quad \mu > 0.
+
+    Parameters
+    ----------
+    alpha : float or scalar array
+        The order, positive (0 gives f itself); differentiable if it is a tensor or JAX array, at 0 such an order gives
+        the limit from above, which is 0 at the origin, and its one-sided derivative.
+    method : str
+        For samples on a uniform grid ``"simpson"`` (order 3 + alpha, at most 4; used by ``"auto"`` for three or more
+        samples), ``"trapezoid"`` (order 2) or ``"cq2"`` to ``"cq6"``, convolution quadrature of that order; on other
+        grids ``"trapezoid"`` (used by ``"auto"``) or ``"fast"`` (``"soe"``), the same rule with its kernel approximated
+        by a sum of exponentials; for callables ``"spectral"`` or ``"graded"``.
+    side : {"left", "right"}
+        ``"left"`` integrates from the origin to t, as above; ``"right"`` from t to an end b, which is ``origin=`` or
+        the last point:
+
+        .. math:: I^\mu_{b-} f(t) = \frac{1}{\Gamma(\mu)} \int_{t}^{b} (s-t)^{\mu-1} f(s)\,ds.
+
+    References
+    ----------
+    S. G. Samko, A. A. Kilbas, O. I. Marichev, *Fractional Integrals and Derivatives*, 1993, section 2.
+    """
+
+    alpha: Any
+    method: str = "auto"
+    side: str = "left"
+
+    definition: ClassVar[str] = "riemann_liouville"
+    short_names: ClassVar[tuple[str, ...]] = ("RL",)
+    who: ClassVar[str] = "the Riemann-Liouville integral"
+    instead: ClassVar[str] = "use riemann_liouville for the derivative"
+    streams: ClassVar[bool] = True
+    rules: ClassVar[Rules] = Rules(
+        {"simpson": later("simpson.Simpson"), "trapezoid": later("trapezoid.Trapezoid"), **QUADRATURES}
+    )
+    any_grid_rules: ClassVar[Rules] = Rules(
+        {"trapezoid": later("any_trapezoid.AnyGridTrapezoid"), "fast": later("any_trapezoid.FastTrapezoid")}
+    )
+
+    def _of_function(self, function: Function) -> Outcome:
+        from hpfracc.operators.core.spectral import differentiate
+
+        return differentiate(function, self._order().negated(), self.method, initial_terms=False)
+
+
+@function_of(RiemannLiouvilleIntegral)
+def riemann_liouville_integral(
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    side: str = "left",
+    **options: Unpack[CallOptions],
+) -> Any:
+    """Riemann-Liouville integral of samples or of a callable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> t = np.linspace(0.0, 1.0, 101)
+    >>> bool(np.allclose(hf.riemann_liouville_integral(np.ones(101), t, 0.5), 2 * np.sqrt(t / np.pi)))
+    True
+    """
+    return operator_of(RiemannLiouvilleIntegral, alpha, method, side)(f, t, **options)
+
+
+class OneSidedDerivative(FractionalOperator, ABC):
+    """Derivatives with a power-law kernel: those of negative order are integrals, those of integer order ordinary."""
+
+    __slots__ = ()
+
+    streams: ClassVar[bool] = True
+
+    def applied(self, samples: Samples, who: str) -> Outcome:
+        """Apply to samples. Errors call the operator ``who``."""
+        order = self._order()
+        rule = self._rule(order, samples.grid, who)
+        if order.known is not None and order.known < 0.0:
+            method = "fast" if self.method in FAST else "auto"
+            return RiemannLiouvilleIntegral(-self.alpha, method).applied(samples, who)
+        if order.is_integer:
+            from hpfracc.operators.rules.any_slopes import differences_on
+
+            rule = differences_on(samples.grid)
+        return apply_rule(rule, samples, order, who)
+
+    def _streamed(self) -> tuple[Rule, Order]:
+        order = self._order()
+        if order.known is not None and order.known < 0.0:
+            return RiemannLiouvilleIntegral(-self.alpha)._streamed()
+        return FractionalOperator._streamed(self)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RiemannLiouville(OneSidedDerivative):
     r"""Riemann-Liouville derivative. Not zero on constants, and infinite at the origin unless f vanishes there.
 
     .. math:: D^\alpha f(t) = \frac{1}{\Gamma(n-\alpha)} \frac{d^n}{dt^n} \int_{t_0}^{t} (t-s)^{n-\alpha-1} f(s)\,ds,
@@ -69,38 +188,24 @@ class RiemannLiouville(FractionalOperator):
 
     definition: ClassVar[str] = "riemann_liouville"
     short_names: ClassVar[tuple[str, ...]] = ("RL",)
-    formula: ClassVar[str] = r"\frac{1}{\Gamma(n-\alpha)} \frac{d^n}{dt^n} \int_{t_0}^{t} (t-s)^{n-\alpha-1} f(s)\,ds"
-    rules: ClassVar[Any] = {"l1-2": WithInitialTerms(L12()), "l1": WithInitialTerms(L1Rule()), **QUADRATURES}
-    any_grid_rules: ClassVar[Any] = {"l1": AnyGridInitialTerms(AnyGridL1()), "fast": AnyGridInitialTerms(FastL1())}
-    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
-
-    def _of_samples(self, samples: Samples) -> Outcome:
-        return self.applied(samples, "the Riemann-Liouville derivative")
-
-    def applied(self, samples: Samples, who: str) -> Outcome:
-        """Apply to samples. Errors call the operator ``who``."""
-        order = read_order(self.alpha, ceiling=self.ceiling)
-        rule = pick_rule(self, self.method, who, samples.grid)
-        if order.known is not None and order.known < 0.0:
-            return RiemannLiouvilleIntegral(-self.alpha, "fast" if self.method in FAST else "auto").applied(
-                samples, who
-            )
-        if order.is_integer:
-            rule = differences_on(samples.grid)
-        return apply_rule(rule, samples, order, who)
-
-    def _streamed(self) -> tuple[Rule, Order]:
-        order = read_order(self.alpha, ceiling=self.ceiling)
-        if order.known is not None and order.known < 0.0:
-            return RiemannLiouvilleIntegral(-self.alpha)._streamed()
-        return streamed_rule(self, self.method, "the Riemann-Liouville derivative", order)
-
-    def _of_function(self, function: Function) -> Outcome:
-        order = read_order(self.alpha, ceiling=self.ceiling)
-        return differentiate(function, order, self.method, initial_terms=True)
+    who: ClassVar[str] = "the Riemann-Liouville derivative"
+    initial_terms: ClassVar[bool] = True
+    rules: ClassVar[Rules] = Rules(
+        {
+            "l1-2": later("initial.WithInitialTerms", later("l12.L12")),
+            "l1": later("initial.WithInitialTerms", later("l1.L1Rule")),
+            **QUADRATURES,
+        }
+    )
+    any_grid_rules: ClassVar[Rules] = Rules(
+        {
+            "l1": later("any_initial.AnyGridInitialTerms", later("any_l1.AnyGridL1")),
+            "fast": later("any_initial.AnyGridInitialTerms", later("any_l1.FastL1")),
+        }
+    )
 
 
-@names_options_of(FractionalOperator.__call__)
+@function_of(RiemannLiouville)
 def riemann_liouville(
     f: Any,
     t: Any = None,
@@ -112,24 +217,6 @@ def riemann_liouville(
     **options: Unpack[CallOptions],
 ) -> Any:
     """Riemann-Liouville derivative of samples or of a callable.
-
-    Parameters
-    ----------
-    f : array_like or callable
-        Samples, or a function of an array of points.
-    t : array_like, optional
-        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, method, ceiling, side
-        As for :class:`RiemannLiouville`.
-    **options
-        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
-        as for :meth:`FractionalOperator.__call__`.
-
-    Returns
-    -------
-    array or OperatorResult
-        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
-        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -32,13 +32,13 @@ __all__ = [
     "apply_rule",
     "cache_application",
     "cached_applications",
+    "check_streamed",
     "estimated_distance",
     "largest_nearby",
     "learned_key",
     "no_estimate",
     "order_beside",
     "pick_rule",
-    "streamed_rule",
     "unmeasured",
 ]
 
@@ -225,15 +225,14 @@ def pick_rule(operator: HasRules, method: str, who: str, grid: Grid) -> Rule:
     return found
 
 
-def streamed_rule(operator: HasRules, method: str, who: str, order: Order) -> tuple[Rule, Order]:
-    """The rule for uniform grids that a stream keeps to; orders that have no fading memory are refused."""
+def check_streamed(method: str, who: str, order: Order) -> None:
+    """Refuse a stream of an order that has no fading memory, or by the fast method."""
     if not order.plain or order.known is None:
         raise InvalidInputError(f"the order of a stream of {who} is a plain number; give float(alpha)")
     if order.is_integer:
         raise InvalidInputError(f"alpha={order.known:g}: {who} of whole order has no memory to stream; use differences")
     if method in FAST:
         raise InvalidInputError(f"{who}: a stream is fast by itself; leave method='fast' out, or name a uniform rule")
-    return pick_rule(operator, method, who, UNIFORM), order
 
 
 def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:

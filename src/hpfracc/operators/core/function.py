@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, to_host
 from hpfracc._xp import user_scope
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.grids import known_values, read_number, read_points, require_increasing
 from hpfracc.operators.core.values import as_values, move_axis, points_like
 
-__all__ = ["RTOL", "Function", "read_callable", "read_reflected_function"]
+__all__ = ["RTOL", "Function", "first_point", "read_callable", "read_reflected_function", "refuse_initial"]
 
 RTOL = 1e-10
 
@@ -119,6 +119,21 @@ class Function:
             # For NumPy a number, not a zero-dimensional array.
             return value[..., 0][()] if library_of(value) == "numpy" else value[..., 0]
         return move_axis(value, -1, self.axis) if value.ndim > 1 else value
+
+
+def first_point(t: Any, origin: Any, who: str) -> Any:
+    """The first point of a callable, for an operator without an origin of its own."""
+    if origin is not None:
+        raise InvalidInputError(f"origin={origin!r}: {who} is two-sided and has no origin; leave it out")
+    return None if t is None else float(np.min(to_host(t), initial=np.inf))
+
+
+def refuse_initial(initial: Any, who: str) -> None:
+    """Raise an error if initial derivatives are given with a callable."""
+    if initial is not None:
+        raise InvalidInputError(
+            f"initial={initial!r} is for samples; the derivatives of a callable are computed by {who} itself"
+        )
 
 
 def read_reflected_function(

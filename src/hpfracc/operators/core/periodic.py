@@ -17,7 +17,7 @@ from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples, constant, join, real_dtype
 from hpfracc.operators.rules.periodic import PeriodicRule, wave_powers
 
-__all__ = ["check_period", "first_point", "of_periodic_function", "sampled"]
+__all__ = ["check_period", "of_periodic_function", "sampled"]
 
 #: Numbers of samples over a period, tried in turn.
 _COUNTS = (16, 32, 64, 128, 256, 512, 1024)
@@ -35,13 +35,6 @@ _ALIKE = 100.0
 _PERIODIC = 1e-6
 #: Points of the result that are processed together.
 _CHUNK = 8192
-
-
-def first_point(t: Any, origin: Any, who: str) -> Any:
-    """The first point of a callable, for an operator without an origin of its own."""
-    if origin is not None:
-        raise InvalidInputError(f"origin={origin!r}: {who} is two-sided and has no origin; leave it out")
-    return None if t is None else float(np.min(to_host(t), initial=np.inf))
 
 
 def read_period(period: Any) -> float | None:

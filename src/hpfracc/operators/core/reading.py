@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import FAST
-from hpfracc.operators.core.fast_memory import hint_at_fast
 from hpfracc.operators.core.function import Function, read_callable, read_reflected_function
 from hpfracc.operators.core.grids import Grid, read_grid
 from hpfracc.operators.core.values import Samples, as_values, check_axis, flip, move_axis
@@ -19,6 +18,10 @@ _NO_GRID = Grid(0, 0.0, None)
 
 class Readable(Protocol):
     """The part of an operator that reading its arguments needs."""
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
 
     @property
     def usual_origin(self) -> float | None:
@@ -70,6 +73,8 @@ def read_problem(
     if right:
         values, own = flip(values), grid.reflected()
     problem = Samples(values, operator._own_grid(own, t), backend, tolerance)
-    if not problem.grid.uniform and getattr(operator, "method", None) not in FAST:
+    if not problem.grid.uniform and operator.method not in FAST:
+        from hpfracc.operators.core.fast_memory import hint_at_fast
+
         hint_at_fast(operator, problem)
     return problem, grid, axis

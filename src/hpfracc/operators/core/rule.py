@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from typing import Any, ClassVar
 
 from hpfracc.errors import ShapeError
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, step_power
 
-__all__ = ["DelegatingRule", "Rule"]
+__all__ = ["QUADRATURES", "DelegatingRule", "Rule", "Rules", "later"]
 
 
 class Rule(ABC):
@@ -126,3 +128,46 @@ class DelegatingRule(Rule):
     def magnification(self, alpha: float) -> float:
         """As for the rule."""
         return self.rule.magnification(alpha)
+
+
+Maker = Callable[[], Rule]
+
+
+def later(path: str, *parts: Any, **options: Any) -> Maker:
+    """Makes a rule, when it is called: that of ``module.Class`` in ``rules/``, of other such rules and parameters."""
+
+    def make() -> Rule:
+        module, _, name = path.partition(".")
+        kind = getattr(import_module(f"hpfracc.operators.rules.{module}"), name)
+        made: Rule = kind(*(part() if callable(part) else part for part in parts), **options)
+        return made
+
+    return make
+
+
+#: Convolution quadratures.
+QUADRATURES = {f"cq{p}": later("quadrature.ConvolutionQuadrature", p) for p in range(2, 7)}
+
+
+class Rules(Mapping[str, Rule]):
+    """The rules of an operator by their ``method=`` names; each is imported and made when it is first used."""
+
+    def __init__(self, makers: Mapping[str, Maker]) -> None:
+        self._makers = makers
+        self._made: dict[str, Rule] = {}
+
+    def __getitem__(self, name: str) -> Rule:
+        found = self._made.get(name)
+        if found is None:
+            found = self._made.setdefault(name, self._makers[name]())
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def wrapped(self, path: str, **options: Any) -> Rules:
+        """Each of the rules in another one."""
+        return Rules({name: later(path, make, **options) for name, make in self._makers.items()})

@@ -208,8 +208,6 @@ def _with_initial_terms(plan: StreamPlan, order: Order) -> StreamPlan:
 def _with_fitted_start(plan: StreamPlan, rule: FittedStart, order: Order) -> StreamPlan:
     """The effect of better derivatives at the origin, for orders above 1."""
     n, alpha = order.ceiling, float(order.value)
-    if n < 2:
-        return plan
 
     def firsts(head: Any, step: float) -> list[Any]:
         return [*plan.firsts(head, step), *rule.coefficients(Samples(head, Grid(WINDOW, 0.0, step)), order)]
