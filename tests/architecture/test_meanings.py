@@ -26,7 +26,6 @@ IMPORTED = {
     "causal_convolution": "public: the operation, and hpfracc.batch.causal_convolution for files",
     "elementwise": "public: the operation, and hpfracc.batch.elementwise for files",
     "make_kernels": "the kernels of one primitive, made for each library; a file per primitive",
-    "of_function": "an operator applied to a callable; a file per operator",
     "on_jax": "the solver of the same module for JAX, imported where it is called",
     "on_torch": "the solver of the same module for PyTorch, imported where it is called",
     "plain": "a value as JSON types: of a profile, of a sweep's files, of a command's answer",

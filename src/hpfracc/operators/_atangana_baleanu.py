@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from hpfracc.operators.core.base import CallOptions, function_of
 from hpfracc.operators.core.memory_kernel import BoundedKernelDerivative, MemoryKernel
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import Rules, later
+from hpfracc.operators.core.rule import RuleTable, later
 from hpfracc.operators.core.values import Samples, join
 from hpfracc.operators.rules.first_points import infinite_at_origin
 from hpfracc.operators.rules.mittag_leffler import kernel_at_points
@@ -36,13 +36,13 @@ class MittagLefflerDerivative(BoundedKernelDerivative):
 
     __slots__ = ()
 
-    rules: ClassVar[Rules] = Rules(
+    rules = RuleTable(
         {
             "quadratic": later("mittag_leffler.MittagLefflerMemory", quadratic=True),
             "linear": later("mittag_leffler.MittagLefflerMemory", quadratic=False),
         }
     )
-    grids: ClassVar[tuple[str, ...]] = ("uniform",)
+    grids = ("uniform",)
 
     def _kernel(self, order: Order) -> MemoryKernel:
         if not order.plain:
@@ -91,9 +91,9 @@ class AtanganaBaleanu(MittagLefflerDerivative):
     method: str = "auto"
     normalisation: Any = 1.0
 
-    definition: ClassVar[str] = "atangana_baleanu"
-    short_names: ClassVar[tuple[str, ...]] = ("AB", "ABC")
-    who: ClassVar[str] = "the Atangana-Baleanu derivative"
+    definition = "atangana_baleanu"
+    short_names = ("AB", "ABC")
+    who = "the Atangana-Baleanu derivative"
 
 
 @function_of(AtanganaBaleanu)
@@ -145,10 +145,10 @@ class AtanganaBaleanuRiemann(MittagLefflerDerivative):
     method: str = "auto"
     normalisation: Any = 1.0
 
-    definition: ClassVar[str] = "atangana_baleanu_riemann"
-    short_names: ClassVar[tuple[str, ...]] = ("ABR",)
-    who: ClassVar[str] = "the Atangana-Baleanu derivative (Riemann-Liouville)"
-    initial_terms: ClassVar[bool] = True
+    definition = "atangana_baleanu_riemann"
+    short_names = ("ABR",)
+    who = "the Atangana-Baleanu derivative (Riemann-Liouville)"
+    initial_terms = True
 
     def _completed(self, outcome: Outcome, samples: Samples, order: Order) -> Outcome:
         term = samples.values[..., :1] * kernel_at_points(samples, order_beside(order, samples.values))
@@ -211,9 +211,9 @@ class AtanganaBaleanuIntegral(MeanIntegral):
     method: str = "auto"
     normalisation: Any = 1.0
 
-    definition: ClassVar[str] = "atangana_baleanu"
-    short_names: ClassVar[tuple[str, ...]] = ("AB",)
-    who: ClassVar[str] = "the Atangana-Baleanu integral"
+    definition = "atangana_baleanu"
+    short_names = ("AB",)
+    who = "the Atangana-Baleanu integral"
 
     def _integral(self) -> RiemannLiouvilleIntegral:
         return RiemannLiouvilleIntegral(self.alpha, self.method)

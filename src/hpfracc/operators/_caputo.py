@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
-from hpfracc.operators._riemann_liouville import OneSidedDerivative
-from hpfracc.operators.core.applying import pick_rule
+from hpfracc.operators.core.applying import FAST, apply_rule, pick_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of, operator_of
 from hpfracc.operators.core.function import Function, refuse_initial
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import Rule, Rules, later
+from hpfracc.operators.core.rule import Rule, RuleTable, later
+from hpfracc.operators.core.values import Samples
 
-__all__ = ["Caputo", "caputo"]
+__all__ = ["Caputo", "OneSidedDerivative", "caputo"]
+
+
+class OneSidedDerivative(FractionalOperator, ABC):
+    """Derivatives with a power-law kernel: those of negative order are integrals, those of integer order ordinary."""
+
+    __slots__ = ()
+
+    streams = True
+
+    def applied(self, samples: Samples, who: str) -> Outcome:
+        """Apply to samples. Errors call the operator ``who``."""
+        order = self._order()
+        rule = self._rule(order, samples.grid, who)
+        if order.known is not None and order.known < 0.0:
+            from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
+
+            method = "fast" if self.method in FAST else "auto"
+            return RiemannLiouvilleIntegral(-self.alpha, method).applied(samples, who)
+        if order.is_integer:
+            from hpfracc.operators.rules.differences import Differences
+
+            rule = Differences()
+        return apply_rule(rule, samples, order, who)
+
+    def _streamed(self) -> tuple[Rule, Order]:
+        order = self._order()
+        if order.known is not None and order.known < 0.0:
+            from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
+
+            return RiemannLiouvilleIntegral(-self.alpha)._streamed()
+        return FractionalOperator._streamed(self)
 
 
 @final
@@ -73,11 +105,11 @@ class Caputo(OneSidedDerivative):
     side: str = "left"
     initial: Any = None
 
-    definition: ClassVar[str] = "caputo"
-    short_names: ClassVar[tuple[str, ...]] = ("C",)
-    who: ClassVar[str] = "the Caputo derivative"
-    rules: ClassVar[Rules] = Rules({"l1-2": later("l12.L12"), "l1": later("l1.L1Rule")})
-    any_grid_rules: ClassVar[Rules] = Rules({"l1": later("any_l1.AnyGridL1"), "fast": later("any_l1.FastL1")})
+    definition = "caputo"
+    short_names = ("C",)
+    who = "the Caputo derivative"
+    rules = RuleTable({"l1-2": later("l12.L12"), "l1": later("l1.L1Rule")})
+    any_grid_rules = RuleTable({"l1": later("any_l1.AnyGridL1"), "fast": later("any_l1.FastL1")})
 
     def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
         rule = pick_rule(self, self.method, who, grid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
 from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
 from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
@@ -12,7 +12,7 @@ from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.memory_kernel import BoundedKernelDerivative, MemoryKernel, normalised, read_memory_order
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import Rules, later
+from hpfracc.operators.core.rule import RuleTable, later
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, scalar
 
@@ -53,10 +53,10 @@ class CaputoFabrizio(BoundedKernelDerivative):
     method: str = "auto"
     normalisation: Any = 1.0
 
-    definition: ClassVar[str] = "caputo_fabrizio"
-    short_names: ClassVar[tuple[str, ...]] = ("CF",)
-    who: ClassVar[str] = "the Caputo-Fabrizio derivative"
-    rules: ClassVar[Rules] = Rules(
+    definition = "caputo_fabrizio"
+    short_names = ("CF",)
+    who = "the Caputo-Fabrizio derivative"
+    rules = RuleTable(
         {
             "quadratic": later("exponential.ExponentialRule", quadratic=True),
             "linear": later("exponential.ExponentialRule", quadratic=False),
@@ -117,9 +117,9 @@ class MeanIntegral(FractionalOperator, ABC):
     __slots__ = ()
 
     normalisation: Any
-    kind: ClassVar[str] = "integral"
-    rules: ClassVar[Rules] = RiemannLiouvilleIntegral.rules
-    any_grid_rules: ClassVar[Rules] = RiemannLiouvilleIntegral.any_grid_rules
+    kind = "integral"
+    rules = RiemannLiouvilleIntegral.rules
+    any_grid_rules = RiemannLiouvilleIntegral.any_grid_rules
 
     @abstractmethod
     def _integral(self) -> RiemannLiouvilleIntegral:
@@ -174,9 +174,9 @@ class CaputoFabrizioIntegral(MeanIntegral):
     method: str = "auto"
     normalisation: Any = 1.0
 
-    definition: ClassVar[str] = "caputo_fabrizio"
-    short_names: ClassVar[tuple[str, ...]] = ("CF",)
-    who: ClassVar[str] = "the Caputo-Fabrizio integral"
+    definition = "caputo_fabrizio"
+    short_names = ("CF",)
+    who = "the Caputo-Fabrizio integral"
 
     def _integral(self) -> RiemannLiouvilleIntegral:
         return RiemannLiouvilleIntegral(1.0, self.method)

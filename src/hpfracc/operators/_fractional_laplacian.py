@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
 from hpfracc._arrays import is_chunked
 from hpfracc._frames import has_labels, open_samples
@@ -16,7 +16,7 @@ from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.periodic import sampled
 from hpfracc.operators.core.reporting import Outcome, relabelled
-from hpfracc.operators.core.rule import Rules, later
+from hpfracc.operators.core.rule import RuleTable, later
 from hpfracc.operators.core.several_axes import call_over_axes
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.laplacian import Integral, LaplacianRule
@@ -65,10 +65,10 @@ class FractionalLaplacian(FractionalOperator):
     alpha: Any
     method: str = "auto"
 
-    definition: ClassVar[str] = "fractional_laplacian"
-    short_names: ClassVar[tuple[str, ...]] = ("laplacian", "FL")
-    who: ClassVar[str] = "the fractional Laplacian"
-    rules: ClassVar[Rules] = Rules(
+    definition = "fractional_laplacian"
+    short_names = ("laplacian", "FL")
+    who = "the fractional Laplacian"
+    rules = RuleTable(
         {
             "integral": later("laplacian.Integral"),
             "periodic": later("laplacian.PeriodicWaves"),
@@ -76,8 +76,8 @@ class FractionalLaplacian(FractionalOperator):
             "neumann": later("laplacian.NeumannWaves"),
         }
     )
-    grids: ClassVar[tuple[str, ...]] = ("uniform",)
-    unused: ClassVar[tuple[str, ...]] = ("origin", "factor", "rtol")
+    grids = ("uniform",)
+    unused = ("origin", "factor", "rtol")
 
     def __call__(
         self,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
 from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of, operator_of
-from hpfracc.operators.core.rule import Rules, later
+from hpfracc.operators.core.rule import RuleTable, later
 
 __all__ = ["GrunwaldLetnikov", "grunwald_letnikov"]
 
@@ -52,13 +52,13 @@ class GrunwaldLetnikov(FractionalOperator):
     ceiling: int | None = None
     side: str = "left"
 
-    definition: ClassVar[str] = "grunwald_letnikov"
-    short_names: ClassVar[tuple[str, ...]] = ("GL",)
-    who: ClassVar[str] = "the Grünwald-Letnikov derivative"
-    rules: ClassVar[Rules] = Rules({"gl": later("grunwald.Grunwald"), "wsgl": later("grunwald.WeightedGrunwald")})
-    grids: ClassVar[tuple[str, ...]] = ("uniform",)
-    streams: ClassVar[bool] = True
-    initial_terms: ClassVar[bool] = True
+    definition = "grunwald_letnikov"
+    short_names = ("GL",)
+    who = "the Grünwald-Letnikov derivative"
+    rules = RuleTable({"gl": later("grunwald.Grunwald"), "wsgl": later("grunwald.WeightedGrunwald")})
+    grids = ("uniform",)
+    streams = True
+    initial_terms = True
 
 
 @function_of(GrunwaldLetnikov)

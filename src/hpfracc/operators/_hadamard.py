@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
 from hpfracc.operators._caputo import Caputo
 from hpfracc.operators._psi_caputo import logarithmic_function, logarithmic_grid
@@ -13,7 +13,6 @@ from hpfracc.operators.core.base import CallOptions, FractionalOperator, functio
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import Rules
 from hpfracc.operators.core.values import Samples
 
 __all__ = ["CaputoHadamard", "Hadamard", "HadamardIntegral", "caputo_hadamard", "hadamard", "hadamard_integral"]
@@ -24,8 +23,8 @@ class LogarithmicOperator(FractionalOperator, ABC):
 
     __slots__ = ()
 
-    grids: ClassVar[tuple[str, ...]] = ("uniform in log t", "any")
-    usual_origin: ClassVar[float | None] = 1.0
+    grids = ("uniform in log t", "any")
+    usual_origin = 1.0
 
     @abstractmethod
     def _inner(self) -> FractionalOperator:
@@ -81,10 +80,10 @@ class Hadamard(LogarithmicOperator):
     method: str = "auto"
     ceiling: int | None = None
 
-    definition: ClassVar[str] = "hadamard"
-    who: ClassVar[str] = "the Hadamard derivative"
-    rules: ClassVar[Rules] = RiemannLiouville.rules
-    any_grid_rules: ClassVar[Rules] = RiemannLiouville.any_grid_rules
+    definition = "hadamard"
+    who = "the Hadamard derivative"
+    rules = RiemannLiouville.rules
+    any_grid_rules = RiemannLiouville.any_grid_rules
 
     def _inner(self) -> FractionalOperator:
         return RiemannLiouville(self.alpha, self.method, self.ceiling)
@@ -151,11 +150,11 @@ class CaputoHadamard(LogarithmicOperator):
     ceiling: int | None = None
     initial: Any = None
 
-    definition: ClassVar[str] = "caputo_hadamard"
-    short_names: ClassVar[tuple[str, ...]] = ("CH",)
-    who: ClassVar[str] = "the Caputo-Hadamard derivative"
-    rules: ClassVar[Rules] = Caputo.rules
-    any_grid_rules: ClassVar[Rules] = Caputo.any_grid_rules
+    definition = "caputo_hadamard"
+    short_names = ("CH",)
+    who = "the Caputo-Hadamard derivative"
+    rules = Caputo.rules
+    any_grid_rules = Caputo.any_grid_rules
 
     def _inner(self) -> FractionalOperator:
         return Caputo(self.alpha, self.method, self.ceiling, initial=self.initial)
@@ -214,11 +213,11 @@ class HadamardIntegral(LogarithmicOperator):
     alpha: Any
     method: str = "auto"
 
-    definition: ClassVar[str] = "hadamard"
-    who: ClassVar[str] = "the Hadamard integral"
-    kind: ClassVar[str] = "integral"
-    rules: ClassVar[Rules] = RiemannLiouvilleIntegral.rules
-    any_grid_rules: ClassVar[Rules] = RiemannLiouvilleIntegral.any_grid_rules
+    definition = "hadamard"
+    who = "the Hadamard integral"
+    kind = "integral"
+    rules = RiemannLiouvilleIntegral.rules
+    any_grid_rules = RiemannLiouvilleIntegral.any_grid_rules
 
     def _inner(self) -> FractionalOperator:
         return RiemannLiouvilleIntegral(self.alpha, self.method)

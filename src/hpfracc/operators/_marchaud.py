@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from hpfracc.operators.core.base import CallOptions, FractionalOperator, functio
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import read_number
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import Rules
 from hpfracc.operators.core.values import Samples, as_values, move_axis
 
 __all__ = ["Marchaud", "marchaud"]
@@ -61,11 +60,11 @@ class Marchaud(FractionalOperator):
     method: str = "auto"
     ceiling: int | None = None
 
-    definition: ClassVar[str] = "marchaud"
-    who: ClassVar[str] = "the Marchaud derivative"
-    instead: ClassVar[str] = "for an integral use riemann_liouville_integral"
-    rules: ClassVar[Rules] = RiemannLiouville.rules
-    any_grid_rules: ClassVar[Rules] = RiemannLiouville.any_grid_rules
+    definition = "marchaud"
+    who = "the Marchaud derivative"
+    instead = "for an integral use riemann_liouville_integral"
+    rules = RiemannLiouville.rules
+    any_grid_rules = RiemannLiouville.any_grid_rules
 
     def _inner(self) -> RiemannLiouville:
         self._order()

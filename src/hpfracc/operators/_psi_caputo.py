@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from hpfracc.operators.core.base import CallOptions, FractionalOperator, functio
 from hpfracc.operators.core.function import Function, refuse_initial
 from hpfracc.operators.core.grids import Grid, rounding_of_points, uniform_step
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import Rules
 from hpfracc.operators.core.values import Samples
 
 __all__ = ["PsiCaputo", "logarithmic_function", "logarithmic_grid", "psi_caputo"]
@@ -72,11 +71,11 @@ class PsiCaputo(FractionalOperator):
     ceiling: int | None = None
     initial: Any = None
 
-    definition: ClassVar[str] = "psi_caputo"
-    who: ClassVar[str] = "the psi-Caputo derivative"
-    rules: ClassVar[Rules] = Caputo.rules
-    any_grid_rules: ClassVar[Rules] = Caputo.any_grid_rules
-    grids: ClassVar[tuple[str, ...]] = ("uniform in psi", "any")
+    definition = "psi_caputo"
+    who = "the psi-Caputo derivative"
+    rules = Caputo.rules
+    any_grid_rules = Caputo.any_grid_rules
+    grids = ("uniform in psi", "any")
 
     def _own_grid(self, grid: Grid, t: Any) -> Grid:
         if grid.n == 0:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from abc import ABC
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
-from hpfracc.operators.core.applying import FAST, apply_rule, pick_rule
+from hpfracc.operators._caputo import OneSidedDerivative
+from hpfracc.operators.core.applying import apply_rule, pick_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of, operator_of
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import QUADRATURES, Rule, Rules, later
+from hpfracc.operators.core.rule import QUADRATURES, Rule, RuleTable, later
 from hpfracc.operators.core.values import Samples
 
 __all__ = [
-    "OneSidedDerivative",
     "RepeatedIntegral",
     "RiemannLiouville",
     "RiemannLiouvilleIntegral",
@@ -30,7 +30,7 @@ class RepeatedIntegral(FractionalOperator, ABC):
 
     __slots__ = ()
 
-    kind: ClassVar[str] = "integral"
+    kind = "integral"
 
     def applied(self, samples: Samples, who: str) -> Outcome:
         """Apply to samples. Errors call the operator ``who``."""
@@ -77,15 +77,13 @@ class RiemannLiouvilleIntegral(RepeatedIntegral):
     method: str = "auto"
     side: str = "left"
 
-    definition: ClassVar[str] = "riemann_liouville"
-    short_names: ClassVar[tuple[str, ...]] = ("RL",)
-    who: ClassVar[str] = "the Riemann-Liouville integral"
-    instead: ClassVar[str] = "use riemann_liouville for the derivative"
-    streams: ClassVar[bool] = True
-    rules: ClassVar[Rules] = Rules(
-        {"simpson": later("simpson.Simpson"), "trapezoid": later("trapezoid.Trapezoid"), **QUADRATURES}
-    )
-    any_grid_rules: ClassVar[Rules] = Rules(
+    definition = "riemann_liouville"
+    short_names = ("RL",)
+    who = "the Riemann-Liouville integral"
+    instead = "use riemann_liouville for the derivative"
+    streams = True
+    rules = RuleTable({"simpson": later("simpson.Simpson"), "trapezoid": later("trapezoid.Trapezoid"), **QUADRATURES})
+    any_grid_rules = RuleTable(
         {"trapezoid": later("any_trapezoid.AnyGridTrapezoid"), "fast": later("any_trapezoid.FastTrapezoid")}
     )
 
@@ -116,33 +114,6 @@ def riemann_liouville_integral(
     True
     """
     return operator_of(RiemannLiouvilleIntegral, alpha, method, side)(f, t, **options)
-
-
-class OneSidedDerivative(FractionalOperator, ABC):
-    """Derivatives with a power-law kernel: those of negative order are integrals, those of integer order ordinary."""
-
-    __slots__ = ()
-
-    streams: ClassVar[bool] = True
-
-    def applied(self, samples: Samples, who: str) -> Outcome:
-        """Apply to samples. Errors call the operator ``who``."""
-        order = self._order()
-        rule = self._rule(order, samples.grid, who)
-        if order.known is not None and order.known < 0.0:
-            method = "fast" if self.method in FAST else "auto"
-            return RiemannLiouvilleIntegral(-self.alpha, method).applied(samples, who)
-        if order.is_integer:
-            from hpfracc.operators.rules.any_slopes import differences_on
-
-            rule = differences_on(samples.grid)
-        return apply_rule(rule, samples, order, who)
-
-    def _streamed(self) -> tuple[Rule, Order]:
-        order = self._order()
-        if order.known is not None and order.known < 0.0:
-            return RiemannLiouvilleIntegral(-self.alpha)._streamed()
-        return FractionalOperator._streamed(self)
 
 
 @final
@@ -186,21 +157,21 @@ class RiemannLiouville(OneSidedDerivative):
     ceiling: int | None = None
     side: str = "left"
 
-    definition: ClassVar[str] = "riemann_liouville"
-    short_names: ClassVar[tuple[str, ...]] = ("RL",)
-    who: ClassVar[str] = "the Riemann-Liouville derivative"
-    initial_terms: ClassVar[bool] = True
-    rules: ClassVar[Rules] = Rules(
+    definition = "riemann_liouville"
+    short_names = ("RL",)
+    who = "the Riemann-Liouville derivative"
+    initial_terms = True
+    rules = RuleTable(
         {
             "l1-2": later("initial.WithInitialTerms", later("l12.L12")),
             "l1": later("initial.WithInitialTerms", later("l1.L1Rule")),
             **QUADRATURES,
         }
     )
-    any_grid_rules: ClassVar[Rules] = Rules(
+    any_grid_rules = RuleTable(
         {
-            "l1": later("any_initial.AnyGridInitialTerms", later("any_l1.AnyGridL1")),
-            "fast": later("any_initial.AnyGridInitialTerms", later("any_l1.FastL1")),
+            "l1": later("initial.WithInitialTerms", later("any_l1.AnyGridL1")),
+            "fast": later("initial.WithInitialTerms", later("any_l1.FastL1")),
         }
     )
 

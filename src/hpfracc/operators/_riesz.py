@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import UNIFORM, pick_rule
@@ -13,7 +13,7 @@ from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.periodic import check_period, of_periodic_function, sampled
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import Rule, Rules, later
+from hpfracc.operators.core.rule import Rule, RuleTable, later
 from hpfracc.operators.rules.periodic import RieszWaves
 
 __all__ = ["Riesz", "riesz"]
@@ -56,19 +56,19 @@ class Riesz(FractionalOperator):
     method: str = "auto"
     period: Any = None
 
-    definition: ClassVar[str] = "riesz"
-    short_names: ClassVar[tuple[str, ...]] = ("R",)
-    who: ClassVar[str] = "the Riesz derivative"
-    rules: ClassVar[Rules] = Rules(
+    definition = "riesz"
+    short_names = ("R",)
+    who = "the Riesz derivative"
+    rules = RuleTable(
         {
             "centred": later("centred.Centred"),
             "centred4": later("centred.Centred4"),
             "spectral": later("periodic.RieszWaves"),
         }
     )
-    grids: ClassVar[tuple[str, ...]] = ("uniform",)
-    unused: ClassVar[tuple[str, ...]] = ("origin", "factor")
-    instead: ClassVar[str] = "for the Riesz potential use fractional_laplacian with a negative order"
+    grids = ("uniform",)
+    unused = ("origin", "factor")
+    instead = "for the Riesz potential use fractional_laplacian with a negative order"
 
     def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
         rule = pick_rule(self, self.method, who, grid)

@@ -6,7 +6,7 @@ import math
 from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
 from hpfracc._arrays import is_array
 from hpfracc._xp import NUMPY, namespace_of
@@ -18,11 +18,11 @@ from hpfracc.operators.core.function import Function, refuse_initial
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import Rule, Rules, later
+from hpfracc.operators.core.rule import Rule, RuleTable, later
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.tempering import read_rate, tempered_function
 from hpfracc.operators.core.values import Samples, scalar
-from hpfracc.operators.rules.any_slopes import differences_on
+from hpfracc.operators.rules.differences import Differences
 from hpfracc.operators.rules.start import FittedStart, read_initial
 
 __all__ = [
@@ -61,7 +61,7 @@ class TemperedDerivative(TemperedOperator, ABC):
 
     __slots__ = ()
 
-    instead: ClassVar[str] = "for an integral use tempered_integral"
+    instead = "for an integral use tempered_integral"
 
     def applied(self, samples: Samples, who: str) -> Outcome:
         """Apply to samples. Errors call the operator ``who``."""
@@ -69,7 +69,7 @@ class TemperedDerivative(TemperedOperator, ABC):
         rule = self._rule(order, samples.grid, who)
         if not order.is_integer:
             return apply_rule(rule, samples, order, who)
-        n, differences = order.ceiling, differences_on(samples.grid)
+        n, differences = order.ceiling, Differences()
         decay = scalar(read_rate(self.rate), samples.values)
         terms = [
             math.comb(n, p) * decay ** (n - p) * apply_rule(differences, samples, read_order(float(p)), who).value
@@ -123,16 +123,16 @@ class TemperedRiemannLiouville(TemperedDerivative):
     method: str = "auto"
     ceiling: int | None = None
 
-    definition: ClassVar[str] = "tempered"
-    short_names: ClassVar[tuple[str, ...]] = ("tempered_riemann_liouville", "TRL")
-    who: ClassVar[str] = "the tempered derivative"
-    initial_terms: ClassVar[bool] = True
-    rules: ClassVar[Rules] = RiemannLiouville.rules.wrapped("tempered.Tempered", singular=True)
-    any_grid_rules: ClassVar[Rules] = Rules({"l1": later("any_tempered.AnyGridTempered", initial_term=True)})
+    definition = "tempered"
+    short_names = ("tempered_riemann_liouville", "TRL")
+    who = "the tempered derivative"
+    initial_terms = True
+    rules = RiemannLiouville.rules.wrapped("tempered.Tempered", singular=True)
+    any_grid_rules = RuleTable({"l1": later("any_tempered.AnyGridTempered", initial_term=True)})
 
     def _of_samples(self, samples: Samples) -> Outcome:
         def slope() -> Any:
-            return apply_rule(differences_on(samples.grid), samples, read_order(1.0), self.who).value
+            return apply_rule(Differences(), samples, read_order(1.0), self.who).value
 
         return self._centred(TemperedDerivative._of_samples(self, samples), samples.values, slope)
 
@@ -242,16 +242,16 @@ class TemperedCaputo(TemperedDerivative):
     ceiling: int | None = None
     initial: Any = None
 
-    definition: ClassVar[str] = "tempered_caputo"
-    short_names: ClassVar[tuple[str, ...]] = ("TC",)
-    who: ClassVar[str] = "the tempered Caputo derivative"
-    rules: ClassVar[Rules] = Rules(
+    definition = "tempered_caputo"
+    short_names = ("TC",)
+    who = "the tempered Caputo derivative"
+    rules = RuleTable(
         {
             "l1-2": later("tempered.Tempered", later("l12.L12")),
             "l1": later("tempered.Tempered", later("l1.L1Rule")),
         }
     )
-    any_grid_rules: ClassVar[Rules] = Rules({"l1": later("any_tempered.AnyGridTempered")})
+    any_grid_rules = RuleTable({"l1": later("any_tempered.AnyGridTempered")})
 
     def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
         rule = TemperedDerivative._rule(self, order, grid, who)
@@ -319,11 +319,11 @@ class TemperedIntegral(TemperedOperator, RepeatedIntegral):
     rate: Any = 1.0
     method: str = "auto"
 
-    definition: ClassVar[str] = "tempered"
-    who: ClassVar[str] = "the tempered integral"
-    instead: ClassVar[str] = "use tempered for the derivative"
-    rules: ClassVar[Rules] = RiemannLiouvilleIntegral.rules.wrapped("tempered.Tempered", integral=True)
-    any_grid_rules: ClassVar[Rules] = Rules({"trapezoid": later("any_tempered.AnyGridTempered", integral=True)})
+    definition = "tempered"
+    who = "the tempered integral"
+    instead = "use tempered for the derivative"
+    rules = RiemannLiouvilleIntegral.rules.wrapped("tempered.Tempered", integral=True)
+    any_grid_rules = RuleTable({"trapezoid": later("any_tempered.AnyGridTempered", integral=True)})
 
 
 @function_of(TemperedIntegral)

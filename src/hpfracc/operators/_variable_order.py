@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
 from hpfracc._arrays import is_array
 from hpfracc.errors import InvalidInputError
@@ -12,7 +12,6 @@ from hpfracc.operators._caputo import Caputo
 from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
 from hpfracc.operators.core.function import Function, refuse_initial
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import Rules
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.core.varying import Varying, of_function, of_samples
 
@@ -73,15 +72,15 @@ class VariableOrder(FractionalOperator):
     ceiling: int | None = None
     initial: Any = None
 
-    definition: ClassVar[str] = "variable_order"
-    short_names: ClassVar[tuple[str, ...]] = ("VO", "coimbra")
-    who: ClassVar[str] = "the derivative of variable order"
-    formula: ClassVar[str] = (
+    definition = "variable_order"
+    short_names = ("VO", "coimbra")
+    who = "the derivative of variable order"
+    formula = (
         r"\frac{1}{\Gamma(n-\alpha(t))} \int_{t_0}^{t} (t-s)^{n-1-\alpha(t)} f^{(n)}(s)\,ds"
         r"\quad\text{(or with } \alpha(s),\ \alpha(t-s) \text{ inside)}"
     )
-    rules: ClassVar[Rules] = Caputo.rules
-    any_grid_rules: ClassVar[Rules] = Caputo.any_grid_rules
+    rules = Caputo.rules
+    any_grid_rules = Caputo.any_grid_rules
 
     def _order_like(self) -> Any:
         return self.alpha if is_array(self.alpha) else None

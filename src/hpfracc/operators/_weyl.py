@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import UNIFORM, pick_rule
@@ -13,7 +13,7 @@ from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.periodic import check_period, of_periodic_function
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import Rule, Rules, later
+from hpfracc.operators.core.rule import Rule, RuleTable, later
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.periodic import WeylWaves
 
@@ -57,12 +57,12 @@ class Weyl(FractionalOperator):
     method: str = "auto"
     period: Any = None
 
-    definition: ClassVar[str] = "weyl"
-    short_names: ClassVar[tuple[str, ...]] = ("W",)
-    who: ClassVar[str] = "the Weyl derivative"
-    rules: ClassVar[Rules] = Rules({"spectral": later("periodic.WeylWaves")})
-    grids: ClassVar[tuple[str, ...]] = ("uniform",)
-    unused: ClassVar[tuple[str, ...]] = ("origin", "factor")
+    definition = "weyl"
+    short_names = ("W",)
+    who = "the Weyl derivative"
+    rules = RuleTable({"spectral": later("periodic.WeylWaves")})
+    grids = ("uniform",)
+    unused = ("origin", "factor")
 
     def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
         rule = pick_rule(self, self.method, who, grid)
@@ -127,13 +127,13 @@ class WeylIntegral(FractionalOperator):
     method: str = "auto"
     period: Any = None
 
-    definition: ClassVar[str] = "weyl"
-    short_names: ClassVar[tuple[str, ...]] = ("W",)
-    who: ClassVar[str] = "the Weyl integral"
-    kind: ClassVar[str] = "integral"
-    rules: ClassVar[Rules] = Weyl.rules
-    grids: ClassVar[tuple[str, ...]] = ("uniform",)
-    unused: ClassVar[tuple[str, ...]] = ("origin", "factor")
+    definition = "weyl"
+    short_names = ("W",)
+    who = "the Weyl integral"
+    kind = "integral"
+    rules = Weyl.rules
+    grids = ("uniform",)
+    unused = ("origin", "factor")
 
     def _derivative(self) -> Weyl:
         order = read_order(self.alpha)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import weakref
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import fields, replace
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,11 +18,15 @@ from hpfracc._xp import array_namespace, namespace_of
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.plan import Plan
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
+from hpfracc.operators.core.function import FAST
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome, rounding_note, rounding_of
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Finish, RecordedSum, Samples, join, zeros
+
+if TYPE_CHECKING:
+    from hpfracc.operators.core.base import FractionalOperator
 
 __all__ = [
     "FAST",
@@ -42,10 +46,8 @@ __all__ = [
     "unmeasured",
 ]
 
-#: The names of the method that keeps its memory as a sum of exponentials.
-FAST = ("fast", "soe")
 #: A uniform grid, to choose a rule where there are no samples yet.
-UNIFORM = Grid(2, 0.0, 1.0)
+UNIFORM = Grid(1 << 30, 0.0, 1.0)
 
 #: How to apply an operator to samples of a kind seen before, by operator and kind (:func:`quick_kind`): reading and
 #: checking a call again takes longer than the work on some thousand points.
@@ -57,18 +59,6 @@ _DOUBLE = "torch.float64"
 #: Without a companion that suffices, the distance from every other sample is multiplied by this: both may miss part of
 #: a jump.
 _ALONE = 1.5
-
-
-class HasRules(Protocol):
-    """An operator, as far as choosing its rule needs it."""
-
-    @property
-    def rules(self) -> Mapping[str, Rule]:
-        """The rules for uniform grids by name."""
-
-    @property
-    def any_grid_rules(self) -> Mapping[str, Rule]:
-        """The rules for any increasing grid by name."""
 
 
 class _CachedConvolution(NamedTuple):
@@ -206,7 +196,7 @@ def order_beside(order: Order, values: Any) -> Order:
     return order
 
 
-def pick_rule(operator: HasRules, method: str, who: str, grid: Grid) -> Rule:
+def pick_rule(operator: FractionalOperator, method: str, who: str, grid: Grid) -> Rule:
     """The rule that ``method`` names on this grid, the first one for ``"auto"``, or an error with the names there are.
 
     A fast memory is approximate, so it is taken only where it is asked for by name.

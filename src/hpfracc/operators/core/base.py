@@ -29,10 +29,9 @@ from hpfracc.operators.core.applying import (
     learned_key,
     pick_rule,
 )
-from hpfracc.operators.core.function import Function, first_point
+from hpfracc.operators.core.function import Function, first_point, read_problem
 from hpfracc.operators.core.grids import Grid, cached_grid, likely_grid, read_number
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.reading import read_problem
 from hpfracc.operators.core.reporting import Outcome, relabelled, report_outcome
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, flip, move_axis

@@ -1,23 +1,28 @@
-"""A function given as a callable: the points at which its result is computed, its origin, and its values."""
+"""Reading the arguments of an operator: samples or a callable, with the points they are taken at."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpfracc._arrays import library_of, to_host
 from hpfracc._xp import user_scope
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators.core.grids import known_values, read_number, read_points, require_increasing
-from hpfracc.operators.core.values import as_values, move_axis, points_like
+from hpfracc.operators.core.grids import Grid, known_values, read_grid, read_number, read_points, require_increasing
+from hpfracc.operators.core.values import Samples, as_values, check_axis, flip, move_axis, points_like
 
-__all__ = ["RTOL", "Function", "first_point", "read_callable", "read_reflected_function", "refuse_initial"]
+if TYPE_CHECKING:
+    from hpfracc.operators.core.base import FractionalOperator
+
+__all__ = ["FAST", "RTOL", "Function", "first_point", "read_callable", "read_problem", "refuse_initial"]
 
 RTOL = 1e-10
+#: The names of the method that keeps its memory as a sum of exponentials.
+FAST = ("fast", "soe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,3 +212,51 @@ def read_callable(
     if library_of(like) != "numpy" and not str(like.dtype).removeprefix("torch.").startswith("float"):
         like = as_values(like)
     return Function(f, points, start, power, tolerance, int(axis), like, shape, backend, user_scope())
+
+
+#: Placeholder for the grid of samples if f is a callable.
+_NO_GRID = Grid(0, 0.0, None)
+
+
+def read_problem(
+    operator: FractionalOperator,
+    f: Any,
+    t: Any,
+    step: Any,
+    axis: Any,
+    origin: Any,
+    factor: Any,
+    rtol: Any,
+    backend: Any,
+    *,
+    right: bool,
+) -> tuple[Samples | Function, Grid, int]:
+    """Samples, with their points along the last axis, or a callable; the grid of the samples; and their axis.
+
+    With ``right``, for an operator with ``side="right"``, points are distances from the end.
+    """
+    if origin is None and (t is None or callable(f)):
+        origin = operator.usual_origin
+    if callable(f) and not hasattr(f, "dtype"):
+        if step is not None:
+            raise InvalidInputError("step= is for samples; give the points t at which to compute a callable's result")
+        options = {"factor": factor, "rtol": rtol, "axis": axis, "backend": backend}
+        if right:
+            return read_reflected_function(f, t, origin=origin, **options), _NO_GRID, axis
+        return read_callable(f, t, origin=operator._start_of(t, origin), **options), _NO_GRID, axis
+    if factor is not None:
+        raise InvalidInputError(f"factor={factor!r} is for callables; samples do not use it")
+    tolerance = None if rtol is None else operator._tolerance(rtol)
+    values = as_values(f, operator._order_like(), step)
+    axis = check_axis(axis, values.ndim)
+    values = move_axis(values, axis, -1)
+    grid = read_grid(t, step, origin, values.shape[-1], from_end=right)
+    own = grid
+    if right:
+        values, own = flip(values), grid.reflected()
+    problem = Samples(values, operator._own_grid(own, t), backend, tolerance)
+    if not problem.grid.uniform and operator.method not in FAST:
+        from hpfracc.operators.core.fast_memory import hint_at_fast
+
+        hint_at_fast(operator, problem)
+    return problem, grid, axis

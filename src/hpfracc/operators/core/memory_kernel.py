@@ -20,7 +20,7 @@ from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, constant, join, real_dtype, scalar
-from hpfracc.operators.rules.any_slopes import differences_on
+from hpfracc.operators.rules.differences import Differences
 
 __all__ = ["BoundedKernelDerivative", "MemoryKernel", "integrate_function", "normalised", "read_memory_order"]
 
@@ -67,7 +67,7 @@ class BoundedKernelDerivative(FractionalOperator, ABC):
         order = self._order()
         rule = self._rule(order, samples.grid, who)
         if order.is_integer:
-            outcome = apply_rule(differences_on(samples.grid), samples, order, who)
+            outcome = apply_rule(Differences(), samples, order, who)
         else:
             outcome = self._completed(apply_rule(rule, samples, order, who), samples, order)
         return normalised(outcome, self.normalisation, order)

@@ -11,7 +11,7 @@ from hpfracc.errors import ShapeError
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, step_power
 
-__all__ = ["QUADRATURES", "DelegatingRule", "Rule", "Rules", "later"]
+__all__ = ["QUADRATURES", "DelegatingRule", "Rule", "RuleTable", "later"]
 
 
 class Rule(ABC):
@@ -35,13 +35,17 @@ class Rule(ABC):
     #: Whether its result depends on the step, even for one sample.
     needs_step: ClassVar[bool] = True
 
-    @abstractmethod
+    #: Its order of accuracy, and the fewest samples it needs, where they are the same for every order.
+    usual_accuracy: ClassVar[float]
+    least: ClassVar[int] = 1
+
     def accuracy(self, alpha: float) -> float:
         """The order of accuracy at a fixed point beyond the origin, for smooth samples: the error is O(h^accuracy)."""
+        return self.usual_accuracy
 
-    @abstractmethod
     def least_points(self, order: Order) -> int:
         """The fewest samples it needs."""
+        return self.least
 
     def head(self, order: Order) -> tuple[int, int]:
         """The number of first points that depend on later samples than their own, and the number of those samples.
@@ -149,7 +153,7 @@ def later(path: str, *parts: Any, **options: Any) -> Maker:
 QUADRATURES = {f"cq{p}": later("quadrature.ConvolutionQuadrature", p) for p in range(2, 7)}
 
 
-class Rules(Mapping[str, Rule]):
+class RuleTable(Mapping[str, Rule]):
     """The rules of an operator by their ``method=`` names; each is imported and made when it is first used."""
 
     def __init__(self, makers: Mapping[str, Maker]) -> None:
@@ -168,6 +172,6 @@ class Rules(Mapping[str, Rule]):
     def __len__(self) -> int:
         return len(self._makers)
 
-    def wrapped(self, path: str, **options: Any) -> Rules:
+    def wrapped(self, path: str, **options: Any) -> RuleTable:
         """Each of the rules in another one."""
-        return Rules({name: later(path, make, **options) for name, make in self._makers.items()})
+        return RuleTable({name: later(path, make, **options) for name, make in self._makers.items()})

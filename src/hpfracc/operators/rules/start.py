@@ -16,7 +16,7 @@ from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.values import Samples, constant, join, scalar
 from hpfracc.operators.core.weights import scaled_weights
-from hpfracc.operators.rules.any_slopes import slopes_at_start
+from hpfracc.operators.rules.differences import slopes_at_start
 from hpfracc.operators.rules.first_points import slopes_at_origin
 from hpfracc.operators.rules.increments import start_points
 from hpfracc.operators.rules.initial import make_terms
