@@ -185,8 +185,6 @@ class KnownGrid(NamedTuple):
 
 #: Recent uniform grids given as points, by dtype, length, both ends and the middle; and limits of the cache.
 _grids: dict[Any, KnownGrid] = {}
-#: The same by identity of the points, for immutable arrays.
-_constant_grids: dict[int, tuple[weakref.ref[Any], Grid]] = {}
 _MAX_GRIDS, _MAX_CACHED_POINTS, _MAX_CACHED_BYTES = 64, 2**20, 64 * 2**20
 #: Fewest points that a thread compares: they take 50 us, waking a thread some 20.
 _MIN_IN_THREAD = 2**16
@@ -201,14 +199,10 @@ def cached_grid(t: Any) -> Grid | None:
     """The uniform grid with these points, if it was read before; else None.
 
     The points are compared, because an array may have been changed in place since: one pass over them, on their own
-    device. Only an immutable array (JAX's, or a read-only one that owns its memory) is recognised by its identity.
+    device. Only an immutable array of JAX's is recognised by its identity.
     """
     if type(t) is not np.ndarray:
         return _cached_by_identity(t)
-    if _constant_grids and not t.flags.writeable:
-        kept = _constant_grids.get(id(t))
-        if kept is not None and kept[0]() is t:
-            return kept[1]
     known = likely_grid(t)
     if known is None or not known.content.startswith(t.data if t.flags.c_contiguous else t.tobytes()):
         return None
@@ -252,10 +246,6 @@ def _cache_grid(t: Any, grid: Grid) -> None:
     own = np.frombuffer(content, t.dtype)
     kept = replace(grid, points=own) if own.dtype == np.float64 else _with_own_points(grid)
     _grids[t.dtype, n, t.item(0), t.item(n // 2), t.item(-1)] = KnownGrid(kept, content)
-    if not t.flags.writeable and t.base is None:
-        if len(_constant_grids) >= _MAX_GRIDS:
-            _constant_grids.clear()
-        _constant_grids[id(t)] = weakref.ref(t), kept
 
 
 def _cache_by_identity(t: Any, grid: Grid) -> None:
