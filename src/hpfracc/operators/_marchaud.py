@@ -8,11 +8,11 @@ from typing import Any, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import is_array
+from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville import RiemannLiouville
 from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import read_number
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples, as_values, move_axis
 
@@ -81,7 +81,7 @@ class Marchaud(FractionalOperator):
                 f"before='first' with factor={function.factor:g}: f is infinite at the origin; give before= a number"
             )
         user = function.f
-        if not isinstance(self.before, str) and not is_array(self.before) and read_number("before", self.before) == 0.0:
+        if not isinstance(self.before, str) and not is_array(self.before) and number("before", self.before) == 0.0:
             return self._inner()._of_function(function)
         if function.factor != 0.0:
             raise InvalidInputError(
@@ -103,7 +103,7 @@ class Marchaud(FractionalOperator):
             if self.before != "first":
                 raise InvalidInputError(f"before={self.before!r} is not known; use a number, an array or 'first'")
             return first
-        return self.before if is_array(self.before) else read_number("before", self.before)
+        return self.before if is_array(self.before) else number("before", self.before)
 
 
 @function_of(Marchaud)

@@ -14,7 +14,7 @@ import numpy as np
 from hpfracc._arrays import KINDS, is_chunked, is_sharded, quick_kind
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples
-from hpfracc._reading import choice, flag
+from hpfracc._reading import choice, flag, number
 from hpfracc._signatures import names_options_of
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
@@ -30,7 +30,7 @@ from hpfracc.operators.core.applying import (
     pick_rule,
 )
 from hpfracc.operators.core.function import Function, first_point, read_problem
-from hpfracc.operators.core.grids import Grid, cached_grid, likely_grid, read_number
+from hpfracc.operators.core.grids import Grid, cached_grid, likely_grid
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome, relabelled, report_outcome
 from hpfracc.operators.core.rule import Rule
@@ -301,10 +301,7 @@ class FractionalOperator(ABC):
             raise InvalidInputError(
                 f"rtol={rtol!r} is for callables and for method='fast'; other methods for samples do not use it"
             )
-        number = read_number("rtol", rtol)
-        if not MIN_TOLERANCE <= number < 1.0:
-            raise InvalidInputError(f"rtol={number:g} is out of reach; use {MIN_TOLERANCE:g} up to 1, such as 1e-10")
-        return number
+        return number("rtol", rtol, least=MIN_TOLERANCE, below=1.0)
 
     def stream(self, step: float, *, rtol: float = 1e-6, axis: int | None = None, dim: Any = None) -> OperatorStream:
         """The same operator for a signal that arrives in chunks, with bounded memory.

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpfracc._arrays import library_of, to_host
+from hpfracc._reading import number, whole
 from hpfracc._xp import user_scope
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators.core.grids import Grid, known_values, read_grid, read_number, read_points, require_increasing
+from hpfracc.operators.core.grids import Grid, known_values, read_grid, read_points, require_increasing
 from hpfracc.operators.core.values import Samples, as_values, check_axis, flip, move_axis, points_like
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def read_reflected_function(
         )
     if points.ndim == 1:
         require_increasing(points)
-    end = float(points[-1]) if origin is None else read_number("origin", origin)
+    end = float(points[-1]) if origin is None else number("origin", origin)
     if points.max(initial=-np.inf) > end:
         raise InvalidInputError(
             f"t={points.max():g} lies beyond origin={end:g}, the end up to which the operator reaches with "
@@ -194,24 +195,19 @@ def read_callable(
     shape = points.shape
     points = points.reshape(-1)
     require_increasing(points)
-    start = 0.0 if origin is None else read_number("origin", origin)
+    start = 0.0 if origin is None else number("origin", origin)
     if points[0] < start:
         raise InvalidInputError(
             f"t[0]={points[0]:g} lies before the origin {start:g}, where the operator starts; give origin= at or "
             "before the first point"
         )
-    power = 0.0 if factor is None else read_number("factor", factor)
-    if power <= -1.0:
-        raise InvalidInputError(f"factor={power:g}: (t - origin)**factor cannot be integrated; it must exceed -1")
-    tolerance = RTOL if rtol is None else read_number("rtol", rtol)
-    if not 0.0 < tolerance < 1.0:
-        raise InvalidInputError(f"rtol={tolerance:g} is not a tolerance; use a number between 0 and 1, such as 1e-10")
-    if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
-        raise ShapeError(f"axis={axis!r} is not a whole number")
+    power = 0.0 if factor is None else number("factor", factor, above=-1.0)
+    tolerance = RTOL if rtol is None else number("rtol", rtol, above=0.0, below=1.0)
+    axis = whole("axis", axis)
     like = t if library_of(t) in ("torch", "jax", "cupy") else points
     if library_of(like) != "numpy" and not str(like.dtype).removeprefix("torch.").startswith("float"):
         like = as_values(like)
-    return Function(f, points, start, power, tolerance, int(axis), like, shape, backend, user_scope())
+    return Function(f, points, start, power, tolerance, axis, like, shape, backend, user_scope())
 
 
 #: Placeholder for the grid of samples if f is a callable.

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of, to_host
+from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import apply_rule
 from hpfracc.operators.core.base import FractionalOperator
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import known_values, read_number
+from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.spectral import differentiate
@@ -103,12 +104,9 @@ def normalised(outcome: Outcome, normalisation: Any, order: Order, *, divide: bo
     known = known_values(factor)
     if known is not None:
         # Tensors and JAX arrays may have several numbers, such as one for each row.
-        numbers = known.ravel() if known.size and library_of(factor) in ("torch", "jax") else [factor]
-        for number in (read_number("normalisation", each) for each in numbers):
-            if number <= 0.0:
-                raise InvalidInputError(
-                    f"normalisation={number:g} at this order; use a positive number, or a function of alpha"
-                )
+        numbers = known.ravel().tolist() if known.size and library_of(factor) in ("torch", "jax") else [factor]
+        for each in numbers:
+            number("normalisation", each, above=0.0)
     if known is not None and known.size == 1 and float(known.reshape(())) == 1.0 and not callable(normalisation):
         return outcome
     return _scaled(outcome, 1.0 / factor if divide else factor)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import to_host
+from hpfracc._reading import number
 from hpfracc.engine.execution.api import matmul
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import Grid, known_values, read_grid, read_number
+from hpfracc.operators.core.grids import Grid, known_values, read_grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples, constant, join, real_dtype
@@ -41,10 +42,7 @@ def read_period(period: Any) -> float | None:
     """A positive length, or None."""
     if period is None:
         return None
-    length = read_number("period", period)
-    if length <= 0.0:
-        raise InvalidInputError(f"period={length:g} is not positive; give the length after which f repeats itself")
-    return length
+    return number("period", period, above=0.0)
 
 
 def check_period(grid: Grid, period: Any, who: str) -> None:
