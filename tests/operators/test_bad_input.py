@@ -60,7 +60,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "one sample": (lambda: hf.caputo([1.0], [0.0], 0.5), ShapeError, "needs at least 2 samples, but 1 was given"),
     "a number for samples": (lambda: hf.caputo(3.0, T, 0.5), ShapeError, "f is a single number"),
     "axis": (lambda: hf.caputo(X, T, 0.5, axis=1), ShapeError, "axis=1 is not an axis.*use -1 to 0"),
-    "step of zero": (lambda: hf.caputo(X, step=0.0, alpha=0.5), InvalidInputError, "step=0.0: give a finite number above 0"),
+    "step of zero": (lambda: hf.caputo(X, step=0.0, alpha=0.5), InvalidInputError, "step=0.0: give a finite"),
     "nan step": (lambda: hf.caputo(X, step=math.nan, alpha=0.5), InvalidInputError, "step=nan: give a finite number"),
     "origin elsewhere": (
         lambda: hf.caputo(X, T, 0.5, origin=-1.0),
@@ -88,8 +88,12 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         InvalidInputError,
         "f is not finite at t=0.9",
     ),
-    "factor too low": (lambda: hf.caputo(np.sin, T, 0.5, factor=-1.0), InvalidInputError, "factor=-1.0: give a finite number above -1"),
-    "rtol of zero": (lambda: hf.caputo(np.sin, T, 0.5, rtol=0.0), InvalidInputError, "rtol=0.0: give a finite number above 0 and below 1"),
+    "factor too low": (
+        lambda: hf.caputo(np.sin, T, 0.5, factor=-1.0),
+        InvalidInputError,
+        "factor=-1.0: give.*above",
+    ),
+    "rtol of zero": (lambda: hf.caputo(np.sin, T, 0.5, rtol=0.0), InvalidInputError, "rtol=0.0: give.*below 1"),
     "Caputo-Fabrizio above 1": (
         lambda: hf.caputo_fabrizio(X, T, 1.5),
         InvalidInputError,
@@ -124,13 +128,13 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "Marchaud of order 0": (lambda: hf.marchaud(X, T, 0.0), InvalidInputError, "alpha=0: the order of the Marchaud"),
     "Marchaud before": (lambda: hf.marchaud(X, T, 0.5, before="last"), InvalidInputError, "before='last' is not known"),
-    "Marchaud before nan": (lambda: hf.marchaud(X, T, 0.5, before=math.nan), InvalidInputError, "before=nan: give a finite"),
+    "Marchaud before nan": (lambda: hf.marchaud(X, T, 0.5, before=math.nan), InvalidInputError, "before=nan: give"),
     "Marchaud with a factor": (
         lambda: hf.marchaud(np.sqrt, T, 0.5, before=1.0, factor=0.5),
         InvalidInputError,
         "factor=0.5 with before=1.0",
     ),
-    "negative rate": (lambda: hf.tempered(X, T, 0.5, -1.0), InvalidInputError, "rate=-1.0: give a finite number at least 0"),
+    "negative rate": (lambda: hf.tempered(X, T, 0.5, -1.0), InvalidInputError, "rate=-1.0: give a finite"),
     "nan rate": (lambda: hf.tempered_caputo(X, T, 0.5, math.nan), InvalidInputError, "rate=nan: give a finite"),
     "tempered of order 0": (lambda: hf.tempered(X, T, -0.5), InvalidInputError, "use tempered_integral"),
     "centred above 2": (

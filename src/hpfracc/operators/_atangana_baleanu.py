@@ -9,7 +9,7 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo_fabrizio import MeanIntegral
-from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
+from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.base import CallOptions, function_of
 from hpfracc.operators.core.memory_kernel import BoundedKernelDerivative, MemoryKernel

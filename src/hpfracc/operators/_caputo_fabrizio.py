@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, Unpack, final
 
-from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
+from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
 from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.memory_kernel import BoundedKernelDerivative, MemoryKernel, normalised, read_memory_order

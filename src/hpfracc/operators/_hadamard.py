@@ -8,7 +8,8 @@ from typing import Any, Unpack, final
 
 from hpfracc.operators._caputo import Caputo
 from hpfracc.operators._psi_caputo import logarithmic_function, logarithmic_grid
-from hpfracc.operators._riemann_liouville import RiemannLiouville, RiemannLiouvilleIntegral
+from hpfracc.operators._riemann_liouville import RiemannLiouville
+from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
 from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid

@@ -11,7 +11,8 @@ from typing import Any, Unpack, final
 from hpfracc._arrays import is_array
 from hpfracc._xp import NUMPY, namespace_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators._riemann_liouville import RepeatedIntegral, RiemannLiouville, RiemannLiouvilleIntegral
+from hpfracc.operators._riemann_liouville import RiemannLiouville
+from hpfracc.operators._riemann_liouville_integral import RepeatedIntegral, RiemannLiouvilleIntegral
 from hpfracc.operators.core.applying import apply_rule, order_beside
 from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
 from hpfracc.operators.core.function import Function, refuse_initial

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import fields, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,9 +24,6 @@ from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome, rounding_note, rounding_of
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Finish, RecordedSum, Samples, join, zeros
-
-if TYPE_CHECKING:
-    from hpfracc.operators.core.base import FractionalOperator
 
 __all__ = [
     "FAST",
@@ -196,7 +193,7 @@ def order_beside(order: Order, values: Any) -> Order:
     return order
 
 
-def pick_rule(operator: FractionalOperator, method: str, who: str, grid: Grid) -> Rule:
+def pick_rule(operator: Any, method: str, who: str, grid: Grid) -> Rule:
     """The rule that ``method`` names on this grid, the first one for ``"auto"``, or an error with the names there are.
 
     A fast memory is approximate, so it is taken only where it is asked for by name.

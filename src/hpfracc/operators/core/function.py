@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from hpfracc._xp import user_scope
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.grids import Grid, known_values, read_grid, read_points, require_increasing
 from hpfracc.operators.core.values import Samples, as_values, check_axis, flip, move_axis, points_like
-
-if TYPE_CHECKING:
-    from hpfracc.operators.core.base import FractionalOperator
 
 __all__ = ["FAST", "RTOL", "Function", "first_point", "read_callable", "read_problem", "refuse_initial"]
 
@@ -215,7 +212,7 @@ _NO_GRID = Grid(0, 0.0, None)
 
 
 def read_problem(
-    operator: FractionalOperator,
+    operator: Any,
     f: Any,
     t: Any,
     step: Any,

@@ -288,13 +288,13 @@ def read_points(t: Any) -> np.ndarray[Any, Any]:
     return points
 
 
-def read_scalar(name: str, value: Any, **limits: float) -> Any:
-    """A number within ``limits``, or a scalar of PyTorch's or JAX's, which may carry a gradient.
+def read_scalar(name: str, value: Any, *, least: float | None = None, above: float | None = None) -> Any:
+    """A number within the limits, or a scalar of PyTorch's or JAX's, which may carry a gradient.
 
     The value of a scalar is checked where it is known and reading it does not make the host wait for a GPU.
     """
     if not is_array(value) or library_of(value) not in ("torch", "jax"):
-        return number(name, value, **limits)
+        return number(name, value, least=least, above=above)
     if math.prod(value.shape) != 1:
         raise ShapeError(f"{name} has shape {tuple(value.shape)}; give one number")
     if "complex" in str(value.dtype):
@@ -302,7 +302,7 @@ def read_scalar(name: str, value: Any, **limits: float) -> Any:
     value = value.reshape(())
     known = None if getattr(value, "is_cuda", False) and tracks_gradient(value) else known_values(value)
     if known is not None:
-        number(name, float(known), **limits)
+        number(name, float(known), least=least, above=above)
     return value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +18,11 @@ from hpfracc.operators.core.grids import Grid, read_grid
 from hpfracc.operators.core.reporting import OperatorResult
 from hpfracc.operators.core.values import Samples, as_values, check_axis, points_like
 
-if TYPE_CHECKING:
-    from hpfracc.operators._fractional_laplacian import FractionalLaplacian
-
 __all__ = ["call_over_axes"]
 
 
 def call_over_axes(
-    operator: FractionalLaplacian, f: Any, t: Any, *, step: Any, axes: Sequence[int], backend: Any, full_output: bool
+    operator: Any, f: Any, t: Any, *, step: Any, axes: Sequence[int], backend: Any, full_output: bool
 ) -> Any:
     """Read the grids of all axes, apply the operator's method over them, and put the axes back."""
     if not axes:

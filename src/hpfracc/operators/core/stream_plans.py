@@ -24,8 +24,8 @@ from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import binomial, binomials, tangent_defect, trapezoid_defect
 from hpfracc.operators.core.values import Samples, join, zeros
-from hpfracc.operators.rules import grunwald, initial, l1, l12, simpson, trapezoid
-from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, increments, start_points
+from hpfracc.operators.rules import first_points, grunwald, initial, l1, l12, simpson, trapezoid
+from hpfracc.operators.rules.increments import forward_differences, increments, start_points
 from hpfracc.operators.rules.start import FittedStart
 
 __all__ = ["WINDOW", "StreamPlan", "plan_stream"]
@@ -188,15 +188,7 @@ def _with_initial_terms(plan: StreamPlan, order: Order) -> StreamPlan:
     n, alpha = order.ceiling, float(order.value)
 
     def firsts(head: Any, step: float) -> list[Any]:
-        differences = forward_differences(head[..., : 1 if n == 1 else start_points(n) + 1])
-        slopes = [
-            sum(
-                (float(binomial_polynomial(i)[k]) * differences[i] for i in range(k + 1, len(differences))),
-                differences[k] * float(binomial_polynomial(k)[k]),
-            )
-            for k in range(n)
-        ]
-        return [*plan.firsts(head, step), *slopes]
+        return [*plan.firsts(head, step), *first_points.taylor_at_origin(head, n, start_points(n))]
 
     def start(j: Array) -> list[Array]:
         return [*plan.start(j), *_initial_terms(alpha, j, range(n))]

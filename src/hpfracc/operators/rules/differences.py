@@ -11,13 +11,14 @@ from numpy.polynomial import polynomial as poly
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.values import Samples, constant, join, scalar
+from hpfracc.operators.core.values import Samples, constant, join
 from hpfracc.operators.rules.increments import (
     DIFFERENCE_ORDER,
     backward_series,
     backward_size,
     binomial_polynomial,
     forward_differences,
+    weighted_sum,
 )
 
 __all__ = ["Differences", "slopes", "slopes_at_start"]
@@ -94,14 +95,14 @@ def slopes(x: Any, points: Array, m: int) -> Any:
     window = np.lib.stride_tricks.sliding_window_view(points, count)[:, ::-1]  # newest first
     weights = near_weights(window - window[:, :1], m)
     later = sum(x[..., count - 1 - i : n - i] * constant(np.ascontiguousarray(weights[:, i]), x) for i in range(count))
-    first = [_combine(x, weights_among(points[:count], j, m)) for j in range(count - 1)]
+    first = [weighted_sum(x, weights_among(points[:count], j, m)) for j in range(count - 1)]
     return join([*first, later])
 
 
 def slopes_at_start(x: Any, points: Array, most: int) -> list[Any]:
     """Derivatives 0 to ``most`` at the first point, from the first ``most + 4`` samples."""
     head = points[: most + DIFFERENCE_ORDER]
-    later = [_combine(x, weights_among(head, 0, k)) for k in range(1, most + 1)]
+    later = [weighted_sum(x, weights_among(head, 0, k)) for k in range(1, most + 1)]
     return [x[..., :1], *later]
 
 
@@ -167,9 +168,3 @@ def difference_weights(at: Array, m: int) -> Array:
             table[0][j] = points[i] * table[0][j] / gap
         before = product
     return np.asarray(np.stack(table[m], -1) / unit**m)
-
-
-def _combine(x: Any, weights: Any) -> Any:
-    """``sum_k weights[k] x[..., k]``, one point."""
-    terms = [x[..., k : k + 1] * scalar(weight, x) for k, weight in enumerate(weights)]
-    return sum(terms[1:], terms[0])

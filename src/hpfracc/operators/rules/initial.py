@@ -22,9 +22,10 @@ from hpfracc.operators.rules.first_points import (
     rounding_at_origin,
     singular_origin,
     slope_at_origin,
+    taylor_at_origin,
     whole_at_origin,
 )
-from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, start_points
+from hpfracc.operators.rules.increments import start_points
 
 __all__ = ["WithInitialTerms", "make_terms"]
 
@@ -64,13 +65,8 @@ class WithInitialTerms(DelegatingRule):
         value = self.rule.apply(samples, order)
         terms, key, factor = scaled_weights(("initial", n), make_terms(n), order, samples, -1, few=True)
         last = start_points(n)
-        differences = forward_differences(x[..., : last + 1])
         tail = value[..., last:]
-        for k in range(n):
-            derivative = sum(
-                (float(binomial_polynomial(i)[k]) * differences[i] for i in range(k + 1, len(differences))),
-                differences[k] * float(binomial_polynomial(k)[k]),
-            )
+        for k, derivative in enumerate(taylor_at_origin(x, n, last)):
             term = constant(terms[k], x, None if key is None else (key, k))
             tail = tail + (derivative if factor is None else derivative * factor) * term[last:]
         origin = whole_at_origin(singular_origin(x, order, last), lambda: value[..., :1], order)

@@ -17,7 +17,7 @@ from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.values import Samples, constant, join, scalar
 from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.differences import slopes_at_start
-from hpfracc.operators.rules.first_points import slopes_at_origin
+from hpfracc.operators.rules.first_points import taylor_at_origin
 from hpfracc.operators.rules.increments import start_points
 from hpfracc.operators.rules.initial import make_terms
 from hpfracc.operators.rules.start_fits import Start, find_start, samples_of_start
@@ -146,7 +146,7 @@ class FittedStart(DelegatingRule):
         x = samples.values
         if not self.any_grid:
             head = _grown(self.rule, samples, start_points(n) + 1)
-            return [slope for slope, _ in slopes_at_origin(head, n - 1, start_points(n))]
+            return taylor_at_origin(head, n, start_points(n))[1:]
         points = samples.grid.times()
         unit = float(points[n] - points[0])
         slopes = slopes_at_start(x, points, n - 1)[1:]
