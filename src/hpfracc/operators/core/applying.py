@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -198,10 +198,10 @@ def pick_rule(operator: Any, method: str, who: str, grid: Grid) -> Rule:
 
     A fast memory is approximate, so it is taken only where it is asked for by name.
     """
-    anywhere = operator.any_grid_rules
+    anywhere: Mapping[str, Rule] = operator.any_grid_rules
     if method in FAST and "fast" in anywhere:
         return anywhere["fast"]
-    rules = operator.rules if grid.uniform or not anywhere else anywhere
+    rules: Mapping[str, Rule] = operator.rules if grid.uniform or not anywhere else anywhere
     if method == "auto":
         return next(iter(rules.values()))
     found = rules.get(method)
