@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 import hpfracc
-from hpfracc import _lazy
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.decision_log import composite
@@ -147,16 +146,8 @@ def _grids(kind: type[FractionalOperator]) -> str:
     return ", ".join("non-uniform" if grid == "any" else grid for grid in kind.grids)
 
 
-def _function(kind: type[FractionalOperator]) -> str:
-    """The public function of the operator's file."""
-    for name, home in _lazy.homes("hpfracc").items():
-        if home == kind.__module__ and inspect.isfunction(getattr(hpfracc, name)):
-            return name
-    raise LookupError(f"{kind.__module__} has no public function; add it to the tables of src/hpfracc/__init__.py")
-
-
 def _section(kind: type[FractionalOperator]) -> Iterator[str]:
-    function = _function(kind)
+    function = kind.function_name
     words = _words(kind)
     yield f"(operator-{function.replace('_', '-')})=\n## {words.split(': ')[0].rstrip('.')}"
     yield f"$$ {kind.formula} $$"

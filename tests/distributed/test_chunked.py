@@ -246,7 +246,7 @@ def test_labels_stay_in_convolutions_and_batches():
         ({"alpha": "x"}, "is not a number"),
         ({"alpha": float("nan")}, "not finite"),
         ({"alpha": lazy(np.ones(1), 1)}, "alpha is a Dask array"),
-        ({"step": -0.1}, "step=-0.1 is not positive"),
+        ({"step": -0.1}, "step=-0.1: give a finite number above 0"),
         ({"backend": "nosuch"}, "unknown backend"),
     ],
 )

@@ -23,7 +23,7 @@ def test_a_rate_of_one_element(kind: Any):
     torch.testing.assert_close(found, kind(0.5, 1.5)(ROWS, T), rtol=1e-12, atol=1e-14)
     (slope,) = torch.autograd.grad(found.sum(), rate)
     assert slope.shape == (1,) and slope.abs() > 0
-    with pytest.raises(InvalidInputError, match="rate=-1: a memory is tempered by a rate of 0 or more"):
+    with pytest.raises(InvalidInputError, match="rate=-1.0: give a finite number at least 0"):
         kind(0.5, torch.tensor([-1.0]))(ROWS, T)
     with pytest.raises(InvalidInputError, match=r"rate has dtype torch.complex64; use a real number"):
         kind(0.5, torch.tensor(1 + 1j))(ROWS, T)
@@ -37,7 +37,7 @@ def test_a_normalisation_of_one_element_or_one_for_each_row(kind: Any):
     each = kind(0.5, normalisation=torch.tensor([[1.0], [2.0]], dtype=torch.float64))(ROWS, T)
     torch.testing.assert_close(one, 1.5 * plain)
     torch.testing.assert_close(each, plain * torch.tensor([[1.0], [2.0]]))
-    with pytest.raises(InvalidInputError, match="normalisation=-2 at this order"):
+    with pytest.raises(InvalidInputError, match="normalisation=-2.0: give a finite number above 0"):
         kind(0.5, normalisation=torch.tensor([[1.0], [-2.0]]))(ROWS, T)
 
 

@@ -28,7 +28,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[HpfraccError], str]] = {
     "unknown method": (lambda: hf.riesz(F, X, 0.5, method="l1"), InvalidInputError, "centred, centred4, spectral"),
     "no such laplacian": (lambda: hf.fractional_laplacian(F, X, 1, method="fft"), InvalidInputError, "dirichlet"),
     "wrong period": (lambda: hf.weyl(F, X, 0.5, period=2.0), InvalidInputError, "cover 1, not the period 2"),
-    "period below 0": (lambda: hf.weyl(F, X, 0.5, period=-1.0), InvalidInputError, "not positive"),
+    "period below 0": (lambda: hf.weyl(F, X, 0.5, period=-1.0), InvalidInputError, "a finite number above 0"),
     "period for differences": (lambda: hf.riesz(F, X, 0.5, period=1.0), InvalidInputError, "method='spectral'"),
     "callable without period": (lambda: hf.weyl(np.sin, X, 0.5), InvalidInputError, "needs its period"),
     "not periodic": (lambda: hf.weyl(np.exp, X, 0.5, period=1.0), InvalidInputError, "changes by 1.72"),
@@ -48,7 +48,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[HpfraccError], str]] = {
     "a step below 0": (
         lambda: hf.fractional_laplacian(PLANE, step=(1.0, -1.0), alpha=1.0, axis=(0, 1)),
         InvalidInputError,
-        "not positive",
+        "a finite number above 0",
     ),
     "too short a grid": (
         lambda: hf.fractional_laplacian(PLANE, (X, X[:5]), 1.0, axis=(0, 1)),

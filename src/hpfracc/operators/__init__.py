@@ -1,5 +1,5 @@
-"""Fractional operators, one per file. Each is *lowered* to the engine's primitives and does not depend on a backend.
+"""Fractional operators, one family per file. Each is lowered to the engine's primitives and knows no backend.
 
-``core/`` has what all operators share: how a call is read, applied and reported. ``rules/`` has the methods, one per
-file.
+An operator is data; ``core/base.py`` makes a callable and a function of it. ``core/`` has what all operators share: how
+a call is read, applied and reported. ``rules/`` has the methods, one per file, which are imported when they are used.
 """

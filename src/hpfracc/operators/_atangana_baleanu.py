@@ -1,34 +1,67 @@
-"""The Atangana-Baleanu derivative in the sense of Caputo."""
+"""The Atangana-Baleanu derivatives, in the senses of Caputo and of Riemann and Liouville, and the integral."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack, final
+from dataclasses import dataclass, replace
+from typing import Any, Unpack, final
 
 import numpy as np
 
-from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.applying import apply_rule, pick_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator
-from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.memory_kernel import MemoryKernel, integrate_function, normalised, read_memory_order
+from hpfracc.operators._caputo_fabrizio import MeanIntegral
+from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+from hpfracc.operators.core.applying import order_beside
+from hpfracc.operators.core.base import CallOptions, function_of
+from hpfracc.operators.core.memory_kernel import BoundedKernelDerivative, MemoryKernel
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.spectral import differentiate
-from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules.differences import Differences
-from hpfracc.operators.rules.mittag_leffler import MittagLefflerMemory
+from hpfracc.operators.core.rule import RuleTable, later
+from hpfracc.operators.core.values import Samples, join
+from hpfracc.operators.rules.first_points import infinite_at_origin
+from hpfracc.operators.rules.mittag_leffler import kernel_at_points
 from hpfracc.special import mittag_leffler
 
-__all__ = ["AtanganaBaleanu", "atangana_baleanu"]
+__all__ = [
+    "AtanganaBaleanu",
+    "AtanganaBaleanuIntegral",
+    "AtanganaBaleanuRiemann",
+    "atangana_baleanu",
+    "atangana_baleanu_integral",
+    "atangana_baleanu_riemann",
+]
 
-_WHO = "the Atangana-Baleanu derivative"
+
+class MittagLefflerDerivative(BoundedKernelDerivative):
+    """The derivatives with the kernel of Mittag-Leffler."""
+
+    __slots__ = ()
+
+    rules = RuleTable(
+        {
+            "quadratic": later("mittag_leffler.MittagLefflerMemory", quadratic=True),
+            "linear": later("mittag_leffler.MittagLefflerMemory", quadratic=False),
+        }
+    )
+    grids = ("uniform",)
+
+    def _kernel(self, order: Order) -> MemoryKernel:
+        if not order.plain:
+            raise InvalidInputError(
+                f"{self.who} of a callable takes a plain order, which carries no derivative; give float(alpha), or "
+                "samples, f(t), whose order may carry one"
+            )
+        alpha = order.value
+        c = alpha / (1.0 - alpha)
+
+        def function(beta: float, u: np.ndarray[Any, Any]) -> Any:
+            return mittag_leffler(-c * u**alpha, alpha, beta, backend="numpy")
+
+        return MemoryKernel(lambda u: function(1.0, u), lambda u: c * u ** (alpha - 1.0) * function(alpha, u))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class AtanganaBaleanu(FractionalOperator):
+class AtanganaBaleanu(MittagLefflerDerivative):
     r"""Atangana-Baleanu derivative in Caputo's sense (ABC): a Mittag-Leffler kernel, without a singularity.
 
     .. math:: D^\alpha f(t) = \frac{B(\alpha)}{1-\alpha} \int_{t_0}^{t}
@@ -58,52 +91,12 @@ class AtanganaBaleanu(FractionalOperator):
     method: str = "auto"
     normalisation: Any = 1.0
 
-    definition: ClassVar[str] = "atangana_baleanu"
-    short_names: ClassVar[tuple[str, ...]] = ("AB", "ABC")
-    formula: ClassVar[str] = (
-        r"\frac{B(\alpha)}{1-\alpha} \int_{t_0}^{t} E_\alpha\Big(-\frac{\alpha}{1-\alpha}(t-s)^\alpha\Big) f'(s)\,ds"
-    )
-    rules: ClassVar[Any] = {
-        "quadratic": MittagLefflerMemory(quadratic=True),
-        "linear": MittagLefflerMemory(quadratic=False),
-    }
-
-    def _of_samples(self, samples: Samples) -> Outcome:
-        order = read_memory_order(self.alpha, _WHO)
-        rule = pick_rule(self, self.method, _WHO, samples.grid)
-        if order.is_integer:
-            rule = Differences()
-        return normalised(apply_rule(rule, samples, order, _WHO), self.normalisation, order)
-
-    def _of_function(self, function: Function) -> Outcome:
-        return of_function(function, self.alpha, self.method, self.normalisation, initial_term=False)
+    definition = "atangana_baleanu"
+    short_names = ("AB", "ABC")
+    who = "the Atangana-Baleanu derivative"
 
 
-def of_function(function: Function, alpha: Any, method: str, normalisation: Any, *, initial_term: bool) -> Outcome:
-    """The derivative of a callable, in either sense."""
-    order = read_memory_order(alpha, _WHO)
-    if order.is_integer:
-        return normalised(differentiate(function, order, "auto", initial_terms=False), normalisation, order)
-    outcome = integrate_function(function, order, _kernel(order), method, initial_term=initial_term)
-    return normalised(outcome, normalisation, order)
-
-
-def _kernel(order: Order) -> MemoryKernel:
-    if not order.plain:
-        raise InvalidInputError(
-            f"{_WHO} of a callable takes a plain order, which carries no derivative; give float(alpha), or "
-            "samples, f(t), whose order may carry one"
-        )
-    alpha = order.value
-    c = alpha / (1.0 - alpha)
-
-    def function(beta: float, u: np.ndarray[Any, Any]) -> Any:
-        return mittag_leffler(-c * u**alpha, alpha, beta, backend="numpy")
-
-    return MemoryKernel(lambda u: function(1.0, u), lambda u: c * u ** (alpha - 1.0) * function(alpha, u))
-
-
-@names_options_of(FractionalOperator.__call__)
+@function_of(AtanganaBaleanu)
 def atangana_baleanu(
     f: Any,
     t: Any = None,
@@ -115,24 +108,6 @@ def atangana_baleanu(
 ) -> Any:
     """Atangana-Baleanu derivative, in Caputo's sense, of samples or of a callable.
 
-    Parameters
-    ----------
-    f : array_like or callable
-        Samples, or a function of an array of points.
-    t : array_like, optional
-        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, method, normalisation
-        As for :class:`AtanganaBaleanu`.
-    **options
-        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
-        as for :meth:`FractionalOperator.__call__`.
-
-    Returns
-    -------
-    array or OperatorResult
-        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
-        :class:`OperatorResult` with ``full_output=True``.
-
     Examples
     --------
     >>> import numpy as np
@@ -143,3 +118,125 @@ def atangana_baleanu(
     True
     """
     return AtanganaBaleanu(alpha, method, normalisation)(f, t, **options)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AtanganaBaleanuRiemann(MittagLefflerDerivative):
+    r"""Atangana-Baleanu derivative in the sense of Riemann and Liouville (ABR): not zero on constants.
+
+    .. math:: D^\alpha f(t) = \frac{B(\alpha)}{1-\alpha} \frac{d}{dt} \int_{t_0}^{t}
+        E_\alpha\Big(-\frac{\alpha}{1-\alpha}(t-s)^\alpha\Big) f(s)\,ds, \quad 0 < \alpha < 1.
+
+    It is :class:`AtanganaBaleanu` plus the term :math:`\frac{B(\alpha)}{1-\alpha} E_\alpha(-\frac{\alpha}{1-\alpha}
+    (t-t_0)^\alpha) f(t_0)`, which is finite at the origin too. It is the inverse of :class:`AtanganaBaleanuIntegral`.
+
+    Parameters
+    ----------
+    alpha, method, normalisation
+        As for :class:`AtanganaBaleanu`, with the same orders of accuracy.
+
+    References
+    ----------
+    A. Atangana, D. Baleanu, Thermal Science 20 (2016) 763-769.
+    """
+
+    alpha: Any
+    method: str = "auto"
+    normalisation: Any = 1.0
+
+    definition = "atangana_baleanu_riemann"
+    short_names = ("ABR",)
+    who = "the Atangana-Baleanu derivative (Riemann-Liouville)"
+    initial_terms = True
+
+    def _completed(self, outcome: Outcome, samples: Samples, order: Order) -> Outcome:
+        term = samples.values[..., :1] * kernel_at_points(samples, order_beside(order, samples.values))
+        value = outcome.value + term
+        if order.known == 1.0:
+            # The limit from below of f(t_0) / (1 - alpha), which has no derivative.
+            value = join([infinite_at_origin(samples.values[..., :1], order, []), value[..., 1:]])
+        return replace(outcome, value=value, reusable=None)
+
+
+@function_of(AtanganaBaleanuRiemann)
+def atangana_baleanu_riemann(
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    normalisation: Any = 1.0,
+    **options: Unpack[CallOptions],
+) -> Any:
+    """Atangana-Baleanu derivative, in the sense of Riemann and Liouville, of samples or of a callable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> t = np.linspace(0.0, 1.0, 5)
+    >>> hf.atangana_baleanu_riemann(np.ones(5), t, 0.5).round(4)  # of a constant: 2 E_0.5(-sqrt(t))
+    array([2.    , 1.2314, 1.0463, 0.9343, 0.8552])
+    """
+    return AtanganaBaleanuRiemann(alpha, method, normalisation)(f, t, **options)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AtanganaBaleanuIntegral(MeanIntegral):
+    r"""Atangana-Baleanu integral: the weighted mean of f and its Riemann-Liouville integral.
+
+    .. math:: I^\alpha f(t) = \frac{1-\alpha}{B(\alpha)} f(t)
+        + \frac{\alpha}{B(\alpha)\,\Gamma(\alpha)} \int_{t_0}^{t} (t-s)^{\alpha-1} f(s)\,ds, \quad 0 < \alpha \le 1.
+
+    It is the inverse of :class:`AtanganaBaleanuRiemann`, and of :class:`AtanganaBaleanu` up to the value at the origin.
+
+    Parameters
+    ----------
+    alpha : float or scalar array
+        The order, between 0 and 1; differentiable if it is a tensor or JAX array.
+    method : str
+        For the Riemann-Liouville integral, as for :class:`RiemannLiouvilleIntegral`: ``"simpson"`` (order 3 + alpha;
+        used by ``"auto"``), ``"trapezoid"`` (2), ``"cq2"`` to ``"cq6"``; for callables ``"spectral"`` or ``"graded"``.
+    normalisation : float or callable
+        B(alpha), as for :class:`AtanganaBaleanu`.
+
+    References
+    ----------
+    A. Atangana, D. Baleanu, Thermal Science 20 (2016) 763-769.
+    """
+
+    alpha: Any
+    method: str = "auto"
+    normalisation: Any = 1.0
+
+    definition = "atangana_baleanu"
+    short_names = ("AB",)
+    who = "the Atangana-Baleanu integral"
+
+    def _integral(self) -> RiemannLiouvilleIntegral:
+        return RiemannLiouvilleIntegral(self.alpha, self.method)
+
+
+@function_of(AtanganaBaleanuIntegral)
+def atangana_baleanu_integral(
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    normalisation: Any = 1.0,
+    **options: Unpack[CallOptions],
+) -> Any:
+    """Atangana-Baleanu integral of samples or of a callable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> t = np.linspace(0.0, 1.0, 5)
+    >>> hf.atangana_baleanu_integral(np.ones(5), t, 0.5).round(4)  # 1/2 + sqrt(t / pi)
+    array([0.5   , 0.7821, 0.8989, 0.9886, 1.0642])
+    """
+    return AtanganaBaleanuIntegral(alpha, method, normalisation)(f, t, **options)

@@ -2,31 +2,56 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
-from hpfracc._signatures import names_options_of
-from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
-from hpfracc.operators.core.applying import FAST, apply_rule, pick_rule, streamed_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator, operator_of
-from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.order import Order, read_order
+from hpfracc.operators.core.applying import FAST, apply_rule, pick_rule
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of, operator_of
+from hpfracc.operators.core.function import Function, refuse_initial
+from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.spectral import differentiate
+from hpfracc.operators.core.rule import Rule, RuleTable, later
 from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules.any_l1 import AnyGridL1, FastL1
-from hpfracc.operators.rules.any_slopes import differences_on
-from hpfracc.operators.rules.l1 import L1Rule
-from hpfracc.operators.rules.l12 import L12
-from hpfracc.operators.rules.start import FittedStart, read_initial, refuse_initial
 
-__all__ = ["Caputo", "caputo"]
+__all__ = ["Caputo", "OneSidedDerivative", "caputo"]
+
+
+class OneSidedDerivative(FractionalOperator, ABC):
+    """Derivatives with a power-law kernel: those of negative order are integrals, those of integer order ordinary."""
+
+    __slots__ = ()
+
+    streams = True
+
+    def applied(self, samples: Samples, who: str) -> Outcome:
+        """Apply to samples. Errors call the operator ``who``."""
+        order = self._order()
+        rule = self._rule(order, samples.grid, who)
+        if order.known is not None and order.known < 0.0:
+            from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+
+            method = "fast" if self.method in FAST else "auto"
+            return RiemannLiouvilleIntegral(-self.alpha, method).applied(samples, who)
+        if order.is_integer:
+            from hpfracc.operators.rules.differences import Differences
+
+            rule = Differences()
+        return apply_rule(rule, samples, order, who)
+
+    def _streamed(self) -> tuple[Rule, Order]:
+        order = self._order()
+        if order.known is not None and order.known < 0.0:
+            from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+
+            return RiemannLiouvilleIntegral(-self.alpha)._streamed()
+        return FractionalOperator._streamed(self)
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Caputo(FractionalOperator):
+class Caputo(OneSidedDerivative):
     r"""Caputo derivative. Zero on constants, unlike Riemann-Liouville; the usual choice for initial-value problems.
 
     .. math:: D^\alpha f(t) = \frac{1}{\Gamma(n-\alpha)} \int_{t_0}^{t} (t-s)^{n-\alpha-1} f^{(n)}(s)\,ds,
@@ -80,50 +105,29 @@ class Caputo(FractionalOperator):
     side: str = "left"
     initial: Any = None
 
-    definition: ClassVar[str] = "caputo"
-    short_names: ClassVar[tuple[str, ...]] = ("C",)
-    formula: ClassVar[str] = r"\frac{1}{\Gamma(n-\alpha)} \int_{t_0}^{t} (t-s)^{n-\alpha-1} f^{(n)}(s)\,ds"
-    rules: ClassVar[Any] = {"l1-2": FittedStart(L12()), "l1": FittedStart(L1Rule())}
-    any_grid_rules: ClassVar[Any] = {"l1": FittedStart(AnyGridL1()), "fast": FittedStart(FastL1())}
-    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
+    definition = "caputo"
+    short_names = ("C",)
+    who = "the Caputo derivative"
+    rules = RuleTable({"l1-2": later("l12.L12"), "l1": later("l1.L1Rule")})
+    any_grid_rules = RuleTable({"l1": later("any_l1.AnyGridL1"), "fast": later("any_l1.FastL1")})
 
-    def _of_samples(self, samples: Samples) -> Outcome:
-        return self.applied(samples, "the Caputo derivative")
+    def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
+        rule = pick_rule(self, self.method, who, grid)
+        if order.ceiling < 2 and self.initial is None:
+            return rule
+        from hpfracc.operators.rules.start import FittedStart, read_initial
 
-    def applied(self, samples: Samples, who: str) -> Outcome:
-        """Apply to samples. Errors call the operator ``who``."""
-        order = read_order(self.alpha, ceiling=self.ceiling)
-        chosen: Any = pick_rule(self, self.method, who, samples.grid)
-        rule: Rule = chosen.starting_with(self._initial(order, who))
-        if order.known is not None and order.known < 0.0:
-            return RiemannLiouvilleIntegral(-self.alpha, "fast" if self.method in FAST else "auto").applied(
-                samples, who
-            )
-        if order.is_integer:
-            rule = differences_on(samples.grid)
-        return apply_rule(rule, samples, order, who)
-
-    def _initial(self, order: Order, who: str) -> tuple[Any, ...] | None:
-        """The derivatives given at the origin, in the direction in which the operator runs."""
-        found = read_initial(self.initial, order, who)
-        if found is None or not self._is_right():
-            return found
-        return tuple(one * (-1.0) ** k for k, one in enumerate(found, 1))
-
-    def _streamed(self) -> tuple[Rule, Order]:
-        order = read_order(self.alpha, ceiling=self.ceiling)
-        if order.known is not None and order.known < 0.0:
-            return RiemannLiouvilleIntegral(-self.alpha)._streamed()
-        rule: Any = streamed_rule(self, self.method, "the Caputo derivative", order)[0]
-        return rule.starting_with(self._initial(order, "the Caputo derivative")), order
+        initial = read_initial(self.initial, order, who)
+        if initial is not None and self._is_right():
+            initial = tuple(one * (-1.0) ** k for k, one in enumerate(initial, 1))
+        return FittedStart(rule, initial)
 
     def _of_function(self, function: Function) -> Outcome:
-        refuse_initial(self.initial, "the Caputo derivative")
-        order = read_order(self.alpha, ceiling=self.ceiling)
-        return differentiate(function, order, self.method, initial_terms=False)
+        refuse_initial(self.initial, self.who)
+        return FractionalOperator._of_function(self, function)
 
 
-@names_options_of(FractionalOperator.__call__)
+@function_of(Caputo)
 def caputo(
     f: Any,
     t: Any = None,
@@ -136,24 +140,6 @@ def caputo(
     **options: Unpack[CallOptions],
 ) -> Any:
     """Caputo derivative of samples or of a callable.
-
-    Parameters
-    ----------
-    f : array_like or callable
-        Samples, or a function of an array of points.
-    t : array_like, optional
-        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, method, ceiling, side, initial
-        As for :class:`Caputo`.
-    **options
-        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
-        as for :meth:`FractionalOperator.__call__`.
-
-    Returns
-    -------
-    array or OperatorResult
-        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
-        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -1,30 +1,27 @@
-"""The Caputo-Fabrizio derivative."""
+"""The Caputo-Fabrizio derivative and integral."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
-from hpfracc._signatures import names_options_of
-from hpfracc.operators.core.applying import apply_rule, pick_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.memory_kernel import MemoryKernel, integrate_function, normalised, read_memory_order
+from hpfracc.operators.core.memory_kernel import BoundedKernelDerivative, MemoryKernel, normalised, read_memory_order
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.rule import RuleTable, later
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, scalar
-from hpfracc.operators.rules.any_slopes import differences_on
-from hpfracc.operators.rules.exponential import ExponentialRule
 
-__all__ = ["CaputoFabrizio", "caputo_fabrizio"]
-
-_WHO = "the Caputo-Fabrizio derivative"
+__all__ = ["CaputoFabrizio", "CaputoFabrizioIntegral", "MeanIntegral", "caputo_fabrizio", "caputo_fabrizio_integral"]
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class CaputoFabrizio(FractionalOperator):
+class CaputoFabrizio(BoundedKernelDerivative):
     r"""Caputo-Fabrizio derivative: an exponential kernel, without a singularity.
 
     .. math:: D^\alpha f(t) = \frac{M(\alpha)}{1-\alpha} \int_{t_0}^{t} e^{-\frac{\alpha}{1-\alpha}(t-s)} f'(s)\,ds,
@@ -56,30 +53,26 @@ class CaputoFabrizio(FractionalOperator):
     method: str = "auto"
     normalisation: Any = 1.0
 
-    definition: ClassVar[str] = "caputo_fabrizio"
-    short_names: ClassVar[tuple[str, ...]] = ("CF",)
-    formula: ClassVar[str] = r"\frac{M(\alpha)}{1-\alpha} \int_{t_0}^{t} e^{-\frac{\alpha}{1-\alpha}(t-s)} f'(s)\,ds"
-    rules: ClassVar[Any] = {
-        "quadratic": ExponentialRule(quadratic=True),
-        "linear": ExponentialRule(quadratic=False),
-    }
-    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
-
-    def _of_samples(self, samples: Samples) -> Outcome:
-        order = read_memory_order(self.alpha, _WHO)
-        rule = pick_rule(self, self.method, _WHO, samples.grid)
-        if order.is_integer:
-            rule = differences_on(samples.grid)
-        return normalised(apply_rule(rule, samples, order, _WHO), self.normalisation, order)
+    definition = "caputo_fabrizio"
+    short_names = ("CF",)
+    who = "the Caputo-Fabrizio derivative"
+    rules = RuleTable(
+        {
+            "quadratic": later("exponential.ExponentialRule", quadratic=True),
+            "linear": later("exponential.ExponentialRule", quadratic=False),
+        }
+    )
 
     def _of_function(self, function: Function) -> Outcome:
-        order = read_memory_order(self.alpha, _WHO)
-        if order.is_integer:
-            return normalised(differentiate(function, order, "auto", initial_terms=False), self.normalisation, order)
-        if order.known == 1.0:
+        order = self._order()
+        if order.known == 1.0 and not order.plain:
             return normalised(_near_one(function, order), self.normalisation, order)
-        outcome = integrate_function(function, order, _kernel(order), self.method, initial_term=False)
-        return normalised(outcome, self.normalisation, order)
+        return BoundedKernelDerivative._of_function(self, function)
+
+    def _kernel(self, order: Order) -> MemoryKernel:
+        xp = order.xp
+        rate = order.guard(order.value / (1.0 - order.value))
+        return MemoryKernel(lambda u: xp.exp(-rate * xp.array(u)), lambda u: rate * xp.exp(-rate * xp.array(u)))
 
 
 def _near_one(function: Function, order: Order) -> Outcome:
@@ -95,13 +88,7 @@ def _near_one(function: Function, order: Order) -> Outcome:
     return replace(first, value=first.value + near * (second.value - first.value) + far * bend)
 
 
-def _kernel(order: Order) -> MemoryKernel:
-    xp = order.xp
-    rate = order.guard(order.value / (1.0 - order.value))
-    return MemoryKernel(lambda u: xp.exp(-rate * xp.array(u)), lambda u: rate * xp.exp(-rate * xp.array(u)))
-
-
-@names_options_of(FractionalOperator.__call__)
+@function_of(CaputoFabrizio)
 def caputo_fabrizio(
     f: Any,
     t: Any = None,
@@ -113,24 +100,6 @@ def caputo_fabrizio(
 ) -> Any:
     """Caputo-Fabrizio derivative of samples or of a callable.
 
-    Parameters
-    ----------
-    f : array_like or callable
-        Samples, or a function of an array of points.
-    t : array_like, optional
-        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, method, normalisation
-        As for :class:`CaputoFabrizio`.
-    **options
-        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
-        as for :meth:`FractionalOperator.__call__`.
-
-    Returns
-    -------
-    array or OperatorResult
-        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
-        :class:`OperatorResult` with ``full_output=True``.
-
     Examples
     --------
     >>> import numpy as np
@@ -140,3 +109,97 @@ def caputo_fabrizio(
     1.2642411177
     """
     return CaputoFabrizio(alpha, method, normalisation)(f, t, **options)
+
+
+class MeanIntegral(FractionalOperator, ABC):
+    """The inverse of a derivative with a bounded kernel: the mean of f and an integral, with weights 1-alpha, alpha."""
+
+    __slots__ = ()
+
+    normalisation: Any
+    kind = "integral"
+    rules = RiemannLiouvilleIntegral.rules
+    any_grid_rules = RiemannLiouvilleIntegral.any_grid_rules
+
+    @abstractmethod
+    def _integral(self) -> RiemannLiouvilleIntegral:
+        """The integral that is mixed with f."""
+
+    def _of_samples(self, samples: Samples) -> Outcome:
+        order = read_memory_order(self.alpha, self.who)
+        return self._mixed(self._integral().applied(samples, self.who), samples.values, order)
+
+    def _of_function(self, function: Function) -> Outcome:
+        order = read_memory_order(self.alpha, self.who)
+        return self._mixed(self._integral()._of_function(function), function.at(function.points), order)
+
+    def _mixed(self, outcome: Outcome, values: Any, order: Order) -> Outcome:
+        """``(1 - alpha) f`` and ``alpha`` times its integral, over the normalisation."""
+        share, error = scalar(order.value, values), outcome.error
+        mean = replace(
+            outcome,
+            value=(1.0 - share) * values + share * outcome.value,
+            error=None if error is None else lambda: share * error(),
+            reusable=None,
+        )
+        return normalised(mean, self.normalisation, order, divide=True)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CaputoFabrizioIntegral(MeanIntegral):
+    r"""Caputo-Fabrizio integral: the weighted mean of f and its integral.
+
+    .. math:: I^\alpha f(t) = \frac{1}{M(\alpha)} \Big[ (1-\alpha) f(t) + \alpha \int_{t_0}^{t} f(s)\,ds \Big],
+        \quad 0 < \alpha \le 1.
+
+    It inverts :class:`CaputoFabrizio` up to the value at the origin: I D f = f - f(t0).
+
+    Parameters
+    ----------
+    alpha : float or scalar array
+        The order, between 0 and 1; differentiable if it is a tensor or JAX array.
+    method : str
+        For the ordinary integral, as for :class:`RiemannLiouvilleIntegral` at order 1: ``"simpson"`` (order 4; used by
+        ``"auto"``), ``"trapezoid"``, ``"cq2"`` to ``"cq6"``; for callables ``"spectral"`` or ``"graded"``.
+    normalisation : float or callable
+        M(alpha), as for :class:`CaputoFabrizio`.
+
+    References
+    ----------
+    J. Losada, J. J. Nieto, Progr. Fract. Differ. Appl. 1 (2015) 87-92, with M(alpha) = 2/(2 - alpha).
+    """
+
+    alpha: Any
+    method: str = "auto"
+    normalisation: Any = 1.0
+
+    definition = "caputo_fabrizio"
+    short_names = ("CF",)
+    who = "the Caputo-Fabrizio integral"
+
+    def _integral(self) -> RiemannLiouvilleIntegral:
+        return RiemannLiouvilleIntegral(1.0, self.method)
+
+
+@function_of(CaputoFabrizioIntegral)
+def caputo_fabrizio_integral(
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    normalisation: Any = 1.0,
+    **options: Unpack[CallOptions],
+) -> Any:
+    """Caputo-Fabrizio integral of samples or of a callable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> t = np.linspace(0.0, 1.0, 5)
+    >>> hf.caputo_fabrizio_integral(np.ones(5), t, 0.5).round(3)
+    array([0.5  , 0.625, 0.75 , 0.875, 1.   ])
+    """
+    return CaputoFabrizioIntegral(alpha, method, normalisation)(f, t, **options)

@@ -8,10 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc import _reading
-from hpfracc._arrays import is_chunked
-from hpfracc._clusters import cluster_support
-from hpfracc._frames import has_labels, open_samples
 from hpfracc._reading import flag
 from hpfracc._xp import Namespace, of_variables
 from hpfracc.engine.execution.api import causal_convolution, composite
@@ -20,7 +16,7 @@ from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.grids import read_grid
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.sequences import binomials, difference_width
-from hpfracc.operators.core.values import Samples, as_values, check_axis, move_axis
+from hpfracc.operators.core.values import Samples, apply_over_points
 from hpfracc.operators.core.weights import weights_of
 from hpfracc.operators.rules.grunwald import Grunwald
 from hpfracc.profiling.recorder import watched
@@ -102,47 +98,32 @@ def fractional_difference(
     array([1., 2., 3., 4.])
     """
     inverse = flag("inverse", inverse)
-    if is_chunked(x) and dim is None:
-        options = {"window": window, "threshold": threshold, "axis": axis, "inverse": inverse, "backend": backend}
-        call = functools.partial(_call_block, d, options)
-        return cluster_support().apply_function("fractional_difference", call, x, axis)
-    if dim is not None or has_labels(x):
-        opened = open_samples(x, axis=axis, dim=dim, by_row=True, chunked=True)
-        found = fractional_difference(
-            opened.values, d, window, threshold, opened.axis, inverse=inverse, backend=backend
-        )
-        return opened.close(found, attributes=True)
-    order = read_order(d, name="d")
-    values = as_values(x, order.value)
-    order = order_beside(order, values)
-    axis = check_axis(-1 if axis is None else axis, values.ndim)
-    values = move_axis(values, axis, -1)
+    options = {"window": window, "threshold": threshold, "inverse": inverse, "backend": backend}
+    call = functools.partial(_fractional_difference, d=d, **options)
+    return apply_over_points(call, x, axis, dim, like=d, attributes=True)
+
+
+def _fractional_difference(values: Any, d: Any, window: Any, threshold: Any, inverse: bool, backend: Any) -> Any:
+    order = order_beside(read_order(d, name="d"), values)
     n = values.shape[-1]
-    inverse = _reading.flag("inverse", inverse)
     taps = _taps(order, n, window, threshold)
     with composite():
         if taps == 0:
-            result = values * 1.0
-        elif taps is None or (inverse and _is_whole(order, taps, n)):
+            return values * 1.0
+        if taps is None or (inverse and _is_whole(order, taps, n)):
             turned = order.negated() if inverse else order
             samples = Samples(values, read_grid(None, 1.0, None, n), backend)
             with np.errstate(invalid="ignore"):
-                result = _WHOLE_MEMORY.apply(samples, turned)
-        else:
-            (weights,) = weights_of("difference", _make_weights, order, taps)
-            if inverse and order.plain:
-                weights = _reciprocal(weights, order, n)
-            elif inverse:
-                with order.xp.scope():
-                    weights = of_variables(
-                        order.xp, lambda d: _reciprocal(_make_weights(order.xp, d, taps)[0], order, n)
-                    )(order.value)
-            result = causal_convolution(weights, values, backend=backend)
-    return result if axis == -1 else move_axis(result, -1, axis)
-
-
-def _call_block(d: Any, options: dict[str, Any], block: Any) -> Any:
-    return fractional_difference(block, d, **options)
+                return _WHOLE_MEMORY.apply(samples, turned)
+        (weights,) = weights_of("difference", _make_weights, order, taps)
+        if inverse and order.plain:
+            weights = _reciprocal(weights, order, n)
+        elif inverse:
+            with order.xp.scope():
+                weights = of_variables(order.xp, lambda d: _reciprocal(_make_weights(order.xp, d, taps)[0], order, n))(
+                    order.value
+                )
+        return causal_convolution(weights, values, backend=backend)
 
 
 def _taps(order: Order, n: int, window: Any, threshold: Any) -> int | None:

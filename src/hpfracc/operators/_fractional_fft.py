@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import is_chunked
-from hpfracc._clusters import cluster_support
-from hpfracc._frames import has_labels, open_samples
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.values import as_values, check_axis, move_axis
+from hpfracc.operators.core.values import apply_over_points
 from hpfracc.profiling.recorder import watched
 
 __all__ = ["chirp_transform", "fractional_fft"]
@@ -73,29 +71,19 @@ def fractional_fft(
     >>> bool(np.allclose(hf.fractional_fft(x, 1 / 4), np.fft.fft(x)))
     True
     """
-    if is_chunked(x) and dim is None:
-        call = functools.partial(_call_block, alpha, {"axis": axis, "points": points, "backend": backend})
-        dtype = np.result_type(x.dtype, np.complex64)
-        return cluster_support().apply_function("fractional_fft", call, x, axis, dtype=dtype, points=points)
-    if dim is not None or has_labels(x):
-        opened = open_samples(x, axis=axis, dim=dim, by_row=True, chunked=True)
-        found = fractional_fft(opened.values, alpha, opened.axis, points=points, backend=backend)
-        return opened.close(found, points=False)
+    call = functools.partial(_fractional_fft, alpha=alpha, points=points, backend=backend)
+    dtype = np.result_type(x.dtype, np.complex64) if is_chunked(x) else None
+    return apply_over_points(call, x, axis, dim, like=alpha, dtype=dtype, count=points, points=False)
+
+
+def _fractional_fft(values: Any, alpha: Any, points: int | None, backend: Any) -> Any:
     low = 0.0
     if isinstance(alpha, Fraction):
         exact, alpha = alpha, float(alpha)
         low = float(exact - Fraction(alpha))
     order = read_order(alpha)
-    values = as_values(x, order.value)
-    axis = check_axis(-1 if axis is None else axis, values.ndim)
-    values = move_axis(values, axis, -1)
     rates = (0.0, order.value, 0.0, 0.0, low, 0.0) if low else (0.0, order.value, 0.0)
-    result = chirp_transform(values, rates, order, points=points, backend=backend)
-    return result if axis == -1 else move_axis(result, -1, axis)
-
-
-def _call_block(alpha: Any, options: dict[str, Any], block: Any) -> Any:
-    return fractional_fft(block, alpha, **options)
+    return chirp_transform(values, rates, order, points=points, backend=backend)
 
 
 def chirp_transform(

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
 from hpfracc._arrays import is_chunked
 from hpfracc._frames import has_labels, open_samples
 from hpfracc._reading import flag
-from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.applying import UNIFORM, apply_rule, pick_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.periodic import first_point, sampled
+from hpfracc.operators.core.periodic import sampled
 from hpfracc.operators.core.reporting import Outcome, relabelled
+from hpfracc.operators.core.rule import RuleTable, later
 from hpfracc.operators.core.several_axes import call_over_axes
 from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules.laplacian import DirichletWaves, Integral, LaplacianRule, NeumannWaves, PeriodicWaves
+from hpfracc.operators.rules.laplacian import Integral, LaplacianRule
 from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["FractionalLaplacian", "fractional_laplacian"]
-
-_WHO = "the fractional Laplacian"
 
 
 @final
@@ -67,15 +65,19 @@ class FractionalLaplacian(FractionalOperator):
     alpha: Any
     method: str = "auto"
 
-    definition: ClassVar[str] = "fractional_laplacian"
-    short_names: ClassVar[tuple[str, ...]] = ("laplacian", "FL")
-    formula: ClassVar[str] = r"(-\Delta)^{\alpha/2} f"
-    rules: ClassVar[Any] = {
-        "integral": Integral(),
-        "periodic": PeriodicWaves(),
-        "dirichlet": DirichletWaves(),
-        "neumann": NeumannWaves(),
-    }
+    definition = "fractional_laplacian"
+    short_names = ("laplacian", "FL")
+    who = "the fractional Laplacian"
+    rules = RuleTable(
+        {
+            "integral": later("laplacian.Integral"),
+            "periodic": later("laplacian.PeriodicWaves"),
+            "dirichlet": later("laplacian.DirichletWaves"),
+            "neumann": later("laplacian.NeumannWaves"),
+        }
+    )
+    grids = ("uniform",)
+    unused = ("origin", "factor", "rtol")
 
     def __call__(
         self,
@@ -115,9 +117,9 @@ class FractionalLaplacian(FractionalOperator):
         full_output : bool
             Whether to return an :class:`OperatorResult` instead of the value only.
         """
-        for name, option in (("origin", origin), ("factor", factor), ("rtol", rtol)):
+        for name, option in zip(self.unused, (origin, factor, rtol), strict=True):
             if option is not None:
-                raise InvalidInputError(f"{name}={option!r}: {_WHO} does not take it; omit it")
+                raise InvalidInputError(f"{name}={option!r}: {self.who} does not take it; omit it")
         along: Any = axis
         options: dict[str, Any] = {"step": step, "backend": backend, "full_output": flag("full_output", full_output)}
         if not isinstance(axis, Sequence) and (isinstance(dim, str) or not isinstance(dim, Sequence)):
@@ -128,52 +130,31 @@ class FractionalLaplacian(FractionalOperator):
                 return relabelled(opened, call_over_axes(self, opened.values, opened.t, axes=opened.axis, **options))
             return call_over_axes(self, f, t, axes=along, **options)
 
-    def _start_of(self, t: Any, origin: Any) -> Any:
-        return first_point(t, origin, _WHO)
-
     def _chosen(self) -> tuple[LaplacianRule, Order]:
         """The method, and the order that it must support."""
-        rule = pick_rule(self, self.method, _WHO, UNIFORM)
+        rule = pick_rule(self, self.method, self.who, UNIFORM)
         order = read_order(self.alpha)
         assert isinstance(rule, LaplacianRule)
         if isinstance(rule, Integral) and order.known is not None and not 0.0 < order.known <= 2.0:
             raise InvalidInputError(
-                f"alpha={order.known:g}: {_WHO} by its integral needs an order in (0, 2]; use method='periodic' or "
+                f"alpha={order.known:g}: {self.who} by its integral needs an order in (0, 2]; use method='periodic' or "
                 "'dirichlet' for others"
             )
         return rule, order
 
     def _of_samples(self, samples: Samples) -> Outcome:
         rule, order = self._chosen()
-        return apply_rule(rule, samples, order, _WHO)
+        return apply_rule(rule, samples, order, self.who)
 
     def _of_function(self, function: Function) -> Outcome:
-        return self._of_samples(sampled(function, _WHO))
+        return self._of_samples(sampled(function, self.who))
 
 
-@names_options_of(FractionalLaplacian.__call__)
+@function_of(FractionalLaplacian)
 def fractional_laplacian(
     f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", **options: Unpack[CallOptions]
 ) -> Any:
     r"""Fractional Laplacian :math:`(-\Delta)^{\alpha/2}` of samples or of a callable, over one axis or several.
-
-    Parameters
-    ----------
-    f : array_like or callable
-        Samples, or a function of an array of points.
-    t : array_like, optional
-        The points along the axis, or those along each axis; or give ``step``.
-    alpha, method
-        As for :class:`FractionalLaplacian`.
-    **options
-        ``step``, ``axis``, ``dim``, ``time_unit``, ``backend`` and ``full_output``, as for
-        :meth:`FractionalLaplacian.__call__`.
-
-    Returns
-    -------
-    array or OperatorResult
-        The result in the library and shape of the samples (the shape of ``t`` for a callable), or an
-        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import dtype_name, is_chunked
-from hpfracc._clusters import cluster_support
-from hpfracc._frames import has_labels, open_samples
 from hpfracc._reading import choice
 from hpfracc._xp import Namespace, array_namespace
 from hpfracc.engine.execution.api import composite, fft, matmul
@@ -18,15 +16,7 @@ from hpfracc.operators._fractional_fft import chirp_transform
 from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.hermite_gauss import hermite_gauss
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.values import (
-    as_values,
-    check_axis,
-    constant,
-    join,
-    move_axis,
-    scalar,
-    zeros,
-)
+from hpfracc.operators.core.values import apply_over_points, constant, join, scalar, zeros
 from hpfracc.profiling.recorder import watched
 
 __all__ = ["frft"]
@@ -88,30 +78,17 @@ def frft(
     True
     """
     choice("method", method, ("chirp", "eigen"))
-    if is_chunked(x) and dim is None:
-        call = functools.partial(_call_block, order, {"axis": axis, "method": method, "backend": backend})
-        dtype = np.result_type(x.dtype, np.complex64)
-        return cluster_support().apply_function("frft", call, x, axis, dtype=dtype)
-    if dim is not None or has_labels(x):
-        opened = open_samples(x, axis=axis, dim=dim, by_row=True, chunked=True)
-        return opened.close(frft(opened.values, order, opened.axis, method=method, backend=backend), points=False)
-    turned = read_order(order, name="order")
-    values = as_values(x, turned.value)
-    turned = order_beside(turned, values)
-    axis = check_axis(-1 if axis is None else axis, values.ndim)
-    values = move_axis(values, axis, -1)
+    call = functools.partial(_frft, order=order, method=method, backend=backend)
+    dtype = np.result_type(x.dtype, np.complex64) if is_chunked(x) else None
+    return apply_over_points(call, x, axis, dim, like=order, dtype=dtype, points=False)
+
+
+def _frft(values: Any, order: Any, method: str, backend: Any) -> Any:
+    turned = order_beside(read_order(order, name="order"), values)
     with composite():
         if not values.shape[-1] or turned.is_integer:
-            result = _whole(values, int(turned.value) % 4 if turned.is_integer else 0, backend)
-        elif method == "chirp":
-            result = _by_chirps(values, turned, backend)
-        else:
-            result = _by_eigenvectors(values, turned, backend)
-    return result if axis == -1 else move_axis(result, -1, axis)
-
-
-def _call_block(order: Any, options: dict[str, Any], block: Any) -> Any:
-    return frft(block, order, **options)
+            return _whole(values, int(turned.value) % 4 if turned.is_integer else 0, backend)
+        return (_by_chirps if method == "chirp" else _by_eigenvectors)(values, turned, backend)
 
 
 # Integer orders.

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
-from hpfracc._signatures import names_options_of
-from hpfracc.operators.core.applying import apply_rule, pick_rule, streamed_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator, operator_of
-from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.spectral import differentiate
-from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules.grunwald import Grunwald, WeightedGrunwald
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of, operator_of
+from hpfracc.operators.core.rule import RuleTable, later
 
 __all__ = ["GrunwaldLetnikov", "grunwald_letnikov"]
 
@@ -60,26 +52,16 @@ class GrunwaldLetnikov(FractionalOperator):
     ceiling: int | None = None
     side: str = "left"
 
-    definition: ClassVar[str] = "grunwald_letnikov"
-    short_names: ClassVar[tuple[str, ...]] = ("GL",)
-    formula: ClassVar[str] = r"\lim_{h \to 0} h^{-\alpha} \sum_{j=0}^{(t-t_0)/h} (-1)^j \binom{\alpha}{j} f(t - jh)"
-    rules: ClassVar[Any] = {"gl": Grunwald(), "wsgl": WeightedGrunwald()}
-
-    def _of_samples(self, samples: Samples) -> Outcome:
-        order = read_order(self.alpha, ceiling=self.ceiling)
-        rule = pick_rule(self, self.method, "the Grünwald-Letnikov derivative", samples.grid)
-        return apply_rule(rule, samples, order, "the Grünwald-Letnikov derivative")
-
-    def _streamed(self) -> tuple[Rule, Order]:
-        order = read_order(self.alpha, ceiling=self.ceiling)
-        return streamed_rule(self, self.method, "the Grünwald-Letnikov derivative", order)
-
-    def _of_function(self, function: Function) -> Outcome:
-        order = read_order(self.alpha, ceiling=self.ceiling)
-        return differentiate(function, order, self.method, initial_terms=True)
+    definition = "grunwald_letnikov"
+    short_names = ("GL",)
+    who = "the Grünwald-Letnikov derivative"
+    rules = RuleTable({"gl": later("grunwald.Grunwald"), "wsgl": later("grunwald.WeightedGrunwald")})
+    grids = ("uniform",)
+    streams = True
+    initial_terms = True
 
 
-@names_options_of(FractionalOperator.__call__)
+@function_of(GrunwaldLetnikov)
 def grunwald_letnikov(
     f: Any,
     t: Any = None,
@@ -91,24 +73,6 @@ def grunwald_letnikov(
     **options: Unpack[CallOptions],
 ) -> Any:
     """Grünwald-Letnikov derivative of samples or of a callable.
-
-    Parameters
-    ----------
-    f : array_like or callable
-        Samples, or a function of an array of points.
-    t : array_like, optional
-        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, method, ceiling, side
-        As for :class:`GrunwaldLetnikov`.
-    **options
-        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
-        as for :meth:`FractionalOperator.__call__`.
-
-    Returns
-    -------
-    array or OperatorResult
-        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
-        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -1,27 +1,49 @@
-"""The Hadamard derivative."""
+"""The Hadamard derivative and integral, and the Caputo-Hadamard derivative: operators in log t."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
-from hpfracc._signatures import names_options_of
+from hpfracc.operators._caputo import Caputo
 from hpfracc.operators._psi_caputo import logarithmic_function, logarithmic_grid
 from hpfracc.operators._riemann_liouville import RiemannLiouville
-from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
 
-__all__ = ["Hadamard", "hadamard"]
+__all__ = ["CaputoHadamard", "Hadamard", "HadamardIntegral", "caputo_hadamard", "hadamard", "hadamard_integral"]
 
-_WHO = "the Hadamard derivative"
+
+class LogarithmicOperator(FractionalOperator, ABC):
+    """An operator in log t: another one after a change of variable."""
+
+    __slots__ = ()
+
+    grids = ("uniform in log t", "any")
+    usual_origin = 1.0
+
+    @abstractmethod
+    def _inner(self) -> FractionalOperator:
+        """The operator in the new variable."""
+
+    def _own_grid(self, grid: Grid, t: Any) -> Grid:
+        return logarithmic_grid(grid, t, self.who)
+
+    def _of_samples(self, samples: Samples) -> Outcome:
+        return self._inner().applied(samples, self.who)
+
+    def _of_function(self, function: Function) -> Outcome:
+        return self._inner()._of_function(logarithmic_function(function, self.who))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Hadamard(FractionalOperator):
+class Hadamard(LogarithmicOperator):
     r"""Hadamard derivative: the Riemann-Liouville derivative in log t. Not zero on constants.
 
     .. math:: D^\alpha f(t) = \frac{1}{\Gamma(n-\alpha)} \Big(t \frac{d}{dt}\Big)^n
@@ -59,28 +81,16 @@ class Hadamard(FractionalOperator):
     method: str = "auto"
     ceiling: int | None = None
 
-    definition: ClassVar[str] = "hadamard"
-    formula: ClassVar[str] = (
-        r"\frac{1}{\Gamma(n-\alpha)} \Big(t \frac{d}{dt}\Big)^n"
-        r" \int_{a}^{t} \Big(\log\frac{t}{s}\Big)^{n-\alpha-1} f(s)\,\frac{ds}{s}"
-    )
-    rules: ClassVar[Any] = RiemannLiouville.rules
-    any_grid_rules: ClassVar[Any] = RiemannLiouville.any_grid_rules
-    grids: ClassVar[tuple[str, ...]] = ("uniform in log t", "any")
-    usual_origin: ClassVar[float | None] = 1.0
+    definition = "hadamard"
+    who = "the Hadamard derivative"
+    rules = RiemannLiouville.rules
+    any_grid_rules = RiemannLiouville.any_grid_rules
 
-    def _own_grid(self, grid: Grid, t: Any) -> Grid:
-        return logarithmic_grid(grid, t, _WHO)
-
-    def _of_samples(self, samples: Samples) -> Outcome:
-        return RiemannLiouville(self.alpha, self.method, self.ceiling).applied(samples, _WHO)
-
-    def _of_function(self, function: Function) -> Outcome:
-        inner = RiemannLiouville(self.alpha, self.method, self.ceiling)
-        return inner._of_function(logarithmic_function(function, _WHO))
+    def _inner(self) -> FractionalOperator:
+        return RiemannLiouville(self.alpha, self.method, self.ceiling)
 
 
-@names_options_of(FractionalOperator.__call__)
+@function_of(Hadamard)
 def hadamard(
     f: Any,
     t: Any = None,
@@ -91,24 +101,6 @@ def hadamard(
     **options: Unpack[CallOptions],
 ) -> Any:
     """Hadamard derivative of samples or of a callable.
-
-    Parameters
-    ----------
-    f : array_like or callable
-        Samples, or a function of an array of points.
-    t : array_like, optional
-        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, method, ceiling
-        As for :class:`Hadamard`.
-    **options
-        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
-        as for :meth:`FractionalOperator.__call__`.
-
-    Returns
-    -------
-    array or OperatorResult
-        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
-        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------
@@ -121,3 +113,129 @@ def hadamard(
     1.1283791671
     """
     return Hadamard(alpha, method, ceiling)(f, t, **options)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CaputoHadamard(LogarithmicOperator):
+    r"""Caputo-Hadamard derivative: the Caputo derivative in log t. Zero on constants, unlike Hadamard's.
+
+    .. math:: D^\alpha f(t) = \frac{1}{\Gamma(n-\alpha)} \int_{a}^{t} \Big(\log\frac{t}{s}\Big)^{n-\alpha-1}
+        \Big(s \frac{d}{ds}\Big)^n f(s)\,\frac{ds}{s}, \quad n = \lceil\alpha\rceil,\ a > 0.
+
+    Parameters
+    ----------
+    alpha : float or scalar array
+        The order; differentiable if it is a tensor or JAX array. Negative orders are Hadamard integrals.
+    method : str
+        As for :class:`Caputo`, with the same orders in the step of log t: ``"l1-2"`` (n + 2 - alpha; used by ``"auto"``
+        on points uniform in log t), ``"l1"`` (n + 1 - alpha; used by ``"auto"`` on other points), ``"fast"``; for
+        callables ``"spectral"`` or ``"graded"``.
+    ceiling : int, optional
+        The integer n, needed only if ``alpha`` is traced and above 1.
+    initial : sequence, optional
+        For samples and orders above 1: as for :class:`Caputo`, the derivatives 1 to n - 1 at the origin, in log t:
+        :math:`(t\,d/dt)^k f` at t = a.
+
+    Notes
+    -----
+    ``origin=`` and ``step=`` are as for :class:`Hadamard`.
+
+    References
+    ----------
+    F. Jarad, T. Abdeljawad, D. Baleanu, Adv. Difference Equ. 2012:142.
+    """
+
+    alpha: Any
+    method: str = "auto"
+    ceiling: int | None = None
+    initial: Any = None
+
+    definition = "caputo_hadamard"
+    short_names = ("CH",)
+    who = "the Caputo-Hadamard derivative"
+    rules = Caputo.rules
+    any_grid_rules = Caputo.any_grid_rules
+
+    def _inner(self) -> FractionalOperator:
+        return Caputo(self.alpha, self.method, self.ceiling, initial=self.initial)
+
+
+@function_of(CaputoHadamard)
+def caputo_hadamard(
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    ceiling: int | None = None,
+    initial: Any = None,
+    **options: Unpack[CallOptions],
+) -> Any:
+    """Caputo-Hadamard derivative of samples or of a callable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> t = np.geomspace(1.0, np.e, 101)
+    >>> float(np.round(hf.caputo_hadamard(3.0 + np.log(t), t, 0.5)[-1], 10))  # 1 / Gamma(1.5), whatever is added
+    1.1283791671
+    """
+    return CaputoHadamard(alpha, method, ceiling, initial)(f, t, **options)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class HadamardIntegral(LogarithmicOperator):
+    r"""Hadamard integral: the Riemann-Liouville integral in log t.
+
+    .. math:: I^\mu f(t) = \frac{1}{\Gamma(\mu)} \int_{a}^{t} \Big(\log\frac{t}{s}\Big)^{\mu-1} f(s)\,\frac{ds}{s},
+        \quad \mu > 0,\ a > 0.
+
+    Parameters
+    ----------
+    alpha : float or scalar array
+        The order, positive (0 gives f itself); differentiable if it is a tensor or JAX array.
+    method : str
+        As for :class:`RiemannLiouvilleIntegral`, with the same orders in the step of log t: ``"simpson"`` (used by
+        ``"auto"``), ``"trapezoid"``, ``"cq2"`` to ``"cq6"``; on points not uniform in log t ``"trapezoid"`` or
+        ``"fast"``; for callables ``"spectral"`` or ``"graded"``.
+
+    Notes
+    -----
+    ``origin=`` and ``step=`` are as for :class:`Hadamard`.
+
+    References
+    ----------
+    J. Hadamard, J. Math. Pures Appl. 8 (1892) 101-186; Kilbas, Srivastava, Trujillo 2006, section 2.7.
+    """
+
+    alpha: Any
+    method: str = "auto"
+
+    definition = "hadamard"
+    who = "the Hadamard integral"
+    kind = "integral"
+    rules = RiemannLiouvilleIntegral.rules
+    any_grid_rules = RiemannLiouvilleIntegral.any_grid_rules
+
+    def _inner(self) -> FractionalOperator:
+        return RiemannLiouvilleIntegral(self.alpha, self.method)
+
+
+@function_of(HadamardIntegral)
+def hadamard_integral(
+    f: Any, t: Any = None, alpha: Any = None, *, method: str = "auto", **options: Unpack[CallOptions]
+) -> Any:
+    """Hadamard integral of samples or of a callable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> t = np.geomspace(1.0, np.e, 101)
+    >>> float(np.round(hf.hadamard_integral(np.ones(101), t, 1.0)[-1], 10))  # log t
+    1.0
+    """
+    return HadamardIntegral(alpha, method)(f, t, **options)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
 import numpy as np
 
 from hpfracc._arrays import is_array
-from hpfracc._signatures import names_options_of
+from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville import RiemannLiouville
-from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import read_number
-from hpfracc.operators.core.order import read_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples, as_values, move_axis
 
@@ -62,27 +60,19 @@ class Marchaud(FractionalOperator):
     method: str = "auto"
     ceiling: int | None = None
 
-    definition: ClassVar[str] = "marchaud"
-    formula: ClassVar[str] = (
-        r"\frac{\alpha}{\Gamma(1-\alpha)} \int_{0}^{\infty} \frac{f(t)-f(t-u)}{u^{1+\alpha}}\,du,"
-        r"\quad f(s) = c \text{ for } s < t_0"
-    )
-    rules: ClassVar[Any] = RiemannLiouville.rules
-    any_grid_rules: ClassVar[Any] = RiemannLiouville.any_grid_rules
-    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
+    definition = "marchaud"
+    who = "the Marchaud derivative"
+    instead = "for an integral use riemann_liouville_integral"
+    rules = RiemannLiouville.rules
+    any_grid_rules = RiemannLiouville.any_grid_rules
 
     def _inner(self) -> RiemannLiouville:
-        order = read_order(self.alpha, ceiling=self.ceiling)
-        if order.known is not None and order.known <= 0.0:
-            raise InvalidInputError(
-                f"alpha={order.known:g}: the order of a Marchaud derivative must be positive; "
-                "for an integral use riemann_liouville_integral"
-            )
+        self._order()
         return RiemannLiouville(self.alpha, self.method, self.ceiling)
 
     def _of_samples(self, samples: Samples) -> Outcome:
         first = self._first(samples.values[..., :1])
-        outcome = self._inner().applied(replace(samples, values=samples.values - first), "the Marchaud derivative")
+        outcome = self._inner().applied(replace(samples, values=samples.values - first), self.who)
         return replace(outcome, reusable=None)
 
     def _of_function(self, function: Function) -> Outcome:
@@ -91,7 +81,7 @@ class Marchaud(FractionalOperator):
                 f"before='first' with factor={function.factor:g}: f is infinite at the origin; give before= a number"
             )
         user = function.f
-        if not isinstance(self.before, str) and not is_array(self.before) and read_number("before", self.before) == 0.0:
+        if not isinstance(self.before, str) and not is_array(self.before) and number("before", self.before) == 0.0:
             return self._inner()._of_function(function)
         if function.factor != 0.0:
             raise InvalidInputError(
@@ -113,10 +103,10 @@ class Marchaud(FractionalOperator):
             if self.before != "first":
                 raise InvalidInputError(f"before={self.before!r} is not known; use a number, an array or 'first'")
             return first
-        return self.before if is_array(self.before) else read_number("before", self.before)
+        return self.before if is_array(self.before) else number("before", self.before)
 
 
-@names_options_of(FractionalOperator.__call__)
+@function_of(Marchaud)
 def marchaud(
     f: Any,
     t: Any = None,
@@ -128,24 +118,6 @@ def marchaud(
     **options: Unpack[CallOptions],
 ) -> Any:
     """Marchaud derivative of samples or of a callable, constant before the origin.
-
-    Parameters
-    ----------
-    f : array_like or callable
-        Samples, or a function of an array of points.
-    t : array_like, optional
-        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, before, method, ceiling
-        As for :class:`Marchaud`.
-    **options
-        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
-        as for :meth:`FractionalOperator.__call__`.
-
-    Returns
-    -------
-    array or OperatorResult
-        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
-        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

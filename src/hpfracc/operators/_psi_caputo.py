@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
 import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of, refuse_masked, to_host, tracks_gradient
-from hpfracc._signatures import names_options_of
 from hpfracc._xp import namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._caputo import Caputo
-from hpfracc.operators.core.base import CallOptions, FractionalOperator
-from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
+from hpfracc.operators.core.function import Function, refuse_initial
 from hpfracc.operators.core.grids import Grid, rounding_of_points, uniform_step
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules.start import refuse_initial
 
 __all__ = ["PsiCaputo", "logarithmic_function", "logarithmic_grid", "psi_caputo"]
 
 Array = np.ndarray[Any, Any]
 
-_WHO = "the psi-Caputo derivative"
 #: Bisection steps that reduce any interval below the resolution of float64.
 _HALVINGS = 64
 
@@ -74,14 +71,11 @@ class PsiCaputo(FractionalOperator):
     ceiling: int | None = None
     initial: Any = None
 
-    definition: ClassVar[str] = "psi_caputo"
-    formula: ClassVar[str] = (
-        r"\frac{1}{\Gamma(n-\alpha)} \int_{t_0}^{t} \psi'(s) \big(\psi(t)-\psi(s)\big)^{n-\alpha-1}"
-        r" \Big(\frac{1}{\psi'(s)}\frac{d}{ds}\Big)^n f(s)\,ds"
-    )
-    rules: ClassVar[Any] = Caputo.rules
-    any_grid_rules: ClassVar[Any] = Caputo.any_grid_rules
-    grids: ClassVar[tuple[str, ...]] = ("uniform in psi", "any")
+    definition = "psi_caputo"
+    who = "the psi-Caputo derivative"
+    rules = Caputo.rules
+    any_grid_rules = Caputo.any_grid_rules
+    grids = ("uniform in psi", "any")
 
     def _own_grid(self, grid: Grid, t: Any) -> Grid:
         if grid.n == 0:
@@ -90,7 +84,7 @@ class PsiCaputo(FractionalOperator):
         images = self._sampled(grid) if not callable(self.psi) else None
         if images is not None and moving is not None:
             raise InvalidInputError(
-                f"{_WHO} is not differentiable in the step or the points if psi is given by samples; "
+                f"{self.who} is not differentiable in the step or the points if psi is given by samples; "
                 "give psi as a callable, or detach them"
             )
         if is_tracer(grid.step):
@@ -116,13 +110,13 @@ class PsiCaputo(FractionalOperator):
             images = self.psi(points)
         except Exception as error:
             raise InvalidInputError(
-                f"{_WHO} is not differentiable in the step or the points here, because psi does not accept points of "
-                f"{library_of(points)} ({error}); write it in functions of {library_of(points)}, or detach them"
+                f"{self.who} is not differentiable in the step or the points here, because psi does not accept points "
+                f"of {library_of(points)} ({error}); write it in functions of {library_of(points)}, or detach them"
             ) from error
         if library_of(images) != library_of(points) or tuple(images.shape) != tuple(points.shape):
             raise InvalidInputError(
-                f"{_WHO}: psi gave {type(images).__name__} for points of {library_of(points)} that carry a derivative; "
-                f"give psi in functions of {library_of(points)}, or detach the step and the points"
+                f"{self.who}: psi gave {type(images).__name__} for points of {library_of(points)} that carry a "
+                f"derivative; give psi in functions of {library_of(points)}, or detach the step and the points"
             )
         return images - images[0]
 
@@ -136,12 +130,12 @@ class PsiCaputo(FractionalOperator):
         return images
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        outcome = Caputo(self.alpha, self.method, self.ceiling, initial=self.initial).applied(samples, _WHO)
+        outcome = Caputo(self.alpha, self.method, self.ceiling, initial=self.initial).applied(samples, self.who)
         # The cached application would use the step of t, not that of psi.
         return replace(outcome, reusable=None)
 
     def _of_function(self, function: Function) -> Outcome:
-        refuse_initial(self.initial, _WHO)
+        refuse_initial(self.initial, self.who)
         if not callable(self.psi):
             raise InvalidInputError("psi is given by samples, but f is a callable; give psi as a callable too")
         start = float(self._images(np.array([function.origin]))[0])
@@ -194,7 +188,7 @@ def _require_rising(images: np.ndarray[Any, Any], points: np.ndarray[Any, Any]) 
         )
 
 
-@names_options_of(FractionalOperator.__call__)
+@function_of(PsiCaputo)
 def psi_caputo(
     f: Any,
     t: Any = None,
@@ -208,24 +202,6 @@ def psi_caputo(
     **options: Unpack[CallOptions],
 ) -> Any:
     """psi-Caputo derivative of samples or of a callable.
-
-    Parameters
-    ----------
-    f : array_like or callable
-        Samples, or a function of an array of points.
-    t : array_like, optional
-        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, psi, inverse, method, ceiling, initial
-        As for :class:`PsiCaputo`.
-    **options
-        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
-        as for :meth:`FractionalOperator.__call__`.
-
-    Returns
-    -------
-    array or OperatorResult
-        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
-        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

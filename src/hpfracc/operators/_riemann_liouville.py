@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
-from hpfracc._signatures import names_options_of
-from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegral
-from hpfracc.operators.core.applying import FAST, apply_rule, pick_rule, streamed_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator, operator_of
-from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.spectral import differentiate
-from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules.any_initial import AnyGridInitialTerms
-from hpfracc.operators.rules.any_l1 import AnyGridL1, FastL1
-from hpfracc.operators.rules.any_slopes import differences_on
-from hpfracc.operators.rules.initial import WithInitialTerms
-from hpfracc.operators.rules.l1 import L1Rule
-from hpfracc.operators.rules.l12 import L12
-from hpfracc.operators.rules.quadrature import QUADRATURES
+from hpfracc.operators._caputo import OneSidedDerivative
+from hpfracc.operators.core.base import CallOptions, function_of, operator_of
+from hpfracc.operators.core.rule import QUADRATURES, RuleTable, later
 
 __all__ = ["RiemannLiouville", "riemann_liouville"]
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class RiemannLiouville(FractionalOperator):
+class RiemannLiouville(OneSidedDerivative):
     r"""Riemann-Liouville derivative. Not zero on constants, and infinite at the origin unless f vanishes there.
 
     .. math:: D^\alpha f(t) = \frac{1}{\Gamma(n-\alpha)} \frac{d^n}{dt^n} \int_{t_0}^{t} (t-s)^{n-\alpha-1} f(s)\,ds,
@@ -67,40 +53,26 @@ class RiemannLiouville(FractionalOperator):
     ceiling: int | None = None
     side: str = "left"
 
-    definition: ClassVar[str] = "riemann_liouville"
-    short_names: ClassVar[tuple[str, ...]] = ("RL",)
-    formula: ClassVar[str] = r"\frac{1}{\Gamma(n-\alpha)} \frac{d^n}{dt^n} \int_{t_0}^{t} (t-s)^{n-\alpha-1} f(s)\,ds"
-    rules: ClassVar[Any] = {"l1-2": WithInitialTerms(L12()), "l1": WithInitialTerms(L1Rule()), **QUADRATURES}
-    any_grid_rules: ClassVar[Any] = {"l1": AnyGridInitialTerms(AnyGridL1()), "fast": AnyGridInitialTerms(FastL1())}
-    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
-
-    def _of_samples(self, samples: Samples) -> Outcome:
-        return self.applied(samples, "the Riemann-Liouville derivative")
-
-    def applied(self, samples: Samples, who: str) -> Outcome:
-        """Apply to samples. Errors call the operator ``who``."""
-        order = read_order(self.alpha, ceiling=self.ceiling)
-        rule = pick_rule(self, self.method, who, samples.grid)
-        if order.known is not None and order.known < 0.0:
-            return RiemannLiouvilleIntegral(-self.alpha, "fast" if self.method in FAST else "auto").applied(
-                samples, who
-            )
-        if order.is_integer:
-            rule = differences_on(samples.grid)
-        return apply_rule(rule, samples, order, who)
-
-    def _streamed(self) -> tuple[Rule, Order]:
-        order = read_order(self.alpha, ceiling=self.ceiling)
-        if order.known is not None and order.known < 0.0:
-            return RiemannLiouvilleIntegral(-self.alpha)._streamed()
-        return streamed_rule(self, self.method, "the Riemann-Liouville derivative", order)
-
-    def _of_function(self, function: Function) -> Outcome:
-        order = read_order(self.alpha, ceiling=self.ceiling)
-        return differentiate(function, order, self.method, initial_terms=True)
+    definition = "riemann_liouville"
+    short_names = ("RL",)
+    who = "the Riemann-Liouville derivative"
+    initial_terms = True
+    rules = RuleTable(
+        {
+            "l1-2": later("initial.WithInitialTerms", later("l12.L12")),
+            "l1": later("initial.WithInitialTerms", later("l1.L1Rule")),
+            **QUADRATURES,
+        }
+    )
+    any_grid_rules = RuleTable(
+        {
+            "l1": later("initial.WithInitialTerms", later("any_l1.AnyGridL1")),
+            "fast": later("initial.WithInitialTerms", later("any_l1.FastL1")),
+        }
+    )
 
 
-@names_options_of(FractionalOperator.__call__)
+@function_of(RiemannLiouville)
 def riemann_liouville(
     f: Any,
     t: Any = None,
@@ -112,24 +84,6 @@ def riemann_liouville(
     **options: Unpack[CallOptions],
 ) -> Any:
     """Riemann-Liouville derivative of samples or of a callable.
-
-    Parameters
-    ----------
-    f : array_like or callable
-        Samples, or a function of an array of points.
-    t : array_like, optional
-        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, method, ceiling, side
-        As for :class:`RiemannLiouville`.
-    **options
-        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
-        as for :meth:`FractionalOperator.__call__`.
-
-    Returns
-    -------
-    array or OperatorResult
-        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
-        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
-from hpfracc._signatures import names_options_of
-from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.applying import apply_rule, pick_rule, streamed_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator, operator_of
+from hpfracc.operators.core.applying import apply_rule, pick_rule
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of, operator_of
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.order import Order, read_order
+from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.spectral import differentiate
+from hpfracc.operators.core.rule import QUADRATURES, Rule, RuleTable, later
 from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules.any_trapezoid import AnyGridTrapezoid, FastTrapezoid
-from hpfracc.operators.rules.quadrature import QUADRATURES
-from hpfracc.operators.rules.simpson import Simpson
-from hpfracc.operators.rules.trapezoid import Trapezoid
 
-__all__ = ["RiemannLiouvilleIntegral", "riemann_liouville_integral"]
+__all__ = ["RepeatedIntegral", "RiemannLiouvilleIntegral", "riemann_liouville_integral"]
+
+
+class RepeatedIntegral(FractionalOperator, ABC):
+    """Integrals by the rules of Riemann-Liouville's."""
+
+    __slots__ = ()
+
+    kind = "integral"
+
+    def applied(self, samples: Samples, who: str) -> Outcome:
+        """Apply to samples. Errors call the operator ``who``."""
+        order = self._order()
+        rule = self._rule(order, samples.grid, who)
+        if order.plain and order.known == 0.0:
+            return Outcome(samples.values * 1, "identity")
+        return apply_rule(rule, samples, order.negated() if rule.name in QUADRATURES else order, who)
+
+    def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
+        short = self.method == "auto" and grid.n <= 2 and grid.uniform
+        return pick_rule(self, "trapezoid" if short else self.method, who, grid)
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class RiemannLiouvilleIntegral(FractionalOperator):
+class RiemannLiouvilleIntegral(RepeatedIntegral):
     r"""Riemann-Liouville integral: the repeated integral, generalised to any positive order.
 
     .. math:: I^\mu f(t) = \frac{1}{\Gamma(\mu)} \int_{t_0}^{t} (t-s)^{\mu-1} f(s)\,ds, \quad \mu > 0.
@@ -55,46 +70,23 @@ class RiemannLiouvilleIntegral(FractionalOperator):
     method: str = "auto"
     side: str = "left"
 
-    definition: ClassVar[str] = "riemann_liouville"
-    short_names: ClassVar[tuple[str, ...]] = ("RL",)
-    kind: ClassVar[str] = "integral"
-    formula: ClassVar[str] = r"\frac{1}{\Gamma(\mu)} \int_{t_0}^{t} (t-s)^{\mu-1} f(s)\,ds"
-    rules: ClassVar[Any] = {"simpson": Simpson(), "trapezoid": Trapezoid(), **QUADRATURES}
-    any_grid_rules: ClassVar[Any] = {"trapezoid": AnyGridTrapezoid(), "fast": FastTrapezoid()}
-    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
-
-    def _of_samples(self, samples: Samples) -> Outcome:
-        return self.applied(samples, "the Riemann-Liouville integral")
-
-    def applied(self, samples: Samples, who: str) -> Outcome:
-        """Apply to samples. Errors call the operator ``who``."""
-        order = self._order()
-        rule = pick_rule(self, self.method, who, samples.grid)
-        if self.method == "auto" and samples.n <= 2 and samples.grid.uniform:
-            rule = Trapezoid()
-        if order.plain and order.known == 0.0:
-            return Outcome(samples.values * 1, "identity")
-        if rule.name in QUADRATURES:
-            order = order.negated()
-        return apply_rule(rule, samples, order, who)
-
-    def _streamed(self) -> tuple[Rule, Order]:
-        return streamed_rule(self, self.method, "the Riemann-Liouville integral", self._order())
+    definition = "riemann_liouville"
+    short_names = ("RL",)
+    who = "the Riemann-Liouville integral"
+    instead = "use riemann_liouville for the derivative"
+    streams = True
+    rules = RuleTable({"simpson": later("simpson.Simpson"), "trapezoid": later("trapezoid.Trapezoid"), **QUADRATURES})
+    any_grid_rules = RuleTable(
+        {"trapezoid": later("any_trapezoid.AnyGridTrapezoid"), "fast": later("any_trapezoid.FastTrapezoid")}
+    )
 
     def _of_function(self, function: Function) -> Outcome:
+        from hpfracc.operators.core.spectral import differentiate
+
         return differentiate(function, self._order().negated(), self.method, initial_terms=False)
 
-    def _order(self) -> Order:
-        order = read_order(self.alpha)
-        if order.known is not None and order.known < 0.0:
-            raise InvalidInputError(
-                f"alpha={order.known:g}: the order of an integral must be positive; "
-                f"use riemann_liouville(f, t, {-order.known:g}) for the derivative"
-            )
-        return order
 
-
-@names_options_of(FractionalOperator.__call__)
+@function_of(RiemannLiouvilleIntegral)
 def riemann_liouville_integral(
     f: Any,
     t: Any = None,
@@ -105,24 +97,6 @@ def riemann_liouville_integral(
     **options: Unpack[CallOptions],
 ) -> Any:
     """Riemann-Liouville integral of samples or of a callable.
-
-    Parameters
-    ----------
-    f : array_like or callable
-        Samples, or a function of an array of points.
-    t : array_like, optional
-        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, method, side
-        As for :class:`RiemannLiouvilleIntegral`.
-    **options
-        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
-        as for :meth:`FractionalOperator.__call__`.
-
-    Returns
-    -------
-    array or OperatorResult
-        The integral in the library and shape of the samples (the shape of ``t`` for a callable), or an
-        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

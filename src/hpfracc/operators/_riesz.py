@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
-from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.applying import UNIFORM, apply_rule, pick_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.operators.core.applying import UNIFORM, pick_rule
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.periodic import check_period, first_point, of_periodic_function, sampled
+from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.order import Order
+from hpfracc.operators.core.periodic import check_period, of_periodic_function, sampled
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.values import Samples
-from hpfracc.operators.rules.centred import Centred, Centred4
+from hpfracc.operators.core.rule import Rule, RuleTable, later
 from hpfracc.operators.rules.periodic import RieszWaves
 
 __all__ = ["Riesz", "riesz"]
-
-_WHO = "the Riesz derivative"
 
 
 @final
@@ -59,40 +56,36 @@ class Riesz(FractionalOperator):
     method: str = "auto"
     period: Any = None
 
-    definition: ClassVar[str] = "riesz"
-    short_names: ClassVar[tuple[str, ...]] = ("R",)
-    formula: ClassVar[str] = r"-(-\Delta)^{\alpha/2} f"
-    rules: ClassVar[Any] = {"centred": Centred(), "centred4": Centred4(), "spectral": RieszWaves()}
+    definition = "riesz"
+    short_names = ("R",)
+    who = "the Riesz derivative"
+    rules = RuleTable(
+        {
+            "centred": later("centred.Centred"),
+            "centred4": later("centred.Centred4"),
+            "spectral": later("periodic.RieszWaves"),
+        }
+    )
+    grids = ("uniform",)
+    unused = ("origin", "factor")
+    instead = "for the Riesz potential use fractional_laplacian with a negative order"
 
-    def _start_of(self, t: Any, origin: Any) -> Any:
-        return first_point(t, origin, _WHO)
-
-    def _order(self) -> Order:
-        order = read_order(self.alpha)
-        if order.known is not None and order.known <= 0.0:
-            raise InvalidInputError(
-                f"alpha={order.known:g}: the order of {_WHO} must be positive; for the Riesz potential use "
-                "fractional_laplacian with a negative order"
-            )
-        return order
-
-    def _of_samples(self, samples: Samples) -> Outcome:
-        order = self._order()
-        rule = pick_rule(self, self.method, _WHO, samples.grid)
+    def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
+        rule = pick_rule(self, self.method, who, grid)
         if isinstance(rule, RieszWaves):
-            check_period(samples.grid, self.period, _WHO)
+            check_period(grid, self.period, who)
         elif self.period is not None:
             raise InvalidInputError(f"period={self.period!r} is for method='spectral'; {rule.name!r} is not periodic")
-        return apply_rule(rule, samples, order, _WHO)
+        return rule
 
     def _of_function(self, function: Function) -> Outcome:
-        rule = pick_rule(self, self.method, _WHO, UNIFORM)
+        rule = pick_rule(self, self.method, self.who, UNIFORM)
         if isinstance(rule, RieszWaves):
-            return of_periodic_function(function, rule, self._order(), self.period, _WHO)
-        return self._of_samples(sampled(function, _WHO))
+            return of_periodic_function(function, rule, self._order(), self.period, self.who)
+        return self._of_samples(sampled(function, self.who))
 
 
-@names_options_of(FractionalOperator.__call__)
+@function_of(Riesz)
 def riesz(
     f: Any,
     t: Any = None,
@@ -103,24 +96,6 @@ def riesz(
     **options: Unpack[CallOptions],
 ) -> Any:
     """Riesz derivative of samples or of a callable.
-
-    Parameters
-    ----------
-    f : array_like or callable
-        Samples, or a function of an array of points.
-    t : array_like, optional
-        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, method, period
-        As for :class:`Riesz`.
-    **options
-        ``step``, ``axis``, ``dim``, ``time_unit``, ``rtol``, ``backend`` and ``full_output``, as for
-        :meth:`FractionalOperator.__call__`.
-
-    Returns
-    -------
-    array or OperatorResult
-        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
-        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -9,12 +9,12 @@ import numpy as np
 
 from hpfracc._arrays import device_of, dtype_name, library_of
 from hpfracc._frames import has_labels, open_samples
-from hpfracc._reading import shown
+from hpfracc._reading import number, shown
 from hpfracc._xp import array_namespace
 from hpfracc.engine.execution.api import causal_convolution, exponential_recurrence
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.operators.core.exponentials import MIN_TOLERANCE
-from hpfracc.operators.core.grids import Grid, read_number
+from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.stream_plans import WINDOW, StreamPlan, plan_stream
 from hpfracc.operators.core.values import Samples, as_values, check_axis, constant, join, move_axis, zeros
 from hpfracc.profiling.recorder import watched
@@ -60,14 +60,8 @@ class OperatorStream:
         if isinstance(operator, type) or not hasattr(operator, "_streamed"):
             raise InvalidInputError(f"operator={shown(operator)} is no operator; give one, such as hf.Caputo(0.5)")
         self.operator = operator
-        self.step = read_number("step", step)
-        if self.step <= 0.0:
-            raise InvalidInputError(f"step={self.step:g} is not positive; give the spacing of the samples")
-        self.rtol = read_number("rtol", rtol)
-        if not MIN_TOLERANCE / _MARGIN <= self.rtol < 1.0:
-            raise InvalidInputError(
-                f"rtol={self.rtol:g} is out of range for a stream; use {MIN_TOLERANCE / _MARGIN:g} to 1, such as 1e-6"
-            )
+        self.step = number("step", step, above=0.0)
+        self.rtol = number("rtol", rtol, least=MIN_TOLERANCE / _MARGIN, below=1.0)
         self.axis = axis
         self.dim = dim
         self._prepare()

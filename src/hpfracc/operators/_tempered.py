@@ -1,36 +1,87 @@
-"""The tempered Riemann-Liouville derivative."""
+"""The tempered derivatives, of Riemann-Liouville's and of Caputo's kind, and the tempered integral."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
 from hpfracc._arrays import is_array
-from hpfracc._signatures import names_options_of
 from hpfracc._xp import NUMPY, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville import RiemannLiouville
-from hpfracc.operators.core.applying import apply_rule, order_beside, pick_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator
-from hpfracc.operators.core.function import Function
+from hpfracc.operators._riemann_liouville_integral import RepeatedIntegral, RiemannLiouvilleIntegral
+from hpfracc.operators.core.applying import apply_rule, order_beside
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
+from hpfracc.operators.core.function import Function, refuse_initial
+from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.rule import Rule, RuleTable, later
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.tempering import read_rate, tempered_function
 from hpfracc.operators.core.values import Samples, scalar
-from hpfracc.operators.rules.any_slopes import differences_on
-from hpfracc.operators.rules.any_tempered import AnyGridTempered
-from hpfracc.operators.rules.tempered import Tempered
+from hpfracc.operators.rules.differences import Differences
+from hpfracc.operators.rules.start import FittedStart, read_initial
 
-__all__ = ["TemperedRiemannLiouville", "read_positive_order", "tempered", "whole_order"]
+__all__ = [
+    "TemperedCaputo",
+    "TemperedIntegral",
+    "TemperedRiemannLiouville",
+    "tempered",
+    "tempered_caputo",
+    "tempered_integral",
+]
 
-_WHO = "the tempered derivative"
+
+class TemperedOperator(FractionalOperator, ABC):
+    """An operator with a rate of decay."""
+
+    __slots__ = ()
+
+    rate: Any
+
+    def _order_like(self) -> Any:
+        return self.alpha if is_array(self.alpha) else self.rate
+
+    def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
+        rule: Any = super()._rule(order, grid, who)
+        tempered: Rule = rule.at_rate(read_rate(self.rate))
+        return tempered
+
+    def _of_function(self, function: Function) -> Outcome:
+        order, rate = self._order(), read_rate(self.rate)
+        order = order.negated() if self.kind == "integral" else order
+        return tempered_function(function, order, rate, self.method, initial_terms=self.initial_terms)
+
+
+class TemperedDerivative(TemperedOperator, ABC):
+    """Those of integer order are powers of ``d/dt + rate``."""
+
+    __slots__ = ()
+
+    instead = "for an integral use tempered_integral"
+
+    def applied(self, samples: Samples, who: str) -> Outcome:
+        """Apply to samples. Errors call the operator ``who``."""
+        order = self._order()
+        rule = self._rule(order, samples.grid, who)
+        if not order.is_integer:
+            return apply_rule(rule, samples, order, who)
+        n, differences = order.ceiling, Differences()
+        decay = scalar(read_rate(self.rate), samples.values)
+        terms = [
+            math.comb(n, p) * decay ** (n - p) * apply_rule(differences, samples, read_order(float(p)), who).value
+            for p in range(n + 1)
+        ]
+        return Outcome(sum(terms[1:], terms[0]), "differences")
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class TemperedRiemannLiouville(FractionalOperator):
+class TemperedRiemannLiouville(TemperedDerivative):
     r"""Tempered Riemann-Liouville derivative: a power-law kernel with exponential decay (tempered Lévy flights).
 
     .. math:: D^{\alpha,\lambda} f(t) = e^{-\lambda t}\, D^\alpha\big[e^{\lambda t} f(t)\big], \quad \lambda \ge 0,
@@ -73,51 +124,43 @@ class TemperedRiemannLiouville(FractionalOperator):
     method: str = "auto"
     ceiling: int | None = None
 
-    definition: ClassVar[str] = "tempered"
-    short_names: ClassVar[tuple[str, ...]] = ("tempered_riemann_liouville", "TRL")
-    formula: ClassVar[str] = r"e^{-\lambda t}\, D^\alpha\big[e^{\lambda t} f(t)\big]"
-    rules: ClassVar[Any] = {name: Tempered(rule, singular=True) for name, rule in RiemannLiouville.rules.items()}
-    any_grid_rules: ClassVar[Any] = {"l1": AnyGridTempered(initial_term=True)}
-    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
-
-    def _order_like(self) -> Any:
-        return self.alpha if is_array(self.alpha) else self.rate
+    definition = "tempered"
+    short_names = ("tempered_riemann_liouville", "TRL")
+    who = "the tempered derivative"
+    initial_terms = True
+    rules = RiemannLiouville.rules.wrapped("tempered.Tempered", singular=True)
+    any_grid_rules = RuleTable({"l1": later("any_tempered.AnyGridTempered", initial_term=True)})
 
     def _of_samples(self, samples: Samples) -> Outcome:
-        order, rate = self._read()
-        rule: Any = pick_rule(self, self.method, _WHO, samples.grid)
-        if order.is_integer:
-            outcome = whole_order(samples, order, rate, _WHO)
-        else:
-            outcome = apply_rule(rule.at_rate(rate), samples, order, _WHO)
-        if not self.centred:
-            return outcome
-        order = order_beside(order, samples.values)
-        less = samples.values * scalar(_power(rate, order, 0), samples.values)
-        if order.ceiling == 2:
-            slope = apply_rule(differences_on(samples.grid), samples, read_order(1.0), _WHO).value
-            less = less + slope * scalar(_power(rate, order, 1), samples.values)
-        return replace(outcome, value=outcome.value - less)
+        def slope() -> Any:
+            return apply_rule(Differences(), samples, read_order(1.0), self.who).value
+
+        return self._centred(TemperedDerivative._of_samples(self, samples), samples.values, slope)
 
     def _of_function(self, function: Function) -> Outcome:
-        order, rate = self._read()
-        outcome = tempered_function(function, order, rate, self.method, initial_terms=True)
+        def slope() -> Any:
+            return differentiate(function, read_order(1.0), "auto", initial_terms=False).value
+
+        outcome = TemperedOperator._of_function(self, function)
+        return self._centred(outcome, function.at(function.points), slope) if self.centred else outcome
+
+    def _centred(self, outcome: Outcome, values: Any, slope: Callable[[], Any]) -> Outcome:
+        """The outcome without the terms that ``centred`` subtracts."""
         if not self.centred:
             return outcome
-        values = function.at(function.points)
+        order, rate = order_beside(self._order(), values), read_rate(self.rate)
         less = values * scalar(_power(rate, order, 0), values)
         if order.ceiling == 2:
-            slope = differentiate(function, read_order(1.0), "auto", initial_terms=False).value
-            less = less + slope * scalar(_power(rate, order, 1), values)
+            less = less + slope() * scalar(_power(rate, order, 1), values)
         return replace(outcome, value=outcome.value - less)
 
-    def _read(self) -> tuple[Order, Any]:
-        order = read_positive_order(self.alpha, self.ceiling, _WHO)
+    def _order(self) -> Order:
+        order = FractionalOperator._order(self)
         if self.centred and order.ceiling > 2:
             raise InvalidInputError(
                 f"alpha={self.alpha}: the centred tempered derivative is defined for 0 < alpha <= 2; use centred=False"
             )
-        return order, read_rate(self.rate)
+        return order
 
 
 def _power(rate: Any, order: Order, p: int) -> Any:
@@ -130,29 +173,7 @@ def _power(rate: Any, order: Order, p: int) -> Any:
         return factor * xp.array(rate) ** (order.value - p)
 
 
-def read_positive_order(alpha: Any, ceiling: int | None, who: str) -> Order:
-    """Read an order, which must be positive."""
-    order = read_order(alpha, ceiling=ceiling)
-    if order.known is not None and order.known <= 0.0:
-        raise InvalidInputError(
-            f"alpha={order.known:g}: the order of {who} must be positive; for an integral use tempered_integral"
-        )
-    return order
-
-
-def whole_order(samples: Samples, order: Order, rate: Any, who: str) -> Outcome:
-    """``(d/dt + rate)^n f`` by differences."""
-    n, decay = order.ceiling, scalar(rate, samples.values)
-    terms = [
-        math.comb(n, p)
-        * decay ** (n - p)
-        * apply_rule(differences_on(samples.grid), samples, read_order(float(p)), who).value
-        for p in range(n + 1)
-    ]
-    return Outcome(sum(terms[1:], terms[0]), "differences")
-
-
-@names_options_of(FractionalOperator.__call__)
+@function_of(TemperedRiemannLiouville)
 def tempered(
     f: Any,
     t: Any = None,
@@ -166,24 +187,6 @@ def tempered(
 ) -> Any:
     """Tempered Riemann-Liouville derivative of samples or of a callable.
 
-    Parameters
-    ----------
-    f : array_like or callable
-        Samples, or a function of an array of points.
-    t : array_like, optional
-        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, rate, centred, method, ceiling
-        As for :class:`TemperedRiemannLiouville`.
-    **options
-        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
-        as for :meth:`FractionalOperator.__call__`.
-
-    Returns
-    -------
-    array or OperatorResult
-        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
-        :class:`OperatorResult` with ``full_output=True``.
-
     Examples
     --------
     >>> import numpy as np
@@ -196,3 +199,146 @@ def tempered(
     True
     """
     return TemperedRiemannLiouville(alpha, rate, centred, method, ceiling)(f, t, **options)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TemperedCaputo(TemperedDerivative):
+    r"""Tempered Caputo derivative: a power-law kernel with exponential decay.
+
+    .. math:: D^{\alpha,\lambda} f(t) = e^{-\lambda t}\, D^\alpha\big[e^{\lambda t} f(t)\big]
+        = \frac{1}{\Gamma(n-\alpha)} \int_{t_0}^{t} \frac{e^{-\lambda(t-s)}}{(t-s)^{\alpha-n+1}}
+        \Big(\frac{d}{ds} + \lambda\Big)^n f(s)\,ds, \quad n = \lceil\alpha\rceil,\ \lambda \ge 0,
+
+    where :math:`D^\alpha` is the Caputo derivative. It is zero on :math:`e^{-\lambda t}`, not on constants, and maps
+    :math:`e^{-\lambda t} t^p` to :math:`\Gamma(p+1)/\Gamma(p+1-\alpha)\, e^{-\lambda t} t^{p-\alpha}`. With rate 0 it
+    is the Caputo derivative.
+
+    Parameters
+    ----------
+    alpha : float or scalar array
+        The order, positive; differentiable if it is a tensor or JAX array. Integer orders are :math:`(d/dt +
+        \lambda)^n`.
+    rate : float or scalar array
+        The rate :math:`\lambda`, 0 or more; may be differentiable too.
+    method : str
+        For samples on a uniform grid ``"l1-2"`` (order n + 2 - alpha; used by ``"auto"``) or ``"l1"`` (order
+        n + 1 - alpha), on any other grid ``"l1"`` (orders below 1), if f is also smooth on the scale of 1/rate; for
+        callables ``"spectral"`` or ``"graded"``.
+    ceiling : int, optional
+        The integer n, needed only if ``alpha`` is traced and above 1.
+    initial : sequence, optional
+        For samples and orders above 1: as for :class:`Caputo`, the derivatives 1 to n - 1 at the origin of
+        f itself.
+
+    References
+    ----------
+    F. Sabzikar, M. M. Meerschaert, J. Chen, J. Comput. Phys. 293 (2015) 14-28; C. Li, W. Deng, L. Zhao, Discrete
+    Contin. Dyn. Syst. B 24 (2019) 1989-2015 (in Caputo's sense).
+    """
+
+    alpha: Any
+    rate: Any = 1.0
+    method: str = "auto"
+    ceiling: int | None = None
+    initial: Any = None
+
+    definition = "tempered_caputo"
+    short_names = ("TC",)
+    who = "the tempered Caputo derivative"
+    rules = RuleTable(
+        {
+            "l1-2": later("tempered.Tempered", later("l12.L12")),
+            "l1": later("tempered.Tempered", later("l1.L1Rule")),
+        }
+    )
+    any_grid_rules = RuleTable({"l1": later("any_tempered.AnyGridTempered")})
+
+    def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
+        rule = TemperedDerivative._rule(self, order, grid, who)
+        initial = read_initial(self.initial, order, who)
+        return FittedStart(rule, initial) if order.ceiling > 1 and not rule.any_grid else rule
+
+    def _of_function(self, function: Function) -> Outcome:
+        refuse_initial(self.initial, self.who)
+        return TemperedDerivative._of_function(self, function)
+
+
+@function_of(TemperedCaputo)
+def tempered_caputo(
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    rate: Any = 1.0,
+    *,
+    method: str = "auto",
+    ceiling: int | None = None,
+    initial: Any = None,
+    **options: Unpack[CallOptions],
+) -> Any:
+    """Tempered Caputo derivative of samples or of a callable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> t = np.linspace(0.0, 1.0, 101)
+    >>> value = hf.tempered_caputo(t * np.exp(-2 * t), t, 0.5, rate=2.0)
+    >>> bool(np.allclose(value, 2 * np.sqrt(t / np.pi) * np.exp(-2 * t)))
+    True
+    """
+    return TemperedCaputo(alpha, rate, method, ceiling, initial)(f, t, **options)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TemperedIntegral(TemperedOperator, RepeatedIntegral):
+    r"""Tempered Riemann-Liouville integral.
+
+    .. math:: I^{\mu,\lambda} f(t) = e^{-\lambda t}\, I^\mu\big[e^{\lambda t} f(t)\big]
+        = \frac{1}{\Gamma(\mu)} \int_{t_0}^{t} (t-s)^{\mu-1} e^{-\lambda(t-s)} f(s)\,ds, \quad \mu > 0,\ \lambda \ge 0.
+
+    Its inverse is :class:`TemperedRiemannLiouville`.
+
+    Parameters
+    ----------
+    alpha : float or scalar array
+        The order, positive (0 gives f itself); differentiable if it is a tensor or JAX array.
+    rate : float or scalar array
+        The rate :math:`\lambda`, 0 or more; may be differentiable too.
+    method : str
+        As for :class:`RiemannLiouvilleIntegral`, with the same orders if f is also smooth on the scale of 1/rate:
+        ``"simpson"`` (used by ``"auto"`` for three or more samples), ``"trapezoid"``, ``"cq2"`` to ``"cq6"``; on grids
+        that are not uniform ``"trapezoid"``; for callables ``"spectral"`` or ``"graded"``.
+
+    References
+    ----------
+    F. Sabzikar, M. M. Meerschaert, J. Chen, J. Comput. Phys. 293 (2015) 14-28.
+    """
+
+    alpha: Any
+    rate: Any = 1.0
+    method: str = "auto"
+
+    definition = "tempered"
+    who = "the tempered integral"
+    instead = "use tempered for the derivative"
+    rules = RiemannLiouvilleIntegral.rules.wrapped("tempered.Tempered", integral=True)
+    any_grid_rules = RuleTable({"trapezoid": later("any_tempered.AnyGridTempered", integral=True)})
+
+
+@function_of(TemperedIntegral)
+def tempered_integral(
+    f: Any, t: Any = None, alpha: Any = None, rate: Any = 1.0, *, method: str = "auto", **options: Unpack[CallOptions]
+) -> Any:
+    """Tempered Riemann-Liouville integral of samples or of a callable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> t = np.linspace(0.0, 1.0, 101)
+    >>> float(np.round(hf.tempered_integral(np.ones(101), t, 1.0, rate=2.0)[-1], 6))  # (1 - exp(-2)) / 2
+    0.432332
+    """
+    return TemperedIntegral(alpha, rate, method)(f, t, **options)

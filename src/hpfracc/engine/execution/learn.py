@@ -173,6 +173,6 @@ def _reconsider(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int) 
     if bound.arm == before:
         plan.keep_for(max(selection.review_after, min(at_least, MAX_CALLS_BETWEEN_LOOKS)), count)
     else:
-        plan.keep_for(selection.review_after if bound.arm.name in plan.warm else 0, count, at_once=True)
+        plan.keep_for(selection.review_after if bound.arm.name in plan.warm else 0, count)
     if bound.arm != before:
         logger.debug("%s: %s instead of %s: %s", plan.request.operation, bound.arm, before, selection.decision.reason)

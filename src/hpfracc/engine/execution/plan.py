@@ -52,8 +52,10 @@ __all__ = [
 _SHARE = 0.01
 #: Maximum number of calls between two timed ones.
 MAX_CALLS_BETWEEN_LOOKS = 4096
-#: Of calls that are shorter than timing and reviewing one, this many are made for each one that is timed.
-_PACE = 11
+#: A call shorter than timing and reviewing one is timed again after this many times as many calls as before it, until
+#: that takes less than the share above. The call after a review is slow too, because caches are cold: with 4, eight of
+#: the first hundred calls.
+_PACE = 4
 #: Times within these factors of the expected one need no review.
 _USUAL = (0.7, 1.5)
 
@@ -61,7 +63,7 @@ _USUAL = (0.7, 1.5)
 class Price:
     """The cost of timing or reviewing a call: a running mean of measured times, initialised with a usual value."""
 
-    __slots__ = ("_usual", "seconds")
+    __slots__ = ("_count", "_usual", "seconds")
 
     def __init__(self, usual: float) -> None:
         self._usual = usual
@@ -69,11 +71,12 @@ class Price:
 
     def reset(self) -> None:
         """Reset to the usual value."""
-        self.seconds = self._usual
+        self.seconds, self._count = self._usual, 1
 
     def paid(self, seconds: float) -> None:
         """Add a measured time; an outlier (a page fault, another process) counts as at most four times the mean."""
-        self.seconds += 0.1 * (min(seconds, 4.0 * self.seconds) - self.seconds)
+        self._count += 1
+        self.seconds += max(0.1, 1.0 / self._count) * (min(seconds, 4.0 * self.seconds) - self.seconds)
 
     @property
     def worth(self) -> float:
@@ -105,7 +108,6 @@ class Plan:
         "backend",
         "bound",
         "chunked_run",
-        "costly",
         "guard",
         "in_chunks",
         "incumbent",
@@ -144,8 +146,6 @@ class Plan:
         self.seen = 0
         self.peeks = 0
         self.interval = 0
-        #: Number of calls that were timed or reviewed although that takes longer than the call.
-        self.costly = 0
         self.warm: set[str] = set()
         #: The arm to which the plan returns after a trial of another one.
         self.incumbent: BoundArm | None = None
@@ -217,18 +217,18 @@ class Plan:
         calls, self.seen = count - self.seen, max(count, self.seen)
         return max(1, calls)
 
-    def keep_for(self, calls: int, now: int, *, at_once: bool = False) -> None:
+    def keep_for(self, calls: int, now: int) -> None:
         """Keep the arm for ``calls`` further calls after call ``now``; the one after them is timed.
 
-        Of short calls, at most one in :data:`_PACE` is timed or reviewed, except that a trial begins ``at_once``.
+        Of short calls, geometrically fewer are timed and reviewed (:data:`_PACE`); a trial of another arm ends at once.
         """
         expected = self.bound.expected
-        first = 0
+        first: float = 0
         if calls > MAX_WARMUP_CALLS and expected > 0.0:  # settled, with a known time per call
             calls = max(calls, min(MAX_CALLS_BETWEEN_LOOKS, int(LOOK.worth / expected)))
-        elif not expected >= LOOK.seconds + REVIEW.seconds:
-            self.costly += 1
-            first = 0 if at_once else _PACE * self.costly
+        elif not (expected >= LOOK.seconds + REVIEW.seconds or self.bound.decision.explored):
+            cheap = (LOOK.worth + REVIEW.worth) / expected if expected > 0.0 else math.inf
+            first = now + min((_PACE - 1) * now, cheap)
         self.seen = max(now, self.seen)
         self.interval = calls
         self.review_at = max(now + calls + 1, first)

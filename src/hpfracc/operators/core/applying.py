@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, replace
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from hpfracc._xp import array_namespace, namespace_of
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.plan import Plan
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
+from hpfracc.operators.core.function import FAST
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome, rounding_note, rounding_of
@@ -32,20 +33,18 @@ __all__ = [
     "apply_rule",
     "cache_application",
     "cached_applications",
+    "check_streamed",
     "estimated_distance",
     "largest_nearby",
     "learned_key",
     "no_estimate",
     "order_beside",
     "pick_rule",
-    "streamed_rule",
     "unmeasured",
 ]
 
-#: The names of the method that keeps its memory as a sum of exponentials.
-FAST = ("fast", "soe")
 #: A uniform grid, to choose a rule where there are no samples yet.
-UNIFORM = Grid(2, 0.0, 1.0)
+UNIFORM = Grid(1 << 30, 0.0, 1.0)
 
 #: How to apply an operator to samples of a kind seen before, by operator and kind (:func:`quick_kind`): reading and
 #: checking a call again takes longer than the work on some thousand points.
@@ -57,18 +56,6 @@ _DOUBLE = "torch.float64"
 #: Without a companion that suffices, the distance from every other sample is multiplied by this: both may miss part of
 #: a jump.
 _ALONE = 1.5
-
-
-class HasRules(Protocol):
-    """An operator, as far as choosing its rule needs it."""
-
-    @property
-    def rules(self) -> Mapping[str, Rule]:
-        """The rules for uniform grids by name."""
-
-    @property
-    def any_grid_rules(self) -> Mapping[str, Rule]:
-        """The rules for any increasing grid by name."""
 
 
 class _CachedConvolution(NamedTuple):
@@ -206,15 +193,15 @@ def order_beside(order: Order, values: Any) -> Order:
     return order
 
 
-def pick_rule(operator: HasRules, method: str, who: str, grid: Grid) -> Rule:
+def pick_rule(operator: Any, method: str, who: str, grid: Grid) -> Rule:
     """The rule that ``method`` names on this grid, the first one for ``"auto"``, or an error with the names there are.
 
     A fast memory is approximate, so it is taken only where it is asked for by name.
     """
-    anywhere = operator.any_grid_rules
+    anywhere: Mapping[str, Rule] = operator.any_grid_rules
     if method in FAST and "fast" in anywhere:
         return anywhere["fast"]
-    rules = operator.rules if grid.uniform or not anywhere else anywhere
+    rules: Mapping[str, Rule] = operator.rules if grid.uniform or not anywhere else anywhere
     if method == "auto":
         return next(iter(rules.values()))
     found = rules.get(method)
@@ -225,15 +212,14 @@ def pick_rule(operator: HasRules, method: str, who: str, grid: Grid) -> Rule:
     return found
 
 
-def streamed_rule(operator: HasRules, method: str, who: str, order: Order) -> tuple[Rule, Order]:
-    """The rule for uniform grids that a stream keeps to; orders that have no fading memory are refused."""
+def check_streamed(method: str, who: str, order: Order) -> None:
+    """Refuse a stream of an order that has no fading memory, or by the fast method."""
     if not order.plain or order.known is None:
         raise InvalidInputError(f"the order of a stream of {who} is a plain number; give float(alpha)")
     if order.is_integer:
         raise InvalidInputError(f"alpha={order.known:g}: {who} of whole order has no memory to stream; use differences")
     if method in FAST:
         raise InvalidInputError(f"{who}: a stream is fast by itself; leave method='fast' out, or name a uniform rule")
-    return pick_rule(operator, method, who, UNIFORM), order
 
 
 def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, TypeVar
 
@@ -13,16 +14,24 @@ import numpy as np
 from hpfracc._arrays import KINDS, is_chunked, is_sharded, quick_kind
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples
-from hpfracc._reading import choice, flag
+from hpfracc._reading import choice, flag, number
+from hpfracc._signatures import names_options_of
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.applying import FAST, cache_application, cached_applications, learned_key
-from hpfracc.operators.core.exponentials import MIN_TOLERANCE
-from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import Grid, cached_grid, likely_grid, read_number
-from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.reading import read_problem
+from hpfracc.operators.core.applying import (
+    FAST,
+    UNIFORM,
+    apply_rule,
+    cache_application,
+    cached_applications,
+    check_streamed,
+    learned_key,
+    pick_rule,
+)
+from hpfracc.operators.core.function import Function, first_point, read_problem
+from hpfracc.operators.core.grids import Grid, cached_grid, likely_grid
+from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome, relabelled, report_outcome
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, flip, move_axis
@@ -31,7 +40,7 @@ from hpfracc.profiling.recorder import shared as spans
 if TYPE_CHECKING:
     from hpfracc.operators._stream import OperatorStream
 
-__all__ = ["CallOptions", "FractionalOperator", "operator_of"]
+__all__ = ["CallOptions", "FractionalOperator", "function_of", "operator_of"]
 
 
 class CallOptions(TypedDict, total=False):
@@ -51,28 +60,52 @@ class CallOptions(TypedDict, total=False):
 class FractionalOperator(ABC):
     """An operator is pure data (a frozen dataclass) that can be called; subclasses are final.
 
-    A subclass has the fields ``alpha`` and ``method`` (and its own), and applies itself to samples and to functions.
+    A subclass has the fields ``alpha`` and ``method`` (and its own), and the data below. It applies itself to samples
+    by one of its rules, and to functions by the spectral or graded method, unless it overrides ``_of_samples`` and
+    ``_of_function``. :func:`function_of` makes its function.
     """
 
     __slots__ = ()
 
+    #: The order, and the name of the method.
+    alpha: Any
+    method: str
     #: Full name of the definition, and its short names.
     definition: ClassVar[str]
     short_names: ClassVar[tuple[str, ...]] = ()
+    #: The operator in errors.
+    who: ClassVar[str]
     #: ``"derivative"`` or ``"integral"``: which of the two factories creates it.
     kind: ClassVar[str] = "derivative"
-    #: The formula, in LaTeX, for the reference page.
-    formula: ClassVar[str]
+    #: The name of its function.
+    function_name: ClassVar[str]
+    #: The formula of its docstring, in LaTeX, for the reference page.
+    formula: ClassVar[str] = ""
     #: The rules for uniform grids by their ``method=`` names; the first is the default.
     rules: ClassVar[Mapping[str, Rule]] = {}
     #: The rules for any increasing grid, by the same names; a ``"fast"`` rule among them also handles uniform grids.
     any_grid_rules: ClassVar[Mapping[str, Rule]] = {}
     #: The kinds of grid it accepts.
-    grids: ClassVar[tuple[str, ...]] = ("uniform",)
+    grids: ClassVar[tuple[str, ...]] = ("uniform", "any")
     #: ``"left"``: from the origin on; ``"right"``: up to the end. A field of the operators that have both.
     side = "left"
+    #: The integer next above a traced order. A field of the operators that have orders above 1.
+    ceiling: int | None = None
     #: Where it starts if neither ``origin`` nor the samples' points say so; None for 0.
     usual_origin: ClassVar[float | None] = None
+    #: Options of a call that it does not take: a two-sided operator has no ``origin``.
+    unused: ClassVar[tuple[str, ...]] = ()
+    #: Where only positive orders are defined (an integral of order 0 is f itself): what to use for others.
+    instead: ClassVar[str] = ""
+    #: Whether it can be applied to a stream.
+    streams: ClassVar[bool] = False
+    #: Whether it has the initial terms of Riemann-Liouville, for functions.
+    initial_terms: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        _, found, after = inspect.cleandoc(cls.__doc__ or "").partition(".. math::")
+        if found and "formula" not in vars(cls):
+            cls.formula = " ".join(after.split("\n\n")[0].split()).rstrip(".,")
 
     def __call__(
         self,
@@ -152,7 +185,7 @@ class FractionalOperator(ABC):
         repeat: Callable[..., Any] | None = None
         if not unusual:
             try:
-                if type(self.alpha) is float:  # type: ignore[attr-defined]  # a field of most subclasses
+                if type(self.alpha) is float:
                     # Sharded arrays are never cached.
                     cached = cached_applications.get((self, (KINDS.get(type(f)) or quick_kind)(f)))
                     repeat = None if cached is None else cached.repeat
@@ -188,7 +221,7 @@ class FractionalOperator(ABC):
         """The cached application of an operator with a learned order to samples like ``f``, if there is one."""
         key = learned_key(self, f)
         found: Any = None if key is None else cached_applications.get(key)
-        return None if found is None else functools.partial(found.repeat, alpha=self.alpha)  # type: ignore[attr-defined]
+        return None if found is None else functools.partial(found.repeat, alpha=self.alpha)
 
     def _call_labelled(
         self, f: Any, t: Any, step: Any, axis: Any, dim: Any, time_unit: Any, origin: Any, *more: Any
@@ -257,19 +290,18 @@ class FractionalOperator(ABC):
         return choice("side", self.side, ("left", "right")) == "right"
 
     def _start_of(self, t: Any, origin: Any) -> Any:
-        """Where the operator starts on a callable, None for 0; overridden by two-sided operators."""
-        return origin
+        """Where the operator starts on a callable, None for 0."""
+        return first_point(t, origin, self.who) if "origin" in self.unused else origin
 
     def _tolerance(self, rtol: Any) -> float:
         """The tolerance of ``method="fast"``; no other method for samples has one."""
-        if getattr(self, "method", None) not in FAST:
+        from hpfracc.operators.core.exponentials import MIN_TOLERANCE
+
+        if self.method not in FAST:
             raise InvalidInputError(
                 f"rtol={rtol!r} is for callables and for method='fast'; other methods for samples do not use it"
             )
-        number = read_number("rtol", rtol)
-        if not MIN_TOLERANCE <= number < 1.0:
-            raise InvalidInputError(f"rtol={number:g} is out of reach; use {MIN_TOLERANCE:g} up to 1, such as 1e-10")
-        return number
+        return number("rtol", rtol, least=MIN_TOLERANCE, below=1.0)
 
     def stream(self, step: float, *, rtol: float = 1e-6, axis: int | None = None, dim: Any = None) -> OperatorStream:
         """The same operator for a signal that arrives in chunks, with bounded memory.
@@ -308,23 +340,46 @@ class FractionalOperator(ABC):
 
     def _streamed(self) -> tuple[Rule, Order]:
         """The rule and the order for streaming this operator."""
-        raise InvalidInputError(f"{type(self).__name__} has no streaming form; give it the whole signal")
+        if not self.streams:
+            raise InvalidInputError(f"{type(self).__name__} has no streaming form; give it the whole signal")
+        order = self._order()
+        check_streamed(self.method, self.who, order)
+        return self._rule(order, UNIFORM, self.who), order
+
+    def _order(self) -> Order:
+        """The order, checked."""
+        order = read_order(self.alpha, ceiling=self.ceiling)
+        known = order.known
+        if self.instead and known is not None and (known < 0.0 or (known == 0.0 and self.kind == "derivative")):
+            raise InvalidInputError(f"alpha={known:g}: the order of {self.who} must be positive; {self.instead}")
+        return order
 
     def _order_like(self) -> Any:
         """The order, which determines the library together with the samples."""
-        return getattr(self, "alpha", None)
+        return self.alpha
 
     def _own_grid(self, grid: Grid, t: Any) -> Grid:
         """The grid in the operator's own variable, if that is not the caller's ``t``."""
         return grid
 
-    @abstractmethod
     def _of_samples(self, samples: Samples) -> Outcome:
         """Apply to samples, on a grid that may or may not be uniform."""
+        return self.applied(samples, self.who)
 
-    @abstractmethod
+    def applied(self, samples: Samples, who: str) -> Outcome:
+        """Apply to samples. Errors call the operator ``who``."""
+        order = self._order()
+        return apply_rule(self._rule(order, samples.grid, who), samples, order, who)
+
+    def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
+        """The rule for samples on a grid."""
+        return pick_rule(self, self.method, who, grid)
+
     def _of_function(self, function: Function) -> Outcome:
         """Apply to a callable."""
+        from hpfracc.operators.core.spectral import differentiate
+
+        return differentiate(function, self._order(), self.method, initial_terms=self.initial_terms)
 
 
 Operator = TypeVar("Operator", bound=FractionalOperator)
@@ -347,3 +402,50 @@ def operator_of(kind: Callable[..., Operator], alpha: Any, *fields: Hashable) ->
 @functools.lru_cache(maxsize=128, typed=True)
 def _cached_operator(kind: Callable[..., Any], *fields: Hashable) -> Any:
     return kind(*fields)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FUNCTION = """
+Parameters
+----------
+f : array_like or callable
+    Samples, or a function of an array of points.
+t : array_like, optional
+    The points of the samples (or give ``step``), or those at which the result of a callable is wanted.
+{fields}
+    As for :class:`{kind}`.
+**options
+    {options} and ``full_output``,
+    as for :meth:`{call}`.
+
+Returns
+-------
+array or OperatorResult
+    The result in the library and shape of the samples (the shape of ``t`` for a callable), or an
+    :class:`OperatorResult` with ``full_output=True``.
+"""
+
+
+def function_of(kind: type[FractionalOperator]) -> Callable[[F], F]:
+    """Make the decorated function that of an operator: with the options of a call in its signature and docstring.
+
+    The function has the fields of the operator after ``f`` and ``t``, and the docstring a summary and examples.
+    """
+
+    def decorate(function: F) -> F:
+        kind.function_name = function.__name__
+        function = names_options_of(kind.__call__)(function)
+        names = [*inspect.signature(function).parameters][2:]
+        taken = [f"``{name}``" for name in names if name in CallOptions.__annotations__ and name not in kind.unused]
+        fields = [name for name in names if name not in CallOptions.__annotations__]
+        summary, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n")
+        call = f"{'FractionalOperator' if kind.__call__ is FractionalOperator.__call__ else kind.__name__}.__call__"
+        common = _FUNCTION.format(
+            fields=", ".join(fields), kind=kind.__name__, options=", ".join(taken[:-1]), call=call
+        )
+        if function.__doc__:
+            function.__doc__ = f"{summary}\n{common}{rest}"
+        return function
+
+    return decorate

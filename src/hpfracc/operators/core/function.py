@@ -1,4 +1,4 @@
-"""A function given as a callable: the points at which its result is computed, its origin, and its values."""
+"""Reading the arguments of an operator: samples or a callable, with the points they are taken at."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, to_host
+from hpfracc._reading import number, whole
 from hpfracc._xp import user_scope
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators.core.grids import known_values, read_number, read_points, require_increasing
-from hpfracc.operators.core.values import as_values, move_axis, points_like
+from hpfracc.operators.core.grids import Grid, known_values, read_grid, read_points, require_increasing
+from hpfracc.operators.core.values import Samples, as_values, check_axis, flip, move_axis, points_like
 
-__all__ = ["RTOL", "Function", "read_callable", "read_reflected_function"]
+__all__ = ["FAST", "RTOL", "Function", "first_point", "read_callable", "read_problem", "refuse_initial"]
 
 RTOL = 1e-10
+#: The names of the method that keeps its memory as a sum of exponentials.
+FAST = ("fast", "soe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,21 @@ class Function:
         return move_axis(value, -1, self.axis) if value.ndim > 1 else value
 
 
+def first_point(t: Any, origin: Any, who: str) -> Any:
+    """The first point of a callable, for an operator without an origin of its own."""
+    if origin is not None:
+        raise InvalidInputError(f"origin={origin!r}: {who} is two-sided and has no origin; leave it out")
+    return None if t is None else float(np.min(to_host(t), initial=np.inf))
+
+
+def refuse_initial(initial: Any, who: str) -> None:
+    """Raise an error if initial derivatives are given with a callable."""
+    if initial is not None:
+        raise InvalidInputError(
+            f"initial={initial!r} is for samples; the derivatives of a callable are computed by {who} itself"
+        )
+
+
 def read_reflected_function(
     f: Callable[[Any], Any],
     t: Any,
@@ -141,7 +159,7 @@ def read_reflected_function(
         )
     if points.ndim == 1:
         require_increasing(points)
-    end = float(points[-1]) if origin is None else read_number("origin", origin)
+    end = float(points[-1]) if origin is None else number("origin", origin)
     if points.max(initial=-np.inf) > end:
         raise InvalidInputError(
             f"t={points.max():g} lies beyond origin={end:g}, the end up to which the operator reaches with "
@@ -174,21 +192,64 @@ def read_callable(
     shape = points.shape
     points = points.reshape(-1)
     require_increasing(points)
-    start = 0.0 if origin is None else read_number("origin", origin)
+    start = 0.0 if origin is None else number("origin", origin)
     if points[0] < start:
         raise InvalidInputError(
             f"t[0]={points[0]:g} lies before the origin {start:g}, where the operator starts; give origin= at or "
             "before the first point"
         )
-    power = 0.0 if factor is None else read_number("factor", factor)
-    if power <= -1.0:
-        raise InvalidInputError(f"factor={power:g}: (t - origin)**factor cannot be integrated; it must exceed -1")
-    tolerance = RTOL if rtol is None else read_number("rtol", rtol)
-    if not 0.0 < tolerance < 1.0:
-        raise InvalidInputError(f"rtol={tolerance:g} is not a tolerance; use a number between 0 and 1, such as 1e-10")
-    if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
-        raise ShapeError(f"axis={axis!r} is not a whole number")
+    power = 0.0 if factor is None else number("factor", factor, above=-1.0)
+    tolerance = RTOL if rtol is None else number("rtol", rtol, above=0.0, below=1.0)
+    axis = whole("axis", axis)
     like = t if library_of(t) in ("torch", "jax", "cupy") else points
     if library_of(like) != "numpy" and not str(like.dtype).removeprefix("torch.").startswith("float"):
         like = as_values(like)
-    return Function(f, points, start, power, tolerance, int(axis), like, shape, backend, user_scope())
+    return Function(f, points, start, power, tolerance, axis, like, shape, backend, user_scope())
+
+
+#: Placeholder for the grid of samples if f is a callable.
+_NO_GRID = Grid(0, 0.0, None)
+
+
+def read_problem(
+    operator: Any,
+    f: Any,
+    t: Any,
+    step: Any,
+    axis: Any,
+    origin: Any,
+    factor: Any,
+    rtol: Any,
+    backend: Any,
+    *,
+    right: bool,
+) -> tuple[Samples | Function, Grid, int]:
+    """Samples, with their points along the last axis, or a callable; the grid of the samples; and their axis.
+
+    With ``right``, for an operator with ``side="right"``, points are distances from the end.
+    """
+    if origin is None and (t is None or callable(f)):
+        origin = operator.usual_origin
+    if callable(f) and not hasattr(f, "dtype"):
+        if step is not None:
+            raise InvalidInputError("step= is for samples; give the points t at which to compute a callable's result")
+        options = {"factor": factor, "rtol": rtol, "axis": axis, "backend": backend}
+        if right:
+            return read_reflected_function(f, t, origin=origin, **options), _NO_GRID, axis
+        return read_callable(f, t, origin=operator._start_of(t, origin), **options), _NO_GRID, axis
+    if factor is not None:
+        raise InvalidInputError(f"factor={factor!r} is for callables; samples do not use it")
+    tolerance = None if rtol is None else operator._tolerance(rtol)
+    values = as_values(f, operator._order_like(), step)
+    axis = check_axis(axis, values.ndim)
+    values = move_axis(values, axis, -1)
+    grid = read_grid(t, step, origin, values.shape[-1], from_end=right)
+    own = grid
+    if right:
+        values, own = flip(values), grid.reflected()
+    problem = Samples(values, operator._own_grid(own, t), backend, tolerance)
+    if not problem.grid.uniform and operator.method not in FAST:
+        from hpfracc.operators.core.fast_memory import hint_at_fast
+
+        hint_at_fast(operator, problem)
+    return problem, grid, axis

@@ -18,6 +18,7 @@ from hpfracc._arrays import (
     to_host,
     tracks_gradient,
 )
+from hpfracc._reading import number, whole
 from hpfracc._xp import namespace_of
 from hpfracc.engine.workers import available_cores, even_blocks, run_blocks
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -30,8 +31,8 @@ __all__ = [
     "known_values",
     "likely_grid",
     "read_grid",
-    "read_number",
     "read_points",
+    "read_scalar",
     "require_increasing",
     "rounded_step",
     "rounding_of_points",
@@ -112,12 +113,12 @@ def read_grid(t: Any, step: Any, origin: Any, n: int, *, from_end: bool = False)
 
     ``origin`` is where the operator starts: the first point or, with ``from_end``, the last.
     """
-    start = None if origin is None else read_number("origin", origin)
+    start = None if origin is None else number("origin", origin)
     if (t is None) == (step is None):
         what = "both t and step" if t is not None else "neither t nor step"
         raise InvalidInputError(f"{what} given; the grid needs one of them: t, the points, or step, their spacing")
     if t is None:
-        width = _read_step(step)
+        width = read_scalar("step", step, above=0.0)
         if start is None:
             start = (n - 1) * width if from_end and isinstance(width, float) else 0.0
         return Grid(n, start, width)
@@ -185,8 +186,6 @@ class KnownGrid(NamedTuple):
 
 #: Recent uniform grids given as points, by dtype, length, both ends and the middle; and limits of the cache.
 _grids: dict[Any, KnownGrid] = {}
-#: The same by identity of the points, for immutable arrays.
-_constant_grids: dict[int, tuple[weakref.ref[Any], Grid]] = {}
 _MAX_GRIDS, _MAX_CACHED_POINTS, _MAX_CACHED_BYTES = 64, 2**20, 64 * 2**20
 #: Fewest points that a thread compares: they take 50 us, waking a thread some 20.
 _MIN_IN_THREAD = 2**16
@@ -201,14 +200,10 @@ def cached_grid(t: Any) -> Grid | None:
     """The uniform grid with these points, if it was read before; else None.
 
     The points are compared, because an array may have been changed in place since: one pass over them, on their own
-    device. Only an immutable array (JAX's, or a read-only one that owns its memory) is recognised by its identity.
+    device. Only an immutable array of JAX's is recognised by its identity.
     """
     if type(t) is not np.ndarray:
         return _cached_by_identity(t)
-    if _constant_grids and not t.flags.writeable:
-        kept = _constant_grids.get(id(t))
-        if kept is not None and kept[0]() is t:
-            return kept[1]
     known = likely_grid(t)
     if known is None or not known.content.startswith(t.data if t.flags.c_contiguous else t.tobytes()):
         return None
@@ -252,10 +247,6 @@ def _cache_grid(t: Any, grid: Grid) -> None:
     own = np.frombuffer(content, t.dtype)
     kept = replace(grid, points=own) if own.dtype == np.float64 else _with_own_points(grid)
     _grids[t.dtype, n, t.item(0), t.item(n // 2), t.item(-1)] = KnownGrid(kept, content)
-    if not t.flags.writeable and t.base is None:
-        if len(_constant_grids) >= _MAX_GRIDS:
-            _constant_grids.clear()
-        _constant_grids[id(t)] = weakref.ref(t), kept
 
 
 def _cache_by_identity(t: Any, grid: Grid) -> None:
@@ -297,22 +288,22 @@ def read_points(t: Any) -> np.ndarray[Any, Any]:
     return points
 
 
-def _read_step(step: Any) -> Any:
-    if is_array(step) and library_of(step) in ("torch", "jax"):
-        if math.prod(step.shape) != 1:
-            raise ShapeError(f"step has shape {tuple(step.shape)}; give one number")
-        step = step.reshape(())
-        if not tracks_gradient(step):
-            _check_step(float(to_host(step)))
-        return step
-    number = read_number("step", step)
-    _check_step(number)
-    return number
+def read_scalar(name: str, value: Any, *, least: float | None = None, above: float | None = None) -> Any:
+    """A number within the limits, or a scalar of PyTorch's or JAX's, which may carry a gradient.
 
-
-def _check_step(step: float) -> None:
-    if step <= 0.0:
-        raise InvalidInputError(f"step={step:g} is not positive; give the spacing of the samples")
+    The value of a scalar is checked where it is known and reading it does not make the host wait for a GPU.
+    """
+    if not is_array(value) or library_of(value) not in ("torch", "jax"):
+        return number(name, value, least=least, above=above)
+    if math.prod(value.shape) != 1:
+        raise ShapeError(f"{name} has shape {tuple(value.shape)}; give one number")
+    if "complex" in str(value.dtype):
+        raise InvalidInputError(f"{name} has dtype {value.dtype}; use a real number")
+    value = value.reshape(())
+    known = None if getattr(value, "is_cuda", False) and tracks_gradient(value) else known_values(value)
+    if known is not None:
+        number(name, float(known), least=least, above=above)
+    return value
 
 
 def known_values(value: Any) -> np.ndarray[Any, Any] | None:
@@ -326,17 +317,6 @@ def known_values(value: Any) -> np.ndarray[Any, Any] | None:
         if is_transformed(value):
             return None
         raise
-
-
-def read_number(name: str, value: Any) -> float:
-    """A finite number, or an error with its name."""
-    try:
-        number = float(to_host(value))
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"{name}={value!r} is not a number") from None
-    if not math.isfinite(number):
-        raise InvalidInputError(f"{name}={number} is not finite; give a real number")
-    return number
 
 
 #: Points that are processed together: 64 kB of them, and as much temporary memory.
@@ -452,9 +432,8 @@ def graded_grid(end: float, n: int, exponent: float, *, origin: float = 0.0) -> 
     >>> bool(abs(hf.caputo(np.sqrt(t), t, 0.5)[1:] - np.sqrt(np.pi) / 2)[200:].max() < 1e-4)
     True
     """
-    last, start, power = read_number("end", end), read_number("origin", origin), read_number("exponent", exponent)
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise InvalidInputError(f"n={n!r} is not a number of steps; use a whole number of 1 or more")
+    last, start, power = number("end", end), number("origin", origin), number("exponent", exponent)
+    n = whole("n", n, least=1)
     if last <= start:
         raise InvalidInputError(f"end={last:g} does not lie beyond the origin {start:g}; give a larger one")
     if power < 1.0:

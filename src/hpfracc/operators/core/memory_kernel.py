@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,14 +11,19 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import library_of, to_host
+from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
+from hpfracc.operators.core.applying import apply_rule
+from hpfracc.operators.core.base import FractionalOperator
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import known_values, read_number
+from hpfracc.operators.core.grids import known_values
 from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
-from hpfracc.operators.core.values import constant, join, real_dtype, scalar
+from hpfracc.operators.core.spectral import differentiate
+from hpfracc.operators.core.values import Samples, constant, join, real_dtype, scalar
+from hpfracc.operators.rules.differences import Differences
 
-__all__ = ["MemoryKernel", "integrate_function", "normalised", "read_memory_order"]
+__all__ = ["BoundedKernelDerivative", "MemoryKernel", "integrate_function", "normalised", "read_memory_order"]
 
 #: Numbers of points of the double exponential rule, tried in turn.
 _COUNTS = (48, 96, 192, 384, 768, 1536)
@@ -37,6 +43,44 @@ class MemoryKernel:
 
     value: Callable[[Array], Any]
     fall: Callable[[Array], Any]
+
+
+class BoundedKernelDerivative(FractionalOperator, ABC):
+    """The integral of f' against a bounded kernel, for orders up to 1; order 1 is the ordinary derivative."""
+
+    __slots__ = ()
+
+    normalisation: Any
+
+    @abstractmethod
+    def _kernel(self, order: Order) -> MemoryKernel:
+        """The kernel, for callables."""
+
+    def _completed(self, outcome: Outcome, samples: Samples, order: Order) -> Outcome:
+        """The outcome of a rule with what the definition adds to it."""
+        return outcome
+
+    def _order(self) -> Order:
+        return read_memory_order(self.alpha, self.who)
+
+    def applied(self, samples: Samples, who: str) -> Outcome:
+        """Apply to samples. Errors call the operator ``who``."""
+        order = self._order()
+        rule = self._rule(order, samples.grid, who)
+        if order.is_integer:
+            outcome = apply_rule(Differences(), samples, order, who)
+        else:
+            outcome = self._completed(apply_rule(rule, samples, order, who), samples, order)
+        return normalised(outcome, self.normalisation, order)
+
+    def _of_function(self, function: Function) -> Outcome:
+        order = self._order()
+        if order.is_integer:
+            outcome = differentiate(function, order, "auto", initial_terms=False)
+        else:
+            kernel = self._kernel(order)
+            outcome = integrate_function(function, order, kernel, self.method, initial_term=self.initial_terms)
+        return normalised(outcome, self.normalisation, order)
 
 
 def read_memory_order(alpha: Any, who: str) -> Order:
@@ -60,12 +104,9 @@ def normalised(outcome: Outcome, normalisation: Any, order: Order, *, divide: bo
     known = known_values(factor)
     if known is not None:
         # Tensors and JAX arrays may have several numbers, such as one for each row.
-        numbers = known.ravel() if known.size and library_of(factor) in ("torch", "jax") else [factor]
-        for number in (read_number("normalisation", each) for each in numbers):
-            if number <= 0.0:
-                raise InvalidInputError(
-                    f"normalisation={number:g} at this order; use a positive number, or a function of alpha"
-                )
+        numbers = known.ravel().tolist() if known.size and library_of(factor) in ("torch", "jax") else [factor]
+        for each in numbers:
+            number("normalisation", each, above=0.0)
     if known is not None and known.size == 1 and float(known.reshape(())) == 1.0 and not callable(normalisation):
         return outcome
     return _scaled(outcome, 1.0 / factor if divide else factor)

@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import to_host
+from hpfracc._reading import number
 from hpfracc.engine.execution.api import matmul
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import Grid, known_values, read_grid, read_number
+from hpfracc.operators.core.grids import Grid, known_values, read_grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import Samples, constant, join, real_dtype
 from hpfracc.operators.rules.periodic import PeriodicRule, wave_powers
 
-__all__ = ["check_period", "first_point", "of_periodic_function", "sampled"]
+__all__ = ["check_period", "of_periodic_function", "sampled"]
 
 #: Numbers of samples over a period, tried in turn.
 _COUNTS = (16, 32, 64, 128, 256, 512, 1024)
@@ -37,21 +38,11 @@ _PERIODIC = 1e-6
 _CHUNK = 8192
 
 
-def first_point(t: Any, origin: Any, who: str) -> Any:
-    """The first point of a callable, for an operator without an origin of its own."""
-    if origin is not None:
-        raise InvalidInputError(f"origin={origin!r}: {who} is two-sided and has no origin; leave it out")
-    return None if t is None else float(np.min(to_host(t), initial=np.inf))
-
-
 def read_period(period: Any) -> float | None:
     """A positive length, or None."""
     if period is None:
         return None
-    length = read_number("period", period)
-    if length <= 0.0:
-        raise InvalidInputError(f"period={length:g} is not positive; give the length after which f repeats itself")
-    return length
+    return number("period", period, above=0.0)
 
 
 def check_period(grid: Grid, period: Any, who: str) -> None:

@@ -64,15 +64,12 @@ def all_operators() -> list[type[FractionalOperator]]:
 @cache
 def _search_folder() -> tuple[type[FractionalOperator], ...]:
     """The classes; cached, because searching takes a millisecond and the folder does not change."""
-    for module in pkgutil.iter_modules(operators.__path__):
-        if module.name.startswith("_"):
-            importlib.import_module(f"{operators.__name__}.{module.name}")
-    found = []
-    for operator in FractionalOperator.__subclasses__():
-        # ``dataclass(slots=True)`` creates a second class of the same name: the first, unreachable one is skipped.
-        home = importlib.import_module(operator.__module__)
-        if home.__name__.startswith(f"{operators.__name__}.") and getattr(home, operator.__name__, None) is operator:
-            found.append(operator)
+    found = {
+        value
+        for module in pkgutil.iter_modules(operators.__path__, f"{operators.__name__}.")
+        for value in vars(importlib.import_module(module.name)).values()
+        if isinstance(value, type) and issubclass(value, FractionalOperator) and "definition" in vars(value)
+    }
     return tuple(sorted(found, key=lambda operator: (operator.kind, operator.definition)))
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from typing import Any, ClassVar
 
 from hpfracc.errors import ShapeError
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, step_power
 
-__all__ = ["DelegatingRule", "Rule"]
+__all__ = ["QUADRATURES", "DelegatingRule", "Rule", "RuleTable", "later"]
 
 
 class Rule(ABC):
@@ -33,13 +35,17 @@ class Rule(ABC):
     #: Whether its result depends on the step, even for one sample.
     needs_step: ClassVar[bool] = True
 
-    @abstractmethod
+    #: Its order of accuracy, and the fewest samples it needs, where they are the same for every order.
+    usual_accuracy: ClassVar[float]
+    least: ClassVar[int] = 1
+
     def accuracy(self, alpha: float) -> float:
         """The order of accuracy at a fixed point beyond the origin, for smooth samples: the error is O(h^accuracy)."""
+        return self.usual_accuracy
 
-    @abstractmethod
     def least_points(self, order: Order) -> int:
         """The fewest samples it needs."""
+        return self.least
 
     def head(self, order: Order) -> tuple[int, int]:
         """The number of first points that depend on later samples than their own, and the number of those samples.
@@ -126,3 +132,46 @@ class DelegatingRule(Rule):
     def magnification(self, alpha: float) -> float:
         """As for the rule."""
         return self.rule.magnification(alpha)
+
+
+Maker = Callable[[], Rule]
+
+
+def later(path: str, *parts: Any, **options: Any) -> Maker:
+    """Makes a rule, when it is called: that of ``module.Class`` in ``rules/``, of other such rules and parameters."""
+
+    def make() -> Rule:
+        module, _, name = path.partition(".")
+        kind = getattr(import_module(f"hpfracc.operators.rules.{module}"), name)
+        made: Rule = kind(*(part() if callable(part) else part for part in parts), **options)
+        return made
+
+    return make
+
+
+#: Convolution quadratures.
+QUADRATURES = {f"cq{p}": later("quadrature.ConvolutionQuadrature", p) for p in range(2, 7)}
+
+
+class RuleTable(Mapping[str, Rule]):
+    """The rules of an operator by their ``method=`` names; each is imported and made when it is first used."""
+
+    def __init__(self, makers: Mapping[str, Maker]) -> None:
+        self._makers = makers
+        self._made: dict[str, Rule] = {}
+
+    def __getitem__(self, name: str) -> Rule:
+        found = self._made.get(name)
+        if found is None:
+            found = self._made.setdefault(name, self._makers[name]())
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def wrapped(self, path: str, **options: Any) -> RuleTable:
+        """Each of the rules in another one."""
+        return RuleTable({name: later(path, make, **options) for name, make in self._makers.items()})

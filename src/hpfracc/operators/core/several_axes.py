@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,24 +15,14 @@ from hpfracc.engine.execution.api import composite
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.grids import Grid, read_grid
-from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import OperatorResult
 from hpfracc.operators.core.values import Samples, as_values, check_axis, points_like
-from hpfracc.operators.rules.laplacian import LaplacianRule
 
 __all__ = ["call_over_axes"]
 
 
-class OverAxes(Protocol):
-    """An operator that has a method over several axes."""
-
-    def _order_like(self) -> Any: ...
-
-    def _chosen(self) -> tuple[LaplacianRule, Order]: ...
-
-
 def call_over_axes(
-    operator: OverAxes, f: Any, t: Any, *, step: Any, axes: Sequence[int], backend: Any, full_output: bool
+    operator: Any, f: Any, t: Any, *, step: Any, axes: Sequence[int], backend: Any, full_output: bool
 ) -> Any:
     """Read the grids of all axes, apply the operator's method over them, and put the axes back."""
     if not axes:

@@ -24,8 +24,8 @@ from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import binomial, binomials, tangent_defect, trapezoid_defect
 from hpfracc.operators.core.values import Samples, join, zeros
-from hpfracc.operators.rules import grunwald, initial, l1, l12, simpson, trapezoid
-from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, increments, start_points
+from hpfracc.operators.rules import first_points, grunwald, initial, l1, l12, simpson, trapezoid
+from hpfracc.operators.rules.increments import forward_differences, increments, start_points
 from hpfracc.operators.rules.start import FittedStart
 
 __all__ = ["WINDOW", "StreamPlan", "plan_stream"]
@@ -100,9 +100,9 @@ def plan_stream(rule: Rule, order: Order, rtol: float | None, who: str, horizon:
         return _with_initial_terms(plan_stream(rule.rule, order, rtol, who, horizon), order)
     if isinstance(rule, FittedStart):
         return _with_fitted_start(plan_stream(rule.rule, order, rtol, who, horizon), rule, order)
-    if isinstance(rule, l1.L1Rule | l12.L12):
+    if isinstance(rule, l1.UniformLType):
         return _increment_plan(rule, order, far)
-    if isinstance(rule, grunwald.Grunwald | grunwald.WeightedGrunwald):
+    if isinstance(rule, grunwald.GrunwaldSum):
         _require_fading(rtol is None or alpha > -1.0, alpha, who)
         return _binomial_plan(rule, order, far)
     if isinstance(rule, trapezoid.Trapezoid):
@@ -155,7 +155,7 @@ def _over(rates: Array, low: float, high: float, density: Callable[[Array], Arra
     return np.asarray(np.exp(-np.multiply.outer(rates, u)) @ (density(u) * _W * 0.5 * (high - low)))
 
 
-def _increment_plan(rule: Rule, order: Order, far: _Far) -> StreamPlan:
+def _increment_plan(rule: l1.UniformLType, order: Order, far: _Far) -> StreamPlan:
     """L1 and L1-2: integrals of ``s^-beta`` over a step, and of its second derivative against a parabola."""
     n = order.ceiling
     beta = float(order.value) - (n - 1)
@@ -166,7 +166,6 @@ def _increment_plan(rule: Rule, order: Order, far: _Far) -> StreamPlan:
     if isinstance(rule, l12.L12):
         bend = 0.5 * rates * _over(rates, 0.0, 1.0, lambda u: u * (1.0 - u))
         share = share - bend * np.expm1(rates)
-    make = l12._make_weights if isinstance(rule, l12.L12) else l1._make_weights
 
     def start(k: Array) -> list[Array]:
         return [-np.asarray(trapezoid_defect(NUMPY, 1.0 - beta, k - 1.0, 4)) * float(NUMPY.rgamma(2.0 - beta))]
@@ -175,7 +174,7 @@ def _increment_plan(rule: Rule, order: Order, far: _Far) -> StreamPlan:
     return StreamPlan(
         inputs=lambda x: increments(x, n),
         lookback=1 if n == 1 else start_points(n) + 1,
-        weights=lambda begin, end: _between(lambda lags: make(NUMPY, beta, lags)[0], begin, end),
+        weights=lambda begin, end: _between(lambda lags: rule.make(NUMPY, beta, lags)[0], begin, end),
         far=Exponentials(rates, factor * power.weights * share),
         alternating=None,
         firsts=(lambda head, step: [increments(head, n)[..., 1:2]]) if bends else lambda head, step: [],
@@ -189,15 +188,7 @@ def _with_initial_terms(plan: StreamPlan, order: Order) -> StreamPlan:
     n, alpha = order.ceiling, float(order.value)
 
     def firsts(head: Any, step: float) -> list[Any]:
-        differences = forward_differences(head[..., : 1 if n == 1 else start_points(n) + 1])
-        slopes = [
-            sum(
-                (float(binomial_polynomial(i)[k]) * differences[i] for i in range(k + 1, len(differences))),
-                differences[k] * float(binomial_polynomial(k)[k]),
-            )
-            for k in range(n)
-        ]
-        return [*plan.firsts(head, step), *slopes]
+        return [*plan.firsts(head, step), *first_points.taylor_at_origin(head, n, start_points(n))]
 
     def start(j: Array) -> list[Array]:
         return [*plan.start(j), *_initial_terms(alpha, j, range(n))]
@@ -208,8 +199,6 @@ def _with_initial_terms(plan: StreamPlan, order: Order) -> StreamPlan:
 def _with_fitted_start(plan: StreamPlan, rule: FittedStart, order: Order) -> StreamPlan:
     """The effect of better derivatives at the origin, for orders above 1."""
     n, alpha = order.ceiling, float(order.value)
-    if n < 2:
-        return plan
 
     def firsts(head: Any, step: float) -> list[Any]:
         return [*plan.firsts(head, step), *rule.coefficients(Samples(head, Grid(WINDOW, 0.0, step)), order)]
@@ -224,7 +213,7 @@ def _initial_terms(alpha: float, j: Array, powers: range) -> list[Array]:
     return [math.factorial(k) * float(NUMPY.rgamma(k + 1.0 - alpha)) * j ** (k - alpha) for k in powers]
 
 
-def _binomial_plan(rule: Rule, order: Order, far: _Far) -> StreamPlan:
+def _binomial_plan(rule: grunwald.GrunwaldSum, order: Order, far: _Far) -> StreamPlan:
     r"""Grünwald's sums of binomials with an upper number between -1 and 0.
 
     .. math:: (-1)^k \binom{\gamma}{k} = \frac{1}{\Gamma(-\gamma) \Gamma(1+\gamma)} \int_0^\infty (e^\lambda-1)^\gamma
@@ -235,7 +224,6 @@ def _binomial_plan(rule: Rule, order: Order, far: _Far) -> StreamPlan:
     gamma = alpha - m
     found = _NOTHING if far.rtol is None else _binomial_terms(gamma, far.rtol, far.horizon)
     shift = 0.5 * alpha if isinstance(rule, grunwald.WeightedGrunwald) else 0.0
-    make = grunwald._make_weighted if shift else grunwald._make_weights
     weights = found.weights * np.exp(-found.rates * WINDOW) * (1.0 - shift * np.expm1(found.rates))
 
     def inputs(x: Any) -> Any:
@@ -250,7 +238,7 @@ def _binomial_plan(rule: Rule, order: Order, far: _Far) -> StreamPlan:
     return StreamPlan(
         inputs=inputs,
         lookback=m,
-        weights=lambda begin, end: _between(lambda lags: make(NUMPY, alpha, lags, m), begin, end),
+        weights=lambda begin, end: _between(lambda lags: rule.make(NUMPY, alpha, lags, m), begin, end),
         far=Exponentials(found.rates, weights),
         alternating=None,
         firsts=lambda head, step: forward_differences(head[..., :m]) if m else [],

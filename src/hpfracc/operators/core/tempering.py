@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_array, library_of, to_host
+from hpfracc._arrays import to_host
 from hpfracc._xp import namespace_of
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.function import Function
-from hpfracc.operators.core.grids import known_values, read_number
+from hpfracc.operators.core.grids import known_values, read_scalar
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.spectral import differentiate
@@ -30,29 +30,12 @@ _MAX_GROUPS = 1000
 
 def read_rate(rate: Any) -> Any:
     """The rate of decay: a float, or a scalar of the caller's library that may carry a gradient."""
-    if is_array(rate) and library_of(rate) in ("torch", "jax"):
-        if math.prod(rate.shape) != 1:
-            raise ShapeError(f"rate has shape {tuple(rate.shape)}; give one number")
-        if "complex" in str(rate.dtype):
-            raise InvalidInputError(f"rate has dtype {rate.dtype}; use a real number")
-        rate = rate.reshape(())
-        known = _known(rate)
-        if known is not None:
-            _check(known)
-        return rate
-    number = read_number("rate", rate)
-    _check(number)
-    return number
+    return read_scalar("rate", rate, least=0.0)
 
 
 def _known(rate: Any) -> float | None:
     known = known_values(rate)
     return None if known is None else float(known)
-
-
-def _check(rate: float) -> None:
-    if not (rate >= 0.0 and math.isfinite(rate)):
-        raise InvalidInputError(f"rate={rate:g}: a memory is tempered by a rate of 0 or more (0 is no tempering)")
 
 
 def tempered_function(function: Function, order: Order, rate: Any, method: str, *, initial_terms: bool) -> Outcome:

@@ -14,12 +14,14 @@ import numpy as np
 from hpfracc._arrays import (
     device_of,
     dtype_name,
+    is_chunked,
     is_transformed,
     library_of,
     refuse_masked,
     tracks_gradient,
 )
-from hpfracc._frames import refuse_tables
+from hpfracc._clusters import cluster_support
+from hpfracc._frames import has_labels, open_samples, refuse_tables
 from hpfracc._xp import NUMPY, array_namespace
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.prepared import prepared_operands
@@ -31,6 +33,7 @@ __all__ = [
     "RecordedSum",
     "Samples",
     "add_from",
+    "apply_over_points",
     "as_values",
     "check_axis",
     "constant",
@@ -267,6 +270,48 @@ def flip(values: Any) -> Any:
     """The points along the last axis in the opposite order, without negative strides, which PyTorch does not accept."""
     xp = array_namespace(values)
     return xp.contiguous(xp.flip(values))
+
+
+def apply_over_points(
+    function: Callable[[Any], Any],
+    x: Any,
+    axis: int | None,
+    dim: Any,
+    *,
+    like: Any = None,
+    dtype: Any = None,
+    count: int | None = None,
+    **labels: Any,
+) -> Any:
+    """``function(values)`` of samples with their points along the last axis, put back along ``axis``.
+
+    Parameters
+    ----------
+    function : functools.partial
+        Of a function of this library, which names it in the errors of a cluster.
+    x : array_like
+        May be labelled, then ``labels`` are the options of :meth:`Opened.close`; or chunked, then ``dtype`` and
+        ``count`` are the dtype and the points of the result if they are not those of ``x``.
+    axis, dim
+        The axis of the points, or its name.
+    like : array, optional
+        Whose library the samples are brought to, as for :func:`as_values`.
+    """
+    if is_chunked(x) and dim is None:
+        call = partial(_apply_to_block, function, axis, like)
+        name = function.func.__name__.strip("_")  # type: ignore[attr-defined]
+        return cluster_support().apply_function(name, call, x, axis, dtype=dtype, points=count)
+    if dim is not None or has_labels(x):
+        opened = open_samples(x, axis=axis, dim=dim, by_row=True, chunked=True)
+        found = apply_over_points(function, opened.values, opened.axis, None, like=like, dtype=dtype, count=count)
+        return opened.close(found, **labels)
+    values = as_values(x, like)
+    axis = check_axis(-1 if axis is None else axis, values.ndim)
+    return move_axis(function(move_axis(values, axis, -1)), -1, axis)
+
+
+def _apply_to_block(function: Callable[[Any], Any], axis: int | None, like: Any, block: Any) -> Any:
+    return apply_over_points(function, block, axis, None, like=like)
 
 
 def check_axis(axis: Any, ndim: int) -> int:

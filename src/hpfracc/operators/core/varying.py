@@ -23,7 +23,7 @@ from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
 from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.increments import increments
 from hpfracc.operators.rules.l1 import L1Rule
-from hpfracc.operators.rules.start import read_initial
+from hpfracc.operators.rules.start import FittedStart, read_initial
 
 __all__ = ["Varying", "of_function", "of_samples"]
 
@@ -176,8 +176,9 @@ def _by_time(samples: Samples, varying: Varying, rule: Any, initial: Any) -> Out
         unit, scale = replace(samples, grid=Grid(samples.n, 0.0, None, places, traced)), _scale(samples, alpha, width)
         reach = samples.n / min(1.0, float(np.diff(places).min()))
     plain_rule = rule
-    if given is not None:
-        rule = rule.starting_with(tuple(one * scalar(width, x) ** k for k, one in enumerate(given, 1)))
+    if n > 1:
+        scaled = None if given is None else tuple(one * scalar(width, x) ** k for k, one in enumerate(given, 1))
+        rule = FittedStart(rule, scaled)
     count = 24 + round(math.log(reach))
     with xp.scope():
         shares = _shares(xp, alpha, n, count, _is_known(alpha))

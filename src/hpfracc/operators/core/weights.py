@@ -12,7 +12,6 @@ from hpfracc._arrays import library_of
 from hpfracc._xp import Namespace, of_variables
 from hpfracc.engine.execution.prepared import PreparedOperands
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.order_tables import tabulated_weights
 from hpfracc.operators.core.values import Samples, real_dtype, step_power
 
 __all__ = ["scaled_weights", "weight_cache", "weights_key", "weights_of"]
@@ -51,6 +50,8 @@ def scaled_weights(
     n, step = samples.n if points is None else points, samples.grid.step
     plain_step = library_of(step) in ("numpy", "python")
     if not order.plain and order.xp.library == "torch" and plain_step and float(step) > 0.0:
+        from hpfracc.operators.core.order_tables import tabulated_weights
+
         rate = sign * math.log(float(step))
         made = tabulated_weights(
             scheme, make, order, n, few, rate=rate, shift=whole * rate, strict=strict, dtype=real_dtype(samples.values)
@@ -97,6 +98,8 @@ def weights_of(
     is cached for learned orders.
     """
     if not order.plain:
+        from hpfracc.operators.core.order_tables import tabulated_weights
+
         tabulated = tabulated_weights(scheme, make, order, n, few)
         if tabulated is not None:
             return tabulated

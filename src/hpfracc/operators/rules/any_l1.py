@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, final
 
 from hpfracc.engine.execution.api import exponential_recurrence, history_sum
@@ -10,15 +9,15 @@ from hpfracc.operators.core.fast_memory import fading_terms, power, refuse_trace
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join, scalar
-from hpfracc.operators.rules.any_slopes import slopes, slopes_at_start
+from hpfracc.operators.rules.differences import slopes, slopes_at_start
 from hpfracc.operators.rules.first_points import first_points_on, head_of, whole_at_origin
 from hpfracc.operators.rules.increments import start_points
-from hpfracc.operators.rules.l1 import fractional_part
+from hpfracc.operators.rules.l1 import LType, fractional_part
 
 __all__ = ["AnyGridL1", "FastL1"]
 
 
-class _L1(Rule):
+class _L1(LType):
     """Common part of both rules."""
 
     any_grid = True
@@ -28,18 +27,6 @@ class _L1(Rule):
     def companion(self) -> Rule | None:  # type: ignore[override]
         """The same with a parabola on the newest interval."""
         return _Curved(self)
-
-    def accuracy(self, alpha: float) -> float:
-        """``n + 1 - alpha``."""
-        return math.ceil(alpha) + 1 - alpha
-
-    def least_points(self, order: Order) -> int:
-        """Two, and ``n + 3`` above order 1."""
-        return 2 if order.ceiling <= 1 else start_points(order.ceiling) + 1
-
-    def head(self, order: Order) -> tuple[int, int]:
-        """Above order 1 the first n + 2 points from n + 3 samples."""
-        return head_of(order)
 
     def measured_from(self, order: Order) -> int:
         """Above order 1 ``n + 3``."""

@@ -36,6 +36,7 @@ class AnyGridTempered(Rule):
     F. Sabzikar, M. M. Meerschaert, J. Chen, J. Comput. Phys. 293 (2015) 14-28.
     """
 
+    least = 2
     cost = "O(n^2)"
     any_grid = True
 
@@ -56,10 +57,6 @@ class AnyGridTempered(Rule):
     def accuracy(self, alpha: float) -> float:
         """``2 - alpha``, or 2 for the integral."""
         return 2.0 if self.integral else 2.0 - alpha
-
-    def least_points(self, order: Order) -> int:
-        """Two."""
-        return 2
 
     def check(self, samples: Samples, order: Order, who: str) -> None:
         """Raise an error for orders above 1 too."""

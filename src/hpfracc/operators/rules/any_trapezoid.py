@@ -31,17 +31,11 @@ class AnyGridTrapezoid(Rule):
     point; exact on straight lines. The cost is one weight per pair of points.
     """
 
+    usual_accuracy = 2.0
+    least = 2
     name = "trapezoid"
     cost = "O(n^2)"
     any_grid = True
-
-    def accuracy(self, alpha: float) -> float:
-        """2."""
-        return 2.0
-
-    def least_points(self, order: Order) -> int:
-        """Two."""
-        return 2
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One history sum of the increments."""
@@ -64,17 +58,11 @@ class FastTrapezoid(Rule):
     default.
     """
 
+    usual_accuracy = 2.0
+    least = 2
     name = "fast"
     cost = "O(n log n)"
     any_grid = True
-
-    def accuracy(self, alpha: float) -> float:
-        """2."""
-        return 2.0
-
-    def least_points(self, order: Order) -> int:
-        """Two."""
-        return 2
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """Integrals of integer order, then one recurrence for each power of the piecewise polynomial."""

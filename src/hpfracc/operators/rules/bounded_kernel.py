@@ -112,6 +112,8 @@ def exponential_tilt(xp: Namespace, z: Any) -> Any:
 class LineOrParabola(Rule):
     """A rule of two degrees: ``"linear"`` (order 2), and ``"quadratic"`` (order 3), linear on the first interval."""
 
+    least = 2
+
     def __init__(self, *, quadratic: bool) -> None:
         self.quadratic = quadratic
 
@@ -128,10 +130,6 @@ class LineOrParabola(Rule):
     def accuracy(self, alpha: float) -> float:
         """2 or 3."""
         return 3.0 if self.quadratic else 2.0
-
-    def least_points(self, order: Order) -> int:
-        """Two."""
-        return 2
 
     def measured_from(self, order: Order) -> int:
         """Two, the end of the first parabola."""

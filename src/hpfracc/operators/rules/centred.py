@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, final
+from abc import abstractmethod
+from typing import Any, ClassVar, final
 
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import toeplitz_apply
@@ -17,8 +18,67 @@ from hpfracc.operators.core.weights import scaled_weights
 __all__ = ["Centred", "Centred4"]
 
 
+def _product(samples: Samples, order: Order, scheme: str, make: Any, few: bool = False) -> Any:
+    (weights,), key, left = scaled_weights(scheme, make, order, samples, -1, few=few)
+    with order.xp.scope():
+        weights = order.guard_integral(weights)
+    product = toeplitz_apply(weights, samples.values, backend=samples.backend, weights_key=key)
+    return product if left is None else product * left
+
+
+class CentredSum(Rule):
+    """A two-sided sum of the samples."""
+
+    one_call = True
+    halves = False
+    #: Whether the weights are smooth enough to be interpolated from a few.
+    few: ClassVar[bool] = False
+
+    @staticmethod
+    @abstractmethod
+    def make(xp: Namespace, alpha: Any, n: Any) -> tuple[Any, ...]:
+        """The weights."""
+
+    @property
+    def companion(self) -> Rule | None:  # type: ignore[override]
+        """The same with twice the step."""
+        return _Coarse(self)
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """One Toeplitz product."""
+        return _product(samples, order, self.name, self.make, few=self.few)
+
+
 @final
-class Centred4(Rule):
+class _Coarse(Rule):
+    r"""A centred rule with twice the step: at each point, of the samples at even distances from it.
+
+    It has :math:`2^p` times the error if the rule has order p, also where that is low because f is not smooth at the
+    ends, so its distance from the rule is an error estimate.
+    """
+
+    halves = False
+
+    def __init__(self, rule: CentredSum) -> None:
+        self.rule = rule
+        self.name = rule.name  # type: ignore[misc]
+
+    def accuracy(self, alpha: float) -> float:
+        """That of the rule."""
+        return self.rule.accuracy(alpha)
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """One Toeplitz product, with weights of 0 at odd distances."""
+
+        def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
+            weights = self.rule.make(xp, alpha, n // 2 + 1)[0] * xp.exp(-math.log(2.0) * alpha)
+            return (xp.stack([weights, 0.0 * weights], -1).reshape(-1)[:n],)
+
+        return _product(samples, order, f"{self.name}, twice the step", make)
+
+
+@final
+class Centred4(CentredSum):
     r"""The centred sum with its leading error term removed.
 
     .. math:: \frac{d^\alpha f}{d|x|^\alpha}(x_k) \approx -h^{-\alpha} \sum_j
@@ -32,30 +92,19 @@ class Centred4(Rule):
     X. Zhao, Z.-Z. Sun, Z.-P. Hao, SIAM J. Sci. Comput. 36 (2014) A2865-A2886.
     """
 
+    usual_accuracy = 4.0
     name = "centred4"
-    one_call = True
-    halves = False
 
-    @property
-    def companion(self) -> Rule:  # type: ignore[override]
-        """The same with twice the step."""
-        return _Coarse(self.name, _make_weights4)
-
-    def accuracy(self, alpha: float) -> float:
-        """4."""
-        return 4.0
-
-    def least_points(self, order: Order) -> int:
-        """One."""
-        return 1
-
-    def apply(self, samples: Samples, order: Order) -> Any:
-        """One Toeplitz product."""
-        return _product(samples, order, self.name, _make_weights4)
+    @staticmethod
+    def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
+        """The weights."""
+        g = centred_binomials(xp, alpha, n + 1)
+        before = xp.concatenate([g[1:2], g[: n - 1]])
+        return (alpha / 24.0 * (g[1:] - 2.0 * g[:n] + before) - g[:n],)
 
 
 @final
-class Centred(Rule):
+class Centred(CentredSum):
     r"""The fractional centred difference.
 
     .. math:: \frac{d^\alpha f}{d|x|^\alpha}(x_k) \approx -h^{-\alpha} \sum_j g_{|k-j|} f_j, \quad
@@ -70,73 +119,11 @@ class Centred(Rule):
     M. D. Ortigueira, Int. J. Math. Math. Sci. 2006, 48391; C. Çelik, M. Duman, J. Comput. Phys. 231 (2012) 1743-1750.
     """
 
+    usual_accuracy = 2.0
     name = "centred"
-    one_call = True
-    halves = False
+    few = True
 
-    @property
-    def companion(self) -> Rule:  # type: ignore[override]
-        """The same with twice the step."""
-        return _Coarse(self.name, _make_weights)
-
-    def accuracy(self, alpha: float) -> float:
-        """2."""
-        return 2.0
-
-    def least_points(self, order: Order) -> int:
-        """One."""
-        return 1
-
-    def apply(self, samples: Samples, order: Order) -> Any:
-        """One Toeplitz product."""
-        return _product(samples, order, self.name, _make_weights, few=True)
-
-
-@final
-class _Coarse(Rule):
-    r"""A centred rule with twice the step: at each point, of the samples at even distances from it.
-
-    It has :math:`2^p` times the error if the rule has order p, also where that is low because f is not smooth at the
-    ends, so its distance from the rule is an error estimate.
-    """
-
-    halves = False
-
-    def __init__(self, name: str, make: Any) -> None:
-        self.name = name  # type: ignore[misc]
-        self._make = make
-
-    def accuracy(self, alpha: float) -> float:
-        """That of the rule."""
-        return 4.0 if self.name == Centred4.name else 2.0
-
-    def least_points(self, order: Order) -> int:
-        """One."""
-        return 1
-
-    def apply(self, samples: Samples, order: Order) -> Any:
-        """One Toeplitz product, with weights of 0 at odd distances."""
-
-        def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
-            weights = self._make(xp, alpha, n // 2 + 1)[0] * xp.exp(-math.log(2.0) * alpha)
-            return (xp.stack([weights, 0.0 * weights], -1).reshape(-1)[:n],)
-
-        return _product(samples, order, f"{self.name}, twice the step", make)
-
-
-def _product(samples: Samples, order: Order, scheme: str, make: Any, few: bool = False) -> Any:
-    (weights,), key, left = scaled_weights(scheme, make, order, samples, -1, few=few)
-    with order.xp.scope():
-        weights = order.guard_integral(weights)
-    product = toeplitz_apply(weights, samples.values, backend=samples.backend, weights_key=key)
-    return product if left is None else product * left
-
-
-def _make_weights(xp: Namespace, alpha: Any, n: int | Lags) -> tuple[Any]:
-    return (-centred_binomials(xp, alpha, n),)
-
-
-def _make_weights4(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
-    g = centred_binomials(xp, alpha, n + 1)
-    before = xp.concatenate([g[1:2], g[: n - 1]])
-    return (alpha / 24.0 * (g[1:] - 2.0 * g[:n] + before) - g[:n],)
+    @staticmethod
+    def make(xp: Namespace, alpha: Any, n: int | Lags) -> tuple[Any]:
+        """The weights."""
+        return (-centred_binomials(xp, alpha, n),)

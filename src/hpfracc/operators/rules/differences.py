@@ -1,24 +1,34 @@
-"""Derivatives of integer order by backward differences."""
+"""Derivatives of integer order, by backward differences on uniform grids and by those of Fornberg on any other."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, final
 
+import numpy as np
 from numpy.polynomial import polynomial as poly
 
+from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.values import Samples, join
+from hpfracc.operators.core.values import Samples, constant, join
 from hpfracc.operators.rules.increments import (
     DIFFERENCE_ORDER,
     backward_series,
     backward_size,
     binomial_polynomial,
     forward_differences,
+    weighted_sum,
 )
 
-__all__ = ["Differences"]
+__all__ = ["Differences", "slopes", "slopes_at_start"]
+
+Array = np.ndarray[Any, Any]
+
+#: Maximum distance of a point relative to the nearest ones, and maximum growth of the weights that it may cause. All
+#: points of a grid graded like j^3 pass; on steeper grids some near the origin do not.
+_REACH = 100.0
+_GROWTH = 1e4
 
 
 @final
@@ -29,15 +39,13 @@ class Differences(Rule):
         \Big(\sum_{i \ge 1} z^i / i\Big)^m = z^m \sum_i c_i z^i.
 
     The first m + 3 points use the polynomial through the first m + 4 samples, with the same order. For m = 0 the
-    result is the samples.
+    result is the samples. On any other grid the weights are those of :func:`slopes`.
     """
 
+    usual_accuracy = float(DIFFERENCE_ORDER)
     name = "differences"
     cost = "O(n)"
-
-    def accuracy(self, alpha: float) -> float:
-        """4; order 0 is exact."""
-        return float(DIFFERENCE_ORDER)
+    any_grid = True
 
     def least_points(self, order: Order) -> int:
         """``m + 4``, or 1 for order 0."""
@@ -53,6 +61,10 @@ class Differences(Rule):
         m, x = order.ceiling, samples.values
         if m == 0:
             return x * 1
+        if not samples.grid.uniform:
+            if samples.grid.traced is not None:
+                raise InvalidInputError("integer orders are not differentiable in t on this grid; detach t")
+            return slopes(x, samples.grid.times(), m)
         v = x
         for _ in range(m):
             v = v[..., 1:] - v[..., :-1]
@@ -64,7 +76,95 @@ class Differences(Rule):
         differences = forward_differences(x[..., : last + 1])
         head = []
         for k in range(last):
-            slopes = [float(poly.polyval(k, poly.polyder(binomial_polynomial(i), m))) for i in range(m, last + 1)]
-            terms = [slope * differences[m + i] for i, slope in enumerate(slopes)]
+            rates = [float(poly.polyval(k, poly.polyder(binomial_polynomial(i), m))) for i in range(m, last + 1)]
+            terms = [rate * differences[m + i] for i, rate in enumerate(rates)]
             head.append(sum(terms[1:], terms[0]))
         return join([*head, total]) * samples.scale(-m)
+
+
+def slopes(x: Any, points: Array, m: int) -> Any:
+    """The m-th derivative at every point, from the last ``m + 4`` samples; at the first points from the first ones.
+
+    Order 4 on grids whose neighbouring steps have similar sizes. Across a gap fewer samples are used; see
+    :func:`near_weights`.
+    """
+    if m == 0:
+        return x
+    count = m + DIFFERENCE_ORDER
+    n = len(points)
+    window = np.lib.stride_tricks.sliding_window_view(points, count)[:, ::-1]  # newest first
+    weights = near_weights(window - window[:, :1], m)
+    later = sum(x[..., count - 1 - i : n - i] * constant(np.ascontiguousarray(weights[:, i]), x) for i in range(count))
+    first = [weighted_sum(x, weights_among(points[:count], j, m)) for j in range(count - 1)]
+    return join([*first, later])
+
+
+def slopes_at_start(x: Any, points: Array, most: int) -> list[Any]:
+    """Derivatives 0 to ``most`` at the first point, from the first ``most + 4`` samples."""
+    head = points[: most + DIFFERENCE_ORDER]
+    later = [weighted_sum(x, weights_among(head, 0, k)) for k in range(1, most + 1)]
+    return [x[..., :1], *later]
+
+
+def weights_among(points: Array, j: int, m: int) -> Array:
+    """Weights of the m-th derivative at point ``j`` of a few points, from the nearest of them."""
+    at = points - points[j]
+    turn = np.argsort(np.abs(at), kind="stable")
+    weights = np.zeros(len(points))
+    weights[turn] = near_weights(at[turn][None], m)[0]
+    return weights
+
+
+def near_weights(at: Array, m: int) -> Array:
+    """As :func:`difference_weights`, without points that degrade the result; ``at`` is sorted by distance from 0.
+
+    A polynomial through points on both sides of a gap is inaccurate: after a step 4e4 times as long as those before, a
+    derivative came out 1e5 times too large. Therefore points much farther than the nearest m + 1 are dropped, and so
+    are those that would increase the weights many times.
+    """
+    count = at.shape[-1]
+    weights = difference_weights(at, m)
+    if count == m + 1:
+        return weights
+    least = np.abs(difference_weights(at[:, : m + 1], m)).sum(axis=1)
+    reached = (np.abs(at) <= _REACH * np.abs(at[:, m : m + 1])).sum(axis=1)
+    rows = np.flatnonzero((reached < count) | ~(np.abs(weights).sum(axis=1) <= _GROWTH * least))
+    for size in range(count - 1, m, -1):
+        if not rows.size:
+            break
+        fewer = difference_weights(at[rows, :size], m)
+        weights[rows, :size], weights[rows, size:] = fewer, 0.0
+        rows = rows[(reached[rows] < size) | ~(np.abs(fewer).sum(axis=1) <= _GROWTH * least[rows])]
+    return weights
+
+
+def difference_weights(at: Array, m: int) -> Array:
+    """Weights of the m-th derivative at 0 of the polynomials through points ``at``, shape ``(..., count)``.
+
+    References
+    ----------
+    B. Fornberg, Math. Comp. 51 (1988) 699-706.
+    """
+    count = at.shape[-1]
+    # Scaled by the largest distance: products of a few gaps of 1e100 or 1e-100 would overflow or underflow.
+    unit = np.abs(at).max(axis=-1, keepdims=True)
+    at = at / unit
+    points = [at[..., i] for i in range(count)]
+    zero = np.zeros_like(points[0])
+    table = [[zero for _ in range(count)] for _ in range(m + 1)]
+    table[0][0] = zero + 1.0
+    before = zero + 1.0
+    for i in range(1, count):
+        product = zero + 1.0
+        for j in range(i):
+            gap = points[i] - points[j]
+            product = product * gap
+            if j == i - 1:
+                for k in range(min(i, m), 0, -1):
+                    table[k][i] = before * (k * table[k - 1][i - 1] - points[i - 1] * table[k][i - 1]) / product
+                table[0][i] = -before * points[i - 1] * table[0][i - 1] / product
+            for k in range(min(i, m), 0, -1):
+                table[k][j] = (points[i] * table[k][j] - k * table[k - 1][j]) / gap
+            table[0][j] = points[i] * table[0][j] / gap
+        before = product
+    return np.asarray(np.stack(table[m], -1) / unit**m)

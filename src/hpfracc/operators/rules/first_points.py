@@ -17,13 +17,15 @@ from numpy.polynomial import polynomial as poly
 
 from hpfracc._xp import Namespace, array_namespace
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.values import Samples, constant, largest, real_dtype, scalar
+from hpfracc.operators.core.values import Samples, constant, largest, real_dtype
 from hpfracc.operators.core.weights import weights_of
-from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, start_points
+from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, start_points, weighted_sum
 
 __all__ = [
+    "binomial_table",
     "first_points",
     "first_points_on",
+    "first_rows",
     "head_of",
     "infinite_at_origin",
     "maybe_whole",
@@ -31,6 +33,7 @@ __all__ = [
     "singular_origin",
     "slope_at_origin",
     "slopes_at_origin",
+    "taylor_at_origin",
     "whole_at_origin",
 ]
 
@@ -59,7 +62,7 @@ def first_points(samples: Samples, order: Order, lowest: int, last: int) -> Any:
     ``lowest`` is the lowest power that contributes: n for Caputo, 0 for Riemann-Liouville.
     """
     x = samples.values
-    rows = weights_of(("first points", lowest, last), _make_rows(lowest, last), order, last)
+    rows = first_rows(order, lowest, last)
     differences = forward_differences(x[..., : last + 1])[lowest:]
     with order.xp.scope():
         rows = tuple(order.guard(row) for row in rows)
@@ -67,14 +70,15 @@ def first_points(samples: Samples, order: Order, lowest: int, last: int) -> Any:
     return sum(terms[1:], terms[0]) * samples.scale(-order.value)
 
 
-def _make_rows(lowest: int, last: int) -> Callable[[Namespace, Any, int], tuple[Any, ...]]:
+def first_rows(order: Order, lowest: int, last: int) -> tuple[Any, ...]:
+    """``D^alpha binom(s, i)`` at s = 1 .. last-1 for i = lowest .. last, without powers below ``lowest``."""
+
     def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any, ...]:
-        """``D^alpha binom(s, i)`` at s = 1 .. last-1 for i = lowest .. last, without powers below ``lowest``."""
         at = np.arange(1.0, last)
         powers = xp.stack([_power_factor(xp, alpha, q) * xp.power(at, q - alpha) for q in range(lowest, last + 1)])
-        return tuple(xp.matmul(xp.array(_binomial_table(lowest, last)), powers))
+        return tuple(xp.matmul(xp.array(binomial_table(lowest, last)), powers))
 
-    return make
+    return weights_of(("first points", lowest, last), make, order, last)
 
 
 def _power_factor(xp: Namespace, alpha: Any, q: int) -> Any:
@@ -82,7 +86,7 @@ def _power_factor(xp: Namespace, alpha: Any, q: int) -> Any:
 
 
 @cache
-def _binomial_table(lowest: int, last: int) -> np.ndarray[Any, Any]:
+def binomial_table(lowest: int, last: int) -> np.ndarray[Any, Any]:
     """Row i: the coefficients of ``binom(s, lowest + i)`` in powers of s from ``lowest`` on."""
     rows = [np.pad(binomial_polynomial(i), (0, last - i))[lowest:] for i in range(lowest, last + 1)]
     return np.stack(rows)
@@ -114,7 +118,7 @@ def first_points_on(samples: Samples, order: Order, lowest: int, value: Any) -> 
             weights = [
                 order.guard(sum(factor * float(basis[q]) for q, factor in enumerate(powers, lowest))) for basis in bases
             ]
-        found.append(_combine(x, weights))
+        found.append(weighted_sum(x, weights))
     return found
 
 
@@ -122,12 +126,6 @@ def _lagrange(u: np.ndarray[Any, Any], k: int) -> np.ndarray[Any, Any]:
     """Coefficients of the polynomial that is 1 at ``u[k]`` and 0 at the others, in rising powers."""
     others = np.delete(u, k)
     return np.asarray(poly.polyfromroots(others) / np.prod(u[k] - others))
-
-
-def _combine(x: Any, weights: Any) -> Any:
-    """``sum_k weights[k] x[..., k]``, one point."""
-    terms = [x[..., k : k + 1] * scalar(weight, x) for k, weight in enumerate(weights)]
-    return sum(terms[1:], terms[0])
 
 
 def slopes_at_origin(x: Any, most: int, last: int) -> list[tuple[Any, Any]]:
@@ -143,6 +141,11 @@ def slopes_at_origin(x: Any, most: int, last: int) -> list[tuple[Any, Any]]:
         terms = [float(binomial_polynomial(i)[k]) * differences[i] for i in range(k, len(differences))]
         found.append((sum(terms[1:], terms[0]), abs(terms[-1])))
     return found
+
+
+def taylor_at_origin(x: Any, count: int, last: int) -> list[Any]:
+    """Taylor coefficients 0 .. count-1 for unit step at the first point, of the polynomial of samples 0 .. last."""
+    return [x[..., :1], *(slope for slope, _ in slopes_at_origin(x, count - 1, last))]
 
 
 def slope_at_origin(samples: Samples, order: Order) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, final
 
 from hpfracc._xp import Namespace
@@ -15,8 +16,23 @@ from hpfracc.operators.rules.increments import convolve_by_parts
 __all__ = ["Grunwald", "WeightedGrunwald"]
 
 
+class GrunwaldSum(Rule):
+    """A causal sum of the samples with the coefficients of a power series."""
+
+    one_call = True
+
+    @staticmethod
+    @abstractmethod
+    def make(xp: Namespace, alpha: Any, n: Any, m: int) -> Any:
+        """N coefficients of the series over ``(1 - z)^m``."""
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """One causal convolution."""
+        return convolve_by_parts(samples, order, self.name, self.make)
+
+
 @final
-class Grunwald(Rule):
+class Grunwald(GrunwaldSum):
     r"""The Grünwald-Letnikov sum.
 
     .. math:: D^\alpha f(t_k) \approx h^{-\alpha} \sum_{j=0}^{k} (-1)^j \binom{\alpha}{j} f_{k-j}.
@@ -29,28 +45,21 @@ class Grunwald(Rule):
     I. Podlubny, *Fractional Differential Equations*, 1999, section 2.2.
     """
 
+    usual_accuracy = 1.0
     name = "gl"
-    one_call = True
-
-    def accuracy(self, alpha: float) -> float:
-        """1."""
-        return 1.0
-
-    def least_points(self, order: Order) -> int:
-        """One."""
-        return 1
 
     def magnification(self, alpha: float) -> float:
         """The generating function at -1."""
         return 2.0**alpha if alpha > 0.0 else 0.0
 
-    def apply(self, samples: Samples, order: Order) -> Any:
-        """One causal convolution."""
-        return convolve_by_parts(samples, order, self.name, _make_weights)
+    @staticmethod
+    def make(xp: Namespace, alpha: Any, n: int | Lags, m: int) -> Any:
+        """The weights."""
+        return binomials(xp, alpha - m, n)
 
 
 @final
-class WeightedGrunwald(Rule):
+class WeightedGrunwald(GrunwaldSum):
     r"""The weighted shifted Grünwald-Letnikov sum with shifts 0 and -1, which needs no later sample.
 
     .. math:: D^\alpha f(t_k) \approx h^{-\alpha} \sum_{j=0}^{k} \Big[ \big(1 + \tfrac{\alpha}{2}\big) g_j
@@ -64,32 +73,17 @@ class WeightedGrunwald(Rule):
     W. Tian, H. Zhou, W. Deng, Math. Comp. 84 (2015) 1703-1727.
     """
 
+    usual_accuracy = 2.0
     name = "wsgl"
-    one_call = True
     companion = Grunwald()
-
-    def accuracy(self, alpha: float) -> float:
-        """2, for f that vanishes at the origin."""
-        return 2.0
-
-    def least_points(self, order: Order) -> int:
-        """One."""
-        return 1
 
     def magnification(self, alpha: float) -> float:
         """The generating function at -1."""
         return (1.0 + alpha) * 2.0**alpha if alpha > 0.0 else 0.0
 
-    def apply(self, samples: Samples, order: Order) -> Any:
-        """One causal convolution."""
-        return convolve_by_parts(samples, order, self.name, _make_weighted)
-
-
-def _make_weights(xp: Namespace, alpha: Any, n: int | Lags, m: int) -> Any:
-    return binomials(xp, alpha - m, n)
-
-
-def _make_weighted(xp: Namespace, alpha: Any, n: int | Lags, m: int) -> Any:
-    g = binomials(xp, alpha - m, n)
-    before = g[:-1] if isinstance(n, int) else binomials(xp, alpha - m, previous(n))
-    return (1.0 + 0.5 * alpha) * g - 0.5 * alpha * xp.concatenate([xp.array([0.0]), before])
+    @staticmethod
+    def make(xp: Namespace, alpha: Any, n: int | Lags, m: int) -> Any:
+        """The weights."""
+        g = binomials(xp, alpha - m, n)
+        before = g[:-1] if isinstance(n, int) else binomials(xp, alpha - m, previous(n))
+        return (1.0 + 0.5 * alpha) * g - 0.5 * alpha * xp.concatenate([xp.array([0.0]), before])

@@ -13,7 +13,7 @@ from hpfracc._arrays import library_of, tracks_gradient
 from hpfracc._xp import Namespace
 from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.values import Samples, add_from, constant, join, zeros
+from hpfracc.operators.core.values import Samples, add_from, constant, join, scalar, zeros
 from hpfracc.operators.core.weights import scaled_weights
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "convolve_by_parts",
     "forward_differences",
     "increments",
-    "monomials_of_binomials",
+    "weighted_sum",
 ]
 
 #: Order of accuracy of the differences that approximate derivatives of integer order.
@@ -129,21 +129,10 @@ def start_table(n: int) -> np.ndarray[Any, Any]:
     return np.array(rows)
 
 
-def monomials_of_binomials(xp: Namespace, alpha: Any, i: int, k: int, lowest: int) -> Any:
-    """``D^alpha binom(s, i)`` at s = k, without powers below ``lowest``; an integral for negative orders.
-
-    ``sum_p c_p Gamma(p+1) / Gamma(p+1-alpha) k^(p-alpha)`` with the coefficients ``c_p`` of the binomial.
-    """
-    coefficients = binomial_polynomial(i)
-    total: Any = 0.0
-    factorial = 1.0
-    for p in range(i + 1):
-        factorial *= max(p, 1)
-        if p >= lowest and coefficients[p] != 0.0:
-            total = total + float(coefficients[p]) * factorial * xp.rgamma(p + 1.0 - alpha) * xp.power(
-                float(k), p - alpha
-            )
-    return total
+def weighted_sum(x: Any, weights: Any) -> Any:
+    """``sum_k weights[k] x[..., k]``, one point."""
+    terms = [x[..., k : k + 1] * scalar(weight, x) for k, weight in enumerate(weights)]
+    return sum(terms[1:], terms[0])
 
 
 def convolve_by_parts(

@@ -7,21 +7,25 @@ from functools import partial
 from typing import Any, final
 
 from hpfracc._xp import Namespace
+from hpfracc.operators.core.fast_memory import power, reach_of
 from hpfracc.operators.core.lags import Lags, long_run
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.values import Samples, constant, join, replace_first
 from hpfracc.operators.core.weights import scaled_weights
+from hpfracc.operators.rules.differences import slopes_at_start
 from hpfracc.operators.rules.first_points import (
     first_points,
+    first_points_on,
+    infinite_at_origin,
     maybe_whole,
+    rounding_at_origin,
     singular_origin,
     slope_at_origin,
+    taylor_at_origin,
     whole_at_origin,
 )
-from hpfracc.operators.rules.increments import binomial_polynomial, forward_differences, start_points
-from hpfracc.operators.rules.l1 import L1Rule
-from hpfracc.operators.rules.l12 import L12
+from hpfracc.operators.rules.increments import start_points
 
 __all__ = ["WithInitialTerms", "make_terms"]
 
@@ -39,33 +43,30 @@ class WithInitialTerms(DelegatingRule):
     derivatives below n are 0 too; nan if the samples do not determine that).
     """
 
-    one_call = True
-    rule: L1Rule | L12
-
-    def __init__(self, rule: L1Rule | L12) -> None:
+    def __init__(self, rule: Rule) -> None:
         self.rule = rule
+        self.cost = rule.cost  # type: ignore[misc]
+        self.any_grid = rule.any_grid  # type: ignore[misc]
+        self.one_call = rule.one_call  # type: ignore[misc]
 
     @property
     def companion(self) -> Rule | None:  # type: ignore[override]
         """That of the Caputo rule, with the same terms."""
         found = self.rule.companion
-        return WithInitialTerms(found) if isinstance(found, L1Rule | L12) else None
+        return None if found is None else WithInitialTerms(found)
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """The Caputo rule plus one product for each initial term; up to order 1 its convolution adds the term."""
         x, n = samples.values, order.ceiling
+        if self.any_grid:
+            return self._apply_on(samples, order)
         if n == 1:
             return self._apply_up_to_one(samples, order)
         value = self.rule.apply(samples, order)
         terms, key, factor = scaled_weights(("initial", n), make_terms(n), order, samples, -1, few=True)
         last = start_points(n)
-        differences = forward_differences(x[..., : last + 1])
         tail = value[..., last:]
-        for k in range(n):
-            derivative = sum(
-                (float(binomial_polynomial(i)[k]) * differences[i] for i in range(k + 1, len(differences))),
-                differences[k] * float(binomial_polynomial(k)[k]),
-            )
+        for k, derivative in enumerate(taylor_at_origin(x, n, last)):
             term = constant(terms[k], x, None if key is None else (key, k))
             tail = tail + (derivative if factor is None else derivative * factor) * term[last:]
         origin = whole_at_origin(singular_origin(x, order, last), lambda: value[..., :1], order)
@@ -73,11 +74,43 @@ class WithInitialTerms(DelegatingRule):
 
     def _apply_up_to_one(self, samples: Samples, order: Order) -> Any:
         """One causal convolution, in which the first sample has starting weights, and the value at the origin."""
+        rule: Any = self.rule
         if not maybe_whole(order):
-            return self.rule.apply_with_term(samples, order, make_terms(1), partial(_with_origin, order))
-        value = self.rule.apply_with_term(samples, order, make_terms(1), None)
+            return rule.apply_with_term(samples, order, make_terms(1), partial(_with_origin, order))
+        value = rule.apply_with_term(samples, order, make_terms(1), None)
         limit = singular_origin(samples.values, order, start_points(1))
         return join([whole_at_origin(limit, lambda: slope_at_origin(samples, order), order), value[..., 1:]])
+
+    def _apply_on(self, samples: Samples, order: Order) -> Any:
+        """The same on any grid."""
+        x, n, points = samples.values, order.ceiling, samples.grid.times()
+        value = self.rule.apply(samples, order)
+        tail = value[..., 1:]
+        reach = reach_of(samples, 1)
+        slopes = slopes_at_start(x, points, n - 1)
+        for k, slope in enumerate(slopes):
+            with order.xp.scope():
+                term = order.guard(order.xp.rgamma(k + 1.0 - order.value)) * power(reach, k - order.value, order)
+            tail = tail + slope * constant(term, x)
+        origin = whole_at_origin(self._origin_on(samples, order, slopes), lambda: value[..., :1], order)
+        whole = join([origin, tail])
+        if n == 1:
+            return whole
+        head = first_points_on(samples, order, 0, whole)
+        return join([origin, *head, whole[..., len(head) + 1 :]])
+
+    def _origin_on(self, samples: Samples, order: Order, slopes: list[Any]) -> Any:
+        """The value at the origin from the derivatives below order n, in units of the first step."""
+        x, n, points = samples.values, order.ceiling, samples.grid.times()
+        if n == 1:
+            return infinite_at_origin(x[..., :1], order, [])
+        last, unit = start_points(n), float(points[1] - points[0])
+        fewer = slopes_at_start(x, points[:last], n - 1)
+        told = [
+            (slope * unit**k, abs(slope - other) * unit**k)
+            for k, (slope, other) in enumerate(zip(slopes, fewer, strict=True))
+        ]
+        return infinite_at_origin(x[..., :1], order, told[1:], rounding_at_origin(x, last))
 
 
 def _with_origin(order: Order, result: Any, values: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Hashable
 from typing import Any, final
 
@@ -16,7 +17,16 @@ from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.first_points import first_points, head_of, slope_at_origin, whole_at_origin
 from hpfracc.operators.rules.increments import backward_size, increments, start_points
 
-__all__ = ["L1Rule", "Maker", "convolve_increments", "fractional_part", "summands", "with_start"]
+__all__ = [
+    "L1Rule",
+    "LType",
+    "Maker",
+    "UniformLType",
+    "convolve_increments",
+    "fractional_part",
+    "summands",
+    "with_start",
+]
 
 #: Sequences of weights from a namespace, an order and lags.
 Maker = Callable[[Namespace, Any, Any], tuple[Any, ...]]
@@ -44,8 +54,47 @@ def with_start(value: Any, samples: Samples, order: Order) -> Any:
     return join([origin, first_points(samples, order, n, last), value[..., last:]])
 
 
+class LType(Rule):
+    """What the rules of the Caputo derivative by piecewise polynomials share, on every grid."""
+
+    def accuracy(self, alpha: float) -> float:
+        """``n + 1 - alpha``."""
+        return math.ceil(alpha) + 1 - alpha
+
+    def least_points(self, order: Order) -> int:
+        """Two, and ``n + 3`` above order 1."""
+        return 2 if order.ceiling <= 1 else start_points(order.ceiling) + 1
+
+    def head(self, order: Order) -> tuple[int, int]:
+        """Above order 1 the first n + 2 points from n + 3 samples."""
+        return head_of(order)
+
+
+class UniformLType(LType):
+    """Those for uniform grids: one causal convolution of the increments."""
+
+    one_call = True
+
+    @staticmethod
+    @abstractmethod
+    def make(xp: Namespace, beta: Any, n: Any) -> tuple[Any, ...]:
+        """The weights of the increments and, perhaps, a row with corrections for the first one."""
+
+    def magnification(self, alpha: float) -> float:
+        """That of the differences, doubled by the increments."""
+        return 2.0 * backward_size(math.ceil(alpha) - 1)
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """One causal convolution of the increments."""
+        return with_start(self.apply_with_term(samples, order, None, None), samples, order)
+
+    def apply_with_term(self, samples: Samples, order: Order, term: Maker | None, finish: Finish | None) -> Any:
+        """The same up to order 1 plus a sequence times the first sample, by the same convolution."""
+        return convolve_increments(self.name, self.make, samples, order, term, finish)
+
+
 @final
-class L1Rule(Rule):
+class L1Rule(UniformLType):
     r"""Caputo derivative of the piecewise linear interpolant.
 
     .. math::
@@ -65,32 +114,11 @@ class L1Rule(Rule):
     """
 
     name = "l1"
-    one_call = True
 
-    def accuracy(self, alpha: float) -> float:
-        """``n + 1 - alpha``."""
-        return _ceiling(alpha) + 1 - alpha
-
-    def least_points(self, order: Order) -> int:
-        """Two, and ``n + 3`` above order 1."""
-        return 2 if order.ceiling <= 1 else start_points(order.ceiling) + 1
-
-    def head(self, order: Order) -> tuple[int, int]:
-        """Above order 1 the first n + 2 points from n + 3 samples."""
-        return head_of(order)
-
-    def magnification(self, alpha: float) -> float:
-        """That of the differences, doubled by the increments."""
-        n = math.ceil(alpha)
-        return 2.0 * backward_size(n - 1)
-
-    def apply(self, samples: Samples, order: Order) -> Any:
-        """One causal convolution of the increments."""
-        return with_start(convolve_increments(self.name, _make_weights, samples, order), samples, order)
-
-    def apply_with_term(self, samples: Samples, order: Order, term: Maker, finish: Finish | None) -> Any:
-        """The same up to order 1 plus a sequence times the first sample, by the same convolution."""
-        return convolve_increments(self.name, _make_weights, samples, order, term, finish)
+    @staticmethod
+    def make(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any]:
+        """The weights."""
+        return (power_differences(xp, 1.0 - beta, n) * xp.rgamma(2.0 - beta),)
 
 
 def convolve_increments(
@@ -144,12 +172,3 @@ def summands(samples: Samples, order: Order, factor: Any) -> dict[str, Any]:
     """
     values = samples.values if order.ceiling <= 1 else increments(samples.values, order.ceiling)
     return {"signal": values if factor is None else values * factor, "differences": order.ceiling <= 1}
-
-
-def _make_weights(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any]:
-    return (power_differences(xp, 1.0 - beta, n) * xp.rgamma(2.0 - beta),)
-
-
-def _ceiling(alpha: float) -> int:
-    whole = int(alpha)
-    return whole if whole == alpha else whole + 1

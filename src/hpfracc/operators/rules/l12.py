@@ -8,18 +8,14 @@ from typing import Any, final
 from hpfracc._xp import Namespace
 from hpfracc.operators.core.lags import Lags, previous
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import power_differences, trapezoid_defects
-from hpfracc.operators.core.values import Finish, Samples
-from hpfracc.operators.rules.first_points import head_of
-from hpfracc.operators.rules.increments import backward_size, start_points
-from hpfracc.operators.rules.l1 import L1Rule, Maker, convolve_increments, with_start
+from hpfracc.operators.rules.l1 import L1Rule, UniformLType
 
 __all__ = ["L12"]
 
 
 @final
-class L12(Rule):
+class L12(UniformLType):
     r"""Caputo derivative of a piecewise quadratic interpolant: the default for samples.
 
     On every interval but the first the quadratic goes through its two ends and the point before:
@@ -42,44 +38,22 @@ class L12(Rule):
     """
 
     name = "l1-2"
-    one_call = True
     companion = L1Rule()
 
     def accuracy(self, alpha: float) -> float:
         """``n + 2 - alpha``."""
         return math.ceil(alpha) + 2 - alpha
 
-    def least_points(self, order: Order) -> int:
-        """Two, and ``n + 3`` above order 1."""
-        return 2 if order.ceiling <= 1 else start_points(order.ceiling) + 1
-
-    def head(self, order: Order) -> tuple[int, int]:
-        """Above order 1 the first n + 2 points from n + 3 samples."""
-        return head_of(order)
-
     def measured_from(self, order: Order) -> int:
         """Two, the end of the first quadratic, and ``n + 3`` above order 1."""
-        return 2 if order.ceiling <= 1 else start_points(order.ceiling) + 1
+        return self.least_points(order)
 
-    def magnification(self, alpha: float) -> float:
-        """That of the differences, doubled by the increments."""
-        n = math.ceil(alpha)
-        return 2.0 * backward_size(n - 1)
-
-    def apply(self, samples: Samples, order: Order) -> Any:
-        """One causal convolution of the increments; the first one has separate weights."""
-        return with_start(convolve_increments(self.name, _make_weights, samples, order), samples, order)
-
-    def apply_with_term(self, samples: Samples, order: Order, term: Maker, finish: Finish | None) -> Any:
-        """The same up to order 1 plus a sequence times the first sample, by the same convolution."""
-        return convolve_increments(self.name, _make_weights, samples, order, term, finish)
-
-
-def _make_weights(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any, Any]:
-    """The weights of the increments, and the correction for the first one, where interpolation is linear."""
-    scale = xp.rgamma(2.0 - beta)
-    line = power_differences(xp, 1.0 - beta, n) * scale
-    bend = trapezoid_defects(xp, 1.0 - beta, n) * scale
-    last = bend[:-1] if isinstance(n, int) else trapezoid_defects(xp, 1.0 - beta, previous(n)) * scale
-    before = xp.concatenate([xp.array([0.0]), last])
-    return line + bend - before, -before.reshape(1, -1)
+    @staticmethod
+    def make(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any, Any]:
+        """The weights of the increments, and the correction for the first one, where interpolation is linear."""
+        scale = xp.rgamma(2.0 - beta)
+        line = power_differences(xp, 1.0 - beta, n) * scale
+        bend = trapezoid_defects(xp, 1.0 - beta, n) * scale
+        last = bend[:-1] if isinstance(n, int) else trapezoid_defects(xp, 1.0 - beta, previous(n)) * scale
+        before = xp.concatenate([xp.array([0.0]), last])
+        return line + bend - before, -before.reshape(1, -1)

@@ -45,10 +45,6 @@ class LaplacianRule(Rule):
             The alpha of ``(-Laplacian)^(alpha/2)``.
         """
 
-    def least_points(self, order: Order) -> int:
-        """One."""
-        return 1
-
     def apply(self, samples: Samples, order: Order) -> Any:
         """Along one axis."""
         return self.over(samples, (1.0,), order)
@@ -73,11 +69,8 @@ class Integral(LaplacianRule):
     Ó. Ciaurri et al., Adv. Math. 330 (2018) 688-738.
     """
 
+    usual_accuracy = 2.0
     name = "integral"
-
-    def accuracy(self, alpha: float) -> float:
-        """2."""
-        return 2.0
 
     def over(self, samples: Samples, ratios: Ratios, order: Order) -> Any:
         """One Toeplitz product over all axes."""
@@ -106,16 +99,13 @@ class _Waves(LaplacianRule):
     Exact to rounding on those waves; exponentially convergent for functions whose periodic extension is analytic.
     """
 
+    usual_accuracy = math.inf
     #: The transform into the waves.
     kind: ClassVar[str]
 
     @abstractmethod
     def numbers(self, n: int, half: bool) -> np.ndarray[Any, Any]:
         """Wave numbers times the step."""
-
-    def accuracy(self, alpha: float) -> float:
-        """Infinite: higher than every power of the step."""
-        return math.inf
 
     def over(self, samples: Samples, ratios: Ratios, order: Order) -> Any:
         """One spectral multiplication over all axes."""

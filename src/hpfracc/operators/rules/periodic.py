@@ -30,6 +30,7 @@ class PeriodicRule(Rule):
     The mean is dropped, unless alpha is 0. For an even number of samples the highest wave is treated as a cosine.
     """
 
+    usual_accuracy = math.inf
     needs_step = False
     halves = False
     #: Whether the phase is shifted, so that the factor is complex.
@@ -38,14 +39,6 @@ class PeriodicRule(Rule):
     @abstractmethod
     def phase(self, xp: Namespace, alpha: Any) -> tuple[Any, Any]:
         """The factors c and s."""
-
-    def accuracy(self, alpha: float) -> float:
-        """Infinite: higher than every power of the step."""
-        return math.inf
-
-    def least_points(self, order: Order) -> int:
-        """One."""
-        return 1
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One spectral multiplication."""

@@ -17,17 +17,17 @@ from hpfracc.operators.core.sequences import binomials, power_sum
 from hpfracc.operators.core.values import Samples, constant, join, scalar
 from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.first_points import (
+    binomial_table,
     first_points,
+    first_rows,
     maybe_whole,
     singular_origin,
     slope_at_origin,
     whole_at_origin,
 )
 from hpfracc.operators.rules.increments import (
-    binomial_polynomial,
     convolve_by_parts,
     forward_differences,
-    monomials_of_binomials,
     start_points,
 )
 
@@ -139,11 +139,12 @@ class ConvolutionQuadrature(Rule):
         points = [whole_at_origin(singular_origin(x, order, last), lambda: slope_at_origin(samples, order), order)]
         if order.ceiling > 1:
             return [*points, first_points(samples, order, 0, last)]
+        rows = first_rows(order, 0, last) if last > 1 else ()
         differences = forward_differences(x[..., :last])
         scale = samples.scale(-order.value)
         for k in range(1, last):
             with order.xp.scope():
-                table = [monomials_of_binomials(order.xp, order.value, i, k, 0) for i in range(k + 1)]
+                table = [row[k - 1] for row in rows[: k + 1]]
             terms = [differences[i] * scalar(factor, x) for i, factor in enumerate(table)]
             points.append(scale * sum(terms[1:], terms[0]))
         return points
@@ -189,7 +190,7 @@ def _starting_weights(xp: Namespace, alpha: Any, n: int, count: int, bend: _Bend
     near = min(n, _FAR[p])
     k = np.arange(count - 1.0, near)
     powers = xp.stack([math.factorial(q) * xp.rgamma(q + 1.0 - alpha) * xp.power(k, q - alpha) for q in range(count)])
-    exact = xp.matmul(xp.array(_binomial_table(count)), powers)
+    exact = xp.matmul(xp.array(binomial_table(0, count - 1)), powers)
     # The sum of binom(j, i) is a coefficient of the series over (1-z)^(i+1), shifted by i.
     sums = [_multistep_weights(xp, alpha, near - i, i + 1, bend)[count - 1 - i :] for i in range(count)]
     head = exact - xp.stack(sums)
@@ -271,12 +272,6 @@ def _symbol(p: int, most: int) -> tuple[float, ...]:
 
 
 @cache
-def _binomial_table(p: int) -> np.ndarray[Any, Any]:
-    """Row i: the coefficients of ``binom(t, i)`` in powers of t."""
-    return np.stack([np.pad(binomial_polynomial(i), (0, p - 1 - i)) for i in range(p)])
-
-
-@cache
 def _pole_table(count: int, slow: int) -> np.ndarray[Any, Any]:
     """From the coefficients of the symbol to those of its product with the series of ``binom(j, i)``, without the pole.
 
@@ -291,7 +286,7 @@ def _pole_table(count: int, slow: int) -> np.ndarray[Any, Any]:
                 powers[i, m + slow, m + i + 1] = math.factorial(i)
             if m >= 0:
                 powers[i, m + slow, : m + 1] += regular[m::-1]
-    mixed = np.einsum("iq,qmc->imc", _binomial_table(count), powers)
+    mixed = np.einsum("iq,qmc->imc", binomial_table(0, count - 1), powers)
     return np.asarray(mixed.reshape(count * (_TERMS + slow), -1))
 
 

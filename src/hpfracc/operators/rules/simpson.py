@@ -15,9 +15,9 @@ from hpfracc.operators.core.order_programs import interleaved_weights
 from hpfracc.operators.core.order_tables import WHOLE_TABLE
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import binomial_coefficients, power_sum
-from hpfracc.operators.core.values import Samples, constant
+from hpfracc.operators.core.values import Samples
 from hpfracc.operators.core.weights import scaled_weights
-from hpfracc.operators.rules.trapezoid import Trapezoid
+from hpfracc.operators.rules.trapezoid import Trapezoid, convolve_from_start
 
 __all__ = ["Simpson"]
 
@@ -42,6 +42,7 @@ class Simpson(Rule):
     P. Kumar, O. P. Agrawal, Signal Processing 86 (2006) 2602-2610.
     """
 
+    least = 3
     name = "simpson"
     one_call = True
     companion = Trapezoid()
@@ -50,10 +51,6 @@ class Simpson(Rule):
         """``min(4, 3 + mu)``."""
         return min(4.0, 3.0 + alpha)
 
-    def least_points(self, order: Order) -> int:
-        """Three."""
-        return 3
-
     def measured_from(self, order: Order) -> int:
         """Two, the end of the first quadratic."""
         return 2
@@ -61,11 +58,7 @@ class Simpson(Rule):
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the samples; the first three have additional weights."""
         (weights, starts), key, factor = _scaled(samples, order)
-        with order.xp.scope():
-            weights = order.guard_integral(weights)
-        signal = samples.values if factor is None else samples.values * factor
-        starts = constant(starts, samples.values, None if key is None else (key, "starts"))
-        return samples.convolve(weights, signal, key, starts)
+        return convolve_from_start(samples, order, weights, starts, key, factor)
 
 
 def _scaled(samples: Samples, order: Order) -> tuple[tuple[Any, Any], Hashable, Any]:

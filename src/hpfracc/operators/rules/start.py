@@ -16,14 +16,14 @@ from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.values import Samples, constant, join, scalar
 from hpfracc.operators.core.weights import scaled_weights
-from hpfracc.operators.rules.any_slopes import slopes_at_start
-from hpfracc.operators.rules.first_points import slopes_at_origin
+from hpfracc.operators.rules.differences import slopes_at_start
+from hpfracc.operators.rules.first_points import taylor_at_origin
 from hpfracc.operators.rules.increments import start_points
 from hpfracc.operators.rules.initial import make_terms
 from hpfracc.operators.rules.start_fits import Start, find_start, samples_of_start
 from hpfracc.operators.rules.tempered import STEEPEST, Tempered
 
-__all__ = ["FittedStart", "read_initial", "refuse_initial"]
+__all__ = ["FittedStart", "read_initial"]
 
 Array = np.ndarray[Any, Any]
 #: Points farther from the origin than this multiple of point n are not used.
@@ -51,14 +51,6 @@ def read_initial(initial: Any, order: Order, who: str) -> tuple[Any, ...] | None
             f"f at the origin from the first to number {n - 1}"
         )
     return tuple(initial[k] for k in range(n - 1))
-
-
-def refuse_initial(initial: Any, who: str) -> None:
-    """Raise an error if initial derivatives are given with a callable."""
-    if initial is not None:
-        raise InvalidInputError(
-            f"initial={initial!r} is for samples; the derivatives of a callable are computed by {who} itself"
-        )
 
 
 def _given(initial: tuple[Any, ...], x: Any, unit: Any) -> list[Any]:
@@ -92,7 +84,7 @@ class FittedStart(DelegatingRule):
     gives, or, where powers :math:`t^{i+j\alpha}` describe the first n + 9 samples significantly better than
     polynomials, by a fit with such powers: the one that predicts the next samples with the least uncertainty of the
     derivatives. In that case it also gives the first n + 2 points. Smooth samples, noise and constants keep the values
-    of the rule, and so do all samples up to order 1.
+    of the rule.
     """
 
     def __init__(self, rule: Rule, initial: tuple[Any, ...] | None = None) -> None:
@@ -108,24 +100,14 @@ class FittedStart(DelegatingRule):
         found = self.rule.companion
         return None if found is None else FittedStart(found, self.initial)
 
-    def at_rate(self, rate: Any) -> FittedStart:
-        """The same with this rate of decay."""
-        assert isinstance(self.rule, Tempered)
-        return FittedStart(self.rule.at_rate(rate), self.initial)
-
-    def starting_with(self, initial: tuple[Any, ...] | None) -> FittedStart:
-        """The same with these derivatives at the origin."""
-        return self if initial is None else FittedStart(self.rule, initial)
-
     def can_repeat(self, order: Order) -> bool:
-        """Not for learned orders above 1: the choice of the start depends on the value."""
-        return self.one_call and (order.plain or order.ceiling < 2)
+        """Not for learned orders: the choice of the start depends on the value."""
+        return self.one_call and order.plain
 
     def head(self, order: Order) -> tuple[int, int]:
-        """Above order 1 the first points depend on all samples of the start."""
-        n = order.ceiling
-        count = samples_of_start(n, 1 << 30)
-        return (count - 1, count) if n > 1 else self.rule.head(order)
+        """The first points depend on all samples of the start."""
+        count = samples_of_start(order.ceiling, 1 << 30)
+        return count - 1, count
 
     def apply(self, samples: Samples, order: Order, exponent: Order | None = None) -> Any:
         """The rule, plus one product for each derivative at the origin.
@@ -133,8 +115,6 @@ class FittedStart(DelegatingRule):
         ``exponent`` is the power of t with which f starts, if that is not the order.
         """
         value = self.rule.apply(samples, order)
-        if order.ceiling < 2:
-            return value
         found = self._start(samples, order, exponent)
         if found is None:
             return value
@@ -147,7 +127,7 @@ class FittedStart(DelegatingRule):
 
     def start_error(self, samples: Samples, order: Order, exponent: Order | None = None) -> Any:
         """Estimate of the error at every point that the derivatives at the origin cause; nan if they are unknown."""
-        if order.ceiling < 2 or self.initial is not None:
+        if self.initial is not None:
             return 0.0
         found = self._start(samples, order, exponent)
         if found is None:
@@ -166,7 +146,7 @@ class FittedStart(DelegatingRule):
         x = samples.values
         if not self.any_grid:
             head = _grown(self.rule, samples, start_points(n) + 1)
-            return [slope for slope, _ in slopes_at_origin(head, n - 1, start_points(n))]
+            return taylor_at_origin(head, n, start_points(n))[1:]
         points = samples.grid.times()
         unit = float(points[n] - points[0])
         slopes = slopes_at_start(x, points, n - 1)[1:]

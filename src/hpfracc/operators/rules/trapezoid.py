@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, final
 
 from hpfracc._xp import Namespace
@@ -12,7 +13,7 @@ from hpfracc.operators.core.sequences import second_differences, tangent_defects
 from hpfracc.operators.core.values import Samples, constant
 from hpfracc.operators.core.weights import scaled_weights
 
-__all__ = ["Trapezoid"]
+__all__ = ["Trapezoid", "convolve_from_start"]
 
 
 @final
@@ -31,25 +32,24 @@ class Trapezoid(Rule):
     K. Diethelm, N. J. Ford, A. D. Freed, Numer. Algorithms 36 (2004) 31-52.
     """
 
+    usual_accuracy = 2.0
+    least = 2
     name = "trapezoid"
     one_call = True
-
-    def accuracy(self, alpha: float) -> float:
-        """2."""
-        return 2.0
-
-    def least_points(self, order: Order) -> int:
-        """Two."""
-        return 2
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the samples; the first one has additional weights."""
         (weights, starts), key, factor = scaled_weights(self.name, _make_weights, order, samples, 1, few=True)
-        with order.xp.scope():
-            weights = order.guard_integral(weights)
-        signal = samples.values if factor is None else samples.values * factor
-        starts = constant(starts, samples.values, None if key is None else (key, "starts"))
-        return samples.convolve(weights, signal, key, starts)
+        return convolve_from_start(samples, order, weights, starts, key, factor)
+
+
+def convolve_from_start(samples: Samples, order: Order, weights: Any, starts: Any, key: Hashable, factor: Any) -> Any:
+    """The causal convolution of an integral's weights with the samples, the first of which have additional weights."""
+    with order.xp.scope():
+        weights = order.guard_integral(weights)
+    signal = samples.values if factor is None else samples.values * factor
+    starts = constant(starts, samples.values, None if key is None else (key, "starts"))
+    return samples.convolve(weights, signal, key, starts)
 
 
 def _make_weights(xp: Namespace, mu: Any, n: int | Lags) -> tuple[Any, Any]:
