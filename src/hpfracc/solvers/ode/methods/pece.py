@@ -51,7 +51,7 @@ class PECE(Method):
     ----------
     corrections : int, default 1
         Number of corrector iterations.
-    adjoint : {"recomputed", "stored", "direct"}
+    adjoint : {"auto", "recomputed", "stored", "direct"}
         How gradients of tensors and JAX arrays are computed: by recomputing blocks of steps, by the transposed steps
         from stored states, or by the library's automatic differentiation. All are gradients of the discrete solution.
 
@@ -61,7 +61,7 @@ class PECE(Method):
     """
 
     corrections: int = 1
-    adjoint: str = "recomputed"
+    adjoint: str = "auto"
 
     name: ClassVar[str] = "pece"
     aliases: ClassVar[tuple[str, ...]] = ("predictor_corrector", "adams", "abm")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import sys
 import time
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +18,10 @@ from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors import adams
-from hpfracc.solvers.ode.tensors.between import interpolated
 from hpfracc.solvers.ode.tensors.differences import make_difference_tables
 from hpfracc.solvers.ode.tensors.exponentials import make_memory
 from hpfracc.solvers.ode.tensors.rule import convert_like
+from hpfracc.solvers.ode.tensors.search import Mesh
 from hpfracc.solvers.ode.tensors.solve import (
     NO_ESTIMATE,
     REACHED,
@@ -35,7 +33,7 @@ from hpfracc.solvers.ode.tensors.solve import (
     time_last,
     torch_functions,
 )
-from hpfracc.solvers.ode.tensors.tolerance import Chosen, Tolerance
+from hpfracc.solvers.ode.tensors.tolerance import Tolerance
 
 __all__ = [
     "refuse_adaptive_tensors",
@@ -107,24 +105,28 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
         if problem.library == "torch":
             from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
-            from hpfracc.solvers.ode.tensors.on_torch.mesh import solve_differences as on_torch
+            from hpfracc.solvers.ode.tensors.on_torch.mesh import solve_differences_tensors
 
-            fun, jacobian = torch_functions(problem, calls)
             times = None
             if not (library_of(order) == "torch" and tracks_gradient(order)):
                 at = mesh[1:] if name == "l1" else mesh[:-1] + (1.0 - 0.5 * float(order)) * np.diff(mesh)
                 times = (problem.t0 + at).tolist()
 
-            def told(share: float, newest: Any) -> None:
-                report(problem.t0 + float(mesh[round(share * steps)]), newest)
+            def told(done: int, kept: Any) -> None:
+                newest = kept[0][-1].detach()
+                report(problem.t0 + float(mesh[done]), lambda: newest)
 
             buffers = Buffers(problem.fun, problem.jac, problem.args)
-            states = on_torch(name, fun, jacobian, problem.t0, times, problem.y0, memory, tables, told, buffers)
+            states = solve_differences_tensors(
+                name, torch_functions(problem, calls), problem.t0, times, problem.y0, memory, tables, told, buffers
+            )
         else:
-            from hpfracc.solvers.ode.tensors.on_jax.mesh import solve_differences as on_jax
+            from hpfracc.solvers.ode.tensors.on_jax.mesh import solve_differences_program
 
             check_jax_functions(problem)
-            states = on_jax(name, problem.fun, problem.jac, problem.t0, problem.y0, memory, tables, problem.args)
+            states = solve_differences_program(
+                name, (problem.fun, problem.jac), problem.t0, problem.y0, memory, tables, problem.args
+            )
     known = states.shape[0] - 1
     success, message = True, REACHED + NO_ESTIMATE * (options.estimate is not False)
     if known < steps:
@@ -213,29 +215,29 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
     order, power = order_of(problem), problem.orders.ceiling - 1
     eps = min(max(1e-5 * rtol, 1e-14), 1e-8)
     memory = make_memory(order, power, 0.5 * shortest, length, eps, y0, adams.NODES + power)
-    traced = options.moving is not None and options.t_eval is None
+    moving, traced = options.moving, options.moving is not None and options.t_eval is None
     if traced:  # the first of them is the start, and the last the end
-        asked, stops = np.arange(options.moving.shape[0]), sys.modules["jax"].lax.stop_gradient(options.moving[1:])
+        outputs = stops = sys.modules["jax"].lax.stop_gradient(moving[1:])
+        moving, which = moving[1:], np.arange(moving.shape[0])
     else:
-        asked = np.array([length]) if options.t_eval is None else options.t_eval - problem.t0
-        stops = np.unique(np.append(asked[asked > 0.0], length))
+        asked = np.array([]) if options.t_eval is None else options.t_eval - problem.t0
+        outputs, which = asked[asked > 0.0], np.cumsum(asked > 0.0)
+        # The gradient in a time is that of the step that ends there.
+        stops = np.array([length]) if moving is None else np.unique(np.append(outputs, length))
+        moving = None if moving is None else moving[asked.size - outputs.size :] - problem.t0
     solve = _adapt_torch if problem.library == "torch" else _adapt_jax
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
-        found = solve(problem, options, tolerance, order, memory, stops, report)
+        found = solve(problem, options, tolerance, order, memory, stops, outputs, moving, report)
+    states = found.states
     if options.t_eval is None and not traced:
-        times, states = problem.t0 + found.taus, found.states
+        times = problem.t0 + found.taus
         if found.message is None:
             times[-1] = problem.t1
     else:
-        which = asked - 1 if traced else np.where(asked > 0.0, np.searchsorted(stops, asked), -1)
-        which = which[which < found.reached]
-        times = which if options.t_eval is None else options.t_eval[: len(which)]
-        at = _places(found.landed, which)
-        if options.moving is None:
-            states = found.states[at]
-        else:
-            place = options.moving[: len(which)] - problem.t0
-            states = _between_steps(place, at, found, order, problem.dy0)
+        which = which[which <= found.reached]
+        times = which if traced else options.t_eval[: len(which)]
+        xp = array_namespace(states)
+        states = xp.concatenate([xp.astype(y0, states.dtype)[None], states])[xp.asarray(which, like=states)]
     success, message = found.message is None, found.message or REACHED
     if found.stats.get("steps") == 0:
         message = bad_start(problem) or message
@@ -267,36 +269,11 @@ def _of_no_member(problem: Problem, options: Options, name: str, reason: str) ->
     return FODEResult(times, time_last(states), True, REACHED, 0, stats={"steps": 0}, decision=decision)
 
 
-#: Steps that determine the derivative of an adaptive solution in time.
-_WIDTH = 6
-
-
-def _between_steps(place: Any, at: Any, found: _Found, order: Any, further: tuple[Any, ...]) -> Any:
-    """The polynomial through the steps nearest to ``at``, at each ``place``; with the gradient of ``place``."""
-    if library_of(at) == "jax":
-        jnp = sys.modules["jax"].numpy
-        width, first = _WIDTH, jnp.clip(at - _WIDTH // 2, 0, jnp.maximum(found.landed[-1] - _WIDTH + 1, 0))
-    else:
-        width = min(_WIDTH, len(found.taus))
-        first = np.clip(at - width // 2, 0, len(found.taus) - width)
-    indices = [first + j for j in range(width)]
-    nodes = [found.taus[index] for index in indices]
-    return interpolated(place, nodes, indices, 1.0, found.states, order, further)
-
-
-def _places(landed: Any, which: Array) -> Any:
-    """Index of the step at which each stop was reached; 0 for t0, which is stored as -1."""
-    if library_of(landed) == "jax":
-        return sys.modules["jax"].numpy.where(which < 0, 0, landed[np.maximum(which, 0)])
-    return np.where(which < 0, 0, np.append(landed, 0)[which])
-
-
 class _Found(NamedTuple):
-    """The solution on the chosen mesh; ``landed`` is the step at which each stop was reached."""
+    """The times and states of the steps, or the states at the outputs that were reached."""
 
     taus: Any
     states: Any
-    landed: Any
     reached: int
     ratio: Any
     error: Any
@@ -305,118 +282,80 @@ class _Found(NamedTuple):
     stats: dict[str, Any]
 
 
-def _adapt_torch(
-    problem: Problem, options: Options, tolerance: Tolerance, order: Any, memory: Any, stops: Array, report: Any
-) -> _Found:
-    from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
-    from hpfracc.solvers.ode.tensors.on_torch.mesh import choose_mesh, solve_on_mesh
+def _why_stopped(mesh: Mesh, ends: int, tolerance: Tolerance, t0: float, most: int) -> str | None:
+    """Why the end was not reached."""
+    t, count, rejected, unsettled = t0 + float(mesh.tau), int(mesh.count), int(mesh.rejected), int(mesh.unsettled)
+    if int(mesh.stop) >= ends:
+        return None
+    if count >= most or rejected >= most or (library_of(mesh.lengths) != "jax" and count + rejected >= most):
+        return tolerance.too_many(t, unsettled > 0.25 * count)
+    return tolerance.too_short(t, float(mesh.step), unsettled > 0.5 * rejected)
 
-    torch = sys.modules["torch"]
+
+def _adapt_torch(
+    problem: Problem, options: Options, tolerance: Tolerance, order: Any, memory: Any, stops: Array, outputs: Array,
+    moving: Any, report: Any,
+) -> _Found:  # fmt: skip
+    from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
+    from hpfracc.solvers.ode.tensors.on_torch.mesh import adapt_tensors
+
     calls = [0]
     fun, _ = torch_functions(problem, calls)
-    initial = [problem.y0, *problem.dy0]
-    buffers = Buffers(problem.fun, problem.args)
-    with buffers.unchanged():
-        seen = [fun(problem.t0, problem.y0), *initial, memory.weights]
-    replayed = any(map(tracks_gradient, seen))
-    try:
-        for each in seen:
-            each.detach().reshape(-1)[0].tolist()
-        numbers = np.asarray(order.detach().tolist() if library_of(order) == "torch" else order)
-    except RuntimeError:  # no single value under vmap
-        raise InvalidInputError(
-            "adaptive steps cannot be chosen under torch.func.vmap: give y0 a leading axis instead, or a step with "
-            "method='l1', 'l2_1sigma' or 'pece'"
-        ) from None
-    # Where the steps are repeated with derivatives, those change the buffers of modules, not the search.
-    with torch.no_grad(), buffers.unchanged() if replayed else nullcontext():
-        detached = memory._replace(weights=memory.weights.detach())
-        chosen, states, rules = choose_mesh(
-            fun, problem.t0, [each.detach() for each in initial], numbers, detached, stops, tolerance,
-            lambda tau, newest: report(problem.t0 + tau, newest),
-        )  # fmt: skip
-    if rules and replayed:
-        weights = _rule_weights(order, chosen, problem.y0)
-        states = solve_on_mesh(fun, problem.t0, initial, memory, weights, chosen, lambda share, newest: None, buffers)
+    mesh, states, answers, passes, interrupted = adapt_tensors(
+        fun, problem.t0, [problem.y0, *problem.dy0], order, memory, stops, outputs, moving, tolerance,
+        lambda tau, y: report(problem.t0 + tau, lambda: y), Buffers(problem.fun, problem.args),
+    )  # fmt: skip
+    message = _why_stopped(mesh, len(stops), tolerance, problem.t0, options.max_steps)
+    if interrupted:
+        message = f"Interrupted at t = {problem.t0 + float(mesh.tau):g}: here is the solution up to then."
     stats = {
-        "steps": len(chosen.degrees), "rejected": chosen.rejected, "passes": chosen.passes,
-        "exponentials": int(memory.rates.shape[0]), "error_over_tolerance": chosen.ratio,
-        "interrupted": chosen.interrupted,
+        "steps": int(mesh.count), "rejected": int(mesh.rejected), "passes": passes,
+        "exponentials": int(memory.rates.shape[0]), "error_over_tolerance": mesh.ratio, "interrupted": interrupted,
     }  # fmt: skip
-    landed = np.searchsorted(chosen.taus, stops[stops <= chosen.taus[-1]])
-    return _Found(chosen.taus, states, landed, landed.size, chosen.ratio, chosen.error, chosen.message, calls[0], stats)
-
-
-def _rule_weights(order: Any, chosen: Chosen, like: Any) -> Any:
-    """The weights of the values in each step, shape (N, NODES, ...), differentiable in the order."""
-    xp = namespace_of(order)
-    with xp.scope():
-        alpha = xp.array(order)
-        powers = xp.array(np.arange(adams.NODES).reshape(-1, *(1,) * alpha.ndim))
-        inverse = 1.0 / (alpha + powers)
-        shapes = xp.array(np.stack([rule.coefficients.T for rule in chosen.rules]))
-        logs = xp.array(np.log(np.diff(chosen.taus)).reshape(-1, 1, *(1,) * alpha.ndim))
-        flat = xp.matmul(shapes, inverse.reshape(adams.NODES, -1)).reshape(*shapes.shape[:2], *alpha.shape)
-        return convert_like(flat * xp.exp(alpha * logs) * xp.rgamma(alpha), like)
+    states = states if options.t_eval is None else answers
+    return _Found(mesh.taus, states, int(mesh.out), mesh.ratio, mesh.error, message, calls[0], stats)
 
 
 def _adapt_jax(
-    problem: Problem, options: Options, tolerance: Tolerance, order: Any, memory: Any, stops: Array, report: Any
-) -> _Found:
-    from hpfracc.solvers.ode.tensors.on_jax.mesh import choose_mesh, solve_on_mesh
+    problem: Problem, options: Options, tolerance: Tolerance, order: Any, memory: Any, stops: Any, outputs: Any,
+    moving: Any, report: Any,
+) -> _Found:  # fmt: skip
+    from hpfracc.solvers.ode.tensors.on_jax.mesh import repeat_program, search_program
 
     check_jax_functions(problem)
-    jnp = sys.modules["jax"].numpy
-    initial = (problem.y0, *problem.dy0)
+    jax, initial, fun, t0 = sys.modules["jax"], (problem.y0, *problem.dy0), problem.fun, problem.t0
     xp = namespace_of(order)
     with xp.scope():
         alpha = xp.array(order)
         orders, rgamma = convert_like(alpha, problem.y0), convert_like(xp.rgamma(alpha), problem.y0)
-    real = memory.rates.dtype
-    tolerance = dataclasses.replace(tolerance, atol=jnp.asarray(tolerance.atol, real))
-    ends = jnp.asarray(stops, real)
-    seen = (initial, order, problem.args, problem.fun(problem.t0, problem.y0, *problem.args))
-    traced = any(map(is_tracer, sys.modules["jax"].tree_util.tree_leaves(seen)))
+    ends, asked = (jax.numpy.asarray(each, memory.rates.dtype) for each in (stops, outputs))
+    seen = (initial, order, problem.args, fun(t0, problem.y0, *problem.args))
+    traced = any(map(is_tracer, jax.tree_util.tree_leaves(seen)))
     if traced and options.t_eval is None and options.moving is None:
         raise InvalidInputError("traced adaptive steps have no fixed shape: give t_eval, the output times")
-    most = min(options.max_steps, _TRACED_STEPS + 2 * len(stops))
+    most = min(options.max_steps, _TRACED_STEPS + 2 * len(outputs))
     while True:
-        mesh = choose_mesh(
-            problem.fun, problem.t0, initial, orders, rgamma, memory, ends, tolerance, most, problem.args
-        )
+        mesh = search_program(fun, tolerance, most, t0, initial, orders, rgamma, memory, ends, asked, problem.args)
         full = not is_tracer(mesh.count) and bool((mesh.stop < len(stops)) & (mesh.count >= most))
         if not full or most == options.max_steps:
             break
         most = min(8 * most, options.max_steps)
     stats: dict[str, Any] = {"exponentials": int(memory.rates.shape[0]), "interrupted": False}
+    times = asked if moving is None else moving
     if is_tracer(mesh.count):
-        states = solve_on_mesh(problem.fun, problem.t0, initial, orders, rgamma, memory, mesh, problem.args)
-        landed = mesh.landed
+        answers = repeat_program(fun, t0, initial, orders, rgamma, memory, mesh, times, problem.args)[1]
         if tolerance.globally:  # failure can only be reported as NaN
-            landed = jnp.where(mesh.ratio <= _TOLERATED, landed, most + 1)
-        return _Found(mesh.taus, states, landed, len(stops), 0.0, mesh.error, None, None, stats)
-    count, reached = int(mesh.count), int(mesh.stop)
-    message = None
-    t = problem.t0 + float(mesh.tau)
-    unsettled, rejected = int(mesh.unsettled), int(mesh.rejected)
-    if reached < len(stops):
-        if count >= most or rejected >= most:
-            message = tolerance.too_many(t, unsettled > 0.25 * count)
-        else:
-            message = tolerance.too_short(t, float(mesh.step), unsettled > 0.5 * rejected)
-    stats |= {"steps": count, "rejected": rejected, "error_over_tolerance": float(mesh.ratio)}
-    if options.t_eval is not None and not traced:
-        states = jnp.concatenate([problem.y0[None].astype(mesh.answers.dtype), mesh.answers])
-        landed = np.arange(1, len(stops) + 1)
-        return _Found(None, states, landed, reached, float(mesh.ratio), float(mesh.error), message, None, stats)
-    # Rounded up to a few lengths, because each length is a separate program.
-    room = min(most, 1 << max(6, (count - 1).bit_length()))
-    kept = mesh._replace(lengths=mesh.lengths[:room], degrees=mesh.degrees[:room], taus=mesh.taus[: room + 1])
-    states = solve_on_mesh(problem.fun, problem.t0, initial, orders, rgamma, memory, kept, problem.args)
+            answers = jax.numpy.where(mesh.ratio <= _TOLERATED, answers, math.nan)
+        return _Found(None, answers, len(outputs), 0.0, mesh.error, None, None, stats)
+    count, reached = int(mesh.count), int(mesh.out)
+    message = _why_stopped(mesh, len(stops), tolerance, t0, most)
+    stats |= {"steps": count, "rejected": int(mesh.rejected), "error_over_tolerance": float(mesh.ratio)}
+    states = mesh.answers[:reached]
+    if (options.t_eval is None or traced or moving is not None) and count:
+        # Rounded up to a few lengths, because each length is a separate program.
+        room = min(most, 1 << max(6, (count - 1).bit_length()))
+        kept = mesh._replace(lengths=mesh.lengths[:room], degrees=mesh.degrees[:room], taus=mesh.taus[: room + 1])
+        states, answers = repeat_program(fun, t0, initial, orders, rgamma, memory, kept, times, problem.args)
+        states = states[: count + 1] if options.t_eval is None else answers[:reached]
     taus = np.array(mesh.taus[: count + 1], dtype=np.float64)
-    if message is None:
-        taus[np.asarray(mesh.landed)] = stops  # they were rounded to single precision
-    return _Found(
-        taus, states[: count + 1], np.asarray(mesh.landed), reached, float(mesh.ratio), float(mesh.error), message,
-        None, stats,
-    )  # fmt: skip
+    return _Found(taus, states, reached, float(mesh.ratio), float(mesh.error), message, None, stats)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import Report, progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors.between import states_at
+from hpfracc.solvers.ode.tensors.blocks import Grid
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule, make_weights
 
 __all__ = [
@@ -50,7 +51,7 @@ def refuse_arrays(problem: Problem, options: Options, name: str, adjoint: str, *
     """Why a method for arrays of NumPy, PyTorch and JAX cannot take ``problem``; see :func:`refuse_plain`."""
     if problem.library != "numpy":
         return refuse_tensors(problem, options, name)
-    if adjoint != "recomputed":
+    if adjoint != "auto":
         return f"adjoint={adjoint!r} is for PyTorch and JAX, and y0 is of NumPy; leave it out"
     return refuse_plain(problem, name, infinite=infinite)
 
@@ -150,41 +151,25 @@ def order_of(problem: Problem) -> Any:
 def _run(problem: Problem, grid: UniformGrid, sums: Sums, rule: TensorRule, report: Report, calls: list[int]) -> Any:
     """All states; ``calls`` counts evaluations if that is possible."""
     initial = [problem.y0, *problem.dy0]
+    steps = Grid(grid.t0, grid.step, grid.steps)
     if problem.library == "torch":
-        from hpfracc.solvers.ode.tensors.on_torch.blocks import solve_blocks as on_torch
         from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
+        from hpfracc.solvers.ode.tensors.on_torch.fixed import solve_fixed_tensors
+        from hpfracc.solvers.ode.tensors.on_torch.recomputation import tensors_in, with_tensors
 
         def bind(tensors: list[Any]) -> Any:
-            return torch_functions(problem, calls, _with_tensors(problem.args, iter(tensors)))
+            return torch_functions(problem, calls, with_tensors(problem.args, iter(tensors)))
 
-        known = _tensors_in(problem.args)
+        def told(done: int, kept: Any) -> None:
+            newest = kept[0][-1].detach()
+            report(grid.t0 + done * grid.step, lambda: newest)
+
         buffers = Buffers(problem.fun, problem.jac, problem.args)
-        return on_torch(bind, rule, grid.t0, grid.step, grid.steps, initial, sums, report, known, buffers)
-    from hpfracc.solvers.ode.tensors.on_jax.blocks import solve_blocks as on_jax
+        return solve_fixed_tensors(bind, rule, steps, initial, sums, told, tensors_in(problem.args), buffers)
+    from hpfracc.solvers.ode.tensors.on_jax.fixed import solve_fixed_arrays
 
     check_jax_functions(problem)
-    return on_jax(problem.fun, problem.jac, rule, grid.t0, grid.step, grid.steps, initial, sums, problem.args)
-
-
-def _tensors_in(values: Any) -> list[Any]:
-    """Tensors in nested tuples, lists and dictionaries."""
-    if library_of(values) == "torch":
-        return [values]
-    if isinstance(values, dict):
-        values = tuple(values.values())
-    return [one for each in values for one in _tensors_in(each)] if isinstance(values, list | tuple) else []
-
-
-def _with_tensors(values: Any, tensors: Iterator[Any]) -> Any:
-    """The same nested values with other tensors, in the order of ``_tensors_in``."""
-    if library_of(values) == "torch":
-        return next(tensors)
-    if isinstance(values, dict):
-        return type(values)((key, _with_tensors(each, tensors)) for key, each in values.items())
-    if isinstance(values, list | tuple):
-        found = [_with_tensors(each, tensors) for each in values]
-        return type(values)(*found) if hasattr(values, "_fields") else type(values)(found)
-    return values
+    return solve_fixed_arrays((problem.fun, problem.jac), rule, steps, tuple(initial), sums, problem.args)
 
 
 def torch_functions(

@@ -97,7 +97,7 @@ class TensorGuard:
             fun = partial(self._fun, t)
             if not dense:
                 return rotation(torch, fun, y.detach(), self._scale.detach(), float(torch.finfo(y.dtype).eps))
-            from hpfracc.solvers.ode.tensors.on_torch.newton import slopes_of
+            from hpfracc.solvers.ode.tensors.newton import slopes_of
 
             _, jacobian = torch_functions(self.problem, self.calls)
             given = None if jacobian is None else partial(jacobian, t)

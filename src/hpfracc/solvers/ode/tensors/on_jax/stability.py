@@ -14,7 +14,7 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.stiffness import GROWTH, GROWTH_POINTS, LIMIT
-from hpfracc.solvers.ode.tensors.on_jax.newton import jacobian_matrices
+from hpfracc.solvers.ode.tensors.newton import slopes_of
 from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
 from hpfracc.solvers.ode.tensors.solve import order_of
 from hpfracc.solvers.ode.tensors.spectra import growth, rotation
@@ -39,7 +39,7 @@ def _slopes(
     at = jnp.asarray(t, y.real.dtype)
     if not dense:
         return rotation(jnp, lambda y: fun(at, y, *args), y, scale, float(jnp.finfo(y.dtype).eps))
-    slopes = jacobian_matrices(lambda y: fun(at, y, *args), y) if jacobian is None else jacobian(at, y, *args)
+    slopes = jacobian(at, y, *args) if jacobian else slopes_of(lambda y: fun(at, y, *args), None, False)(y)
     return jnp.broadcast_to(scale, y.shape)[..., None] * slopes
 
 
