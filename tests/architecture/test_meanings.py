@@ -27,8 +27,6 @@ IMPORTED = {
     "elementwise": "public: the operation, and hpfracc.batch.elementwise for files",
     "make_kernels": "the kernels of one primitive, made for each library; a file per primitive",
     "of_function": "an operator applied to a callable; a file per operator",
-    "on_jax": "the solver of the same module for JAX, imported where it is called",
-    "on_torch": "the solver of the same module for PyTorch, imported where it is called",
     "plain": "a value as JSON types: of a profile, of a sweep's files, of a command's answer",
     "read_grid": "the checked points of a problem: of samples, of noise, of a box in space",
     "read_orders": "the checked orders of an equation: ordinary, partial",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,7 +18,9 @@ from hpfracc.solvers.ode.tensors.newton import solve_step
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 from hpfracc.solvers.ode.tensors.sums import HistoryWeights, Window, earlier_rows, segment_sums
 
-__all__ = ["Grid", "Loop", "Trajectory", "march", "plain", "solve_forward"]
+__all__ = [
+    "PLAIN", "Loop", "StepGrid", "System", "TensorFunctions", "Trajectory", "march_blocks", "plain", "solve_forward",
+]  # fmt: skip
 
 #: Steps of a block of a loop in Python.
 BLOCK = 64
@@ -27,9 +29,11 @@ BLOCK = 64
 _GROUP, _FEWEST, _MAX_BLOCKS = 16, 64, 16
 
 #: ``step(index, sums, carry)`` gives the carry, the V values to be summed, and what is kept of a step.
-Step = Callable[[Any, Any, Any], tuple[Any, tuple[Any, ...], tuple[Any, ...]]]
+HistoryStep = Callable[[Any, Any, Any], tuple[Any, tuple[Any, ...], tuple[Any, ...]]]
 #: ``record(function, arrays)`` gives ``function(arrays)``, and decides what its derivative keeps.
 Record = Callable[[Callable[[Any], Any], Any], Any]
+#: ``f(t, y)`` and its derivative in y, or None.
+TensorFunctions = tuple[Callable[..., Any], Callable[..., Any] | None]
 
 
 def plain(function: Callable[[Any], Any], arrays: Any) -> Any:
@@ -59,7 +63,10 @@ class Loop(NamedTuple):
     report: Callable[[int, Any], None] = lambda steps, newest: None
 
 
-class Grid(NamedTuple):
+PLAIN = Loop()
+
+
+class StepGrid(NamedTuple):
     """The start, the step and the number of steps."""
 
     t0: Any
@@ -74,15 +81,15 @@ class Grid(NamedTuple):
         return jnp.asarray(self.t0, real) + jnp.asarray(n, real) * jnp.asarray(self.step, real)
 
 
-def march(
+def march_blocks(
     xp: Namespace,
-    make_step: Callable[[Any], Step],
+    make_step: Callable[[Any], HistoryStep],
     weights: HistoryWeights,
     count: int,
     given: Callable[[int, int], Any],
     carry: Any,
     more: Any = (),
-    loop: Loop = Loop(),  # noqa: B008
+    loop: Loop = PLAIN,
     around: Callable[[int, int], Any] | None = None,
 ) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
     """Run ``count`` steps; the last carry, and the values (length, V, ...) and all that was kept, of each block.
@@ -144,7 +151,7 @@ def _run_segment(xp: Namespace, reach: int, arrays: Any) -> Any:
     return segment_sums(xp, weights, reach, xp.concatenate(segment) if len(segment) > 1 else segment[0])
 
 
-def _run_block(xp: Namespace, make_step: Callable[[Any], Step], begin: int, loop: Loop, arrays: Any) -> Any:
+def _run_block(xp: Namespace, make_step: Callable[[Any], HistoryStep], begin: int, loop: Loop, arrays: Any) -> Any:
     known, carry, weights, more = arrays
     step = make_step(more)
     graph = loop.graph and (loop.wrapped or xp.library == "jax" or xp.module.is_grad_enabled())
@@ -172,7 +179,7 @@ def _run_block(xp: Namespace, make_step: Callable[[Any], Step], begin: int, loop
 
 
 def _scan_block(
-    xp: Namespace, step: Step, begin: int, graph: bool, known: Any, carry: Any, weights: HistoryWeights
+    xp: Namespace, step: HistoryStep, begin: int, graph: bool, known: Any, carry: Any, weights: HistoryWeights
 ) -> Any:
     """A scan over groups of steps, each of which is a scan over steps."""
     jax, jnp, length = sys.modules["jax"], xp.module, known.shape[0]
@@ -213,6 +220,16 @@ def _scan_block(
     return carry, values, kept
 
 
+class System(NamedTuple):
+    """What is solved: the rule of the steps, the grid, the initial values and the weights."""
+
+    xp: Namespace
+    rule: TensorRule
+    grid: StepGrid
+    initial: Sequence[Any]
+    sums: Sums
+
+
 class Trajectory(NamedTuple):
     """The states (N + 1, ...), and the points (N, ...) at which the corrections of a step were evaluated."""
 
@@ -221,21 +238,16 @@ class Trajectory(NamedTuple):
 
 
 def solve_forward(
-    xp: Namespace,
-    functions: tuple[Callable[..., Any], Callable[..., Any] | None],
-    rule: TensorRule,
-    grid: Grid,
-    initial: tuple[Any, ...],
-    f0: Any,
-    sums: Sums,
-    keep: bool = False,
-    tracked: bool = False,
-    loop: Loop = Loop(),  # noqa: B008
+    system: System, functions: TensorFunctions, f0: Any, keep: bool = False, tracked: bool = False, loop: Loop = PLAIN
 ) -> Trajectory:
-    """All states, or fewer after an interrupt; with ``keep`` also the points."""
+    """All states, or fewer after an interrupt; with ``keep`` also the points.
+
+    ``f0`` is the right-hand side at the start, and ``tracked`` says whether a derivative is needed.
+    """
+    xp, rule, grid, initial, sums = system
     fun, jacobian = functions
 
-    def make_step(newest: Any) -> Step:
+    def make_step(newest: Any) -> HistoryStep:
         watched = tracked and (xp.library == "jax" or loop.wrapped or xp.module.is_grad_enabled())
 
         def step(index: Any, known: Any, carry: Any) -> Any:
@@ -273,7 +285,7 @@ def solve_forward(
 
     weights = tuple((each,) for each in sums.sequences)
     guess = xp.stop_gradient(start) if rule.implicit else ()
-    kept = march(xp, make_step, weights, grid.steps, given, guess, sums.newest, loop)[2]
+    kept = march_blocks(xp, make_step, weights, grid.steps, given, guess, sums.newest, loop)[2]
     return Trajectory(xp.concatenate([start[None], *kept[0]]), tuple(xp.concatenate(each) for each in kept[1:]))
 
 

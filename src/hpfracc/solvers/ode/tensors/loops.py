@@ -8,10 +8,10 @@ from typing import Any
 
 from hpfracc._xp import Namespace
 
-__all__ = ["branch", "repeat"]
+__all__ = ["branch", "repeat_while"]
 
 
-def repeat(xp: Namespace, go_on: Callable[[Any], Any], turn: Callable[[Any], Any], state: Any) -> Any:
+def repeat_while(xp: Namespace, go_on: Callable[[Any], Any], turn: Callable[[Any], Any], state: Any) -> Any:
     """``state = turn(state)`` while ``go_on(state)``."""
     if xp.library == "jax":
         return sys.modules["jax"].lax.while_loop(go_on, turn, state)

@@ -5,23 +5,22 @@ from __future__ import annotations
 import math
 import sys
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_tracer, library_of, tracks_gradient
-from hpfracc._xp import array_namespace, namespace_of
-from hpfracc.errors import InvalidInputError
+from hpfracc._arrays import library_of, tracks_gradient
+from hpfracc._xp import array_namespace
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors import adams
+from hpfracc.solvers.ode.tensors.between import interpolated
 from hpfracc.solvers.ode.tensors.differences import make_difference_tables
 from hpfracc.solvers.ode.tensors.exponentials import make_memory
-from hpfracc.solvers.ode.tensors.rule import convert_like
-from hpfracc.solvers.ode.tensors.search import Mesh
+from hpfracc.solvers.ode.tensors.search import TOLERATED, AdaptiveTask
 from hpfracc.solvers.ode.tensors.solve import (
     NO_ESTIMATE,
     REACHED,
@@ -44,10 +43,6 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-#: Capacity of a traced program in steps, in addition to two for each requested time.
-_TRACED_STEPS = 2048
-#: Multiple of the tolerance that counts as success, because error estimates are rough.
-_TOLERATED = 10.0
 #: The grading of a mesh whose order is traced.
 _TRACED_GRADING = 4.0
 
@@ -150,7 +145,11 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
             xp, part = array_namespace(options.moving), (options.moving[: times_out.size] - problem.t0) / length
             safe = xp.where(part > 0.0, part, 1.0 + 0.0 * part)
             there = xp.where(part > 0.0, steps * xp.exp(xp.log(safe) / grading), 0.0 * part)
-        states = _interpolated(states, place[: times_out.size], there)
+        width = min(4, states.shape[0])
+        first = np.clip(np.floor(place[: times_out.size]).astype(np.int64) - 1, 0, states.shape[0] - width)
+        nodes = [first + j for j in range(width)]  # the cubic in the index of the step
+        floats = [each.astype(np.float64) for each in nodes]
+        states = interpolated(there, floats, nodes, 1.0, states, np.asarray(1.0), ())
     return FODEResult(
         t=times_out, y=time_last(states), success=success, message=message, nfev=calls[0] or None,
         stats={
@@ -159,23 +158,6 @@ def solve_graded_tensors(problem: Problem, options: Options, name: str, grading:
         },
         decision=decision,
     )  # fmt: skip
-
-
-def _interpolated(states: Any, place: Array, there: Any) -> Any:
-    """The cubic in the step index through the four nearest steps, at these positions; ``there`` with a gradient."""
-    known = states.shape[0]
-    width = min(4, known)
-    first = np.clip(np.floor(place).astype(np.int64) - 1, 0, known - width)
-    total: Any = None
-    for j in range(width):
-        factor = 1.0 + 0.0 * there
-        for i in range(width):
-            if i != j:
-                factor = factor * (there - convert_like(first + float(i), there)) / (j - i)
-        column = convert_like(factor, states).reshape(-1, *(1,) * (states.ndim - 1))
-        part = column * states[first + j]
-        total = part if total is None else total + part
-    return total
 
 
 def refuse_adaptive_tensors(problem: Problem, options: Options, name: str) -> str | None:
@@ -225,9 +207,17 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         # The gradient in a time is that of the step that ends there.
         stops = np.array([length]) if moving is None else np.unique(np.append(outputs, length))
         moving = None if moving is None else moving[asked.size - outputs.size :] - problem.t0
-    solve = _adapt_torch if problem.library == "torch" else _adapt_jax
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
-        found = solve(problem, options, tolerance, order, memory, stops, outputs, moving, report)
+        task = AdaptiveTask(problem, options, tolerance, order, memory, stops, outputs, moving, report)
+        if problem.library == "torch":
+            from hpfracc.solvers.ode.tensors.on_torch.mesh import adapt_tensors
+
+            found = adapt_tensors(task)
+        else:
+            from hpfracc.solvers.ode.tensors.on_jax.mesh import adapt_arrays
+
+            check_jax_functions(problem)
+            found = adapt_arrays(task)
     states = found.states
     if options.t_eval is None and not traced:
         times = problem.t0 + found.taus
@@ -235,13 +225,13 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
             times[-1] = problem.t1
     else:
         which = which[which <= found.reached]
-        times = which if traced else options.t_eval[: len(which)]
+        times = which if options.t_eval is None else options.t_eval[: len(which)]
         xp = array_namespace(states)
         states = xp.concatenate([xp.astype(y0, states.dtype)[None], states])[xp.asarray(which, like=states)]
     success, message = found.message is None, found.message or REACHED
     if found.stats.get("steps") == 0:
         message = bad_start(problem) or message
-    if success and globally and found.ratio > _TOLERATED:
+    if success and globally and found.ratio > TOLERATED:
         success = False
         message = (
             f"The end was reached, but the error may be {found.ratio:.2g} times the tolerance: the equation amplifies "
@@ -267,95 +257,3 @@ def _of_no_member(problem: Problem, options: Options, name: str, reason: str) ->
     states = array_namespace(problem.y0).stack([problem.y0] * len(times))
     decision = SolveDecision(name, reason, "exponentials", problem.library == "jax", ("the batch has no members",))
     return FODEResult(times, time_last(states), True, REACHED, 0, stats={"steps": 0}, decision=decision)
-
-
-class _Found(NamedTuple):
-    """The times and states of the steps, or the states at the outputs that were reached."""
-
-    taus: Any
-    states: Any
-    reached: int
-    ratio: Any
-    error: Any
-    message: str | None
-    calls: int | None
-    stats: dict[str, Any]
-
-
-def _why_stopped(mesh: Mesh, ends: int, tolerance: Tolerance, t0: float, most: int) -> str | None:
-    """Why the end was not reached."""
-    t, count, rejected, unsettled = t0 + float(mesh.tau), int(mesh.count), int(mesh.rejected), int(mesh.unsettled)
-    if int(mesh.stop) >= ends:
-        return None
-    if count >= most or rejected >= most or (library_of(mesh.lengths) != "jax" and count + rejected >= most):
-        return tolerance.too_many(t, unsettled > 0.25 * count)
-    return tolerance.too_short(t, float(mesh.step), unsettled > 0.5 * rejected)
-
-
-def _adapt_torch(
-    problem: Problem, options: Options, tolerance: Tolerance, order: Any, memory: Any, stops: Array, outputs: Array,
-    moving: Any, report: Any,
-) -> _Found:  # fmt: skip
-    from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
-    from hpfracc.solvers.ode.tensors.on_torch.mesh import adapt_tensors
-
-    calls = [0]
-    fun, _ = torch_functions(problem, calls)
-    mesh, states, answers, passes, interrupted = adapt_tensors(
-        fun, problem.t0, [problem.y0, *problem.dy0], order, memory, stops, outputs, moving, tolerance,
-        lambda tau, y: report(problem.t0 + tau, lambda: y), Buffers(problem.fun, problem.args),
-    )  # fmt: skip
-    message = _why_stopped(mesh, len(stops), tolerance, problem.t0, options.max_steps)
-    if interrupted:
-        message = f"Interrupted at t = {problem.t0 + float(mesh.tau):g}: here is the solution up to then."
-    stats = {
-        "steps": int(mesh.count), "rejected": int(mesh.rejected), "passes": passes,
-        "exponentials": int(memory.rates.shape[0]), "error_over_tolerance": mesh.ratio, "interrupted": interrupted,
-    }  # fmt: skip
-    states = states if options.t_eval is None else answers
-    return _Found(mesh.taus, states, int(mesh.out), mesh.ratio, mesh.error, message, calls[0], stats)
-
-
-def _adapt_jax(
-    problem: Problem, options: Options, tolerance: Tolerance, order: Any, memory: Any, stops: Any, outputs: Any,
-    moving: Any, report: Any,
-) -> _Found:  # fmt: skip
-    from hpfracc.solvers.ode.tensors.on_jax.mesh import repeat_program, search_program
-
-    check_jax_functions(problem)
-    jax, initial, fun, t0 = sys.modules["jax"], (problem.y0, *problem.dy0), problem.fun, problem.t0
-    xp = namespace_of(order)
-    with xp.scope():
-        alpha = xp.array(order)
-        orders, rgamma = convert_like(alpha, problem.y0), convert_like(xp.rgamma(alpha), problem.y0)
-    ends, asked = (jax.numpy.asarray(each, memory.rates.dtype) for each in (stops, outputs))
-    seen = (initial, order, problem.args, fun(t0, problem.y0, *problem.args))
-    traced = any(map(is_tracer, jax.tree_util.tree_leaves(seen)))
-    if traced and options.t_eval is None and options.moving is None:
-        raise InvalidInputError("traced adaptive steps have no fixed shape: give t_eval, the output times")
-    most = min(options.max_steps, _TRACED_STEPS + 2 * len(outputs))
-    while True:
-        mesh = search_program(fun, tolerance, most, t0, initial, orders, rgamma, memory, ends, asked, problem.args)
-        full = not is_tracer(mesh.count) and bool((mesh.stop < len(stops)) & (mesh.count >= most))
-        if not full or most == options.max_steps:
-            break
-        most = min(8 * most, options.max_steps)
-    stats: dict[str, Any] = {"exponentials": int(memory.rates.shape[0]), "interrupted": False}
-    times = asked if moving is None else moving
-    if is_tracer(mesh.count):
-        answers = repeat_program(fun, t0, initial, orders, rgamma, memory, mesh, times, problem.args)[1]
-        if tolerance.globally:  # failure can only be reported as NaN
-            answers = jax.numpy.where(mesh.ratio <= _TOLERATED, answers, math.nan)
-        return _Found(None, answers, len(outputs), 0.0, mesh.error, None, None, stats)
-    count, reached = int(mesh.count), int(mesh.out)
-    message = _why_stopped(mesh, len(stops), tolerance, t0, most)
-    stats |= {"steps": count, "rejected": int(mesh.rejected), "error_over_tolerance": float(mesh.ratio)}
-    states = mesh.answers[:reached]
-    if (options.t_eval is None or traced or moving is not None) and count:
-        # Rounded up to a few lengths, because each length is a separate program.
-        room = min(most, 1 << max(6, (count - 1).bit_length()))
-        kept = mesh._replace(lengths=mesh.lengths[:room], degrees=mesh.degrees[:room], taus=mesh.taus[: room + 1])
-        states, answers = repeat_program(fun, t0, initial, orders, rgamma, memory, kept, times, problem.args)
-        states = states[: count + 1] if options.t_eval is None else answers[:reached]
-    taus = np.array(mesh.taus[: count + 1], dtype=np.float64)
-    return _Found(taus, states, reached, float(mesh.ratio), float(mesh.error), message, None, stats)

@@ -16,7 +16,7 @@ from hpfracc.solvers.ode.tensors.differences import DifferenceTables, step_l1, s
 from hpfracc.solvers.ode.tensors.exponentials import Memory, combined, remembered
 from hpfracc.solvers.ode.tensors.loops import branch
 from hpfracc.solvers.ode.tensors.newton import solve_step
-from hpfracc.solvers.ode.tensors.search import Equation, Mesh, first_past
+from hpfracc.solvers.ode.tensors.search import AdaptiveEquation, Mesh, first_past
 
 __all__ = ["repeat_steps", "solve_differences"]
 
@@ -96,7 +96,7 @@ def solve_differences(
     return start[None] if found is None else xp.concatenate([start[None], found])
 
 
-class _Rows(NamedTuple):
+class _ReplayRows(NamedTuple):
     """Steps and outputs in the order of time: an output comes after the step that it lies in.
 
     Attributes
@@ -119,7 +119,7 @@ class _Rows(NamedTuple):
 
 
 def repeat_steps(
-    equation: Equation, weights_of: Callable[..., Any], mesh: Mesh, outputs: Any, moving: Any, loop: Loop
+    equation: AdaptiveEquation, weights_of: Callable[..., Any], mesh: Mesh, outputs: Any, moving: Any, loop: Loop
 ) -> tuple[Any, Any]:
     """The states (N + 1, ...) after each valid step, and those (M, ...) at the outputs, with derivatives.
 
@@ -167,13 +167,15 @@ def repeat_steps(
     if not traced:
         index = xp.asarray(pick, like=weights)
         floats = own is np_
-        rows = _Rows(
+        rows = _ReplayRows(
             is_output.tolist(), active.tolist(), ends[pick].tolist() if floats else ends[pick],
             spans[pick].tolist() if floats else spans[pick], weights[index], equation.large(ahead[number]),
             equation.large(coefficients[number]),
         )  # fmt: skip
     else:
-        rows = _Rows(is_output, active, ends[pick], spans[pick], weights[pick], ahead[number], coefficients[number])
+        rows = _ReplayRows(
+            is_output, active, ends[pick], spans[pick], weights[pick], ahead[number], coefficients[number]
+        )
 
     def advance(held: Any) -> Any:
         (past, _), row = held
@@ -196,7 +198,7 @@ def repeat_steps(
         y = y + remembered(xp.module, equation.memory, states, row.length)
         return (past, states), y + combined(xp.module, row.weights[1:], past.values)
 
-    def step(carry: Any, row: _Rows) -> Any:
+    def step(carry: Any, row: _ReplayRows) -> Any:
         def go(held: Any) -> Any:
             return branch(xp, row.output, emit, advance, held)
 
@@ -217,7 +219,7 @@ def _marked(flags: Any, place: Any) -> Any:
     return flags
 
 
-def _rules(equation: Equation, mesh: Mesh) -> tuple[Any, Any]:
+def _rules(equation: AdaptiveEquation, mesh: Mesh) -> tuple[Any, Any]:
     """The extrapolations and the coefficients of all steps."""
     np_, steps = equation.small.module, mesh.lengths.shape[0]
     # Steps that are not valid must have finite weights, or their zero gradients would be NaN.

@@ -13,17 +13,68 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpfracc._arrays import library_of
 from hpfracc._interrupts import raise_if_nested
 from hpfracc._xp import NUMPY, Namespace
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.exponentials import Memory, combined, moments, remembered
-from hpfracc.solvers.ode.tensors.loops import branch, repeat
+from hpfracc.solvers.ode.tensors.loops import branch, repeat_while
 from hpfracc.solvers.ode.tensors.tolerance import MAX_PASSES, Tolerance, next_share
 
-__all__ = ["Equation", "Mesh", "choose_mesh", "first_past"]
+__all__ = [
+    "TOLERATED",
+    "Adapted",
+    "AdaptiveEquation",
+    "AdaptiveTask",
+    "Mesh",
+    "choose_mesh",
+    "first_past",
+    "why_stopped",
+]
+
+#: Multiple of the tolerance that counts as success, because error estimates are rough.
+TOLERATED = 10.0
 
 
-class Equation(NamedTuple):
+class AdaptiveTask(NamedTuple):
+    """A solve with adaptive steps.
+
+    Attributes
+    ----------
+    stops, outputs : arrays
+        Increasing times after t0: those at which steps end, the last of them the end, and those of the output.
+    moving : array or None
+        The outputs with their gradient.
+    """
+
+    problem: Problem
+    options: Options
+    tolerance: Tolerance
+    order: Any
+    memory: Memory
+    stops: Any
+    outputs: Any
+    moving: Any
+    report: Report
+
+
+class Adapted(NamedTuple):
+    """The times and states of the steps, or the states at the outputs that were reached."""
+
+    taus: Any
+    states: Any
+    reached: int
+    ratio: Any
+    error: Any
+    message: str | None
+    calls: int | None
+    stats: dict[str, Any]
+
+
+class AdaptiveEquation(NamedTuple):
     """What is solved.
 
     Attributes
@@ -119,7 +170,7 @@ def _put(array: Any, index: Any, value: Any) -> Any:
     return array
 
 
-def first_past(equation: Equation, f0: Any) -> adams.Past:
+def first_past(equation: AdaptiveEquation, f0: Any) -> adams.Past:
     """At the start."""
     xp, y0, count = equation.xp, equation.initial[0], equation.memory.rates.shape[0]
     states = xp.zeros((len(equation.initial), count, *y0.shape), f0.dtype, like=f0)
@@ -128,7 +179,7 @@ def first_past(equation: Equation, f0: Any) -> adams.Past:
 
 
 def choose_mesh(
-    equation: Equation,
+    equation: AdaptiveEquation,
     stops: Any,
     outputs: Any,
     tolerance: Tolerance,
@@ -144,7 +195,7 @@ def choose_mesh(
     told : callable
         ``told(tau, y)`` after each step, where steps are run in Python.
     """
-    one_pass = _Pass(equation, stops, outputs, tolerance, most, told)
+    one_pass = _SearchPass(equation, stops, outputs, tolerance, most, told)
     passes = MAX_PASSES if tolerance.globally else 1
     if equation.xp.library != "jax":
         share = tolerance.share
@@ -175,11 +226,22 @@ def choose_mesh(
     return found, passes, False
 
 
-class _Pass:
+def why_stopped(task: AdaptiveTask, mesh: Mesh, most: int) -> str | None:
+    """Why the end was not reached."""
+    count, rejected, unsettled = int(mesh.count), int(mesh.rejected), int(mesh.unsettled)
+    t = task.problem.t0 + float(mesh.tau)
+    if int(mesh.stop) >= len(task.stops):
+        return None
+    if max(count, rejected) >= most or (library_of(mesh.lengths) == "numpy" and count + rejected >= most):
+        return task.tolerance.too_many(t, unsettled > 0.25 * count)
+    return task.tolerance.too_short(t, float(mesh.step), unsettled > 0.5 * rejected)
+
+
+class _SearchPass:
     """Passes over the interval."""
 
     def __init__(
-        self, equation: Equation, stops: Any, outputs: Any, tolerance: Tolerance, most: int,
+        self, equation: AdaptiveEquation, stops: Any, outputs: Any, tolerance: Tolerance, most: int,
         told: Callable[[float, Any], None],
     ) -> None:  # fmt: skip
         self.equation, self.stops, self.outputs, self.tolerance, self.most = equation, stops, outputs, tolerance, most
@@ -207,7 +269,7 @@ class _Pass:
 
         search = self._begin(share)
         if self.traced:
-            search = repeat(self.equation.xp, go_on, turn, search)
+            search = repeat_while(self.equation.xp, go_on, turn, search)
         else:
             try:
                 while go_on(search):
@@ -272,7 +334,7 @@ class _Pass:
             return np_.where(done, step, other), done, count + 1
 
         start = (step, np_.asarray(False), 0)
-        return repeat(equation.xp, lambda carried: (carried[2] < 4) & ~carried[1], better, start)[0]
+        return repeat_while(equation.xp, lambda carried: (carried[2] < 4) & ~carried[1], better, start)[0]
 
     def _emit(self, search: _Search) -> _Search:
         """The next output, within the last step."""
@@ -300,7 +362,7 @@ class _Pass:
         known = np_.minimum(mesh.count + 1, adams.NODES - 1)
         degree = np_.minimum(search.degree, known)
         rule = adams.make_rule(np_, equation.order, equation.rgamma, search.window, taken, known, degree)
-        small = adams.StepArrays(*map(equation.large, rule[:-1]), rule.row)
+        small = adams.StepArrays._make([*map(equation.large, rule[:-1]), rule.row])
         start = adams.initial_polynomial(number(end), equation.initial)
         h, t = number(taken), number(end)
         y, f, change = adams.correct(m, equation.fun, memory, past, small, h, t, start)

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_tracer, library_of
+from hpfracc._arrays import is_transformed, library_of, to_host
 from hpfracc._config import get_settings
 from hpfracc._torch_transforms import is_wrapped
+from hpfracc._xp import array_namespace
 from hpfracc.engine.selection.request import never_reason
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode.compilation import OPERATION, solve_preference
@@ -22,7 +23,7 @@ from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import Report, progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors.between import states_at
-from hpfracc.solvers.ode.tensors.blocks import Grid
+from hpfracc.solvers.ode.tensors.blocks import StepGrid, System
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule, make_weights
 
 __all__ = [
@@ -150,8 +151,8 @@ def order_of(problem: Problem) -> Any:
 
 def _run(problem: Problem, grid: UniformGrid, sums: Sums, rule: TensorRule, report: Report, calls: list[int]) -> Any:
     """All states; ``calls`` counts evaluations if that is possible."""
-    initial = [problem.y0, *problem.dy0]
-    steps = Grid(grid.t0, grid.step, grid.steps)
+    steps = StepGrid(grid.t0, grid.step, grid.steps)
+    system = System(array_namespace(problem.y0), rule, steps, (problem.y0, *problem.dy0), sums)
     if problem.library == "torch":
         from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
         from hpfracc.solvers.ode.tensors.on_torch.fixed import solve_fixed_tensors
@@ -165,11 +166,11 @@ def _run(problem: Problem, grid: UniformGrid, sums: Sums, rule: TensorRule, repo
             report(grid.t0 + done * grid.step, lambda: newest)
 
         buffers = Buffers(problem.fun, problem.jac, problem.args)
-        return solve_fixed_tensors(bind, rule, steps, initial, sums, told, tensors_in(problem.args), buffers)
+        return solve_fixed_tensors(system, bind, tensors_in(problem.args), told, buffers)
     from hpfracc.solvers.ode.tensors.on_jax.fixed import solve_fixed_arrays
 
     check_jax_functions(problem)
-    return solve_fixed_arrays((problem.fun, problem.jac), rule, steps, tuple(initial), sums, problem.args)
+    return solve_fixed_arrays(system, (problem.fun, problem.jac), problem.args)
 
 
 def torch_functions(
@@ -252,26 +253,15 @@ def bad_start(problem: Problem) -> str | None:
 
 def first_bad(states: Any) -> int | None:
     """The first non-finite step; None if there is none, or if the values are traced."""
-    library = library_of(states)
-    if library == "torch":
-        torch = sys.modules["torch"]
-        if is_wrapped(states):
-            return None
-        last = torch.isfinite(states.detach()[-1]).all()
-        if bool(last):
-            return None
-        good = torch.isfinite(states.detach()).reshape(states.shape[0], -1).all(1).cpu().numpy()
-    else:
-        if is_tracer(states):
-            return None
-        if bool(np.isfinite(np.asarray(states[-1])).all()):
-            return None
-        good = np.isfinite(np.asarray(states)).reshape(states.shape[0], -1).all(1)
+    if is_transformed(states) and (library_of(states) == "jax" or is_wrapped(states)):
+        return None
+    xp = array_namespace(states)
+    if bool(xp.isfinite(states[-1]).all()):
+        return None
+    good = to_host(xp.isfinite(xp.stop_gradient(states))).reshape(states.shape[0], -1).all(1)
     return int(np.argmin(good))
 
 
 def time_last(states: Any) -> Any:
     """Time as the last axis."""
-    if library_of(states) == "torch":
-        return states.movedim(0, -1)
-    return states.transpose((*range(1, states.ndim), 0))
+    return array_namespace(states).moveaxis(states, 0, -1)

@@ -29,7 +29,7 @@ WORKSPACE, _MIN_WORKSPACE = 1 << 28, 1 << 24
 
 
 def _workspace(values: Any) -> int:
-    return min(WORKSPACE, max(_MIN_WORKSPACE, math.prod(values.shape) * 8))
+    return min(WORKSPACE, max(_MIN_WORKSPACE, 8 * int(math.prod(values.shape))))
 
 
 def _turned(xp: Namespace, x: Any, axis: int = 0) -> Any:

@@ -11,7 +11,7 @@ __all__ = ["MAX_PASSES", "Tolerance", "next_share"]
 MAX_PASSES = 6
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Tolerance:
     """The tolerance and limits of adaptive steps."""
 

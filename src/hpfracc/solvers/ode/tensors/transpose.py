@@ -18,9 +18,9 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from hpfracc._xp import Namespace
-from hpfracc.solvers.ode.tensors.blocks import Grid, Step, Trajectory, march
+from hpfracc.solvers.ode.tensors.blocks import HistoryStep, System, TensorFunctions, Trajectory, march_blocks
 from hpfracc.solvers.ode.tensors.newton import solve_transposed
-from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
+from hpfracc.solvers.ode.tensors.rule import Sums
 from hpfracc.solvers.ode.tensors.sums import correlations, sum_to, weighted
 
 __all__ = ["Gradients", "Pulls", "transpose"]
@@ -48,19 +48,10 @@ class Gradients(NamedTuple):
 
 
 def transpose(
-    xp: Namespace,
-    functions: tuple[Callable[..., Any], Callable[..., Any] | None],
-    pulls: Pulls,
-    rule: TensorRule,
-    grid: Grid,
-    initial: tuple[Any, ...],
-    sums: Sums,
-    found: Trajectory,
-    grad: Any,
-    totals: Any,
-    wanted: bool,
+    system: System, functions: TensorFunctions, pulls: Pulls, found: Trajectory, grad: Any, totals: Any, wanted: bool
 ) -> Gradients:
     """Gradients from ``grad``, that of the states; those of the weights if they are ``wanted``."""
+    xp, rule, grid, initial, sums = system
     fun, jacobian = functions
     states, points, count, newest = found.states, found.points, grid.steps, sums.newest
     kinds, shape = len(sums.sequences), states.shape[1:]
@@ -69,7 +60,7 @@ def transpose(
     def noted(newest_bar: Any, product: Any) -> Any:
         return newest_bar + sum_to(product, order) if wanted else newest_bar
 
-    def make_step(_: Any) -> Step:
+    def make_step(_: Any) -> HistoryStep:
         def step(r: Any, later: Any, carry: Any) -> Any:
             totals, newest_bar = carry
             n = count - r
@@ -98,7 +89,7 @@ def transpose(
         return pulls.prepare(count - begin - length + 1, count - begin)
 
     carry = (totals, None if newest is None else 0.0 * newest)
-    (totals, newest_bar), parts, kept = march(
+    (totals, newest_bar), parts, kept = march_blocks(
         xp, make_step, (tuple(sums.sequences),), count, given, carry, around=around
     )
     bars = xp.concatenate(parts)

@@ -11,49 +11,44 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpfracc._xp import namespace
-from hpfracc.solvers.ode.tensors.blocks import Grid, Loop, Trajectory, plain, solve_forward
+from hpfracc.solvers.ode.tensors.blocks import Loop, StepGrid, System, TensorFunctions, Trajectory, plain, solve_forward
 from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 from hpfracc.solvers.ode.tensors.transpose import transpose
 
 __all__ = ["solve_fixed_arrays"]
 
-Functions = tuple[Callable[..., Any], Callable[..., Any] | None]
 
-
-def solve_fixed_arrays(
-    functions: Functions, rule: TensorRule, grid: Grid, initial: tuple[Any, ...], sums: Sums, args: tuple[Any, ...]
-) -> Any:
+def solve_fixed_arrays(system: System, functions: TensorFunctions, args: tuple[Any, ...]) -> Any:
     """All states, shape (steps + 1, ..., d)."""
+    _, rule, grid, initial, sums = system
     return run_program(_solve, functions, (grid.steps, rule), (grid.t0, grid.step, initial, sums, args))
 
 
-def _solve(functions: Functions, steps: int, rule: TensorRule, *given: Any) -> Any:
-    forward = partial(_forward, functions, steps, rule)
+def _solve(functions: TensorFunctions, steps: int, rule: TensorRule, *given: Any) -> Any:
+    def forward(keep: bool, t0: Any, step: Any, initial: Any, sums: Sums, args: Any) -> Trajectory:
+        bound, grid = _bound(functions, args), StepGrid(t0, step, steps)
+        f0 = jnp.zeros_like(initial[0]) if rule.starts_blind else bound[0](grid.time(0, initial[0]), initial[0])
+        record = _checkpointed if rule.adjoint in ("auto", "recomputed") else plain
+        system = System(namespace("jax"), rule, grid, initial, sums)
+        return solve_forward(system, bound, f0, keep, True, Loop(record, graph=rule.adjoint == "direct"))
+
+    def first(*given: Any) -> tuple[Any, Any]:
+        found = forward(True, *given)
+        return found.states, (given, found)
+
+    def backward(saved: tuple[Any, Trajectory], grad: Any) -> tuple[Any, ...]:
+        return _backward(functions, steps, rule, *saved, grad)
+
     if rule.adjoint != "stored":
-        return forward(*given).states
+        return forward(False, *given).states
     real = given[2][0].real.dtype
-    solve = jax.custom_vjp(lambda *given: forward(*given).states)
-    solve.defvjp(
-        lambda *given: (lambda found: (found.states, (given, found)))(forward(*given, keep=True)),
-        lambda saved, grad: _backward(functions, steps, rule, *saved, grad),
-    )
+    solve = jax.custom_vjp(lambda *given: forward(False, *given).states)
+    solve.defvjp(first, backward)
     return solve(jnp.asarray(given[0], real), jnp.asarray(given[1], real), *given[2:])
 
 
-def _forward(
-    functions: Functions, steps: int, rule: TensorRule, t0: Any, step: Any, initial: tuple[Any, ...], sums: Sums,
-    args: tuple[Any, ...], keep: bool = False,
-) -> Trajectory:  # fmt: skip
-    fun, _ = bound = _bound(functions, args)
-    grid = Grid(t0, step, steps)
-    f0 = jnp.zeros_like(initial[0]) if rule.starts_blind else fun(grid.time(0, initial[0]), initial[0])
-    record = _checkpointed if rule.adjoint in ("auto", "recomputed") else plain
-    loop = Loop(record, graph=rule.adjoint == "direct")
-    return solve_forward(namespace("jax"), bound, rule, grid, initial, f0, sums, keep, True, loop)
-
-
-def _bound(functions: Functions, args: tuple[Any, ...]) -> Functions:
+def _bound(functions: TensorFunctions, args: tuple[Any, ...]) -> TensorFunctions:
     fun, jacobian = functions
     return lambda t, y: fun(t, y, *args), None if jacobian is None else lambda t, y: jacobian(t, y, *args)
 
@@ -79,7 +74,7 @@ class _Pulls:
 
 
 def _backward(
-    functions: Functions, steps: int, rule: TensorRule, given: tuple[Any, ...], found: Trajectory, grad: Any
+    functions: TensorFunctions, steps: int, rule: TensorRule, given: tuple[Any, ...], found: Trajectory, grad: Any
 ) -> tuple[Any, ...]:
     """Gradients in t0 and step (zeros), the initial values, the weights and the arguments."""
     t0, step, initial, sums, args = given
@@ -93,10 +88,9 @@ def _backward(
         return functions[0](t, y, *jax.tree_util.tree_unflatten(tree, whole))
 
     chosen = tuple(jnp.asarray(leaves[k]) for k in smooth)
-    made = transpose(
-        namespace("jax"), _bound(functions, args), _Pulls(evaluate, chosen), rule, Grid(t0, step, steps), initial, sums,
-        found, grad, jax.tree.map(jnp.zeros_like, chosen), True,
-    )  # fmt: skip
+    system = System(namespace("jax"), rule, StepGrid(t0, step, steps), initial, sums)
+    nothing = jax.tree.map(jnp.zeros_like, chosen)
+    made = transpose(system, _bound(functions, args), _Pulls(evaluate, chosen), found, grad, nothing, True)
     whole: list[Any] = [np.zeros(np.shape(leaf), jax.dtypes.float0) for leaf in leaves]
     for k, each in zip(smooth, made.totals, strict=True):
         whole[k] = each

@@ -16,7 +16,7 @@ from hpfracc._torch_transforms import is_wrapped
 from hpfracc._xp import array_namespace, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.tensors import adams
-from hpfracc.solvers.ode.tensors.blocks import Loop, plain
+from hpfracc.solvers.ode.tensors.blocks import PLAIN, Loop, plain
 from hpfracc.solvers.ode.tensors.differences import DifferenceTables
 from hpfracc.solvers.ode.tensors.exponentials import Memory
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
@@ -24,8 +24,8 @@ from hpfracc.solvers.ode.tensors.on_torch.once import check_members
 from hpfracc.solvers.ode.tensors.on_torch.recomputation import checkpointed
 from hpfracc.solvers.ode.tensors.replay import repeat_steps, solve_differences
 from hpfracc.solvers.ode.tensors.rule import convert_like
-from hpfracc.solvers.ode.tensors.search import Equation, Mesh, choose_mesh
-from hpfracc.solvers.ode.tensors.tolerance import Tolerance
+from hpfracc.solvers.ode.tensors.search import Adapted, AdaptiveEquation, AdaptiveTask, choose_mesh, why_stopped
+from hpfracc.solvers.ode.tensors.solve import torch_functions
 
 __all__ = ["adapt_tensors", "solve_differences_tensors"]
 
@@ -66,24 +66,12 @@ def solve_differences_tensors(
     return found
 
 
-def adapt_tensors(
-    fun: Function,
-    t0: float,
-    initial: list[torch.Tensor],
-    order: Any,
-    memory: Memory,
-    stops: np.ndarray,
-    outputs: np.ndarray,
-    moving: Any,
-    tolerance: Tolerance,
-    told: Callable[[float, Any], None],
-    buffers: Buffers,
-) -> tuple[Mesh, Any, Any, int, bool]:
-    """The mesh, the states after its steps and at the outputs, the number of passes, and whether it was interrupted.
-
-    Steps are chosen without derivatives. Where derivatives are asked for, the same steps are repeated with them.
-    """
-    y0 = initial[0]
+def adapt_tensors(task: AdaptiveTask) -> Adapted:
+    """Choose steps without derivatives; where derivatives are asked for, repeat the same steps with them."""
+    problem, options, tolerance, order, memory, stops, outputs, moving, report = task
+    t0, y0, calls = problem.t0, problem.y0, [0]
+    fun, _ = torch_functions(problem, calls)
+    initial, buffers = [y0, *problem.dy0], Buffers(problem.fun, problem.args)
     with buffers.unchanged():
         seen = [fun(t0, y0), *initial, memory.weights, *([] if moving is None else [moving])]
     replayed = any(map(tracks_gradient, seen))
@@ -105,14 +93,14 @@ def adapt_tensors(
     def noted(tau: float, y: torch.Tensor) -> None:
         if not outputs.size:
             found.append(y)
-        told(tau, y)
+        report(t0 + tau, lambda: y)
 
     rgamma = namespace_of(numbers).rgamma(numbers)
     # Where the steps are repeated with derivatives, those change the buffers of modules, not the search.
     with torch.no_grad(), buffers.unchanged() if replayed else nullcontext():
         detached = memory._replace(weights=memory.weights.detach())
         starts = [each.detach() for each in initial]
-        equation = Equation(xp, after, starts, numbers, rgamma, detached)
+        equation = AdaptiveEquation(xp, after, starts, numbers, rgamma, detached)
         bound = dataclasses.replace(tolerance, atol=equation.large(tolerance.atol))
         mesh, passes, interrupted = choose_mesh(equation, stops, outputs, bound, tolerance.max_steps, noted)
     count, reached = int(mesh.count), int(mesh.out)
@@ -120,9 +108,8 @@ def adapt_tensors(
         lengths=mesh.lengths[:count], degrees=mesh.degrees[:count], taus=mesh.taus[: count + 1],
         ratio=float(mesh.ratio), error=float(mesh.error),
     )  # fmt: skip
-    if not replayed or not count:
-        states = torch.stack([y0.detach(), *found[-count:]]) if count and not outputs.size else y0.detach()[None]
-        return mesh, states, mesh.answers[:reached], passes, interrupted
+    states = torch.stack([y0.detach(), *found[-count:]]) if count and not outputs.size else y0.detach()[None]
+    answers = mesh.answers[:reached]
 
     def weights_of(coefficients: Any, lengths: Any) -> Any:
         own = array_namespace(coefficients) if library_of(coefficients) == "torch" else namespace_of(order)
@@ -131,9 +118,18 @@ def adapt_tensors(
             made = adams.weigh(own, own.array(coefficients), own.array(lengths), alpha, own.rgamma(alpha))
             return convert_like(made, y0)
 
-    buffers.leave_out_constants()
-    loop = _loop(seen, buffers, lambda done, kept: None)
-    equation = equation._replace(initial=initial, memory=memory)
-    moving = None if moving is None else moving[:reached]
-    states, answers = repeat_steps(equation, weights_of, mesh, outputs[:reached], moving, loop)
-    return mesh, states, answers, passes, interrupted
+    if replayed and count:
+        buffers.leave_out_constants()
+        loop = _loop(seen, buffers, PLAIN.report)
+        equation = equation._replace(initial=initial, memory=memory)
+        moving = None if moving is None else moving[:reached]
+        states, answers = repeat_steps(equation, weights_of, mesh, outputs[:reached], moving, loop)
+    message = why_stopped(task, mesh, options.max_steps)
+    if interrupted:
+        message = f"Interrupted at t = {t0 + float(mesh.tau):g}: here is the solution up to then."
+    stats = {
+        "steps": count, "rejected": int(mesh.rejected), "passes": passes,
+        "exponentials": int(memory.rates.shape[0]), "error_over_tolerance": mesh.ratio, "interrupted": interrupted,
+    }  # fmt: skip
+    kept = states if options.t_eval is None else answers
+    return Adapted(mesh.taus, kept, reached, mesh.ratio, mesh.error, message, calls[0], stats)

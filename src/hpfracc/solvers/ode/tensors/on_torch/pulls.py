@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from hpfracc.solvers.ode.tensors.blocks import BLOCK, Grid, Trajectory
+from hpfracc.solvers.ode.tensors.blocks import BLOCK, StepGrid, Trajectory
 
 __all__ = ["CoupledMembersError", "TensorPulls", "fit_matrices"]
 
@@ -68,7 +68,7 @@ class TensorPulls:
     """
 
     def __init__(
-        self, fun: Function, leaves: list[torch.Tensor], grid: Grid, found: Trajectory, matrices: bool
+        self, fun: Function, leaves: list[torch.Tensor], grid: StepGrid, found: Trajectory, matrices: bool
     ) -> None:
         self.fun, self.leaves, self.grid, self.found = fun, leaves, grid, found
         state = found.states[0]
