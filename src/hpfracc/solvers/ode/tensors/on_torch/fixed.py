@@ -18,7 +18,7 @@ from hpfracc.solvers.ode.tensors.on_torch.once import check_members
 from hpfracc.solvers.ode.tensors.on_torch.pulls import CoupledMembersError, TensorPulls
 from hpfracc.solvers.ode.tensors.on_torch.recomputation import (
     checkpointed,
-    gradients_again,
+    graphed_gradients,
     tensors_in,
     with_tensors,
 )
@@ -75,7 +75,7 @@ def _solve_stored(system: System, f0: torch.Tensor, leaves: Leaves, buffers: Buf
     leaves.check_stored()  # of all steps now
     system = system._replace(grid=grid._replace(steps=found.states.shape[0] - 1))
 
-    def again(tensors: Sequence[torch.Tensor], functions: Any) -> torch.Tensor:
+    def rerun(tensors: Sequence[torch.Tensor], functions: Any) -> torch.Tensor:
         """The whole with a graph, for a gradient that is differentiated again."""
         own = _with(system, tensors)
         f0 = torch.zeros_like(own.initial[0]) if rule.starts_blind else functions[0](grid.t0, own.initial[0])
@@ -95,7 +95,7 @@ def _solve_stored(system: System, f0: torch.Tensor, leaves: Leaves, buffers: Buf
 
     tensors = tensors_in((initial, sums))
     states: torch.Tensor = _Stored.apply(
-        gradients, again, leaves, buffers, len(initial), len(tensors), found, *tensors, *leaves.given
+        gradients, rerun, leaves, buffers, len(initial), len(tensors), found, *tensors, *leaves.given
     )
     return states
 
@@ -109,10 +109,10 @@ def _with(system: System, tensors: Sequence[torch.Tensor]) -> System:
 class _Stored(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(
-        ctx: Any, gradients: Any, again: Any, leaves: Leaves, buffers: Buffers, starts: int, count: int,
+        ctx: Any, gradients: Any, rerun: Any, leaves: Leaves, buffers: Buffers, starts: int, count: int,
         found: Trajectory, *given: torch.Tensor,
     ) -> torch.Tensor:  # fmt: skip
-        ctx.gradients, ctx.again, ctx.leaves, ctx.buffers = gradients, again, leaves, buffers
+        ctx.gradients, ctx.rerun, ctx.leaves, ctx.buffers = gradients, rerun, leaves, buffers
         ctx.starts, ctx.count = starts, count
         ctx.save_for_backward(found.states, *found.points, *given)
         return found.states
@@ -123,7 +123,7 @@ class _Stored(torch.autograd.Function):  # type: ignore[misc]
         saved, own = ctx.saved_tensors[: -len(needed)], ctx.saved_tensors[-len(needed) :]
         with ctx.buffers.unchanged():
             if torch.is_grad_enabled():
-                found = gradients_again(ctx.again, own[: ctx.count], ctx.leaves, own[ctx.count :], needed, grad)
+                found = graphed_gradients(ctx.rerun, own[: ctx.count], ctx.leaves, own[ctx.count :], needed, grad)
             else:
                 wanted = any(needed[ctx.starts : ctx.count])
                 found = ctx.gradients(own[: ctx.count], Trajectory(saved[0], saved[1:]), grad, wanted)

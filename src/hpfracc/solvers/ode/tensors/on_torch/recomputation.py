@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 from hpfracc.solvers.ode.tensors.on_torch.leaves import Leaves
 
-__all__ = ["checkpointed", "gradients_again", "tensors_in", "with_tensors"]
+__all__ = ["checkpointed", "graphed_gradients", "tensors_in", "with_tensors"]
 
 
 def tensors_in(values: Any) -> list[torch.Tensor]:
@@ -41,7 +41,7 @@ def checkpointed(buffers: Buffers, function: Callable[[Any], Any], arrays: Any) 
     return checkpoint(function, arrays, use_reentrant=False, context_fn=lambda: (nullcontext(), buffers.replayed()))
 
 
-def gradients_again(
+def graphed_gradients(
     part: Callable[[Sequence[torch.Tensor], Any], torch.Tensor],
     given: Sequence[torch.Tensor],
     leaves: Leaves,
