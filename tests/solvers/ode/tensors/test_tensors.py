@@ -192,6 +192,32 @@ def test_fdeint_trains_an_order():
     assert float(odd[1, 0]) == pytest.approx(float(hf.special.mittag_leffler(-(0.505**0.6), 0.6)), abs=1e-3)
 
 
+def test_the_default_gradient_is_stored_where_that_serves():
+    """One node for all steps; recomputed for tensors from outside and for complex states, with the same gradient."""
+
+    def gradient(kind: str) -> tuple[str, Any]:
+        rate = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+        outside = 2.0 * rate
+        y0 = torch.ones(2, dtype=torch.complex128 if kind == "complex" else torch.float64)
+        fun = (lambda t, y: -outside * y) if kind == "outside" else (lambda t, y: -2.0 * rate * y)
+        y = hf.solve_fode(fun, (0.0, 1.0), y0, 0.6, step=0.05, method="pece").y
+        nodes, todo = set[str](), [y.grad_fn]
+        while todo:
+            node = todo.pop()
+            if node is not None:
+                nodes.add(node.name())
+                todo += [each for each, _ in node.next_functions]
+            if len(nodes) > 4:
+                break
+        (slope,) = torch.autograd.grad(y.real[..., -1].sum(), rate)
+        return "stored" if "_StoredBackward" in nodes else "recomputed", float(slope)
+
+    found = {kind: gradient(kind) for kind in ("plain", "outside", "complex")}
+    assert [found[kind][0] for kind in found] == ["stored", "recomputed", "recomputed"]
+    assert found["outside"][1] == pytest.approx(found["plain"][1], rel=1e-12)
+    assert found["complex"][1] == pytest.approx(found["plain"][1], rel=1e-12)
+
+
 @pytest.mark.parametrize("alpha", [0.3, [0.3, 1.4]])
 def test_weights_are_those_of_numpy(alpha: Any):
     """Weights written for tensors are the fixed-step solvers' own, at the thousandth step too."""
