@@ -26,8 +26,6 @@ IMPORTED = {
     "causal_convolution": "public: the operation, and hpfracc.batch.causal_convolution for files",
     "elementwise": "public: the operation, and hpfracc.batch.elementwise for files",
     "make_kernels": "the kernels of one primitive, made for each library; a file per primitive",
-    "on_jax": "the solver of the same module for JAX, imported where it is called",
-    "on_torch": "the solver of the same module for PyTorch, imported where it is called",
     "read_grid": "the checked points of a problem: of samples, of noise, of a box in space",
     "read_orders": "the checked orders of an equation: ordinary, partial",
     "read_problem": "the checked arguments of a call: of an operator, of each kind of equation",

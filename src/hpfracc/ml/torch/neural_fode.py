@@ -38,9 +38,11 @@ class NeuralFODE(nn.Module):  # type: ignore[misc]
         How the gradient is computed, for the first four methods. All three give the same gradient.
 
         - ``"stored"``, the default, keeps the states and transposes the steps. It takes the least time and memory: a
-          few solutions and the activations of one block. First derivatives of real states only.
-        - ``"recomputed"`` recomputes blocks of 64 steps, and keeps about twice as much. Use it for second derivatives,
-          for complex states, and if ``func`` draws random numbers or uses tensors that were computed outside it.
+          few solutions and the activations of one block. Of real states only. A gradient that is differentiated again
+          is that of ``"direct"``.
+        - ``"recomputed"`` recomputes blocks of 64 steps. Use it for complex states, and if ``func`` draws random
+          numbers or uses tensors that were computed outside it. It keeps about twice as much, and the nodes of
+          autograd's graph, about 18 kB for each step.
         - ``"direct"`` leaves everything to autograd, with all activations in memory: for few steps.
     **options
         Further options of :func:`hpfracc.fdeint`, such as ``rtol``, except ``args``.

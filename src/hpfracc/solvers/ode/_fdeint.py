@@ -51,8 +51,8 @@ def fdeint(
     alpha : float or array
         The order or orders.
     method, step
-        As in :func:`solve_fode`. Without ``step`` the steps adapt to ``rtol`` and ``atol`` and, for tensors and JAX
-        arrays, end at each of the times. For many equally spaced times a ``step`` is faster.
+        As in :func:`solve_fode`. Without ``step`` the steps adapt to ``rtol`` and ``atol``; at times within a step its
+        polynomial is integrated. For tensors and JAX arrays whose times carry a gradient, steps end at each of them.
     **options
         Further options of :func:`solve_fode`.
 

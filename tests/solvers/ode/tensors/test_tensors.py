@@ -163,8 +163,7 @@ def test_what_torch_keeps_for_the_backward_pass_grows_with_the_steps():
 @pytest.mark.parametrize("library", sorted(LIBRARIES))
 def test_long_histories_are_transformed(library: str, monkeypatch: pytest.MonkeyPatch):
     """With transforms instead of products the answer is the same to rounding."""
-    import hpfracc.solvers.ode.tensors.on_jax.sums as on_jax
-    import hpfracc.solvers.ode.tensors.on_torch.history as on_torch
+    from hpfracc.solvers.ode.tensors import sums
 
     _, array = LIBRARIES[library]
 
@@ -172,8 +171,7 @@ def test_long_histories_are_transformed(library: str, monkeypatch: pytest.Monkey
         return -y
 
     expected = hf.solve_fode(decay, (0.0, 1.0), np.ones(2), 0.4, step=1.0 / 200, method="pece").y
-    monkeypatch.setattr(on_torch, "LONGEST_PRODUCT", 16)
-    monkeypatch.setattr(on_jax, "LONGEST_PRODUCT", 16)
+    monkeypatch.setattr(sums, "LONGEST_PRODUCT", 16)
     found = hf.solve_fode(decay, (0.0, 1.0), array(np.ones(2)), 0.4, step=1.0 / 200).y
     assert np.asarray(found) == pytest.approx(expected, rel=1e-11)
 
@@ -192,6 +190,32 @@ def test_fdeint_trains_an_order():
     assert float(slope) == pytest.approx(float(sides[0] - sides[1]) / 2e-6, rel=1e-6)
     odd = hf.fdeint(lambda t, y: -y, torch.ones(2, dtype=torch.float64), [0.0, 0.505, 1.0], 0.6, step=0.01)
     assert float(odd[1, 0]) == pytest.approx(float(hf.special.mittag_leffler(-(0.505**0.6), 0.6)), abs=1e-3)
+
+
+def test_the_default_gradient_is_stored_where_that_serves():
+    """One node for all steps; recomputed for tensors from outside and for complex states, with the same gradient."""
+
+    def gradient(kind: str) -> tuple[str, Any]:
+        rate = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+        outside = 2.0 * rate
+        y0 = torch.ones(2, dtype=torch.complex128 if kind == "complex" else torch.float64)
+        fun = (lambda t, y: -outside * y) if kind == "outside" else (lambda t, y: -2.0 * rate * y)
+        y = hf.solve_fode(fun, (0.0, 1.0), y0, 0.6, step=0.05, method="pece").y
+        nodes, todo = set[str](), [y.grad_fn]
+        while todo:
+            node = todo.pop()
+            if node is not None:
+                nodes.add(node.name())
+                todo += [each for each, _ in node.next_functions]
+            if len(nodes) > 4:
+                break
+        (slope,) = torch.autograd.grad(y.real[..., -1].sum(), rate)
+        return "stored" if "_StoredBackward" in nodes else "recomputed", float(slope)
+
+    found = {kind: gradient(kind) for kind in ("plain", "outside", "complex")}
+    assert [found[kind][0] for kind in found] == ["stored", "recomputed", "recomputed"]
+    assert found["outside"][1] == pytest.approx(found["plain"][1], rel=1e-12)
+    assert found["complex"][1] == pytest.approx(found["plain"][1], rel=1e-12)
 
 
 @pytest.mark.parametrize("alpha", [0.3, [0.3, 1.4]])

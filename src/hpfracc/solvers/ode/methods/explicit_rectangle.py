@@ -37,7 +37,7 @@ class ExplicitRectangle(Method):
 
     Parameters
     ----------
-    adjoint : {"recomputed", "stored", "direct"}
+    adjoint : {"auto", "recomputed", "stored", "direct"}
         As for :class:`PECE`.
 
     References
@@ -45,7 +45,7 @@ class ExplicitRectangle(Method):
     K. Diethelm, N. J. Ford, A. D. Freed, Nonlinear Dyn. 29 (2002) 3-22.
     """
 
-    adjoint: str = "recomputed"
+    adjoint: str = "auto"
 
     name: ClassVar[str] = "explicit_rectangle"
     aliases: ClassVar[tuple[str, ...]] = ("euler", "forward_euler")

@@ -47,7 +47,7 @@ class ImplicitRectangle(Method):
 
     Parameters
     ----------
-    adjoint : {"recomputed", "stored", "direct"}
+    adjoint : {"auto", "recomputed", "stored", "direct"}
         As for :class:`PECE`.
 
     References
@@ -55,7 +55,7 @@ class ImplicitRectangle(Method):
     R. Garrappa, Mathematics 6 (2018) 16.
     """
 
-    adjoint: str = "recomputed"
+    adjoint: str = "auto"
 
     name: ClassVar[str] = "implicit_rectangle"
     aliases: ClassVar[tuple[str, ...]] = ("backward_euler", "implicit_euler")

@@ -42,7 +42,7 @@ class ImplicitTrapezoid(Method):
 
     Parameters
     ----------
-    adjoint : {"recomputed", "stored", "direct"}
+    adjoint : {"auto", "recomputed", "stored", "direct"}
         As for :class:`PECE`.
 
     References
@@ -50,7 +50,7 @@ class ImplicitTrapezoid(Method):
     R. Garrappa, Mathematics 6 (2018) 16; K. Diethelm, N. J. Ford, A. D. Freed, Numer. Algorithms 36 (2004) 31-52.
     """
 
-    adjoint: str = "recomputed"
+    adjoint: str = "auto"
 
     name: ClassVar[str] = "implicit_trapezoid"
     aliases: ClassVar[tuple[str, ...]] = ("trapezoid", "trapezoidal")

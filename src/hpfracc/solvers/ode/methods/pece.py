@@ -42,18 +42,21 @@ class PECE(Method):
     PyTorch and JAX: ``fun(t, y)`` takes and returns tensors of shape (..., d), so an ensemble is one call. The order
     may be a tensor that broadcasts to the state, one for each member. The contribution of a block of steps to later
     ones is one product with a Toeplitz matrix, or an FFT. Derivatives with respect to ``y0``, ``dy0``, the order, and
-    everything that ``fun`` depends on are those of the discrete solution. Blocks are recomputed in the backward pass,
-    so memory stays O(N d). For JAX the solve is one compiled program, cached for a function while the values that it
-    captures stay the same. If these include an object or a dictionary, the function is compiled at each call, unless
-    the caller wraps it in ``jax.jit``. Parameters passed as ``args`` need no recompilation.
+    everything that ``fun`` depends on are those of the discrete solution, in O(N d) memory. For JAX the solve is one
+    compiled program, cached for a function while the values that it captures stay the same. If these include an object
+    or a dictionary, the function is compiled at each call, unless the caller wraps it in ``jax.jit``. Parameters passed
+    as ``args`` need no recompilation.
 
     Parameters
     ----------
     corrections : int, default 1
         Number of corrector iterations.
-    adjoint : {"recomputed", "stored", "direct"}
+    adjoint : {"auto", "recomputed", "stored", "direct"}
         How gradients of tensors and JAX arrays are computed: by recomputing blocks of steps, by the transposed steps
         from stored states, or by the library's automatic differentiation. All are gradients of the discrete solution.
+        ``"auto"`` takes ``"stored"`` for PyTorch, which takes the least time and memory, and ``"recomputed"`` where the
+        transposed steps do not serve: for complex states, if ``fun`` draws random numbers or uses tensors with a
+        gradient that were computed outside it, and in JAX, whose forward mode and captured arrays they would exclude.
 
     References
     ----------
@@ -61,7 +64,7 @@ class PECE(Method):
     """
 
     corrections: int = 1
-    adjoint: str = "recomputed"
+    adjoint: str = "auto"
 
     name: ClassVar[str] = "pece"
     aliases: ClassVar[tuple[str, ...]] = ("predictor_corrector", "adams", "abm")

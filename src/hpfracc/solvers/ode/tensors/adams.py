@@ -23,6 +23,7 @@ __all__ = [
     "StepArrays",
     "correct",
     "initial_polynomial",
+    "inside",
     "judge",
     "make_rule",
     "propagate",
@@ -30,6 +31,7 @@ __all__ = [
     "shortest_step",
     "sizes",
     "terms_of",
+    "weigh",
 ]
 
 #: Highest degree of the polynomials, and number of points of a step: its end and those before.
@@ -125,6 +127,35 @@ def make_rule(xp: Any, order: Any, rgamma: Any, lengths: Any, step: Any, count: 
     row = xp.minimum(degree + 1, count)
     chosen = differences[row]
     return StepArrays(weights, -chosen[1:] / chosen[0], coefficients, differences, integrals, polynomials[row], row)
+
+
+def inside(xp: Any, coefficients: Any, share: Any) -> Any:
+    """Coefficients of the polynomials of steps for points within them, as if the steps ended there.
+
+    Parameters
+    ----------
+    coefficients : array, shape (M, NODES, NODES)
+        Those of the whole steps.
+    share : array, shape (M,)
+        Fraction of its step that lies before each point.
+    """
+    column = share[:, None]
+    rest = 1.0 - column
+    rows = []
+    for k in range(HIGHEST + 1):
+        total = coefficients[:, k]
+        for q in range(k + 1, HIGHEST + 1):
+            total = total + math.comb(q, k) * rest ** (q - k) * coefficients[:, q]
+        rows.append(column**k * total if k else total)
+    return xp.stack([*rows, 0.0 * rows[0]], 1)
+
+
+def weigh(xp: Any, coefficients: Any, lengths: Any, order: Any, rgamma: Any) -> Any:
+    """Weights of the values in the integrals over steps, (M, NODES, ...), from the coefficients (M, NODES, NODES)."""
+    powers = xp.stack([order + q for q in range(NODES)])
+    columns = coefficients.swapaxes(1, 2).reshape(*coefficients.shape, *(1,) * order.ndim)
+    scale = xp.exp(order * xp.log(lengths).reshape(-1, *(1,) * order.ndim)) * rgamma
+    return (columns / powers).sum(2) * scale[:, None]
 
 
 def _tensordot(matrix: Any, columns: Any) -> Any:

@@ -19,9 +19,10 @@ from hpfracc.operators.core.values import real_dtype
 __all__ = ["ADJOINTS", "Sums", "TensorRule", "Weights", "check_adjoint", "convert_like", "make_weights"]
 
 
-#: ``"recomputed"``: blocks are recomputed in the backward pass. ``"stored"``: the steps are transposed, from stored
+#: ``"auto"``: the one that takes the least time and has the derivative. ``"recomputed"``: blocks are recomputed in the
+#: backward pass. ``"stored"``: the steps are transposed, from stored
 #: states. ``"direct"``: autograd stores everything.
-ADJOINTS = ("recomputed", "stored", "direct")
+ADJOINTS = ("auto", "recomputed", "stored", "direct")
 
 
 def check_adjoint(adjoint: str) -> None:
@@ -81,7 +82,7 @@ class TensorRule:
 
     name: str
     corrections: int = 1
-    adjoint: str = "recomputed"
+    adjoint: str = "auto"
 
     @property
     def implicit(self) -> bool:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_tracer, library_of
+from hpfracc._arrays import is_transformed, library_of, to_host
 from hpfracc._config import get_settings
 from hpfracc._torch_transforms import is_wrapped
+from hpfracc._xp import array_namespace
 from hpfracc.engine.selection.request import never_reason
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode.compilation import OPERATION, solve_preference
@@ -22,6 +23,7 @@ from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import Report, progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors.between import states_at
+from hpfracc.solvers.ode.tensors.blocks import StepGrid, System
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule, make_weights
 
 __all__ = [
@@ -50,7 +52,7 @@ def refuse_arrays(problem: Problem, options: Options, name: str, adjoint: str, *
     """Why a method for arrays of NumPy, PyTorch and JAX cannot take ``problem``; see :func:`refuse_plain`."""
     if problem.library != "numpy":
         return refuse_tensors(problem, options, name)
-    if adjoint != "recomputed":
+    if adjoint != "auto":
         return f"adjoint={adjoint!r} is for PyTorch and JAX, and y0 is of NumPy; leave it out"
     return refuse_plain(problem, name, infinite=infinite)
 
@@ -149,42 +151,26 @@ def order_of(problem: Problem) -> Any:
 
 def _run(problem: Problem, grid: UniformGrid, sums: Sums, rule: TensorRule, report: Report, calls: list[int]) -> Any:
     """All states; ``calls`` counts evaluations if that is possible."""
-    initial = [problem.y0, *problem.dy0]
+    steps = StepGrid(grid.t0, grid.step, grid.steps)
+    system = System(array_namespace(problem.y0), rule, steps, (problem.y0, *problem.dy0), sums)
     if problem.library == "torch":
-        from hpfracc.solvers.ode.tensors.on_torch.blocks import solve_blocks as on_torch
         from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
+        from hpfracc.solvers.ode.tensors.on_torch.fixed import solve_fixed_tensors
+        from hpfracc.solvers.ode.tensors.on_torch.recomputation import tensors_in, with_tensors
 
         def bind(tensors: list[Any]) -> Any:
-            return torch_functions(problem, calls, _with_tensors(problem.args, iter(tensors)))
+            return torch_functions(problem, calls, with_tensors(problem.args, iter(tensors)))
 
-        known = _tensors_in(problem.args)
+        def told(done: int, kept: Any) -> None:
+            newest = kept[0][-1].detach()
+            report(grid.t0 + done * grid.step, lambda: newest)
+
         buffers = Buffers(problem.fun, problem.jac, problem.args)
-        return on_torch(bind, rule, grid.t0, grid.step, grid.steps, initial, sums, report, known, buffers)
-    from hpfracc.solvers.ode.tensors.on_jax.blocks import solve_blocks as on_jax
+        return solve_fixed_tensors(system, bind, tensors_in(problem.args), told, buffers)
+    from hpfracc.solvers.ode.tensors.on_jax.fixed import solve_fixed_arrays
 
     check_jax_functions(problem)
-    return on_jax(problem.fun, problem.jac, rule, grid.t0, grid.step, grid.steps, initial, sums, problem.args)
-
-
-def _tensors_in(values: Any) -> list[Any]:
-    """Tensors in nested tuples, lists and dictionaries."""
-    if library_of(values) == "torch":
-        return [values]
-    if isinstance(values, dict):
-        values = tuple(values.values())
-    return [one for each in values for one in _tensors_in(each)] if isinstance(values, list | tuple) else []
-
-
-def _with_tensors(values: Any, tensors: Iterator[Any]) -> Any:
-    """The same nested values with other tensors, in the order of ``_tensors_in``."""
-    if library_of(values) == "torch":
-        return next(tensors)
-    if isinstance(values, dict):
-        return type(values)((key, _with_tensors(each, tensors)) for key, each in values.items())
-    if isinstance(values, list | tuple):
-        found = [_with_tensors(each, tensors) for each in values]
-        return type(values)(*found) if hasattr(values, "_fields") else type(values)(found)
-    return values
+    return solve_fixed_arrays(system, (problem.fun, problem.jac), problem.args)
 
 
 def torch_functions(
@@ -267,26 +253,15 @@ def bad_start(problem: Problem) -> str | None:
 
 def first_bad(states: Any) -> int | None:
     """The first non-finite step; None if there is none, or if the values are traced."""
-    library = library_of(states)
-    if library == "torch":
-        torch = sys.modules["torch"]
-        if is_wrapped(states):
-            return None
-        last = torch.isfinite(states.detach()[-1]).all()
-        if bool(last):
-            return None
-        good = torch.isfinite(states.detach()).reshape(states.shape[0], -1).all(1).cpu().numpy()
-    else:
-        if is_tracer(states):
-            return None
-        if bool(np.isfinite(np.asarray(states[-1])).all()):
-            return None
-        good = np.isfinite(np.asarray(states)).reshape(states.shape[0], -1).all(1)
+    if is_transformed(states) and (library_of(states) == "jax" or is_wrapped(states)):
+        return None
+    xp = array_namespace(states)
+    if bool(xp.isfinite(states[-1]).all()):
+        return None
+    good = to_host(xp.isfinite(xp.stop_gradient(states))).reshape(states.shape[0], -1).all(1)
     return int(np.argmin(good))
 
 
 def time_last(states: Any) -> Any:
     """Time as the last axis."""
-    if library_of(states) == "torch":
-        return states.movedim(0, -1)
-    return states.transpose((*range(1, states.ndim), 0))
+    return array_namespace(states).moveaxis(states, 0, -1)

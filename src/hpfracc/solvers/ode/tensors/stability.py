@@ -10,14 +10,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hpfracc._arrays import is_tracer, to_host
 from hpfracc._torch_transforms import is_inside, is_wrapped, without_gradients
-from hpfracc._xp import namespace_of
+from hpfracc._xp import Namespace, array_namespace, namespace_of
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, make_grid
 from hpfracc.solvers.ode.fixed.scheme import Scheme
 from hpfracc.solvers.ode.jacobian import DENSE_BELOW
@@ -26,6 +25,8 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.stiffness import LIMIT, StabilityLimits, stiff_at, unstable_growth
+from hpfracc.solvers.ode.tensors.blocks import TensorFunctions
+from hpfracc.solvers.ode.tensors.newton import slopes_of
 from hpfracc.solvers.ode.tensors.rule import TensorRule, convert_like
 from hpfracc.solvers.ode.tensors.solve import order_of, solve_tensors, torch_functions
 from hpfracc.solvers.ode.tensors.spectra import growth, rotation
@@ -87,22 +88,15 @@ class TensorGuard:
 
     def matrices(self, t: Any, y: Any) -> Any:
         """``h^alpha`` times the Jacobian of each member, (..., d, d); of large ones the largest eigenvalues only."""
-        dense = y.shape[-1] <= DENSE_BELOW
         if self.problem.library == "jax":
-            from hpfracc.solvers.ode.tensors.on_jax.stability import scaled_slopes
+            from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
 
-            return scaled_slopes(self._fun, self.problem.jac, t, y, self._scale, self.problem.args, dense)
-        torch = sys.modules["torch"]
-        with torch.no_grad():
-            fun = partial(self._fun, t)
-            if not dense:
-                return rotation(torch, fun, y.detach(), self._scale.detach(), float(torch.finfo(y.dtype).eps))
-            from hpfracc.solvers.ode.tensors.on_torch.newton import slopes_of
-
-            _, jacobian = torch_functions(self.problem, self.calls)
-            given = None if jacobian is None else partial(jacobian, t)
-            wrapped = is_wrapped(y) or is_wrapped(fun(y))
-            return self._scale.detach()[..., None] * slopes_of(fun, given, wrapped)(y.detach())
+            given = (t, y, self._scale, self.problem.args)
+            return run_program(_slopes, (self._fun, self.problem.jac), (array_namespace(y), False), given)
+        with sys.modules["torch"].no_grad():
+            functions = torch_functions(self.problem, self.calls)
+            wrapped = is_wrapped(y) or is_wrapped(functions[0](t, y))
+            return _slopes(functions, array_namespace(y), wrapped, t, y.detach(), self._scale.detach(), ())
 
     def judge(self, states: Any) -> tuple[Any, str | None]:
         """The states, and why they are not stable; traced ones are NaN instead."""
@@ -116,12 +110,28 @@ class TensorGuard:
                 return states, None
         else:
             states_known = states
-        sizes = growth(sys.modules["torch"] if self.problem.library == "torch" else _jnp(), states_known)
+        sizes = growth(array_namespace(states_known).module, states_known)
         message = unstable_growth(
             to_host(sizes), lambda n: self.problem.t0 + n * self.grid.step,
             lambda n: self.number(self.problem.t0 + n * self.grid.step, states_known[n]), self.name,
         )  # fmt: skip
         return states, message
+
+
+def _slopes(
+    functions: TensorFunctions, xp: Namespace, wrapped: bool, t: Any, y: Any, scale: Any, args: tuple[Any, ...]
+) -> Any:
+    """``scale`` times the Jacobian of each member, (..., d, d), or the largest eigenvalues as matrices (..., 2, 2)."""
+    own, jacobian = functions
+    at = t if xp.library == "torch" else xp.module.asarray(t, y.real.dtype)
+
+    def fun(y: Any) -> Any:
+        return own(at, y, *args)
+
+    if y.shape[-1] > DENSE_BELOW:
+        return rotation(xp.module, fun, y, scale, float(xp.module.finfo(y.dtype).eps))
+    slopes = slopes_of(fun, None, wrapped)(y) if jacobian is None else jacobian(at, y, *args)
+    return xp.module.broadcast_to(scale, y.shape)[..., None] * slopes
 
 
 def solve_explicit(problem: Problem, options: Options, rule: TensorRule, scheme: Scheme) -> FODEResult:
@@ -180,7 +190,3 @@ def _because(result: FODEResult, reason: str) -> FODEResult:
     if result.decision is not None:
         result.decision = dataclasses.replace(result.decision, reason=reason)
     return result
-
-
-def _jnp() -> Any:
-    return sys.modules["jax"].numpy

@@ -1,56 +1,17 @@
-"""The tolerance of adaptive steps, and the chosen mesh."""
+"""The tolerance of adaptive steps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-__all__ = ["MAX_PASSES", "Chosen", "Tolerance", "next_share"]
-
-Array = np.ndarray[Any, Any]
+__all__ = ["MAX_PASSES", "Tolerance", "next_share"]
 
 #: Maximum number of passes to bring the global error below the tolerance.
 MAX_PASSES = 6
 
 
-class Chosen(NamedTuple):
-    """A chosen mesh.
-
-    Attributes
-    ----------
-    taus : array, shape (N + 1,)
-        Times after t0.
-    degrees : array of int, shape (N,)
-        Degree of the polynomial of each step.
-    ratio, error : float
-        The estimated global error, relative to the tolerance and absolute.
-    passes, rejected : int
-        Number of passes over the interval, and of rejected steps in the last pass.
-    message : str or None
-        Why the end was not reached.
-    hopeless : bool
-        Whether the pass was stopped because its error was too large.
-    rules : tuple
-        The rule of each step, if they are stored.
-    interrupted : bool
-        Whether the user interrupted it.
-    """
-
-    taus: Array
-    degrees: Array
-    ratio: float
-    error: float
-    passes: int
-    rejected: int
-    message: str | None = None
-    hopeless: bool = False
-    rules: tuple[Any, ...] = ()
-    interrupted: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Tolerance:
     """The tolerance and limits of adaptive steps."""
 

@@ -14,33 +14,12 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.stiffness import GROWTH, GROWTH_POINTS, LIMIT
-from hpfracc.solvers.ode.tensors.on_jax.newton import jacobian_matrices
-from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
 from hpfracc.solvers.ode.tensors.solve import order_of
-from hpfracc.solvers.ode.tensors.spectra import growth, rotation
+from hpfracc.solvers.ode.tensors.spectra import growth
 
-__all__ = ["scaled_slopes", "solve_either", "without_unstable"]
+__all__ = ["solve_either", "without_unstable"]
 
 Array = np.ndarray[Any, Any]
-Function = Callable[..., Any]
-
-
-def scaled_slopes(
-    fun: Function, jacobian: Function | None, t: Any, y: Any, scale: Any, args: tuple[Any, ...], dense: bool
-) -> Any:
-    """``scale`` times the Jacobian of each member, (..., d, d), or the largest eigenvalues as matrices (..., 2, 2)."""
-    return run_program(_slopes, (fun, jacobian), (dense,), (t, y, scale, args))
-
-
-def _slopes(
-    functions: tuple[Function, Function | None], dense: bool, t: Any, y: Any, scale: Any, args: tuple[Any, ...]
-) -> Any:
-    fun, jacobian = functions
-    at = jnp.asarray(t, y.real.dtype)
-    if not dense:
-        return rotation(jnp, lambda y: fun(at, y, *args), y, scale, float(jnp.finfo(y.dtype).eps))
-    slopes = jacobian_matrices(lambda y: fun(at, y, *args), y) if jacobian is None else jacobian(at, y, *args)
-    return jnp.broadcast_to(scale, y.shape)[..., None] * slopes
 
 
 def _numbers(guard: Any, matrices: Any) -> Any:

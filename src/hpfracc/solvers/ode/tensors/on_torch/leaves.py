@@ -45,6 +45,8 @@ class Leaves:
         Copies of ``args``, and parameters, that the function depends on.
     given : list of tensors
         The same tensors as the caller has them.
+    arguments : int
+        How many of them are of ``args``; they come first.
     outside : str or None
         A node of a graph that was made outside the function.
     random : bool
@@ -54,8 +56,10 @@ class Leaves:
     def __init__(self, bind: Bind, known: list[torch.Tensor], t: float, y: torch.Tensor, another: float) -> None:
         copies = [each.detach().requires_grad_() if each.requires_grad else each for each in known]
         self.own, self.jacobian = bind(copies)
+        self._bind, self._known = bind, known
         self.given = [each for each in known if each.requires_grad]
         self.seen = [each for each in copies if each.requires_grad]
+        self.arguments = len(self.seen)
         self.outside: str | None = None
         self._last: list[Any] = []
         devices = [y.device] if y.is_cuda else []
@@ -68,6 +72,11 @@ class Leaves:
                 self._look(value)
             # A branch that depends on t cannot be mapped over it.
             self.fun: Function = self.own if self._can_be_mapped(t, another, y.detach()) else self._watched
+
+    def rebound(self, given: list[torch.Tensor]) -> tuple[Function, Function | None]:
+        """The function and its Jacobian with other tensors in place of ``given``, as far as those are of ``args``."""
+        rest = iter(given)
+        return self._bind([next(rest) if each.requires_grad else each for each in self._known])
 
     def check_stored(self) -> None:
         """Refuse what the transposed steps cannot evaluate again.

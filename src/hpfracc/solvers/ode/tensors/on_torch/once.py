@@ -1,4 +1,4 @@
-"""Gradients that raise an error if they are differentiated again.
+"""Gradients that raise an error if they are differentiated again, among them those of implicit steps.
 
 ``torch.autograd.function.once_differentiable`` raises one only if the incoming gradient requires a gradient. That of a
 plain sum does not, and a second derivative would silently lack a term.
@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from hpfracc.errors import SolveError
+from hpfracc.errors import InvalidInputError, SolveError
 
-__all__ = ["differentiable_once"]
+__all__ = ["check_members", "differentiable_once", "of_the_equation"]
 
 Gradients = Sequence[torch.Tensor | None]
 
@@ -53,3 +53,53 @@ class _Once(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, *bars: torch.Tensor) -> Any:
         raise SolveError(f"this gradient cannot be differentiated twice: {ctx.remedy}")
+
+
+def of_the_equation(z: torch.Tensor, y: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    """``y``; its derivative is that of ``z``, with ``y = z``, through ``(1 - weight df/dy) dy = dz``."""
+    found: torch.Tensor = _OfTheEquation.apply(z, y, matrix)
+    return found
+
+
+class _OfTheEquation(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, z: torch.Tensor, y: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(z, matrix)
+        return y.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, None, None]:
+        z, matrix = ctx.saved_tensors
+
+        def solved() -> Gradients:
+            bad = ~torch.isfinite(matrix).all(-1).all(-1)
+            safe = torch.where(bad[..., None, None], torch.eye(matrix.shape[-1]).to(matrix), matrix.mH)
+            return [torch.where(bad[..., None], torch.nan, torch.linalg.solve_ex(safe, grad[..., None])[0][..., 0])]
+
+        remedy = "use torch.func, or an explicit method"
+        (found,) = differentiable_once(solved, [z, grad], remedy)
+        return found, None, None
+
+
+def check_members(fun: Callable[[torch.Tensor], torch.Tensor], y: torch.Tensor) -> None:
+    """Refuse functions that mix the members of a batch: gradients are those of one matrix for each member.
+
+    Raises
+    ------
+    InvalidInputError
+        If the value of the first member depends on another member of ``y``, of shape (..., d).
+    """
+    if y[..., 0].numel() < 2:
+        return
+    with torch.random.fork_rng(devices=[y.device] if y.is_cuda else []), torch.enable_grad():
+        place = y.detach().requires_grad_()
+        value = fun(place)
+        if not value.requires_grad:
+            return
+        first = value.reshape(-1, value.shape[-1])[0]
+        (slope,) = torch.autograd.grad(first, place, torch.rand_like(first), allow_unused=True)
+    if slope is not None and bool((slope.reshape(-1, y.shape[-1])[1:] != 0).any()):
+        raise InvalidInputError(
+            "func mixes the members of the batch (BatchNorm?), and gradients of implicit methods are those of separate "
+            "members; use func.eval(), an explicit method such as 'pece', or one state of all members"
+        )

@@ -1,0 +1,295 @@
+"""Steps with a history, block after block, for arrays of every library: the loop that methods and gradients share.
+
+Within a block each step sums over the previous ones. Between blocks there is one sum for all: a segment of blocks, as
+many as the largest power of two that divides the number of finished ones, is summed for as many later blocks.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from hpfracc._interrupts import raise_if_nested
+from hpfracc._xp import Namespace, array_namespace
+from hpfracc.solvers.ode.tensors.newton import solve_step
+from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
+from hpfracc.solvers.ode.tensors.sums import HistoryWeights, Window, earlier_rows, segment_sums
+
+__all__ = [
+    "PLAIN", "Loop", "StepGrid", "System", "TensorFunctions", "Trajectory", "march_blocks", "plain", "solve_forward",
+]  # fmt: skip
+
+#: Steps of a block of a loop in Python.
+BLOCK = 64
+#: A loop of JAX has blocks of groups of steps, each a scan; every block takes time to compile. Within a block the
+#: backward pass stores the values once per group.
+_GROUP, _FEWEST, _MAX_BLOCKS = 16, 64, 16
+
+#: ``step(index, sums, carry)`` gives the carry, the V values to be summed, and what is kept of a step.
+HistoryStep = Callable[[Any, Any, Any], tuple[Any, tuple[Any, ...], tuple[Any, ...]]]
+#: ``record(function, arrays)`` gives ``function(arrays)``, and decides what its derivative keeps.
+Record = Callable[[Callable[[Any], Any], Any], Any]
+#: ``f(t, y)`` and its derivative in y, or None.
+TensorFunctions = tuple[Callable[..., Any], Callable[..., Any] | None]
+
+
+def plain(function: Callable[[Any], Any], arrays: Any) -> Any:
+    """As it is: the library keeps everything, or no derivative is asked for."""
+    return function(arrays)
+
+
+class Loop(NamedTuple):
+    """How the steps are run.
+
+    Attributes
+    ----------
+    record : callable
+        Runs a block, or a sum over a segment.
+    graph : bool
+        Whether each value is an array of its own, because autograd or ``torch.func`` watches; else they are written to
+        a buffer.
+    wrapped : bool
+        Whether ``torch.func`` watches.
+    report : callable
+        ``report(steps, newest)`` after each block.
+    """
+
+    record: Record = plain
+    graph: bool = False
+    wrapped: bool = False
+    report: Callable[[int, Any], None] = lambda steps, newest: None
+
+
+PLAIN = Loop()
+
+
+class StepGrid(NamedTuple):
+    """The start, the step and the number of steps."""
+
+    t0: Any
+    step: Any
+    steps: int
+
+    def time(self, n: Any, like: Any) -> Any:
+        """Of step n: a number, or in JAX an array of the real dtype of ``like``."""
+        if array_namespace(like).library != "jax":
+            return self.t0 + n * self.step
+        jnp, real = sys.modules["jax"].numpy, like.real.dtype
+        return jnp.asarray(self.t0, real) + jnp.asarray(n, real) * jnp.asarray(self.step, real)
+
+
+def march_blocks(
+    xp: Namespace,
+    make_step: Callable[[Any], HistoryStep],
+    weights: HistoryWeights,
+    count: int,
+    given: Callable[[int, int], Any],
+    carry: Any,
+    more: Any = (),
+    loop: Loop = PLAIN,
+    around: Callable[[int, int], Any] | None = None,
+) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
+    """Run ``count`` steps; the last carry, and the values (length, V, ...) and all that was kept, of each block.
+
+    Parameters
+    ----------
+    make_step : callable
+        Makes the step from ``more``, the arrays that it uses and that may have derivatives.
+    given : callable
+        ``given(begin, length)``, the part of the sums of a block that is known from the beginning, (length, S, ...).
+    around : callable, optional
+        ``around(begin, length)`` prepares a block, and gives what is called after it.
+    """
+    block = BLOCK
+    if xp.library == "jax":
+        block = _GROUP * -(-max(_FEWEST, -(-count // _MAX_BLOCKS)) // _GROUP)
+    pending: dict[int, Any] = {}
+    values: list[Any] = []
+    kept: list[tuple[Any, ...]] = []
+    blocks = -(-count // block)
+    for number in range(blocks):
+        begin, length = number * block, min(block, count - number * block)
+        known, later = given(begin, length), pending.pop(number, None)
+        known = known if later is None else known + later
+        try:
+            finish = None if around is None else around(begin, length)
+            run = partial(_run_block, xp, make_step, begin, loop)
+            carry, found, each = loop.record(run, (known, carry, weights, more))
+            if finish is not None:
+                finish()
+        except KeyboardInterrupt:
+            raise_if_nested()
+            if not values:
+                raise
+            break
+        values.append(found)
+        kept.append(each)
+        loop.report(begin + length, each)
+        done = number + 1
+        if done == blocks:
+            break
+        width = done & -done
+        reach = min(width * block, count - done * block)
+        added = loop.record(partial(_run_segment, xp, reach), (weights, tuple(values[done - width : done])))
+        for place in range(done, done + -(-reach // block)):
+            piece = added[(place - done) * block : (place - done + 1) * block]
+            pending[place] = _sum(xp, pending[place], piece) if place in pending else piece
+        del added
+    return carry, values, list(zip(*kept, strict=True))
+
+
+def _sum(xp: Namespace, one: Any, other: Any) -> Any:
+    """Written to ``one`` where nothing watches it: sums are as large as the solution."""
+    return one.add_(other) if xp.library == "torch" and not xp.module.is_grad_enabled() else one + other
+
+
+def _run_segment(xp: Namespace, reach: int, arrays: Any) -> Any:
+    weights, segment = arrays
+    return segment_sums(xp, weights, reach, xp.concatenate(segment) if len(segment) > 1 else segment[0])
+
+
+def _run_block(xp: Namespace, make_step: Callable[[Any], HistoryStep], begin: int, loop: Loop, arrays: Any) -> Any:
+    known, carry, weights, more = arrays
+    step = make_step(more)
+    graph = loop.graph and (loop.wrapped or xp.library == "jax" or xp.module.is_grad_enabled())
+    if xp.library == "jax":
+        return _scan_block(xp, step, begin, graph, known, carry, weights)
+    length = known.shape[0]
+    window, rows = Window(xp, weights, length, known.dtype), list(known)
+    kinds = len(weights[0])
+    watched: list[Any] = []
+    buffer = None if graph else xp.zeros((length, kinds, *known.shape[2:]), known.dtype, like=known)
+    found = []
+    for index in range(length):
+        sums = rows[index]
+        if index:
+            sums = window.add(sums, index, xp.stack(watched) if buffer is None else buffer[:index])
+        carry, values, kept = step(begin + index, sums, carry)
+        if buffer is None:
+            watched.append(xp.stack(values))
+        else:
+            for kind in range(kinds):
+                buffer[index, kind] = values[kind]
+        found.append(kept)
+    whole = tuple(xp.stack(each) for each in zip(*found, strict=True))
+    return carry, xp.stack(watched) if buffer is None else buffer, whole
+
+
+def _scan_block(
+    xp: Namespace, step: HistoryStep, begin: int, graph: bool, known: Any, carry: Any, weights: HistoryWeights
+) -> Any:
+    """A scan over groups of steps, each of which is a scan over steps."""
+    jax, jnp, length = sys.modules["jax"], xp.module, known.shape[0]
+    window = Window(xp, weights, min(_GROUP, length), known.dtype)
+    shape = (len(weights[0]), *known.shape[2:])
+
+    def one(carried: Any, inputs: Any) -> Any:
+        recent, carry = carried
+        index, first, at = inputs
+        carry, values, kept = step(begin + first + index, window.add(at, index, recent), carry)
+        stacked = jnp.stack(values)
+        return (recent.at[index].set(stacked), carry), (stacked, kept)
+
+    def group(carried: Any, inputs: Any) -> Any:
+        past, carry = carried
+        first, at = inputs
+        count = at.shape[0]
+        if length > _GROUP:  # the contribution of previous groups to all steps of this one at once
+            at = at + earlier_rows(xp, weights, past, first, count)
+        nothing = jnp.zeros((window.length, *shape), known.dtype)
+        rows = (jnp.arange(count), jnp.full(count, first), at)
+        (values, carry), found = jax.lax.scan(one, (nothing, carry), rows)
+        if length > _GROUP:
+            past = jax.lax.dynamic_update_slice_in_dim(past, values[:count], first, 0)
+        return (past, carry), found
+
+    whole = length - length % _GROUP
+    past = jnp.zeros((length, *shape), known.dtype)
+    found = []
+    if whole:
+        rows = (_GROUP * jnp.arange(whole // _GROUP), known[:whole].reshape(-1, _GROUP, *known.shape[1:]))
+        (past, carry), first = jax.lax.scan(group if graph else jax.checkpoint(group), (past, carry), rows)
+        found.append(jax.tree.map(lambda each: each.reshape(whole, *each.shape[2:]), first))
+    if whole < length:
+        (past, carry), last = group((past, carry), (whole, known[whole:]))
+        found.append(last)
+    values, kept = jax.tree.map(lambda *each: jnp.concatenate(each), *found)
+    return carry, values, kept
+
+
+class System(NamedTuple):
+    """What is solved: the rule of the steps, the grid, the initial values and the weights."""
+
+    xp: Namespace
+    rule: TensorRule
+    grid: StepGrid
+    initial: Sequence[Any]
+    sums: Sums
+
+
+class Trajectory(NamedTuple):
+    """The states (N + 1, ...), and the points (N, ...) at which the corrections of a step were evaluated."""
+
+    states: Any
+    points: tuple[Any, ...]
+
+
+def solve_forward(
+    system: System, functions: TensorFunctions, f0: Any, keep: bool = False, tracked: bool = False, loop: Loop = PLAIN
+) -> Trajectory:
+    """All states, or fewer after an interrupt; with ``keep`` also the points.
+
+    ``f0`` is the right-hand side at the start, and ``tracked`` says whether a derivative is needed.
+    """
+    xp, rule, grid, initial, sums = system
+    fun, jacobian = functions
+
+    def make_step(newest: Any) -> HistoryStep:
+        watched = tracked and (xp.library == "jax" or loop.wrapped or xp.module.is_grad_enabled())
+
+        def step(index: Any, known: Any, carry: Any) -> Any:
+            t, y = grid.time(index + 1, f0), known[0]
+            points = []
+            if rule.implicit:
+                slopes = None if jacobian is None else partial(jacobian, t)
+                y = solve_step(partial(fun, t), slopes, y, newest, carry, watched, loop.wrapped)
+                carry = xp.stop_gradient(y)
+            elif newest is not None:
+                for _ in range(rule.corrections):
+                    points.append(y)
+                    y = _plus_product(xp, known[-1], newest, fun(t, y))
+            return carry, (fun(t, y),), (y, *(points if keep else ()))
+
+        return step
+
+    start = xp.astype(initial[0], f0.dtype)
+
+    def given(begin: int, length: int) -> Any:
+        base = start
+        if len(initial) > 1:
+            tau = xp.arange(begin + 1, begin + length + 1, f0.real.dtype, like=f0) * grid.step
+            for number, value in enumerate(initial[1:], start=1):
+                base = base + value * (tau**number / math.factorial(number)).reshape(-1, *(1,) * f0.ndim)
+            base = base[:, None]
+        if rule.starts_blind:
+            return xp.module.broadcast_to(base, (length, len(sums.sequences), *f0.shape))
+        part = slice(begin + 1, begin + length + 1)
+        rows = [each[part] for each in sums.sequences]
+        if sums.first is not None:
+            rows[-1] = rows[-1] + sums.first[part]
+        own = xp.stack(rows, 1)
+        return base + own.reshape(*own.shape[:2], *(1,) * (f0.ndim + 2 - own.ndim), *own.shape[2:]) * f0
+
+    weights = tuple((each,) for each in sums.sequences)
+    guess = xp.stop_gradient(start) if rule.implicit else ()
+    kept = march_blocks(xp, make_step, weights, grid.steps, given, guess, sums.newest, loop)[2]
+    return Trajectory(xp.concatenate([start[None], *kept[0]]), tuple(xp.concatenate(each) for each in kept[1:]))
+
+
+def _plus_product(xp: Namespace, known: Any, weight: Any, value: Any) -> Any:
+    if xp.library == "torch":
+        return xp.module.addcmul(known, weight.to(value.dtype), value)
+    return known + weight * value

@@ -1,0 +1,241 @@
+"""Steps over a given mesh with derivatives, for arrays of every library: of L1 and L2-1sigma, and of a chosen mesh."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from hpfracc._interrupts import raise_if_nested
+from hpfracc._xp import Namespace
+from hpfracc.solvers.ode.tensors import adams
+from hpfracc.solvers.ode.tensors.blocks import Loop
+from hpfracc.solvers.ode.tensors.differences import DifferenceTables, step_l1, step_l2_sigma
+from hpfracc.solvers.ode.tensors.exponentials import Memory, combined, remembered
+from hpfracc.solvers.ode.tensors.loops import branch
+from hpfracc.solvers.ode.tensors.newton import solve_step
+from hpfracc.solvers.ode.tensors.search import AdaptiveEquation, Mesh, first_past
+
+__all__ = ["repeat_steps", "solve_differences"]
+
+#: Number of steps that are recomputed together in the backward pass.
+_GROUP = 16
+
+#: ``step(carry, row)`` gives the carry and what is kept.
+Step = Callable[[Any, Any], tuple[Any, Any]]
+
+
+def _walk(xp: Namespace, step: Step, carry: Any, rows: Any, count: int, loop: Loop) -> Any:
+    """What is kept of all steps, (count, ...), or fewer after an interrupt; groups of steps are recorded together.
+
+    ``rows`` is a named tuple of arrays, lists of numbers, and None.
+    """
+    whole = count - count % _GROUP
+    if xp.library == "jax":
+        jax = sys.modules["jax"]
+        first = jax.tree.map(lambda each: each[:whole].reshape(whole // _GROUP, _GROUP, *each.shape[1:]), rows)
+        group = jax.checkpoint(partial(jax.lax.scan, step))
+        carry, found = jax.lax.scan(group, carry, first)
+        _, last = group(carry, jax.tree.map(lambda each: each[whole:], rows))
+        return xp.concatenate([found.reshape(whole, *found.shape[2:]), last])
+    # Unbound at once: the backward pass of indexing one row creates an array of all rows at every step.
+    columns = [list(each) if each is not None else None for each in rows]
+
+    def run(begin: int, end: int, carry: Any) -> Any:
+        kept = []
+        for n in range(begin, end):
+            carry, found = step(carry, type(rows)(*(each if each is None else each[n] for each in columns)))
+            kept.append(found)
+        return carry, xp.stack(kept)
+
+    parts: list[Any] = []
+    for begin in range(0, count, _GROUP):
+        end = min(begin + _GROUP, count)
+        try:
+            carry, found = loop.record(partial(run, begin, end), carry)
+        except KeyboardInterrupt:
+            raise_if_nested()
+            break
+        parts.append(found)
+        loop.report(end, (found,))
+    return xp.concatenate(parts) if parts else None
+
+
+def solve_differences(
+    xp: Namespace,
+    name: str,
+    functions: tuple[Callable[..., Any], Callable[..., Any] | None],
+    t0: Any,
+    times: list[float] | None,
+    start: Any,
+    memory: Memory,
+    tables: DifferenceTables,
+    tracked: bool,
+    loop: Loop,
+) -> Any:
+    """All states of L1 or L2-1sigma, shape (N + 1, ..., d).
+
+    ``times`` are those of the equations as numbers; None if they are traced or depend on a differentiable order.
+    """
+    fun, jacobian = functions
+    one = step_l1 if name == "l1" else step_l2_sigma
+
+    def solve(t: Any, known: Any, weight: Any, guess: Any) -> Any:
+        slopes = None if jacobian is None else partial(jacobian, t)
+        return solve_step(partial(fun, t), slopes, known, weight, guess, tracked, loop.wrapped)
+
+    def step(carry: Any, row: DifferenceTables) -> Any:
+        carry = one(xp.module, memory, solve, carry, row)
+        return carry, carry[0]
+
+    rows = tables._replace(at=t0 + tables.at if times is None else times)
+    states = xp.zeros((1, memory.rates.shape[0], *start.shape), start.dtype, like=start)
+    found = _walk(xp, step, (start, xp.zeros_like(start), states), rows, tables.step.shape[0], loop)
+    return start[None] if found is None else xp.concatenate([start[None], found])
+
+
+class _ReplayRows(NamedTuple):
+    """Steps and outputs in the order of time: an output comes after the step that it lies in.
+
+    Attributes
+    ----------
+    output, active : flags
+        Whether it is an output, and whether it is a step or an output at all.
+    end, length : numbers
+        The time, and its distance from the beginning of the step.
+    weights, ahead, coefficients : arrays
+        As in :class:`adams.StepArrays`; the first weight of an output is 0.
+    """
+
+    output: Any
+    active: Any
+    end: Any
+    length: Any
+    weights: Any
+    ahead: Any
+    coefficients: Any
+
+
+def repeat_steps(
+    equation: AdaptiveEquation, weights_of: Callable[..., Any], mesh: Mesh, outputs: Any, moving: Any, loop: Loop
+) -> tuple[Any, Any]:
+    """The states (N + 1, ...) after each valid step, and those (M, ...) at the outputs, with derivatives.
+
+    Parameters
+    ----------
+    weights_of : callable
+        ``weights_of(coefficients, lengths)``, as :func:`adams.weigh`, differentiable in the order.
+    moving : array or None
+        The outputs with their gradient.
+    """
+    xp, small = equation.xp, equation.small
+    np_, traced = small.module, xp.library == "jax"
+    steps, count = mesh.lengths.shape[0], outputs.shape[0]
+    ahead, coefficients = _rules(equation, mesh)
+    within = np_.clip(np_.searchsorted(mesh.taus[1 : steps + 1], outputs), 0, steps - 1)
+    if traced:  # times after the last valid one are 0
+        behind = np_.where(np_.arange(steps) < mesh.count, mesh.taus[1 : steps + 1], math.inf)
+        within = np_.clip(np_.searchsorted(behind, outputs), 0, steps - 1)
+    valid = np_.arange(count) < mesh.out
+    place = np_.where(valid, within + 1 + np_.arange(count), steps + count)
+    is_output = np_.zeros(steps + count + 1, bool)
+    is_output = is_output.at[place].set(True) if traced else _marked(is_output, place)
+    is_output = is_output[: steps + count]
+    before = np_.cumsum(is_output) - is_output
+    number = np_.clip(np_.arange(steps + count) - before, 0, max(steps - 1, 0))
+    active = is_output | (np_.arange(steps + count) - before < mesh.count)
+    pick = np_.where(is_output, steps + np_.clip(before, 0, max(count - 1, 0)), number)
+    begins = mesh.taus[:steps][within]
+    times = outputs if moving is None else moving
+    own = np_ if moving is None or traced else xp.module
+
+    def as_own(array: Any) -> Any:
+        return array if own is np_ else own.as_tensor(array, dtype=times.dtype, device=times.device)
+
+    distances = times - as_own(begins)
+    lengths = np_.where(np_.arange(steps) < mesh.count, mesh.lengths, 1.0)
+    inner = adams.inside(own, as_own(coefficients[within]), distances / as_own(lengths[within]))
+    weights = weights_of(coefficients, lengths)
+    if count:
+        at_outputs = weights_of(inner, distances)
+        at_outputs = xp.concatenate([0.0 * at_outputs[:, :1], at_outputs[:, :-1]], 1)
+        weights = xp.concatenate([weights, at_outputs])
+    ends = own.concatenate([as_own(mesh.taus[1 : steps + 1]), times])
+    spans = own.concatenate([as_own(lengths), distances])
+    if not traced:
+        index = xp.asarray(pick, like=weights)
+        floats = own is np_
+        rows = _ReplayRows(
+            is_output.tolist(), active.tolist(), ends[pick].tolist() if floats else ends[pick],
+            spans[pick].tolist() if floats else spans[pick], weights[index], equation.large(ahead[number]),
+            equation.large(coefficients[number]),
+        )  # fmt: skip
+    else:
+        rows = _ReplayRows(
+            is_output, active, ends[pick], spans[pick], weights[pick], ahead[number], coefficients[number]
+        )
+
+    def advance(held: Any) -> Any:
+        (past, _), row = held
+        rule = adams.StepArrays(row.weights, row.ahead, row.coefficients, None, None, None, None)
+        fun = equation.fun
+        if traced:
+            # Under vmap both branches are evaluated: where there is no step, f is evaluated at an existing state.
+            live = row.active & ~row.output
+
+            def fun(tau: Any, y: Any) -> Any:
+                return equation.fun(np_.where(live, tau, 0.0), np_.where(live, y, past.y))
+
+        start = adams.initial_polynomial(row.end, equation.initial)
+        y, f, _ = adams.correct(xp.module, fun, equation.memory, past, rule, row.length, row.end, start)
+        return (adams.push(xp.module, equation.memory, past, rule, row.length, y, f), past.states), y
+
+    def emit(held: Any) -> Any:
+        (past, states), row = held
+        y = adams.initial_polynomial(row.end, equation.initial)
+        y = y + remembered(xp.module, equation.memory, states, row.length)
+        return (past, states), y + combined(xp.module, row.weights[1:], past.values)
+
+    def step(carry: Any, row: _ReplayRows) -> Any:
+        def go(held: Any) -> Any:
+            return branch(xp, row.output, emit, advance, held)
+
+        return branch(xp, row.active, go, lambda held: (held[0], held[0][0].y), (carry, row))
+
+    past = first_past(equation, equation.fun(0.0, equation.initial[0]))
+    found = _walk(xp, step, (past, past.states), rows, steps + count, loop)
+    positions = np_.arange(steps) + np_.searchsorted(within, np_.arange(steps)) if count else np_.arange(steps)
+    states = xp.concatenate([past.y[None], found[positions] if traced else found[xp.asarray(positions, like=found)]])
+    if not traced:
+        return states, found[xp.asarray(place, like=found)]
+    answers = found[np_.minimum(place, steps + count - 1)]
+    return states, np_.where(valid.reshape(-1, *(1,) * past.y.ndim), answers, math.nan)
+
+
+def _marked(flags: Any, place: Any) -> Any:
+    flags[place] = True
+    return flags
+
+
+def _rules(equation: AdaptiveEquation, mesh: Mesh) -> tuple[Any, Any]:
+    """The extrapolations and the coefficients of all steps."""
+    np_, steps = equation.small.module, mesh.lengths.shape[0]
+    # Steps that are not valid must have finite weights, or their zero gradients would be NaN.
+    lengths = np_.where(np_.arange(steps) < mesh.count, mesh.lengths, 1.0)
+    padded = np_.concatenate([np_.zeros(adams.NODES - 2, mesh.lengths.dtype), lengths])
+    windows = np_.stack([padded[adams.NODES - 3 - k : adams.NODES - 3 - k + steps] for k in range(adams.NODES - 2)], 1)
+    known = np_.minimum(np_.arange(steps) + 1, adams.NODES - 1)
+
+    def one(window: Any, length: Any, count: Any, degree: Any) -> tuple[Any, Any]:
+        degree = np_.minimum(degree, count)
+        rule = adams.make_rule(np_, equation.order, equation.rgamma, window, length, count, degree)
+        return rule.ahead, rule.coefficients
+
+    given = (windows, lengths, known, mesh.degrees)
+    if equation.xp.library == "jax":
+        found: tuple[Any, Any] = sys.modules["jax"].vmap(one)(*given)
+        return found
+    rows = [one(*each) for each in zip(*given, strict=True)]
+    return np_.stack([each[0] for each in rows]), np_.stack([each[1] for each in rows])

@@ -1,0 +1,412 @@
+"""The choice of adaptive steps by a tolerance, without derivatives, for arrays of every library.
+
+The few numbers of a step are NumPy's where steps are run in Python, and traced where JAX compiles the whole. An output
+time ends no step: the polynomial of the step that it lies in is integrated up to it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpfracc._arrays import library_of
+from hpfracc._interrupts import raise_if_nested
+from hpfracc._xp import NUMPY, Namespace
+from hpfracc.solvers.ode.options import Options
+from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.progress import Report
+from hpfracc.solvers.ode.tensors import adams
+from hpfracc.solvers.ode.tensors.exponentials import Memory, combined, moments, remembered
+from hpfracc.solvers.ode.tensors.loops import branch, repeat_while
+from hpfracc.solvers.ode.tensors.tolerance import MAX_PASSES, Tolerance, next_share
+
+__all__ = [
+    "TOLERATED",
+    "Adapted",
+    "AdaptiveEquation",
+    "AdaptiveTask",
+    "Mesh",
+    "choose_mesh",
+    "first_past",
+    "why_stopped",
+]
+
+#: Multiple of the tolerance that counts as success, because error estimates are rough.
+TOLERATED = 10.0
+
+
+class AdaptiveTask(NamedTuple):
+    """A solve with adaptive steps.
+
+    Attributes
+    ----------
+    stops, outputs : arrays
+        Increasing times after t0: those at which steps end, the last of them the end, and those of the output.
+    moving : array or None
+        The outputs with their gradient.
+    """
+
+    problem: Problem
+    options: Options
+    tolerance: Tolerance
+    order: Any
+    memory: Memory
+    stops: Any
+    outputs: Any
+    moving: Any
+    report: Report
+
+
+class Adapted(NamedTuple):
+    """The times and states of the steps, or the states at the outputs that were reached."""
+
+    taus: Any
+    states: Any
+    reached: int
+    ratio: Any
+    error: Any
+    message: str | None
+    calls: int | None
+    stats: dict[str, Any]
+
+
+class AdaptiveEquation(NamedTuple):
+    """What is solved.
+
+    Attributes
+    ----------
+    xp : Namespace
+        Of the state.
+    fun : callable
+        ``fun(tau, y)``, the right-hand side at a time after t0.
+    initial : sequence of arrays
+        The initial values.
+    order, rgamma : array
+        The order and ``1/Gamma`` of it: NumPy's for tensors.
+    memory : Memory
+        The kernel.
+    """
+
+    xp: Namespace
+    fun: Callable[[Any, Any], Any]
+    initial: Any
+    order: Any
+    rgamma: Any
+    memory: Memory
+
+    @property
+    def small(self) -> Namespace:
+        """The namespace of the few numbers of a step."""
+        return self.xp if self.xp.library == "jax" else NUMPY
+
+    def large(self, array: Any) -> Any:
+        """Small arrays beside the state."""
+        if self.xp.library == "jax":
+            return array
+        rates = self.memory.rates
+        return self.xp.module.as_tensor(array, dtype=rates.dtype, device=rates.device)
+
+
+class Mesh(NamedTuple):
+    """A pass over the interval, also while it is under way.
+
+    Attributes
+    ----------
+    lengths, degrees, taus : arrays of a fixed size
+        The length and degree of each step, and the time after each; the first ``count`` steps are valid.
+    count, rejected, unsettled : int
+        Steps, rejected steps, and those whose equation was not solved.
+    ratio, error : number
+        The largest estimated global error, relative to the tolerance and absolute.
+    seen : number
+        ``ratio`` as known on the host.
+    tau, step : float
+        The time reached, and the length to try next.
+    stop, out : int
+        How many of the times at which steps end, and how many of the outputs were reached.
+    answers : array, shape (M, ...)
+        The solution at the outputs.
+    """
+
+    lengths: Any
+    degrees: Any
+    taus: Any
+    count: Any
+    rejected: Any
+    unsettled: Any
+    ratio: Any
+    error: Any
+    seen: Any
+    tau: Any
+    step: Any
+    stop: Any
+    out: Any
+    answers: Any
+
+
+class _Search(NamedTuple):
+    """The mesh so far, what a step needs, and the last step: its states before, coefficients and length."""
+
+    mesh: Mesh
+    past: adams.Past
+    error: adams.Error
+    largest: Any
+    window: Any
+    degree: Any
+    previous: Any
+    failed: Any
+    before: Any
+    coefficients: Any
+
+
+def _put(array: Any, index: Any, value: Any) -> Any:
+    if hasattr(array, "at"):
+        return array.at[index].set(value)
+    array[index] = value
+    return array
+
+
+def first_past(equation: AdaptiveEquation, f0: Any) -> adams.Past:
+    """At the start."""
+    xp, y0, count = equation.xp, equation.initial[0], equation.memory.rates.shape[0]
+    states = xp.zeros((len(equation.initial), count, *y0.shape), f0.dtype, like=f0)
+    values = xp.concatenate([f0[None], xp.zeros((adams.NODES - 2, *y0.shape), f0.dtype, like=f0)])
+    return adams.Past(xp.astype(y0, f0.dtype), values, states)
+
+
+def choose_mesh(
+    equation: AdaptiveEquation,
+    stops: Any,
+    outputs: Any,
+    tolerance: Tolerance,
+    most: int,
+    told: Callable[[float, Any], None] = lambda tau, y: None,
+) -> tuple[Mesh, int, bool]:
+    """Steps that meet the tolerance, at most ``most``; the number of passes, and whether the user interrupted it.
+
+    Parameters
+    ----------
+    stops, outputs : arrays
+        Increasing times after t0: those at which steps end, the last of them the end, and those of the output.
+    told : callable
+        ``told(tau, y)`` after each step, where steps are run in Python.
+    """
+    one_pass = _SearchPass(equation, stops, outputs, tolerance, most, told)
+    passes = MAX_PASSES if tolerance.globally else 1
+    if equation.xp.library != "jax":
+        share = tolerance.share
+        for number in range(1, passes + 1):
+            mesh = one_pass.run(share, math.inf if number == passes else 4.0)
+            if mesh.ratio <= 1.0 or one_pass.interrupted or (mesh.stop < len(stops) and mesh.seen <= 4.0):
+                break
+            share = next_share(share, float(mesh.ratio))
+        return mesh, number, one_pass.interrupted
+    jax, jnp = sys.modules["jax"], equation.xp.module
+    whole = jnp.asarray(tolerance.share, equation.memory.rates.dtype)
+    if passes == 1:
+        return one_pass.run(whole, jnp.inf), 1, False
+
+    def refine(carried: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        share, number, _ = carried
+        mesh = one_pass.run(share, jnp.where(number + 1 >= passes, jnp.inf, 4.0))
+        return share * jnp.clip(0.5 / mesh.ratio, 0.02, 0.7), number + 1, mesh
+
+    def too_large(carried: tuple[Any, Any, Any]) -> Any:
+        _, number, mesh = carried
+        return (number == 0) | ((number < passes) & (mesh.ratio > 1.0))
+
+    # Starts from an empty mesh, so that all passes are one program.
+    shapes = jax.eval_shape(one_pass.run, whole, whole)
+    nothing = jax.tree_util.tree_map(lambda each: jnp.zeros(each.shape, each.dtype), shapes)
+    found: Mesh = jax.lax.while_loop(too_large, refine, (whole, jnp.zeros((), jnp.int32), nothing))[2]
+    return found, passes, False
+
+
+def why_stopped(task: AdaptiveTask, mesh: Mesh, most: int) -> str | None:
+    """Why the end was not reached."""
+    count, rejected, unsettled = int(mesh.count), int(mesh.rejected), int(mesh.unsettled)
+    t = task.problem.t0 + float(mesh.tau)
+    if int(mesh.stop) >= len(task.stops):
+        return None
+    if max(count, rejected) >= most or (library_of(mesh.lengths) == "numpy" and count + rejected >= most):
+        return task.tolerance.too_many(t, unsettled > 0.25 * count)
+    return task.tolerance.too_short(t, float(mesh.step), unsettled > 0.5 * rejected)
+
+
+class _SearchPass:
+    """Passes over the interval."""
+
+    def __init__(
+        self, equation: AdaptiveEquation, stops: Any, outputs: Any, tolerance: Tolerance, most: int,
+        told: Callable[[float, Any], None],
+    ) -> None:  # fmt: skip
+        self.equation, self.stops, self.outputs, self.tolerance, self.most = equation, stops, outputs, tolerance, most
+        self.told, self.interrupted = told, False
+        self.m, self.np = equation.xp.module, equation.small.module
+        self.traced = equation.xp.library == "jax"
+        self.number: Callable[[Any], Any] = (lambda value: value) if self.traced else float
+        self.f0 = equation.fun(0.0, equation.initial[0])
+
+    def run(self, share: Any, most_ratio: Any) -> Mesh:
+        """One pass, stopped where the error is above ``most_ratio`` times the tolerance."""
+
+        def go_on(search: _Search) -> Any:
+            mesh = search.mesh
+            room = (mesh.count + (0 if self.traced else mesh.rejected) < self.most) & (mesh.rejected < self.most)
+            under_way = (mesh.stop < self.stops.shape[0]) & room & (mesh.seen <= most_ratio)
+            return (under_way | self._due(mesh)) & ~search.failed
+
+        def turn(search: _Search) -> _Search:
+            if not self.outputs.shape[0]:
+                return self._attempt(share, search)
+            due = self._due(search.mesh)
+            found: _Search = branch(self.equation.xp, due, self._emit, lambda each: self._attempt(share, each), search)
+            return found
+
+        search = self._begin(share)
+        if self.traced:
+            search = repeat_while(self.equation.xp, go_on, turn, search)
+        else:
+            try:
+                while go_on(search):
+                    search = turn(search)
+            except KeyboardInterrupt:
+                raise_if_nested()
+                if not search.mesh.count:
+                    raise
+                self.interrupted = True
+        return search.mesh
+
+    def _due(self, mesh: Mesh) -> Any:
+        """Whether the next output lies within the last step."""
+        count = self.outputs.shape[0]
+        if not count:
+            return False if not self.traced else self.np.asarray(False)
+        return (mesh.out < count) & (self.outputs[self.np.minimum(mesh.out, count - 1)] <= mesh.tau)
+
+    def _scale(self, y: Any, other: Any, share: Any) -> Any:
+        return share * (self.tolerance.atol + self.tolerance.rtol * self.m.maximum(abs(y), abs(other)))
+
+    def _begin(self, share: Any) -> _Search:
+        np_, equation, y0, count = self.np, self.equation, self.equation.initial[0], self.outputs.shape[0]
+        kind = {"dtype": equation.memory.rates.dtype} if self.traced else {"dtype": np.float64}
+        whole, none = {"dtype": np_.int32}, np_.zeros((), np_.int32)
+        nothing, past = equation.xp.zeros((), equation.memory.rates.dtype, like=y0.real), first_past(equation, self.f0)
+        first = self.tolerance.first_step
+        step = np_.asarray(self._first_step(share) if first is None else first, **kind)
+        mesh = Mesh(
+            np_.zeros(self.most, **kind), np_.zeros(self.most, **whole), np_.zeros(self.most + 1, **kind), none, none,
+            none, nothing, nothing, np_.zeros((), **kind), np_.zeros((), **kind), step, none, none,
+            equation.xp.zeros((count, *y0.shape), self.f0.dtype, like=self.f0),
+        )  # fmt: skip
+        square = np_.zeros((1, adams.NODES, adams.NODES), **kind)
+        return _Search(
+            mesh, past, adams.Error(past.states, 0.0 * self.f0), abs(past.y), np_.zeros(adams.NODES - 2, **kind),
+            np_.ones((), **whole), np_.ones((), **kind), np_.asarray(False), past.states, square,
+        )  # fmt: skip
+
+    def _first_step(self, share: Any) -> Any:
+        """A step whose first term is about the tolerance, as in ``Stepper``."""
+        np_, equation, tolerance = self.np, self.equation, self.tolerance
+        y0, f0, order = equation.initial[0], self.f0, equation.order
+        least, longest, bound = np_.min(order), 1e-3 * self.stops[-1], self._scale(y0, y0, share)
+
+        def size(change: Any) -> Any:
+            return self.number(adams.sizes(self.m, change[None], bound)[0])
+
+        begin = size(f0)
+        guess = (1e-2 / (share * tolerance.rtol * np_.where(begin > 0.0, begin, 1.0))) ** (1.0 / least)
+        step = np_.clip(np_.where(begin > 0.0, guess, longest), tolerance.shortest, longest)
+
+        def better(carried: Any) -> Any:
+            step, _, count = carried
+            rise = equation.large(np_.exp(order * np_.log(step)) * equation.rgamma / order)
+            end = adams.initial_polynomial(self.number(step), equation.initial) + f0 * rise
+            change = size(equation.fun(self.number(step), end) - f0)
+            error = change * step**least / np_.exp(equation.small.lgamma(least + 2.0))
+            done = ((error >= 0.05) & (error <= 1.0)) | ((error < 0.05) & (step >= longest))
+            other = np_.clip(step * (0.3 / np_.maximum(error, 1e-12)) ** (0.5 / least), tolerance.shortest, longest)
+            other = np_.where(np_.isfinite(error), other, np_.maximum(1e-3 * step, tolerance.shortest))
+            return np_.where(done, step, other), done, count + 1
+
+        start = (step, np_.asarray(False), 0)
+        return repeat_while(equation.xp, lambda carried: (carried[2] < 4) & ~carried[1], better, start)[0]
+
+    def _emit(self, search: _Search) -> _Search:
+        """The next output, within the last step."""
+        np_, mesh, equation = self.np, search.mesh, self.equation
+        tau, step = self.outputs[mesh.out], search.window[0]
+        distance = tau - (mesh.tau - step)
+        coefficients = adams.inside(np_, search.coefficients, (distance / step)[None])
+        weights = adams.weigh(np_, coefficients, distance[None], equation.order, equation.rgamma)[0]
+        known = remembered(self.m, equation.memory, search.before, self.number(distance))
+        y = adams.initial_polynomial(self.number(tau), equation.initial) + known
+        y = y + combined(self.m, equation.large(weights[:-1]), search.past.values)
+        return search._replace(mesh=mesh._replace(answers=_put(mesh.answers, mesh.out, y), out=mesh.out + 1))
+
+    def _attempt(self, share: Any, search: _Search) -> _Search:
+        """A step that is accepted or not."""
+        np_, m, mesh, past, equation = self.np, self.m, search.mesh, search.past, self.equation
+        tolerance, memory, number = self.tolerance, equation.memory, self.number
+        stop = self.stops[mesh.stop]
+        left = stop - mesh.tau
+        step = np_.minimum(mesh.step, tolerance.max_step)
+        whole = step >= left * (1.0 - (4.0 * tolerance.rounding if self.traced else 1e-12))
+        clipped = step >= 0.5 * left
+        taken = np_.where(whole, left, np_.where(clipped, 0.5 * left, step))
+        end = np_.where(whole, stop, mesh.tau + taken)
+        known = np_.minimum(mesh.count + 1, adams.NODES - 1)
+        degree = np_.minimum(search.degree, known)
+        rule = adams.make_rule(np_, equation.order, equation.rgamma, search.window, taken, known, degree)
+        small = adams.StepArrays._make([*map(equation.large, rule[:-1]), rule.row])
+        start = adams.initial_polynomial(number(end), equation.initial)
+        h, t = number(taken), number(end)
+        y, f, change = adams.correct(m, equation.fun, memory, past, small, h, t, start)
+        differences, terms = adams.terms_of(m, small, past, f)
+        felt = adams.sizes(m, m.concatenate([terms, change[None]]), self._scale(past.y, y, share))
+        seen = mesh.ratio
+        if not self.traced:  # the only synchronisation with the device in a step
+            felt = np.array(m.cat([felt, mesh.ratio[None]]).tolist())
+            felt, seen = felt[:-1], felt[-1]
+        highest, least = np_.max(equation.order), np_.min(equation.order)
+        factor = np_.where(highest > 1.0, (end / taken) ** np_.maximum(highest - 1.0, 0.0), 1.0)
+        judged = adams.judge(np_, factor * felt[:-1], felt[-1], degree, known, search.previous, least)
+        short = (taken < 8.0 * tolerance.rounding * mesh.tau) | (step < 0.5 * tolerance.shortest)
+
+        def accept(search: _Search) -> _Search:
+            integrals = moments(m, memory, h)
+            row = rule.row
+            error, kept = adams.propagate(
+                m, equation.fun, memory, search.error, small, h, t, y, f, differences[row], terms[row], integrals
+            )
+            largest = m.maximum(abs(y), search.largest * number(mesh.tau / end))
+            bound = tolerance.atol + tolerance.rtol * largest
+            new = mesh._replace(
+                lengths=_put(mesh.lengths, mesh.count, taken), degrees=_put(mesh.degrees, mesh.count, degree),
+                taus=_put(mesh.taus, mesh.count + 1, end), count=mesh.count + 1, seen=seen, tau=end,
+                ratio=m.maximum(mesh.ratio, (abs(error) / bound).max()),
+                error=m.maximum(mesh.error, abs(error).max()),
+                step=np_.maximum(taken * judged.factor, np_.where(clipped, step, 0.0)), stop=mesh.stop + whole,
+            )  # fmt: skip
+            window = np_.concatenate([taken[None], search.window[:-1]])
+            moved = adams.push(m, memory, past, small, h, y, f, integrals)
+            if not self.traced:
+                self.told(float(end), y)
+            return _Search(
+                new, moved, kept, largest, window, judged.degree, judged.previous, search.failed, past.states,
+                rule.coefficients[None],
+            )  # fmt: skip
+
+        def refuse(search: _Search) -> _Search:
+            lost = np_.where(judged.factor <= 0.5, 1, 0)
+            new = mesh._replace(
+                step=taken * judged.factor, rejected=mesh.rejected + 1, unsettled=mesh.unsettled + lost, seen=seen
+            )
+            return search._replace(mesh=new, degree=judged.degree, previous=search.previous, failed=short)
+
+        found: _Search = branch(equation.xp, judged.accept & ~short, accept, refuse, search)
+        return found

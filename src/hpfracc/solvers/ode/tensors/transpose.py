@@ -1,0 +1,133 @@
+r"""The gradient of a fixed-step solve as the exact transpose of its steps, from stored states; for PyTorch and JAX.
+
+For PECE the steps are :math:`p_n = T_n + \sum_{j<n} b_{n-j} f_j` and
+:math:`y_n = T_n + c_n f_0 + \sum_{j<n} a_{n-j} f_j + a_0 f(p_n)`. With g the gradient in the solution, backwards in n,
+
+.. math::
+    \bar f_n &= \sum_{m>n} (a_{m-n} \bar y_m + b_{m-n} \bar p_m), \\
+    \bar y_n &= g_n + f_y(y_n)^T \bar f_n, \quad \bar p_n = a_0 f_y(p_n)^T \bar y_n,
+
+history sums in reversed time. Other rules have fewer or other terms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from hpfracc._xp import Namespace
+from hpfracc.solvers.ode.tensors.blocks import HistoryStep, System, TensorFunctions, Trajectory, march_blocks
+from hpfracc.solvers.ode.tensors.newton import solve_transposed
+from hpfracc.solvers.ode.tensors.rule import Sums
+from hpfracc.solvers.ode.tensors.sums import correlations, sum_to, weighted
+
+__all__ = ["Gradients", "Pulls", "transpose"]
+
+
+class Pulls(Protocol):
+    """Transposed derivatives of the right-hand side."""
+
+    def prepare(self, first: int, last: int) -> Callable[[], None] | None:
+        """Before the steps from ``last`` down to ``first``; what it gives is called after them."""
+
+    def pull(self, kind: int, n: int, t: Any, y: Any, bar: Any, totals: Any) -> tuple[Any, Any, Any]:
+        """F at a point, ``f_y^T bar``, and ``totals`` with the gradients of all else that f depends on.
+
+        Point 0 of step n is its state, and the others are those of its corrections.
+        """
+
+
+class Gradients(NamedTuple):
+    """In the initial values, in the weights (None if they were not asked for), and in all else that f depends on."""
+
+    initial: list[Any]
+    sums: Sums | None
+    totals: Any
+
+
+def transpose(
+    system: System, functions: TensorFunctions, pulls: Pulls, found: Trajectory, grad: Any, totals: Any, wanted: bool
+) -> Gradients:
+    """Gradients from ``grad``, that of the states; those of the weights if they are ``wanted``."""
+    xp, rule, grid, initial, sums = system
+    fun, jacobian = functions
+    states, points, count, newest = found.states, found.points, grid.steps, sums.newest
+    kinds, shape = len(sums.sequences), states.shape[1:]
+    order = sums.sequences[0].shape[1:]
+
+    def noted(newest_bar: Any, product: Any) -> Any:
+        return newest_bar + sum_to(product, order) if wanted else newest_bar
+
+    def make_step(_: Any) -> HistoryStep:
+        def step(r: Any, later: Any, carry: Any) -> Any:
+            totals, newest_bar = carry
+            n = count - r
+            t, y, value_bar = grid.time(n, states), states[n], later[0]
+            if rule.implicit:
+                slopes = None if jacobian is None else partial(jacobian, t)
+                bar = solve_transposed(partial(fun, t), slopes, y, newest, value_bar, grad[n])
+                value, _, totals = pulls.pull(0, n, t, y, value_bar + newest * bar, totals)
+                return (totals, noted(newest_bar, bar * value)), (bar,), (value,) if wanted else ()
+            value, back, totals = pulls.pull(0, n, t, y, value_bar, totals)
+            bar = grad[n] + back
+            total = None
+            for i in range(len(points) - 1, -1, -1):
+                total = bar if total is None else total + bar
+                there, back, totals = pulls.pull(1 + i, n, t, points[i][n - 1], newest * bar, totals)
+                newest_bar = noted(newest_bar, bar * there)
+                bar = back
+            return (totals, newest_bar), (bar,) if total is None else (bar, total), (value,) if wanted else ()
+
+        return step
+
+    def given(begin: int, length: int) -> Any:
+        return xp.zeros((length, 1, *shape), states.dtype, like=states)
+
+    def around(begin: int, length: int) -> Any:
+        return pulls.prepare(count - begin - length + 1, count - begin)
+
+    carry = (totals, None if newest is None else 0.0 * newest)
+    (totals, newest_bar), parts, kept = march_blocks(
+        xp, make_step, (tuple(sums.sequences),), count, given, carry, around=around
+    )
+    bars = xp.concatenate(parts)
+    del parts
+    # By r = N - n, for steps N .. 1: it is the weights that are turned.
+    last = bars[:, -1]
+    start_bar = grad[0] + bars.sum((0, 1))
+    first_bar, value = None if sums.first is None else 0.0 * sums.first, 0.0 * states[0]
+    if not rule.starts_blind:
+        value_bar = 0.0 * start_bar
+        for kind, each in enumerate(sums.sequences):
+            value_bar = value_bar + weighted(xp, xp.module.flip(each[1 : count + 1], (0,)), bars[:, kind])
+        if sums.first is not None:
+            value_bar = value_bar + weighted(xp, xp.module.flip(sums.first[1 : count + 1], (0,)), last)
+        value, back, totals = pulls.pull(0, 0, grid.time(0, states), initial[0], value_bar, totals)
+        start_bar = start_bar + back
+        if wanted and sums.first is not None:
+            first_bar = xp.concatenate(
+                [0.0 * sums.first[:1], xp.module.flip(_multiplied(xp, last, value, order), (0,))]
+            )
+    initial_bar = [start_bar]
+    tau = grid.step * xp.module.flip(xp.arange(1, count + 1, states.dtype, like=states), (0,))
+    factors = [tau**number / math.factorial(number) for number in range(1, len(initial))]
+    initial_bar += [weighted(xp, each, bars).sum(0) for each in factors]
+    if not wanted:
+        return Gradients(initial_bar, None, totals)
+    values = xp.concatenate([value[None], xp.module.flip(xp.concatenate(kept[0])[1:], (0,))])
+    own = correlations(xp, bars, values, order)
+    return Gradients(initial_bar, Sums(tuple(own[kind] for kind in range(kinds)), first_bar, newest_bar), totals)
+
+
+def _multiplied(xp: Namespace, rows: Any, value: Any, order: tuple[int, ...]) -> Any:
+    """``rows[n] * value``, summed to (N, ...) with the shape of the order."""
+    if not order:
+        columns = math.prod(value.shape)
+        return xp.matmul(rows.reshape(rows.shape[0], columns), value.reshape(columns, 1))[:, 0]
+    lacking = value.ndim - len(order)
+    product = rows * value
+    product = product.sum(tuple(range(1, 1 + lacking))) if lacking else product
+    ones = tuple(k + 1 for k, size in enumerate(order) if size == 1 and product.shape[k + 1] != 1)
+    return product.sum(ones, keepdims=True) if ones else product
