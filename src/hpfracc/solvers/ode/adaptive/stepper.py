@@ -28,6 +28,8 @@ _MAX_TRIES = 60
 _SHORTEST = 1e-290
 #: The right-hand side jumps if it changes by this multiple of its previous changes.
 _JUMP = 4.0
+#: The highest order of divided differences in which a jump of the size of other changes shows; also the one below.
+_JUMP_ORDERS = 4
 #: Jumps are passed without a word if they can add at most this share of the tolerance.
 _NEGLIGIBLE = 0.01
 #: Behind a jump, up to this multiple of the shortest step, a step may be longer than the tolerance allows.
@@ -232,18 +234,33 @@ class Stepper:
     def _find_jump(self, trial: Trial, step: float) -> Array | None:
         """Bound of the error if the right-hand side jumps within this step, at its end or at the last time; or None.
 
-        The terms of a polynomial across a jump underestimate it, because their weights fall with the degree.
+        The terms of a polynomial across a jump underestimate it, because their weights fall with the degree. It jumps
+        if its change is many times the earlier ones, or, for a jump of the size of its changes, if its divided
+        differences of two higher orders are: extrapolations of any degree then miss the newest value by the jump.
         """
         values = trial.values
-        known = min(len(values) - 2, len(self.steps), 2)  # earlier changes; one is enough behind a restart
+        known = min(len(values) - 2, len(self.steps))  # earlier changes; one is enough behind a restart
         if known < 1:
             return None
-        change, before = np.abs(values[0] - values[1]) / step, np.abs(values[1 : known + 1] - values[2 : known + 2])
-        smooth = (before / np.reshape(self.steps[:known], (known, 1))).max(axis=0)
-        jumps = change > _JUMP * smooth + 1e-13 * np.abs(values).max(axis=0) / step
-        if not jumps.any():
-            return None
-        return self._jump_bound(np.where(jumps, change * step, 0.0), step)
+        lengths = np.array([1.0, *(each / step for each in self.steps[:known])])  # in units of this step
+        gaps: Array = np.zeros(known + 2)
+        rounding = 1e-13 * np.abs(values).max(axis=0)
+        differences, reach = values[: known + 2], 1.0
+        jump: Array = np.zeros(1)
+        smallest: Array | float = math.inf  # miss of the extrapolations
+        for order in range(1, min(known, _JUMP_ORDERS) + 1):
+            gaps = gaps[:-1] + lengths[order - 1 :]
+            differences = (differences[:-1] - differences[1:]) / gaps[:, np.newaxis]
+            sizes, reach = np.abs(differences[:3]), reach * float(gaps[0])
+            limit = _JUMP * sizes[1:].max(axis=0) + rounding * (2.0 ** (order - 1) / reach)
+            miss = np.where(sizes[0] > limit, sizes[0], 0.0)
+            if order == 1:
+                jump = reach * miss
+            elif order >= _JUMP_ORDERS - 1:
+                smallest = np.minimum(smallest, reach * miss)
+                if order == _JUMP_ORDERS:
+                    jump = np.maximum(jump, smallest)
+        return self._jump_bound(jump, step) if jump.any() else None
 
     def _jump_bound(self, jump: Array, step: float) -> Array:
         """How far the integral of the right-hand side may be off if it jumps by this within a step."""
