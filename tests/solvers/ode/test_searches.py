@@ -92,3 +92,21 @@ def test_a_kept_function_does_not_make_compiling_look_cheap():
         hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.5, step=0.1, compile=True)
     price = compilation.compile_price(lambda t, y: y)
     assert price is not None and price.seconds > 0.02
+
+
+def test_halved_steps_count_a_jump():
+    """Two solutions may place it alike, and agree better than either is right."""
+    alpha, jump, end = 0.9, 1.05, 2.0
+
+    def fun(t: float, y: Any) -> Any:
+        return -0.2 * y + 2.0 * (t >= jump)
+
+    def truth(t: Any) -> Any:
+        late = np.maximum(t - jump, 0.0)
+        response = 2.0 * late**alpha * hf.mittag_leffler(-0.2 * late**alpha, alpha, alpha + 1.0)
+        return hf.mittag_leffler(-0.2 * t**alpha, alpha) + response
+
+    found = hf.solve_fode(fun, (0.0, end), [1.0], alpha, method="l2_1sigma", rtol=1e-3, atol=1e-3, max_steps=8192)
+    assert np.abs(found.y[0] - truth(found.t)).max() <= 3.0 * found.error_estimate
+    tight = hf.solve_fode(fun, (0.0, end), [1.0], alpha, method="l1", rtol=1e-6, atol=1e-4, max_steps=512)
+    assert not tight.success

@@ -120,6 +120,18 @@ def test_a_delay_by_the_method_of_steps(alpha: float, rtol: float):
     assert np.max(np.abs(result.y[0] - exact)) < 10.0 * rtol
 
 
+def test_the_start_counts_at_once_behind_a_delay():
+    """Within 1e-12 of the delay the delayed state is the solution, which rises like t^alpha, and no longer history."""
+    alpha, rate, lag = 0.2743, 1.43, 1.536
+    found = hf.solve_fode(
+        lambda t, y, past: -rate * past[0], (0.0, 1.6), [1.0], alpha, delays=[lag], history=1.0, rtol=1.7e-8, atol=2e-11
+    )
+    late = np.maximum(found.t - lag, 0.0)
+    truth = 1.0 - rate * found.t**alpha * rgamma(alpha + 1.0) + rate**2 * late ** (2 * alpha) * rgamma(2 * alpha + 1.0)
+    assert found.success, found.message
+    assert np.abs(found.y[0] - truth).max() <= found.error_estimate
+
+
 def test_a_history_that_jumps_at_the_start():
     """y = 0 before 0 and 1 at 0: nothing happens until t = 1, and then the delayed value acts."""
     result = hf.solve_fode(

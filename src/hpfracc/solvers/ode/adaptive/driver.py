@@ -139,7 +139,7 @@ class _Pass:
             speed.begin(stepper)
             watch = _CrawlWatch(problem, options, length)
             for stop, is_break in self._stops(length):
-                self.system.from_left = is_break
+                self.system.break_ahead = stop if is_break else math.inf
                 self.system.segment = self._segment(stop)
                 while stepper.tau < stop:
                     if stepper.accepted >= options.max_steps:
@@ -160,8 +160,9 @@ class _Pass:
                         self.hopeless = True
                         return None
                 if is_break:
-                    self.system.from_left = False
+                    self.system.break_ahead = math.inf
                     self.system.segment = self._segment(math.nextafter(stop, math.inf))
+                    stepper.broken = stepper.tau
                     stepper.restart()
         except NotFiniteError as error:
             return self._fail(f"{error}: check the right-hand side and the initial values.")

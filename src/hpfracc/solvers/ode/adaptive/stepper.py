@@ -92,6 +92,7 @@ class Stepper:
         first = min(options.first_step or self._first_step(), self._longest())
         self.controller = Controller(first, self.least, longest=2.0 * length)
         self.jumped: float | None = None  # where a jump was passed
+        self.broken = -math.inf  # the last known time at which the right-hand side is not smooth
 
     # -- interface ----------------------------------------------------------------------------------------------------
 
@@ -134,12 +135,14 @@ class Stepper:
     def _pass_jump(self) -> bool:
         """Step over a jump of the right-hand side that is closer than steps can be, and restart behind it.
 
-        Behind a jump the solution bends as after t0, but times near t cannot be closer than their rounding. So the
-        first steps are as long as that requires; the error that they make is one of a few times of rounding.
+        Behind a jump, and behind a known break, the solution bends as after t0, but times near t cannot be closer than
+        their rounding. So the first steps are as long as that requires; the error that they make is one of a few times
+        of rounding.
         """
         step = 32.0 * float(np.finfo(float).eps) * max(abs(self.tau), abs(self.system.time(self.tau)))
-        if self.jumped is not None and self.tau - self.jumped < _NEAR_JUMP * step:
-            step = max(step, 0.5 * (self.tau - self.jumped))
+        last = self.broken if self.jumped is None else max(self.jumped, self.broken)
+        if self.tau - last < _NEAR_JUMP * step:
+            step = max(step, 0.5 * (self.tau - last))
         else:
             before = self.system(max(self.tau - step, 0.0), self.y)
             for _ in range(12):

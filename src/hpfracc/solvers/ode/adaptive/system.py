@@ -50,10 +50,10 @@ class FlatSystem:
         ]
         if len(self.groups) == 1:
             self.groups = [(self.groups[0][0], slice(None))]
-        #: For delays: the solution and its estimated error so far, and whether a jump at t0 is evaluated from the left.
+        #: For delays: the solution and its estimated error so far, and the break that steps approach from the left.
         self.past: Callable[[float], Array] = self.start
         self.past_error: Callable[[float], Array] = self._no_error
-        self.from_left = False
+        self.break_ahead = math.inf
         #: First and last time between two breakpoints, beyond which rounding must not bring the right-hand side.
         self.segment: tuple[float, float] | None = None
         self._recent: dict[float, Array] = {}
@@ -134,7 +134,7 @@ class FlatSystem:
         states = []
         for lag in self.problem.delays:
             then = tau - lag
-            if then < 0.0 or (self.from_left and then <= 1e-12 * tau):
+            if then < 0.0 or (tau >= self.break_ahead * (1.0 - 1e-12) and then <= 1e-12 * tau):
                 state = history_at(self.problem, self.problem.t0 + min(then, 0.0))
             else:
                 state = self._remembered(then)

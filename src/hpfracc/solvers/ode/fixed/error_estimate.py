@@ -32,7 +32,7 @@ from hpfracc.solvers.ode.jacobian import JacobianSource
 from hpfracc.solvers.ode.newton import Newton, Norm
 from hpfracc.solvers.ode.problem import Jacobian, RightHandSide
 
-__all__ = ["Estimate", "estimate_errors"]
+__all__ = ["Estimate", "estimate_errors", "find_jumps"]
 
 Array = np.ndarray[Any, Any]
 
@@ -73,7 +73,7 @@ def estimate_errors(table: Tableau, fun: RightHandSide, delayed: DelayedStates |
     problem, last = table.problem, table.known - 1
     if last < _FEWEST or not (np.isfinite(table.y[:, : last + 1]).all() and np.isfinite(table.f[:, : last + 1]).all()):
         return None
-    jumps = _find_jumps(table)
+    jumps = find_jumps(table.f[:, : table.known])
     nodes = _nodes(table, jumps)
     with np.errstate(over="ignore", invalid="ignore"):
         first = fun(problem.t0, problem.y0)  # which some methods do not evaluate
@@ -102,14 +102,15 @@ def estimate_errors(table: Tableau, fun: RightHandSide, delayed: DelayedStates |
     return Estimate(problem.t0 + table.grid.elapsed(0, last + 1)[nodes], np.abs(errors))
 
 
-def _find_jumps(table: Tableau) -> Array:
-    """How far f jumps over the step from each point, shape (rows, known - 1); 0 where it changes smoothly."""
-    f = table.f[:, : table.known]
+def find_jumps(f: Array, steps: Array | float = 1.0) -> Array:
+    """How far f, of shape (rows, points), jumps over each of its steps; 0 where it changes smoothly."""
     changes = np.abs(np.diff(f, axis=1))
-    before = np.maximum(np.maximum(changes[:, :-3], changes[:, 1:-2]), changes[:, 2:-1])
-    least = 1e-12 * np.abs(f).max(axis=1, keepdims=True)
+    rates = changes / steps
+    before = np.maximum(np.maximum(rates[:, :-3], rates[:, 1:-2]), rates[:, 2:-1])
     found = np.zeros_like(changes)
-    found[:, 3:] = np.where(changes[:, 3:] > _JUMP * before + least, changes[:, 3:], 0.0)
+    sharp = rates[:, 3:] > _JUMP * before
+    notable = changes[:, 3:] > 1e-12 * np.abs(f).max(axis=1, keepdims=True)
+    found[:, 3:] = np.where(sharp & notable, changes[:, 3:], 0.0)
     return found
 
 
