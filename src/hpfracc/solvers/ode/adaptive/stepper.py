@@ -81,6 +81,7 @@ class Stepper:
         self.steps: list[float] = []  # lengths, the newest first
         self.levels: list[int | None] = []
         self.degree = 1
+        self.errors: list[float] = []  # sizes of the terms of the newest step
         self.error = np.zeros_like(self.y)
         self.moved = np.zeros_like(self.y)
         self.ratio = 0.0
@@ -126,7 +127,7 @@ class Stepper:
     def restart(self) -> None:
         """Restart the polynomials where the right-hand side is not smooth. The history is kept."""
         self.values = self.system(self.tau, self.y)[np.newaxis]
-        self.states, self.steps, self.levels, self.degree = [self.y], [], [], 1
+        self.states, self.steps, self.levels, self.degree, self.errors = [self.y], [], [], 1, []
         self.controller.restart()
         resolved = 16.0 * float(np.finfo(float).eps) * self.tau
         if self.controller.step < resolved:
@@ -200,7 +201,7 @@ class Stepper:
         # overestimate, because the errors of the steps accumulate.
         ahead = int(self.corrector.stiff)
         error = errors[min(degree + ahead, len(errors) - 1)]
-        jump = self._find_jump(trial, step)
+        jump = self._find_jump(trial, step, degree)
         size = 0.0 if jump is None else Norm(trial.scale, self.system.components)(jump)
         if size < _NEGLIGIBLE:  # such as rounding of terms that cancel
             jump = None
@@ -234,7 +235,7 @@ class Stepper:
             self.controller.start_with(step)  # not the first step: the bound of a jump allows this one
         return True
 
-    def _find_jump(self, trial: Trial, step: float) -> Array | None:
+    def _find_jump(self, trial: Trial, step: float, degree: int) -> Array | None:
         """Bound of the error if the right-hand side jumps within this step, at its end or at the last time; or None.
 
         The terms of a polynomial across a jump underestimate it, because their weights fall with the degree. It jumps
@@ -245,25 +246,37 @@ class Stepper:
         known = min(len(values) - 2, len(self.steps))  # earlier changes; one is enough behind a restart
         if known < 1:
             return None
-        lengths = np.array([1.0, *(each / step for each in self.steps[:known])])  # in units of this step
-        gaps: Array = np.zeros(known + 2)
+        change, few = np.abs(values[0] - values[1]) / step, min(known, 2)
+        before = np.abs(values[1 : few + 1] - values[2 : few + 2]) / np.reshape(self.steps[:few], (few, 1))
         rounding = 1e-13 * np.abs(values).max(axis=0)
-        differences, reach = values[: known + 2], 1.0
-        jump: Array = np.zeros(1)
-        smallest: Array | float = math.inf  # miss of the extrapolations
-        for order in range(1, min(known, _JUMP_ORDERS) + 1):
+        jump = np.where(change > _JUMP * before.max(axis=0) + rounding / step, change * step, 0.0)
+        # Terms of low degrees are not that small.
+        if known >= _JUMP_ORDERS <= degree + 1 and self._terms_grow(trial.errors, step):
+            jump = np.maximum(jump, self._find_small_jump(values, step, rounding))
+        return self._jump_bound(jump, step) if jump.any() else None
+
+    def _terms_grow(self, errors: list[float], step: float) -> bool:
+        """Whether the terms of higher orders grow by more than the length of the step explains."""
+        before, ratio = self.errors, step / self.steps[0]
+        return len(before) > _JUMP_ORDERS and all(
+            errors[order] > 1.5 * before[order] * ratio ** (order + min(self.least, 1.0))
+            for order in (_JUMP_ORDERS - 1, _JUMP_ORDERS)
+        )
+
+    def _find_small_jump(self, values: Array, step: float, rounding: Array) -> Array:
+        """By how much extrapolations of two degrees miss the newest value, if both do so suddenly."""
+        lengths = np.array([1.0, *(each / step for each in self.steps[: len(values) - 2])])  # in units of this step
+        differences, gaps, reach = values, np.zeros(lengths.size + 1), 1.0
+        smallest = np.full(values.shape[1], math.inf)
+        for order in range(1, _JUMP_ORDERS + 1):
             gaps = gaps[:-1] + lengths[order - 1 :]
             differences = (differences[:-1] - differences[1:]) / gaps[:, np.newaxis]
-            sizes, reach = np.abs(differences[:3]), reach * float(gaps[0])
-            limit = _JUMP * sizes[1:].max(axis=0) + rounding * (2.0 ** (order - 1) / reach)
-            miss = np.where(sizes[0] > limit, sizes[0], 0.0)
-            if order == 1:
-                jump = reach * miss
-            elif order >= _JUMP_ORDERS - 1:
-                smallest = np.minimum(smallest, reach * miss)
-                if order == _JUMP_ORDERS:
-                    jump = np.maximum(jump, smallest)
-        return self._jump_bound(jump, step) if jump.any() else None
+            reach *= float(gaps[0])
+            if order >= _JUMP_ORDERS - 1:
+                sizes = np.abs(differences[:3])
+                limit = _JUMP * sizes[1:].max(axis=0) + rounding * (2.0 ** (order - 1) / reach)
+                smallest = np.where(sizes[0] > limit, np.minimum(smallest, reach * sizes[0]), 0.0)
+        return smallest
 
     def _jump_bound(self, jump: Array, step: float) -> Array:
         """How far the integral of the right-hand side may be off if it jumps by this within a step."""
@@ -284,7 +297,7 @@ class Stepper:
         self.pieces = [*self.pieces[-1:], Piece(self.tau, step, end, taken.coefficients, through)]
         self.error, self.moved, self.largest = taken.error, taken.moved, taken.largest
         self.ratio = max(self.ratio, taken.ratio)
-        self.tau, self.y = end, trial.y
+        self.tau, self.y, self.errors = end, trial.y, trial.errors
         self.values = trial.values[: HIGHEST + 2]
         self.steps = [step, *self.steps[: HIGHEST + 1]]
         self.levels = [level, *self.levels[: HIGHEST + 1]]
