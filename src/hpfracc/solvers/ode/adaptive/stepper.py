@@ -249,19 +249,22 @@ class Stepper:
         change, few = np.abs(values[0] - values[1]) / step, min(known, 2)
         before = np.abs(values[1 : few + 1] - values[2 : few + 2]) / np.reshape(self.steps[:few], (few, 1))
         rounding = 1e-13 * np.abs(values).max(axis=0)
-        jump = np.where(change > _JUMP * before.max(axis=0) + rounding / step, change * step, 0.0)
+        jumps = change > _JUMP * before.max(axis=0) + rounding / step
+        jump: Array | None = np.where(jumps, change * step, 0.0) if jumps.any() else None
         # Terms of low degrees are not that small.
         if known >= _JUMP_ORDERS <= degree + 1 and self._terms_grow(trial.errors, step):
-            jump = np.maximum(jump, self._find_small_jump(values, step, rounding))
-        return self._jump_bound(jump, step) if jump.any() else None
+            small = self._find_small_jump(values, step, rounding)
+            jump = small if jump is None else np.maximum(jump, small)
+        return self._jump_bound(jump, step) if jump is not None and jump.any() else None
 
     def _terms_grow(self, errors: list[float], step: float) -> bool:
         """Whether the terms of higher orders grow by more than the length of the step explains."""
-        before, ratio = self.errors, step / self.steps[0]
-        return len(before) > _JUMP_ORDERS and all(
-            errors[order] > 1.5 * before[order] * ratio ** (order + min(self.least, 1.0))
-            for order in (_JUMP_ORDERS - 1, _JUMP_ORDERS)
-        )
+        before, low, high = self.errors, _JUMP_ORDERS - 1, _JUMP_ORDERS
+        if len(before) <= high:
+            return False
+        ratio = step / self.steps[0]
+        usual = 1.5 * ratio ** (low + min(self.least, 1.0))
+        return errors[low] > usual * before[low] and errors[high] > usual * ratio * before[high]
 
     def _find_small_jump(self, values: Array, step: float, rounding: Array) -> Array:
         """By how much extrapolations of two degrees miss the newest value, if both do so suddenly."""

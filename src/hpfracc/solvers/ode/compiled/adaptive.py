@@ -58,47 +58,47 @@ class CompiledArithmetic:
         tables = memory.tables(step)
         lengths = np.array(stepper.steps[: max(len(past) - 1, 1)] or [0.0])
         start = system.start(end).astype(system.dtype, copy=False)
-        tolerance = (stepper.atol, stepper.rtol, stepper.share)
-        rule = (self._alpha, self._gamma, memory.kernel.power, step, degree)
-        given = (lengths, past, start, tables.weighted, memory.states)
         steps, d, factor = stepper.accepted + stepper.rejected, system.components, stepper.distance_factor(step, end)
+        reals = np.array([self._alpha, self._gamma, step, stepper.rtol, stepper.share, factor])
+        sizes = np.array([memory.kernel.power, degree, d])
+        given = (reals, sizes, lengths, past, start, tables.weighted, memory.states, stepper.atol, stepper.y)
         size, n, dtype = len(past) + 1, system.size, system.dtype
-        rules, vectors, reals = np.zeros((3, size, size)), np.empty((5, n), dtype), np.empty(n + size + 1)
-        table = np.empty((2, size, n), dtype)
-        out, scale = (rules, table, reals), reals[:n]
+        rules, vectors, found = np.zeros((3, size, size)), np.empty((5, n), dtype), np.empty(n + size + 1)
+        table, scale = np.empty((2, size, n), dtype), found[:n]
         if not corrector.stiff:
-            arguments = (rule, given, tolerance, stepper.y, self._nothing, d, factor, out, vectors)
-            status = self._run("attempt", end, arguments, vectors[3], vectors[4])
+            arguments = (*given, self._nothing, rules, table, found, vectors)
+            status = self._run(kernels.attempt, kernels.run_attempt, end, arguments, vectors[3], vectors[4])
             if status == 2:
                 self._check_in_python(end)
                 return self.attempt(stepper, step, level, end, degree)
-            if reals[-1] >= 0.0:
-                corrector.contraction = float(reals[-1])
+            if found[-1] >= 0.0:
+                corrector.contraction = float(found[-1])
             if status:
                 corrector.failed(steps)
                 return None
             y = vectors[3]
         else:
-            weight = call_kernel(kernels.prepare, self._kind, rule, given, tolerance, stepper.y, rules, vectors, scale)
+            weight = call_kernel(kernels.prepare, self._kind, *given, rules, vectors, scale)
             solved = corrector.solve(end, vectors[0], weight, vectors[2], Norm(scale, d), steps)
             if solved is None:
                 return None
             y = solved.y
             inverse = self._nothing if corrector.inverse is None else corrector.inverse
-            call_kernel(kernels.finish, self._kind, given, solved.f, y, stepper.y, tolerance, inverse, d, factor, out)
+            values = (past, solved.f, y, stepper.y, stepper.atol)
+            call_kernel(kernels.finish, self._kind, reals, sizes, *values, inverse, rules, table, found)
         self._rules, self._table = rules, table
         stencil = Stencil(rules[0], rules[1])
-        return Trial(y, table[0], stencil, rules[2], table[1], reals[n:-1].tolist(), scale, vectors[1])
+        return Trial(y, table[0], stencil, rules[2], table[1], found[n:-1].tolist(), scale, vectors[1])
 
-    def _run(self, name: str, tau: float, arguments: tuple[Any, ...], point: Array, value: Array) -> int:
-        """Run a kernel, whose right-hand side at ``point`` is written to ``value``; returns its outcome."""
+    def _run(self, steps: Any, run: Any, tau: float, arguments: tuple[Any, ...], point: Array, value: Array) -> int:
+        """Run a kernel with the right-hand side at ``point`` in ``value``, evaluated here or compiled; its outcome."""
         state = np.zeros(2, np.int64)
         if self._fun is not None:
             functions = (self._reference, self.system.time(tau), self._scratch, self._parameters)
-            call_kernel(getattr(kernels, f"run_{name}"), self._kind, *functions, *arguments, state)
+            call_kernel(run, self._kind, *functions, *arguments, state)
             self.system.nfev += int(state[kernels.EVALUATIONS])
         else:
-            for _ in call_kernel(getattr(kernels, name), self._kind, *arguments, state):
+            for _ in call_kernel(steps, self._kind, *arguments, state):
                 value[:] = self.system(tau, point)
         return int(state[kernels.STATUS])
 
@@ -106,7 +106,7 @@ class CompiledArithmetic:
         """Run the corrector's loop."""
         out = np.empty((2, guess.size), guess.dtype)
         arguments = (known, float(weight), guess, norm.scale, norm.components, inverse, out)
-        status = self._run("newton", tau, arguments, out[0], out[1])
+        status = self._run(kernels.newton, kernels.run_newton, tau, arguments, out[0], out[1])
         if status == 2:
             self._check_in_python(tau)
             return self.newton(tau, known, weight, guess, norm, inverse)
@@ -119,15 +119,17 @@ class CompiledArithmetic:
         states = memory.trimmed(tables)
         n, dtype = system.size, system.dtype
         defect = min(degree + 1, len(trial.values) - 1)
-        errors, reals, equation = np.empty((2, n), dtype), np.empty(n + 1), np.empty((4, n), dtype)
+        errors, found, equation = np.empty((2, n), dtype), np.empty(n + 1), np.empty((4, n), dtype)
         both, new = np.zeros((defect + 1, 2 * n), dtype), np.empty_like(states)
+        reals = np.array([self._alpha, self._gamma, step, stepper.rtol, stepper.tau / end])
         arguments = (
-            *((stepper.tau, end, step, degree), trial.y, self._rules, self._table, trial.inherited),
-            *((stepper.moved, stepper.largest), self._nothing if inverse is None else inverse),
-            *((states, tables.decay, tables.moments, memory.kernel.power), (stepper.atol, stepper.rtol, 1.0)),
-            *(errors, reals, both, new, equation),
+            *(reals, np.array([memory.kernel.power, degree]), trial.y, self._rules, self._table, trial.inherited),
+            *(stepper.moved, stepper.largest, self._nothing if inverse is None else inverse),
+            *(states, tables.decay, tables.moments, stepper.atol, errors, found, both, new, equation),
         )
-        status = 2 if self._fun is None else self._run("take", end, arguments, equation[2], equation[3])
+        status = 2
+        if self._fun is not None:
+            status = self._run(kernels.take, kernels.run_take, end, arguments, equation[2], equation[3])
         if status:
             both[...] = 0.0
             state = np.zeros(2, np.int64)
@@ -137,7 +139,7 @@ class CompiledArithmetic:
                 except NotFiniteError:
                     state[kernels.STATUS] = 2
         memory.replace(new, step, both)
-        return Taken(errors[0], errors[1], both[: degree + 1, :n], reals[:n], float(reals[n]))
+        return Taken(errors[0], errors[1], both[: degree + 1, :n], found[:n], float(found[n]))
 
     def _check_in_python(self, tau: float) -> None:
         """Evaluate in Python if the compiled right-hand side was not finite; raises what Python raises."""

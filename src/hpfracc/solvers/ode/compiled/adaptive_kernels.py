@@ -12,7 +12,10 @@ SystemError. The arrays are combined into a few, because each takes time at each
     Differences and polynomials of the stencil, and weights; zero on entry.
 ``vectors``, shape (5, n)
     The known part of the equation, the inherited error, the guess, the solution, and the right-hand side there.
-``reals``, shape (n + R + 1,)
+``reals``, ``sizes``
+    The order alpha, Gamma(alpha), the step, rtol, the share of the tolerance for a step, and the amplification of its
+    error; the power of the kernel, the degree, and the number of components.
+``found``, shape (n + R + 1,)
     The tolerance of the step, the size of each degree's contribution, and the rate of convergence, -1 if unknown.
 ``table``, shape (2, R, n)
     Values of the right-hand side, newest first, and each degree's contribution.
@@ -86,11 +89,13 @@ def _evaluate(fun: Any, t: float, y: Any, out: Any, scratch: Any, parameters: An
 
 
 @_compile
-def prepare(rule: Any, past: Any, tolerance: Any, y: Any, rules: Any, vectors: Any, scale: Any) -> float:
+def prepare(
+    reals: Any, sizes: Any, lengths: Any, values: Any, start: Any, row: Any, states: Any, atol: Any, y: Any, rules: Any,
+    vectors: Any, scale: Any,
+) -> float:  # fmt: skip
     """The equation of a step, ``y = known + weight f``: returns the weight, and fills rules and vectors."""
-    alpha, gamma, power, step, degree = rule
-    lengths, values, start, row, states = past
-    atol, rtol, part = tolerance
+    alpha, gamma, step, rtol, part = reals[0], reals[1], reals[2], reals[3], reals[4]
+    power, degree = sizes[0], sizes[1]
     differences, polynomials, weights = rules[0], rules[1], rules[2]
     known, inherited, guess = vectors[0], vectors[1], vectors[2]
     count, n = values.shape
@@ -146,17 +151,13 @@ def prepare(rule: Any, past: Any, tolerance: Any, y: Any, rules: Any, vectors: A
 
 @_compile
 def finish(
-    past: Any, f: Any, y: Any, before: Any, tolerance: Any, inverse: Any, d: int, factor: float, out: Any
-) -> None:
-    """The contribution of each degree and its size; through ``inverse`` if the equation is stiff.
-
-    ``past`` is as for :func:`prepare`, ``out`` are rules, table and reals.
-    """
-    _, values, _, _, _ = past
-    atol, rtol, part = tolerance
-    rules, table, reals = out
+    reals: Any, sizes: Any, values: Any, f: Any, y: Any, before: Any, atol: Any, inverse: Any, rules: Any, table: Any,
+    found: Any,
+) -> None:  # fmt: skip
+    """The contribution of each degree and its size; through ``inverse`` if the equation is stiff."""
+    rtol, part, factor = reals[3], reals[4], reals[5]
     count, n = values.shape
-    weights, joined, terms, scale = rules[2], table[0], table[1], reals[:n]
+    weights, joined, terms, scale = rules[2], table[0], table[1], found[:n]
     for c in range(n):
         joined[0, c] = f[c]
         scale[c] = (atol[c] + rtol * max(abs(y[c]), abs(before[c]))) * part
@@ -169,31 +170,22 @@ def finish(
                 total += weights[r, i] * joined[i, c]
             terms[r, c] = total
         felt = _apply(inverse, terms[r]) if len(inverse) else terms[r]
-        reals[n + r] = factor * _norm(felt, scale, d)
+        found[n + r] = factor * _norm(felt, scale, sizes[2])
 
 
 @_compile
 def attempt(
-    rule: Any,
-    past: Any,
-    tolerance: Any,
-    y: Any,
-    inverse: Any,
-    d: int,
-    factor: float,
-    out: Any,
-    vectors: Any,
-    state: Any,
-) -> Any:
+    reals: Any, sizes: Any, lengths: Any, values: Any, start: Any, row: Any, states: Any, atol: Any, y: Any,
+    inverse: Any, rules: Any, table: Any, found: Any, vectors: Any, state: Any,
+) -> Any:  # fmt: skip
     """Prepare the equation of a step, solve it by iteration, into ``vectors``, and finish; ``inverse`` is empty."""
-    rules, _, reals = out
-    scale = reals[: len(y)]
-    weight = prepare(rule, past, tolerance, y, rules, vectors, scale)
+    scale, d = found[: len(y)], sizes[2]
+    weight = prepare(reals, sizes, lengths, values, start, row, states, atol, y, rules, vectors, scale)
     known, point, value = vectors[0], vectors[3], vectors[4]
     point[:] = vectors[2]
     change = np.empty_like(y)
     last = np.inf
-    reals[len(reals) - 1] = -1.0
+    found[len(found) - 1] = -1.0
     for turn in range(MAX_ITERATIONS):
         state[EVALUATIONS] += 1
         yield turn
@@ -205,11 +197,11 @@ def attempt(
             point[i] = moved
         size = _norm(change, scale, d)
         if size <= PART:
-            finish(past, value, point, y, tolerance, inverse, d, factor, out)
+            finish(reals, sizes, values, value, point, y, atol, inverse, rules, table, found)
             return
         if turn and size > 0.6 * last:
             break
-        reals[len(reals) - 1] = size / last
+        found[len(found) - 1] = size / last
         last = size
     state[STATUS] = 1
 
@@ -251,8 +243,9 @@ run_newton = with_functions(newton, _FUNCTIONS, _EVALUATE)
 
 @_compile
 def take(
-    times: Any, y: Any, rules: Any, table: Any, inherited: Any, before: Any, inverse: Any, memory: Any, tolerance: Any,
-    errors: Any, reals: Any, both: Any, new: Any, equation: Any, state: Any,
+    reals: Any, sizes: Any, y: Any, rules: Any, table: Any, inherited: Any, moved_before: Any, largest_before: Any,
+    inverse: Any, states: Any, decay: Any, moments: Any, atol: Any, errors: Any, found: Any, both: Any, new: Any,
+    equation: Any, state: Any,
 ) -> Any:  # fmt: skip
     """The estimated global error after a step, the polynomials over it, and the updated memory.
 
@@ -260,13 +253,11 @@ def take(
     far from that (see ``Corrector.propagate``); if the right-hand side is not finite there, the error is its known
     part. ``equation`` receives that part, the guess, the shifted state and the right-hand side there; ``errors`` the
     error and the change of the right-hand side due to it; ``both``, zero on entry, the coefficients of the polynomial
-    and of its error; ``new`` the states of the memory; ``reals`` the largest values so far and the ratio of the error
-    to the tolerance.
+    and of its error; ``new`` the states of the memory; ``found`` the largest values so far and the ratio of the error
+    to the tolerance. The fifth of ``reals`` is the factor by which the largest values so far fade.
     """
-    tau, end, step, degree = times
-    moved_before, largest_before = before
-    states, decay, moments, power = memory
-    atol, rtol, _ = tolerance
+    step, rtol, shrunk = reals[2], reals[3], reals[4]
+    power, degree = sizes[0], sizes[1]
     differences, polynomials, weights = rules[0], rules[1], rules[2]
     values, terms = table[0], table[1]
     known, guess, point, value = equation[0], equation[1], equation[2], equation[3]
@@ -322,11 +313,11 @@ def take(
         both[0, n + c] += moved[c]
         both[1, n + c] += moved_before[c] - moved[c]
     _advance(states, decay, moments, power, step, both, new)
-    reals[n] = 0.0
+    found[n] = 0.0
     for c in range(n):
-        reals[c] = max(abs(y[c]), largest_before[c] * (tau / end))
-        share = abs(error[c]) / (atol[c] + rtol * reals[c])
-        reals[n] = share if share > reals[n] or np.isnan(share) else reals[n]
+        found[c] = max(abs(y[c]), largest_before[c] * shrunk)
+        share = abs(error[c]) / (atol[c] + rtol * found[c])
+        found[n] = share if share > found[n] or np.isnan(share) else found[n]
 
 
 @_compile
