@@ -43,8 +43,11 @@ class CompiledArithmetic:
         self._reference = None if fun is None else fun.reference
         self._parameters: Array = np.zeros(1) if fun is None else fun.parameters
         self._scratch = np.zeros((2, system.size), dtype)
-        (self._alpha, _), *_ = system.groups
-        self._gamma = math.gamma(self._alpha)
+        (alpha, _), *_ = system.groups
+        # Reused at each step, because making an array takes as long as some of the arithmetic.
+        self._reals = np.array([alpha, math.gamma(alpha), 0.0, 0.0, 0.0, 0.0])
+        self._sizes = np.array([math.ceil(alpha) - 1, 0, system.components])
+        self._state = np.zeros(2, np.int64)
         self._nothing = np.zeros((0, 1, 1), dtype)
         self._rules: Array = np.empty(0)  # of the latest trial
         self._table: Array = np.empty(0)
@@ -59,8 +62,9 @@ class CompiledArithmetic:
         lengths = np.array(stepper.steps[: max(len(past) - 1, 1)] or [0.0])
         start = system.start(end).astype(system.dtype, copy=False)
         steps, d, factor = stepper.accepted + stepper.rejected, system.components, stepper.distance_factor(step, end)
-        reals = np.array([self._alpha, self._gamma, step, stepper.rtol, stepper.share, factor])
-        sizes = np.array([memory.kernel.power, degree, d])
+        reals, sizes = self._reals, self._sizes
+        reals[2], reals[3], reals[4], reals[5] = step, stepper.rtol, stepper.share, factor
+        sizes[1] = degree
         given = (reals, sizes, lengths, past, start, tables.weighted, memory.states, stepper.atol, stepper.y)
         size, n, dtype = len(past) + 1, system.size, system.dtype
         rules, vectors, found = np.zeros((3, size, size)), np.empty((5, n), dtype), np.empty(n + size + 1)
@@ -92,7 +96,8 @@ class CompiledArithmetic:
 
     def _run(self, steps: Any, run: Any, tau: float, arguments: tuple[Any, ...], point: Array, value: Array) -> int:
         """Run a kernel with the right-hand side at ``point`` in ``value``, evaluated here or compiled; its outcome."""
-        state = np.zeros(2, np.int64)
+        state = self._state
+        state.fill(0)
         if self._fun is not None:
             functions = (self._reference, self.system.time(tau), self._scratch, self._parameters)
             call_kernel(run, self._kind, *functions, *arguments, state)
@@ -121,9 +126,10 @@ class CompiledArithmetic:
         defect = min(degree + 1, len(trial.values) - 1)
         errors, found, equation = np.empty((2, n), dtype), np.empty(n + 1), np.empty((4, n), dtype)
         both, new = np.zeros((defect + 1, 2 * n), dtype), np.empty_like(states)
-        reals = np.array([self._alpha, self._gamma, step, stepper.rtol, stepper.tau / end])
+        self._reals[2], self._reals[3], self._reals[4] = step, stepper.rtol, stepper.tau / end
+        self._sizes[1] = degree
         arguments = (
-            *(reals, np.array([memory.kernel.power, degree]), trial.y, self._rules, self._table, trial.inherited),
+            *(self._reals, self._sizes, trial.y, self._rules, self._table, trial.inherited),
             *(stepper.moved, stepper.largest, self._nothing if inverse is None else inverse),
             *(states, tables.decay, tables.moments, stepper.atol, errors, found, both, new, equation),
         )
@@ -132,7 +138,8 @@ class CompiledArithmetic:
             status = self._run(kernels.take, kernels.run_take, end, arguments, equation[2], equation[3])
         if status:
             both[...] = 0.0
-            state = np.zeros(2, np.int64)
+            state = self._state
+            state.fill(0)
             for _ in call_kernel(kernels.take, self._kind, *arguments, state):
                 try:
                     equation[3] = system(end, equation[2])
