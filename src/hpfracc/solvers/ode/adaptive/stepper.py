@@ -264,7 +264,7 @@ class Stepper:
             return False
         ratio = step / self.steps[0]
         usual = 1.5 * ratio ** (low + min(self.least, 1.0))
-        return errors[low] > usual * before[low] and errors[high] > usual * ratio * before[high]
+        return bool(errors[low] > usual * before[low] and errors[high] > usual * ratio * before[high])
 
     def _find_small_jump(self, values: Array, step: float, rounding: Array) -> Array:
         """By how much extrapolations of two degrees miss the newest value, if both do so suddenly."""
