@@ -85,6 +85,8 @@ FIRST_CALLS = {
     "hpfracc.mittag_leffler(-1.0, 0.5)": 76,
     "t = numpy.linspace(0.0, 1.0, 101); hpfracc.caputo(t**2, t, 0.5)": 100,
     "hpfracc.fbm(100, 0.7)": 90,
+    "hpfracc.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.5)": 80,
+    "hpfracc.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.5, step=0.01)": 124,
 }
 #: What a first call on arrays of NumPy has no use for: chunked runs, clean-up under memory pressure, recorded spans,
 #: adapters of libraries that are not imported, and reports.
@@ -104,7 +106,9 @@ UNUSED = (
 )
 
 
-@pytest.mark.parametrize(("call", "most"), FIRST_CALLS.items(), ids=["mittag_leffler", "caputo", "fbm"])
+@pytest.mark.parametrize(
+    ("call", "most"), FIRST_CALLS.items(), ids=["mittag_leffler", "caputo", "fbm", "solve_fode", "with a step"]
+)
 def test_a_first_call_loads_what_it_uses(call: str, most: int):
     """A bounded number of our modules, and none that such a call has no use for."""
     modules = run_child(f"import numpy; {call}")["modules"]

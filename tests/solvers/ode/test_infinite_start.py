@@ -167,3 +167,13 @@ def test_a_source_that_is_undefined_at_the_start():
 def test_sources_that_have_no_start(fun: Any, span: tuple[float, float], words: str):
     found = hf.solve_fode(fun, span, [1.0], 0.5)
     assert not found.success and words in found.message
+
+
+@pytest.mark.parametrize(("alpha", "rate"), [(0.5, 1.0), (0.8, 6.0)])
+def test_the_error_estimate_is_weighted_where_the_solution_is_infinite(alpha: float, rate: float):
+    """In the norm of t^(1-alpha) y it is close; without the weight it was 2e10, because y is infinite at t0."""
+    found = solve(lambda t, y: -rate * y, alpha, end=2.0, rtol=1e-5, atol=1e-8)
+    t = found.t[1:]
+    exact = t ** (alpha - 1.0) * mittag_leffler(-rate * t**alpha, alpha, alpha)
+    error = float(np.max(np.abs(found.y[0, 1:] - exact) * (t / 2.0) ** (1.0 - alpha)))
+    assert found.success and error / 3.0 < found.error_estimate < 1e-4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 import sys
 from typing import Any
 
@@ -179,6 +180,17 @@ def test_a_progress_bar(capsys: pytest.CaptureFixture[str]):
     result = hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.7, step=1e-3, progress=True, backend="numpy")
     assert result.success
     assert capsys.readouterr().out == ""
+
+
+def test_the_text_of_a_progress_bar(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    """The method, the time of the equation, and seconds; "0:54:06" was taken for hours."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    hf.solve_fode(decay, (0.0, 1.0), [1.0], 0.7, step=1e-2, progress=True, backend="numpy")
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    last = [line for line in text.splitlines() if "t = " in line][-1]
+    assert re.search(r"pece.* 100%\s+t = 1\s+\d+\.\d s", last), last
+    assert not re.search(r"\d:\d\d", text)
 
 
 def test_plots():

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.fixed.grid import make_grid
-from hpfracc.solvers.ode.method import Method, find_method, has_method
-from hpfracc.solvers.ode.methods.pece import PECE
+from hpfracc.solvers.ode.method import Method, find_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult
-from hpfracc.solvers.ode.stiffness import LIMIT, StiffError, StiffnessGuard
-from hpfracc.solvers.ode.tensors.stability import solve_checked
-from hpfracc.solvers.ode.tolerance import solve_to_tolerance
+
+if TYPE_CHECKING:
+    from hpfracc.solvers.ode.stiffness import StiffnessGuard
 
 __all__ = ["solve_auto", "solve_with"]
 
@@ -41,6 +41,8 @@ def solve_with(method: Method, problem: Problem, options: Options) -> FODEResult
     if method.fixed and options.step is None:
         if problem.library != "numpy":
             raise InvalidInputError(f"method={method.name!r} takes equal steps; give step=")
+        from hpfracc.solvers.ode.tolerance import solve_to_tolerance
+
         return solve_to_tolerance(method, problem, options)
     return method.solve(problem, options)
 
@@ -50,7 +52,7 @@ def solve_auto(problem: Problem, options: Options) -> FODEResult:
     name, reason = _special(problem, options)
     if name is None and options.step is not None:
         return _solve_stepped(problem, options)
-    if name is None and has_method("adaptive"):
+    if name is None:
         method = find_method("adaptive")
         if method.refuses(problem, options) is None:
             return _because(method.solve(problem, options), "no step was given")
@@ -76,9 +78,12 @@ def _special(problem: Problem, options: Options) -> tuple[str | None, str]:
 
 def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
     """Solve by PECE, or by implicit steps if PECE would not be stable."""
+    from hpfracc.solvers.ode.methods.pece import PECE
+    from hpfracc.solvers.ode.stiffness import StiffError, StiffnessGuard
+
     assert options.step is not None
-    graded = find_method("l1", problem.library)
-    if _orders_below(problem, _SMALL_ORDER) and graded.refuses(problem, options) is None:
+    graded = find_method("l1", problem.library) if _orders_below(problem, _SMALL_ORDER) else None
+    if graded is not None and graded.refuses(problem, options) is None:
         times = make_grid(problem.t0, problem.t1, options.step, options.max_steps).times()
         even = options if options.t_eval is not None else dataclasses.replace(options, t_eval=times)
         reason = f"orders below {_SMALL_ORDER}: equal steps are inaccurate at the start, so the mesh is graded"
@@ -88,6 +93,8 @@ def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
         refusal = pece.refuses(problem, options)
         if refusal is not None:
             raise InvalidInputError(refusal)
+        from hpfracc.solvers.ode.tensors.stability import solve_checked
+
         return solve_checked(problem, options, pece, find_method("implicit_trapezoid", problem.library))
     guard = StiffnessGuard(problem, make_grid(problem.t0, problem.t1, options.step).step, pece.name, pece.scheme)
     explicit: FODEResult | None = None
@@ -124,6 +131,8 @@ def _orders_below(problem: Problem, bound: float) -> bool:
 
 def _is_stiff(guard: StiffnessGuard, result: FODEResult, until: float) -> bool:
     """Whether an implicit solution is stiff before the time at which explicit steps failed."""
+    from hpfracc.solvers.ode.stiffness import LIMIT
+
     before = np.flatnonzero(result.t <= until)[1:]
     for index in before[np.unique(np.linspace(0, before.size - 1, 8).astype(int))] if before.size else ():
         if guard.number(float(result.t[index]), np.ascontiguousarray(result.y[..., index])) > LIMIT:

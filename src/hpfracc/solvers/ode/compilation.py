@@ -26,7 +26,6 @@ from hpfracc.engine.selection.request import Preference, never_reason, preferenc
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compiled import NotCompiledError
-from hpfracc.solvers.ode.compiled.reading import read_function
 from hpfracc.solvers.ode.options import Options
 
 if TYPE_CHECKING:
@@ -161,7 +160,7 @@ def compile_price(function: Callable[..., Any]) -> FunctionPrice | None:
 def kernel_price(kind: str, dtype: Any) -> KernelPrice:
     """The price of compiled steps of that kind around a function in Python."""
     others = {"adaptive": ("adaptive_kernels", "attempt"), "implicit": ("implicit_kernels", "implicit")}
-    source, function = others.get(kind, ("kernels", kind))
+    source, function = others.get(kind, ("kernels", "corrected"))
     cold = _COLD_ADAPTIVE if kind == "adaptive" else _COLD_KERNEL
     family = "ode adaptive kernel" if kind == "adaptive" else "ode kernel"
     return KernelPrice(family, ("ode kernel", kind, dtype), cold, _CACHED_KERNEL, _FOLDER / f"{source}.py", function)
@@ -248,6 +247,8 @@ def _compile(
     *,
     must: bool,
 ) -> CompiledFunction:
+    from hpfracc.solvers.ode.compiled.reading import read_function
+
     shape, args = problem.shape, problem.args
     bound = read_function(function, args, shape, out_shape, problem.dtype)
     if isinstance(bound, str):

@@ -19,7 +19,7 @@ from hpfracc.solvers.ode.options import MAX_STEPS, Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult
 
-__all__ = ["Method", "all_methods", "find_method", "has_method", "noting", "refuse_plain", "register_method"]
+__all__ = ["Method", "all_methods", "find_method", "noting", "refuse_plain", "register_method"]
 
 
 #: Replaces every method's ``solve`` while a solve is only explained.
@@ -98,21 +98,15 @@ def register_method(method: type[Method]) -> type[Method]:
 
 def all_methods() -> list[type[Method]]:
     """All methods by name. Imports the files of ``methods/``."""
-    _import_methods()
+    for name in _files():
+        importlib.import_module(f"{methods.__name__}.{name}")
     return sorted(set(_known.values()), key=lambda method: (method.name, sorted(method.libraries)))
 
 
 @functools.cache
-def _import_methods() -> None:
-    """Import all methods, once, because listing a folder takes a fifth of a short solve."""
-    for module in pkgutil.iter_modules(methods.__path__):
-        importlib.import_module(f"{methods.__name__}.{module.name}")
-
-
-def has_method(name: str, library: str = "numpy") -> bool:
-    """Whether there is a method of that name for arrays of ``library``."""
-    _import_methods()
-    return f"{library}:{_plain(name)}" in _known
+def _files() -> tuple[str, ...]:
+    """The files of ``methods/``, listed once, because that takes a fifth of a short solve."""
+    return tuple(module.name for module in pkgutil.iter_modules(methods.__path__))
 
 
 def find_method(name: str | Method, library: str = "numpy") -> Method:
@@ -120,11 +114,12 @@ def find_method(name: str | Method, library: str = "numpy") -> Method:
     if isinstance(name, Method):
         return name
     name = text("method", name)
-    _import_methods()
     key = f"{library}:{_plain(str(name))}"
+    if key not in _known and _plain(str(name)) in _files():
+        importlib.import_module(f"{methods.__name__}.{_plain(str(name))}")
+    found = [] if key in _known else all_methods()
     if key in _known:
         return _known[key]()
-    found = all_methods()
     names = sorted({method.name for method in found if library in method.libraries})
     elsewhere = sorted({one for method in found if _plain(str(name)) in _names(method) for one in method.libraries})
     if elsewhere:

@@ -36,14 +36,14 @@ def progress_report(wish: bool | Callable[..., Any], t0: float, t1: float, title
         yield _ignore
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
     columns = (
         TextColumn("[bold]{task.description}"),
         BarColumn(bar_width=28),
         TaskProgressColumn(),
         TextColumn("t = {task.fields[now]}"),
-        TimeElapsedColumn(),  # a remaining time would be wrong by orders: steps grow
+        TextColumn("{task.elapsed:.1f} s"),  # a remaining time would be wrong by orders: steps grow
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=1.0, now=f"{t0:g}")

@@ -340,17 +340,21 @@ def test_the_estimate_of_a_rotation_is_stable(compiled: bool):
     assert error / 3.0 < result.error_estimate < 30.0 * error
 
 
-def test_robertson_at_order_one():
+@pytest.mark.parametrize("end", [4e3, pytest.param(1e4, marks=pytest.mark.slow)])
+def test_robertson_at_order_one(end: float):
     """It took 12,000 steps in six passes to an error 1,000 times too small, and was called chaotic."""
 
     def reaction(t: float, y: Any) -> Any:
         a, b, c = y
         return np.array([-0.04 * a + 1e4 * b * c, 0.04 * a - 1e4 * b * c - 3e7 * b * b, 3e7 * b * b])
 
-    result = hf.solve_fode(reaction, (0.0, 4e3), [1.0, 0.0, 0.0], 1.0, rtol=1e-5)
-    reference = solve_ivp(reaction, (0.0, 4e3), [1.0, 0.0, 0.0], method="Radau", rtol=1e-10, atol=1e-13)
-    error = np.abs(result.y[:, -1] - reference.y[:, -1]).max()
+    result = hf.solve_fode(reaction, (0.0, end), [1.0, 0.0, 0.0], 1.0, rtol=1e-5)
+    reference = solve_ivp(
+        reaction, (0.0, end), [1.0, 0.0, 0.0], method="Radau", rtol=1e-10, atol=1e-13, t_eval=result.t
+    )
+    error = np.abs(result.y - reference.y).max()
     assert result.success and result.stats["steps"] < 3000 and error < 1e-5
+    assert error / 3.0 < result.error_estimate < 10.0 * error
 
 
 @pytest.mark.parametrize(("alpha", "rtol"), [(0.5, 1e-7), (0.7, 1e-10), (1.0, 1e-8), (1.5, 1e-6)])
@@ -365,6 +369,19 @@ def test_a_jump_at_a_tight_tolerance_is_passed(alpha: float, rtol: float):
     error = np.abs(result.y[0] - exact).max()
     assert result.success and result.t[-1] == 3.0 and error < 10.0 * rtol
     assert error < 3.0 * result.error_estimate
+
+
+@pytest.mark.parametrize(("alpha", "rtol", "height"), [(0.61, 2e-5, 0.005), (0.66, 7e-4, 0.038), (0.73, 1e-4, -0.015)])
+def test_a_jump_no_larger_than_other_changes_is_found(alpha: float, rtol: float, height: float):
+    """Steps were long there, and one that crossed the jump was accepted: the error was ten times the estimate."""
+    result = hf.solve_fode(
+        lambda t, y: -0.35 * y + (height if t >= 0.77 else 0.0), (0.0, 1.2), [1.0], alpha, rtol=rtol, atol=1e-3 * rtol
+    )
+    tau = np.maximum(result.t - 0.77, 0.0)
+    exact = mittag_leffler(-0.35 * result.t**alpha, alpha)
+    exact = exact + height * tau**alpha * mittag_leffler(-0.35 * tau**alpha, alpha, alpha + 1.0)
+    error = np.abs(result.y[0] - exact).max()
+    assert result.success and error < 2.0 * rtol and error < 3.0 * result.error_estimate
 
 
 def test_a_jump_that_rounding_hides_is_named():

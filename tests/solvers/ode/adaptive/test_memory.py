@@ -10,9 +10,9 @@ import pytest
 from scipy.integrate import quad
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode.adaptive.continuation import Piece, piece_integral
 from hpfracc.solvers.ode.adaptive.kernel import exponential_kernel
 from hpfracc.solvers.ode.adaptive.memory import ExponentialMemory, exponential_moments
+from hpfracc.solvers.ode.adaptive.solution import Piece, piece_integral
 from hpfracc.solvers.ode.adaptive.stencil import make_stencil
 
 

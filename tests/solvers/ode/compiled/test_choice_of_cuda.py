@@ -15,7 +15,7 @@ import hpfracc as hf
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.errors import BackendUnavailableError, OutOfMemoryError
 from hpfracc.solvers.ode import compilation
-from hpfracc.solvers.ode.compiled.on_cuda import choice
+from hpfracc.solvers.ode.compiled.on_cuda import choice, device
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 
 Array = np.ndarray[Any, Any]
@@ -92,7 +92,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
 
     stand_in = StandIn()
     monkeypatch.setattr(solve, "solve_watched", stand_in)
-    monkeypatch.setattr(choice, "load_cuda", lambda: None)
+    monkeypatch.setattr(device, "load_cuda", lambda: None)
     monkeypatch.setattr(choice, "has_gpu", lambda: True)
     monkeypatch.setattr(choice, "_known", choice._Known())
     monkeypatch.setattr(choice, "import_cost", lambda name: 0.0)

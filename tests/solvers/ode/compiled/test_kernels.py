@@ -112,9 +112,9 @@ def test_one_kernel_serves_all_functions():
     """It is compiled once, and kept on disk for functions of other processes."""
     options: dict[str, Any] = {"method": "explicit_rectangle", "step": 0.05, "compile": True}
     first = hf.solve_fode(brusselator, (0.0, 2.0), [1.2, 2.8], 0.8, **options)
-    known = list(kernels.run_explicit.signatures)
+    known = list(kernels.run_corrected.signatures)
     second = hf.solve_fode(lambda t, y: -y, (0.0, 2.0), [1.2, 2.8], 0.8, **options)
-    assert first.decision.compiled and second.decision.compiled and kernels.run_explicit.signatures == known
+    assert first.decision.compiled and second.decision.compiled and kernels.run_corrected.signatures == known
     assert not np.allclose(first.y, second.y)
 
 

@@ -176,3 +176,13 @@ def test_errors_of_oscillations_are_resolved(alpha: float):
     y = hf.mittag_leffler((rate + 6.0j) * result.t**alpha, alpha)
     error = max(np.abs(result.y[0] - y.real).max(), np.abs(result.y[1] - y.imag).max())
     assert error / 3.0 < result.error_estimate < 10.0 * error
+
+
+def test_the_estimate_of_components_with_different_orders():
+    """The first starts with the power of the second, ``D^0.97 y = t^0.03``; the estimate was a quarter of the error."""
+    result = hf.solve_fode(
+        lambda t, y: np.array([y[1], math.gamma(1.03)]), (0.0, 1.0), [0.0, 0.0], [0.97, 0.03], step=0.005, method="pece"
+    )
+    exact = math.gamma(1.03) * np.stack([result.t, result.t**0.03 / math.gamma(1.03)])
+    error = float(np.abs(result.y - exact).max())
+    assert error > 1e-4 and error / 1.5 < result.error_estimate < 1.5 * error

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode.adaptive.arithmetic import Arithmetic, NumpyArithmetic, Trial
-from hpfracc.solvers.ode.adaptive.continuation import Continuation, Piece
 from hpfracc.solvers.ode.adaptive.controller import Controller
 from hpfracc.solvers.ode.adaptive.corrector import Corrector
 from hpfracc.solvers.ode.adaptive.memory import ExponentialMemory, Snapshot
+from hpfracc.solvers.ode.adaptive.solution import Continuation, Piece
 from hpfracc.solvers.ode.adaptive.stencil import Between, interpolate_states
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 from hpfracc.solvers.ode.newton import Norm
@@ -28,6 +28,8 @@ _MAX_TRIES = 60
 _SHORTEST = 1e-290
 #: The right-hand side jumps if it changes by this multiple of its previous changes.
 _JUMP = 4.0
+#: The highest order of divided differences in which a jump of the size of other changes shows; also the one below.
+_JUMP_ORDERS = 4
 #: Jumps are passed without a word if they can add at most this share of the tolerance.
 _NEGLIGIBLE = 0.01
 #: Behind a jump, up to this multiple of the shortest step, a step may be longer than the tolerance allows.
@@ -79,6 +81,7 @@ class Stepper:
         self.steps: list[float] = []  # lengths, the newest first
         self.levels: list[int | None] = []
         self.degree = 1
+        self.errors: list[float] = []  # sizes of the terms of the newest step
         self.error = np.zeros_like(self.y)
         self.moved = np.zeros_like(self.y)
         self.ratio = 0.0
@@ -124,7 +127,7 @@ class Stepper:
     def restart(self) -> None:
         """Restart the polynomials where the right-hand side is not smooth. The history is kept."""
         self.values = self.system(self.tau, self.y)[np.newaxis]
-        self.states, self.steps, self.levels, self.degree = [self.y], [], [], 1
+        self.states, self.steps, self.levels, self.degree, self.errors = [self.y], [], [], 1, []
         self.controller.restart()
         resolved = 16.0 * float(np.finfo(float).eps) * self.tau
         if self.controller.step < resolved:
@@ -198,7 +201,7 @@ class Stepper:
         # overestimate, because the errors of the steps accumulate.
         ahead = int(self.corrector.stiff)
         error = errors[min(degree + ahead, len(errors) - 1)]
-        jump = self._find_jump(trial, step)
+        jump = self._find_jump(trial, step, degree)
         size = 0.0 if jump is None else Norm(trial.scale, self.system.components)(jump)
         if size < _NEGLIGIBLE:  # such as rounding of terms that cancel
             jump = None
@@ -232,21 +235,51 @@ class Stepper:
             self.controller.start_with(step)  # not the first step: the bound of a jump allows this one
         return True
 
-    def _find_jump(self, trial: Trial, step: float) -> Array | None:
+    def _find_jump(self, trial: Trial, step: float, degree: int) -> Array | None:
         """Bound of the error if the right-hand side jumps within this step, at its end or at the last time; or None.
 
-        The terms of a polynomial across a jump underestimate it, because their weights fall with the degree.
+        The terms of a polynomial across a jump underestimate it, because their weights fall with the degree. It jumps
+        if its change is many times the earlier ones, or, for a jump of the size of its changes, if its divided
+        differences of two higher orders are: extrapolations of any degree then miss the newest value by the jump.
         """
         values = trial.values
-        known = min(len(values) - 2, len(self.steps), 2)  # earlier changes; one is enough behind a restart
+        known = min(len(values) - 2, len(self.steps))  # earlier changes; one is enough behind a restart
         if known < 1:
             return None
-        change, before = np.abs(values[0] - values[1]) / step, np.abs(values[1 : known + 1] - values[2 : known + 2])
-        smooth = (before / np.reshape(self.steps[:known], (known, 1))).max(axis=0)
-        jumps = change > _JUMP * smooth + 1e-13 * np.abs(values).max(axis=0) / step
-        if not jumps.any():
-            return None
-        return self._jump_bound(np.where(jumps, change * step, 0.0), step)
+        change, few = np.abs(values[0] - values[1]) / step, min(known, 2)
+        before = np.abs(values[1 : few + 1] - values[2 : few + 2]) / np.reshape(self.steps[:few], (few, 1))
+        rounding = 1e-13 * np.abs(values).max(axis=0)
+        jumps = change > _JUMP * before.max(axis=0) + rounding / step
+        jump: Array | None = np.where(jumps, change * step, 0.0) if jumps.any() else None
+        # Terms of low degrees are not that small.
+        if known >= _JUMP_ORDERS <= degree + 1 and self._terms_grow(trial.errors, step):
+            small = self._find_small_jump(values, step, rounding)
+            jump = small if jump is None else np.maximum(jump, small)
+        return self._jump_bound(jump, step) if jump is not None and jump.any() else None
+
+    def _terms_grow(self, errors: list[float], step: float) -> bool:
+        """Whether the terms of higher orders grow by more than the length of the step explains."""
+        before, low, high = self.errors, _JUMP_ORDERS - 1, _JUMP_ORDERS
+        if len(before) <= high:
+            return False
+        ratio = step / self.steps[0]
+        usual = 1.5 * ratio ** (low + min(self.least, 1.0))
+        return bool(errors[low] > usual * before[low] and errors[high] > usual * ratio * before[high])
+
+    def _find_small_jump(self, values: Array, step: float, rounding: Array) -> Array:
+        """By how much extrapolations of two degrees miss the newest value, if both do so suddenly."""
+        lengths = np.array([1.0, *(each / step for each in self.steps[: len(values) - 2])])  # in units of this step
+        differences, gaps, reach = values, np.zeros(lengths.size + 1), 1.0
+        smallest = np.full(values.shape[1], math.inf)
+        for order in range(1, _JUMP_ORDERS + 1):
+            gaps = gaps[:-1] + lengths[order - 1 :]
+            differences = (differences[:-1] - differences[1:]) / gaps[:, np.newaxis]
+            reach *= float(gaps[0])
+            if order >= _JUMP_ORDERS - 1:
+                sizes = np.abs(differences[:3])
+                limit = _JUMP * sizes[1:].max(axis=0) + rounding * (2.0 ** (order - 1) / reach)
+                smallest = np.where(sizes[0] > limit, np.minimum(smallest, reach * sizes[0]), 0.0)
+        return smallest
 
     def _jump_bound(self, jump: Array, step: float) -> Array:
         """How far the integral of the right-hand side may be off if it jumps by this within a step."""
@@ -267,7 +300,7 @@ class Stepper:
         self.pieces = [*self.pieces[-1:], Piece(self.tau, step, end, taken.coefficients, through)]
         self.error, self.moved, self.largest = taken.error, taken.moved, taken.largest
         self.ratio = max(self.ratio, taken.ratio)
-        self.tau, self.y = end, trial.y
+        self.tau, self.y, self.errors = end, trial.y, trial.errors
         self.values = trial.values[: HIGHEST + 2]
         self.steps = [step, *self.steps[: HIGHEST + 1]]
         self.levels = [level, *self.levels[: HIGHEST + 1]]

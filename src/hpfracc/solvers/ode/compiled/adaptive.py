@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode.adaptive.arithmetic import StepState, Taken, Trial
-from hpfracc.solvers.ode.adaptive.corrector import MAX_ITERATIONS, MAX_NEWTON, MIN_RATE, PART, Solved
+from hpfracc.solvers.ode.adaptive.corrector import Solved
 from hpfracc.solvers.ode.adaptive.stencil import Stencil
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 from hpfracc.solvers.ode.compiled import adaptive_kernels as kernels
@@ -43,8 +43,11 @@ class CompiledArithmetic:
         self._reference = None if fun is None else fun.reference
         self._parameters: Array = np.zeros(1) if fun is None else fun.parameters
         self._scratch = np.zeros((2, system.size), dtype)
-        (self._alpha, _), *_ = system.groups
-        self._gamma = math.gamma(self._alpha)
+        (alpha, _), *_ = system.groups
+        # Reused at each step, because making an array takes as long as some of the arithmetic.
+        self._reals = np.array([alpha, math.gamma(alpha), 0.0, 0.0, 0.0, 0.0])
+        self._sizes = np.array([math.ceil(alpha) - 1, 0, system.components])
+        self._state = np.zeros(2, np.int64)
         self._nothing = np.zeros((0, 1, 1), dtype)
         self._rules: Array = np.empty(0)  # of the latest trial
         self._table: Array = np.empty(0)
@@ -58,101 +61,61 @@ class CompiledArithmetic:
         tables = memory.tables(step)
         lengths = np.array(stepper.steps[: max(len(past) - 1, 1)] or [0.0])
         start = system.start(end).astype(system.dtype, copy=False)
-        tolerance = (stepper.atol, stepper.rtol, stepper.share)
-        common = (
-            *(self._alpha, self._gamma, memory.kernel.power, step, degree, lengths, past, start, tables.weighted),
-            *(memory.states, *tolerance, stepper.y),
-        )
         steps, d, factor = stepper.accepted + stepper.rejected, system.components, stepper.distance_factor(step, end)
+        reals, sizes = self._reals, self._sizes
+        reals[2], reals[3], reals[4], reals[5] = step, stepper.rtol, stepper.share, factor
+        sizes[1] = degree
+        given = (reals, sizes, lengths, past, start, tables.weighted, memory.states, stepper.atol, stepper.y)
         size, n, dtype = len(past) + 1, system.size, system.dtype
-        rules, vectors, reals = np.zeros((3, size, size)), np.empty((5, n), dtype), np.empty(n + size)
-        table = np.empty((2, size, n), dtype)
-        scale = reals[:n]
-        if self._fun is not None and not corrector.stiff:
-            status, contraction, evaluations = call_kernel(
-                *(kernels.attempt, self._kind, self._reference, system.time(end), *common, d, self._nothing, factor),
-                *(self._scratch, self._parameters, rules, vectors, reals, table),
-            )
-            system.nfev += evaluations
+        rules, vectors, found = np.zeros((3, size, size)), np.empty((5, n), dtype), np.empty(n + size + 1)
+        table, scale = np.empty((2, size, n), dtype), found[:n]
+        if not corrector.stiff:
+            arguments = (*given, self._nothing, rules, table, found, vectors)
+            status = self._run(kernels.attempt, kernels.run_attempt, end, arguments, vectors[3], vectors[4])
             if status == 2:
                 self._check_in_python(end)
                 return self.attempt(stepper, step, level, end, degree)
-            if contraction >= 0.0:
-                corrector.contraction = contraction
+            if found[-1] >= 0.0:
+                corrector.contraction = float(found[-1])
             if status:
                 corrector.failed(steps)
                 return None
             y = vectors[3]
         else:
-            weight = call_kernel(kernels.prepare, self._kind, *common, rules, vectors, scale)
-            known, guess = vectors[0], vectors[2]
-            if corrector.stiff:
-                solved = corrector.solve(end, known, weight, guess, Norm(scale, d), steps)
-            else:
-                solved, contraction = self._iterate(end, known, weight, guess, scale)
-                if contraction >= 0.0:
-                    corrector.contraction = contraction
-                if solved is None:
-                    corrector.failed(steps)
+            weight = call_kernel(kernels.prepare, self._kind, *given, rules, vectors, scale)
+            solved = corrector.solve(end, vectors[0], weight, vectors[2], Norm(scale, d), steps)
             if solved is None:
                 return None
             y = solved.y
             inverse = self._nothing if corrector.inverse is None else corrector.inverse
-            call_kernel(
-                *(kernels.finish, self._kind, past, solved.f, y, stepper.y, *tolerance, inverse, d, factor),
-                *(rules, table, reals),
-            )
+            values = (past, solved.f, y, stepper.y, stepper.atol)
+            call_kernel(kernels.finish, self._kind, reals, sizes, *values, inverse, rules, table, found)
         self._rules, self._table = rules, table
         stencil = Stencil(rules[0], rules[1])
-        return Trial(y, table[0], stencil, rules[2], table[1], reals[n:].tolist(), scale, vectors[1])
+        return Trial(y, table[0], stencil, rules[2], table[1], found[n:-1].tolist(), scale, vectors[1])
 
-    def _iterate(
-        self, tau: float, known: Array, weight: float, guess: Array, scale: Array
-    ) -> tuple[Solved | None, float]:
-        """Like :func:`kernels.iterate`, with the right-hand side in Python."""
-        y, last, contraction = guess.copy(), math.inf, -1.0
-        for turn in range(MAX_ITERATIONS):
-            f = self.system(tau, y)
-            size = call_kernel(kernels.correct, self._kind, known, weight, f, y, scale, self.system.components)
-            if size <= PART:
-                return Solved(y, f), contraction
-            if turn and size > 0.6 * last:
-                break
-            contraction, last = size / last, size
-        return None, contraction
+    def _run(self, steps: Any, run: Any, tau: float, arguments: tuple[Any, ...], point: Array, value: Array) -> int:
+        """Run a kernel with the right-hand side at ``point`` in ``value``, evaluated here or compiled; its outcome."""
+        state = self._state
+        state.fill(0)
+        if self._fun is not None:
+            functions = (self._reference, self.system.time(tau), self._scratch, self._parameters)
+            call_kernel(run, self._kind, *functions, *arguments, state)
+            self.system.nfev += int(state[kernels.EVALUATIONS])
+        else:
+            for _ in call_kernel(steps, self._kind, *arguments, state):
+                value[:] = self.system(tau, point)
+        return int(state[kernels.STATUS])
 
     def newton(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm, inverse: Array) -> Solved | None:
         """Run the corrector's loop."""
-        if self._fun is None:
-            return self._newton(tau, known, float(weight), guess, norm, inverse)
         out = np.empty((2, guess.size), guess.dtype)
-        status, evaluations = call_kernel(
-            *(kernels.newton, self._kind, self._reference, self.system.time(tau), known, float(weight), guess),
-            *(norm.scale, norm.components, inverse, self._scratch, self._parameters, out),
-        )
-        self.system.nfev += evaluations
+        arguments = (known, float(weight), guess, norm.scale, norm.components, inverse, out)
+        status = self._run(kernels.newton, kernels.run_newton, tau, arguments, out[0], out[1])
         if status == 2:
             self._check_in_python(tau)
             return self.newton(tau, known, weight, guess, norm, inverse)
         return None if status else Solved(out[0], out[1])
-
-    def _newton(
-        self, tau: float, known: Array, weight: float, guess: Array, norm: Norm, inverse: Array
-    ) -> Solved | None:
-        """Like :func:`kernels.newton`, with the right-hand side in Python."""
-        y, last = guess.copy(), math.inf
-        for _ in range(MAX_NEWTON):
-            f = self.system(tau, y)
-            size = call_kernel(
-                *(kernels.correct_newton, self._kind, known, weight, f, y, norm.scale, norm.components, inverse)
-            )
-            rate = size / last if math.isfinite(last) else 0.5
-            if size * max(rate, MIN_RATE) <= PART:
-                return Solved(y, (y - known) / weight)
-            if not rate <= 0.9:
-                break
-            last = size
-        return None
 
     def take(self, stepper: StepState, trial: Trial, step: float, end: float, degree: int) -> Taken:
         """Propagate the error, and add the step to the memory."""
@@ -161,40 +124,29 @@ class CompiledArithmetic:
         states = memory.trimmed(tables)
         n, dtype = system.size, system.dtype
         defect = min(degree + 1, len(trial.values) - 1)
-        errors, largest = np.empty((2, n), dtype), np.empty(n)
+        errors, found, equation = np.empty((2, n), dtype), np.empty(n + 1), np.empty((4, n), dtype)
         both, new = np.zeros((defect + 1, 2 * n), dtype), np.empty_like(states)
-        common = (
-            *(stepper.tau, end, degree, trial.y, self._rules, self._table, stepper.moved, stepper.largest),
-            *(self._nothing if inverse is None else inverse, states, tables.decay, tables.moments),
-            *(memory.kernel.power, step, stepper.atol, stepper.rtol, errors, largest, both, new),
+        self._reals[2], self._reals[3], self._reals[4] = step, stepper.rtol, stepper.tau / end
+        self._sizes[1] = degree
+        arguments = (
+            *(self._reals, self._sizes, trial.y, self._rules, self._table, trial.inherited),
+            *(stepper.moved, stepper.largest, self._nothing if inverse is None else inverse),
+            *(states, tables.decay, tables.moments, stepper.atol, errors, found, both, new, equation),
         )
-        there = False
+        status = 2
         if self._fun is not None:
-            there, ratio, evaluations = call_kernel(
-                *(kernels.take, self._kind, self._reference, system.time(end), trial.inherited, self._scratch),
-                *(self._parameters, *common),
-            )
-            system.nfev += evaluations
-        if not there:
-            equation = np.empty((3, n), dtype)
-            call_kernel(
-                *(kernels.begin_take, self._kind, degree, trial.y, self._rules, trial.inherited, self._table),
-                *(stepper.moved, self._nothing if inverse is None else inverse, equation),
-            )
-            try:
-                value = system(end, equation[2])
-                if call_kernel(
-                    *(kernels.is_far, self._kind, trial.y, self._rules, self._table, value),
-                    *(self._nothing if inverse is None else inverse, equation),
-                ):
-                    value = system(end, equation[2])
-                there = True
-            except NotFiniteError:
-                value = equation[0]
+            status = self._run(kernels.take, kernels.run_take, end, arguments, equation[2], equation[3])
+        if status:
             both[...] = 0.0
-            ratio = call_kernel(kernels.end_take, self._kind, there, value, equation, *common)
+            state = self._state
+            state.fill(0)
+            for _ in call_kernel(kernels.take, self._kind, *arguments, state):
+                try:
+                    equation[3] = system(end, equation[2])
+                except NotFiniteError:
+                    state[kernels.STATUS] = 2
         memory.replace(new, step, both)
-        return Taken(errors[0], errors[1], both[: degree + 1, :n], largest, ratio)
+        return Taken(errors[0], errors[1], both[: degree + 1, :n], found[:n], float(found[n]))
 
     def _check_in_python(self, tau: float) -> None:
         """Evaluate in Python if the compiled right-hand side was not finite; raises what Python raises."""

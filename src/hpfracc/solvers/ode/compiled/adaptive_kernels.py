@@ -1,10 +1,9 @@
 """One adaptive step, compiled: polynomials through the newest points, history, the step's equation, and the error.
 
-The same arithmetic as in ``adaptive/arithmetic.py``, for equations whose components share one order. A compiled
-right-hand side is given by reference (see ``references.py``), and solving returns 0 on success, 1 if the iteration does
-not converge, and 2 if the right-hand side is not finite. A right-hand side in Python is called between the parts of a
-step: :func:`prepare`, :func:`correct` or :func:`correct_newton` after each evaluation, :func:`finish`, and
-:func:`begin_take` before and :func:`end_take` after the evaluation that propagates the error.
+The same arithmetic as in ``adaptive/arithmetic.py``, for equations whose components share one order. :func:`attempt`,
+:func:`newton` and :func:`take` are generators: they write the state at which they need the right-hand side, yield, and
+find its value when they resume. A right-hand side in Python is evaluated by an ordinary loop over the generator; the
+``run_...`` of the same text take a compiled one by reference (see ``kernels.with_functions``).
 
 Results are written to the caller's arrays: to return an array Numba runs Python code, in which an interrupt becomes a
 SystemError. The arrays are combined into a few, because each takes time at each call:
@@ -13,10 +12,16 @@ SystemError. The arrays are combined into a few, because each takes time at each
     Differences and polynomials of the stencil, and weights; zero on entry.
 ``vectors``, shape (5, n)
     The known part of the equation, the inherited error, the guess, the solution, and the right-hand side there.
-``reals``, shape (n + R,)
-    The tolerance of the step, and the size of each degree's contribution.
+``reals``, ``sizes``
+    The order alpha, Gamma(alpha), the step, rtol, the share of the tolerance for a step, and the amplification of its
+    error; the power of the kernel, the degree, and the number of components.
+``found``, shape (n + R + 1,)
+    The tolerance of the step, the size of each degree's contribution, and the rate of convergence, -1 if unknown.
 ``table``, shape (2, R, n)
     Values of the right-hand side, newest first, and each degree's contribution.
+``state``
+    The outcome, 0 for success, 1 if the iteration does not converge, 2 if the right-hand side is not finite; and the
+    number of evaluations.
 ``scratch``, shape (2, n)
     Input and output of a compiled right-hand side.
 ``fun``, ``parameters``
@@ -30,15 +35,17 @@ from typing import Any
 import numba
 import numpy as np
 
-from hpfracc.solvers.ode.adaptive.corrector import FAR, LINEAR_ITERATIONS, MAX_ITERATIONS, MAX_NEWTON, PART
-from hpfracc.solvers.ode.compiled.kernels import call
+from hpfracc.solvers.ode.adaptive.corrector import FAR, LINEAR_ITERATIONS, MAX_ITERATIONS, MAX_NEWTON, MIN_RATE, PART
+from hpfracc.solvers.ode.compiled.kernels import call, with_functions
 
-__all__ = [
-    "attempt", "begin_take", "correct", "correct_newton", "end_take", "finish", "is_far", "iterate", "newton",
-    "prepare", "take",
-]  # fmt: skip
+__all__ = ["attempt", "finish", "newton", "prepare", "run_attempt", "run_newton", "run_take", "take"]
 
 _compile = numba.njit(cache=True)
+
+#: Indices in ``state``.
+STATUS, EVALUATIONS = range(2)
+_EVALUATE = "state[STATUS] = _evaluate(fun, t, point, value, scratch, parameters)"
+_FUNCTIONS = "fun, t, scratch, parameters"
 
 
 @_compile
@@ -83,25 +90,12 @@ def _evaluate(fun: Any, t: float, y: Any, out: Any, scratch: Any, parameters: An
 
 @_compile
 def prepare(
-    alpha: float,
-    gamma: float,
-    power: int,
-    step: float,
-    degree: int,
-    lengths: Any,
-    values: Any,
-    start: Any,
-    row: Any,
-    states: Any,
-    atol: Any,
-    rtol: float,
-    part: float,
-    y: Any,
-    rules: Any,
-    vectors: Any,
-    scale: Any,
-) -> float:
+    reals: Any, sizes: Any, lengths: Any, values: Any, start: Any, row: Any, states: Any, atol: Any, y: Any, rules: Any,
+    vectors: Any, scale: Any,
+) -> float:  # fmt: skip
     """The equation of a step, ``y = known + weight f``: returns the weight, and fills rules and vectors."""
+    alpha, gamma, step, rtol, part = reals[0], reals[1], reals[2], reals[3], reals[4]
+    power, degree = sizes[0], sizes[1]
     differences, polynomials, weights = rules[0], rules[1], rules[2]
     known, inherited, guess = vectors[0], vectors[1], vectors[2]
     count, n = values.shape
@@ -127,12 +121,12 @@ def prepare(
             integral += polynomials[r, q] / (alpha + q)
         for i in range(r + 1):
             weights[r, i] = factor * integral * differences[r, i]
-    rule = np.zeros(size)
+    summed = np.zeros(size)
     for r in range(degree + 1):
         for i in range(r + 1):
-            rule[i] += weights[r, i]
+            summed[i] += weights[r, i]
 
-    past = np.zeros(2 * n, y.dtype)
+    history = np.zeros(2 * n, y.dtype)
     binomial = 1.0
     for k in range(power + 1):
         if k:
@@ -141,115 +135,29 @@ def prepare(
         for j in range(states.shape[1]):
             each = share * row[j]
             for c in range(2 * n):
-                past[c] += each * states[k, j, c]
+                history[c] += each * states[k, j, c]
     ahead = min(degree + 1, count)
     for c in range(n):
-        total, next_value = start[c] + past[c], y[c] * 0.0
+        total, next_value = start[c] + history[c], y[c] * 0.0
         for i in range(1, size):
-            total += rule[i] * values[i - 1, c]
+            total += summed[i] * values[i - 1, c]
             next_value -= differences[ahead, i] * values[i - 1, c]
         known[c] = total
-        guess[c] = total + rule[0] * (next_value / differences[ahead, 0])
+        guess[c] = total + summed[0] * (next_value / differences[ahead, 0])
         scale[c] = (atol[c] + rtol * max(abs(y[c]), abs(guess[c]))) * part
-        inherited[c] = past[n + c]
-    return float(rule[0])
-
-
-@_compile
-def correct(known: Any, weight: float, f: Any, y: Any, scale: Any, d: int) -> float:
-    """``y = known + weight f``, in place; returns the size of the change."""
-    change = np.empty_like(y)
-    for i in range(len(y)):
-        moved = known[i] + weight * f[i]
-        change[i] = moved - y[i]
-        y[i] = moved
-    return float(_norm(change, scale, d))
-
-
-@_compile
-def correct_newton(known: Any, weight: float, f: Any, y: Any, scale: Any, d: int, inverse: Any) -> float:
-    """One iteration of Newton's method with ``inverse``, in place; returns the size of the change."""
-    residual = np.empty_like(y)
-    for i in range(len(y)):
-        residual[i] = y[i] - known[i] - weight * f[i]
-    change = _apply(inverse, residual)
-    for i in range(len(y)):
-        y[i] -= change[i]
-    return float(_norm(change, scale, d))
-
-
-@_compile
-def iterate(fun: Any, t: float, weight: float, d: int, vectors: Any, scale: Any, scratch: Any, parameters: Any) -> Any:
-    """Solve by iteration, into ``vectors``; returns status, rate of convergence, and number of evaluations."""
-    known, guess, y, f = vectors[0], vectors[2], vectors[3], vectors[4]
-    y[:] = guess
-    last, contraction = np.inf, -1.0
-    for turn in range(MAX_ITERATIONS):
-        status = _evaluate(fun, t, y, f, scratch, parameters)
-        if status:
-            return status, contraction, turn + 1
-        size = correct(known, weight, f, y, scale, d)
-        if size <= PART:
-            return 0, contraction, turn + 1
-        if turn and size > 0.6 * last:
-            return 1, contraction, turn + 1
-        contraction, last = size / last, size
-    return 1, contraction, MAX_ITERATIONS
-
-
-@_compile
-def newton(
-    fun: Any,
-    t: float,
-    known: Any,
-    weight: float,
-    guess: Any,
-    scale: Any,
-    d: int,
-    inverse: Any,
-    scratch: Any,
-    parameters: Any,
-    out: Any,
-) -> Any:
-    """Solve by Newton's method with a fixed matrix, into ``out``; returns status and number of evaluations."""
-    y, f = out[0], out[1]
-    y[:] = guess
-    last = np.inf
-    for turn in range(MAX_NEWTON):
-        status = _evaluate(fun, t, y, f, scratch, parameters)
-        if status:
-            return status, turn + 1
-        size = correct_newton(known, weight, f, y, scale, d, inverse)
-        rate = size / last if np.isfinite(last) else 0.5
-        if size * max(rate, 0.1) <= PART:
-            for i in range(len(y)):
-                f[i] = (y[i] - known[i]) / weight
-            return 0, turn + 1
-        if not rate <= 0.9:
-            return 1, turn + 1
-        last = size
-    return 1, MAX_NEWTON
+        inherited[c] = history[n + c]
+    return float(summed[0])
 
 
 @_compile
 def finish(
-    values: Any,
-    f: Any,
-    y: Any,
-    before: Any,
-    atol: Any,
-    rtol: float,
-    part: float,
-    inverse: Any,
-    d: int,
-    factor: float,
-    rules: Any,
-    table: Any,
-    reals: Any,
-) -> None:
+    reals: Any, sizes: Any, values: Any, f: Any, y: Any, before: Any, atol: Any, inverse: Any, rules: Any, table: Any,
+    found: Any,
+) -> None:  # fmt: skip
     """The contribution of each degree and its size; through ``inverse`` if the equation is stiff."""
+    rtol, part, factor = reals[3], reals[4], reals[5]
     count, n = values.shape
-    weights, joined, terms, scale = rules[2], table[0], table[1], reals[:n]
+    weights, joined, terms, scale = rules[2], table[0], table[1], found[:n]
     for c in range(n):
         joined[0, c] = f[c]
         scale[c] = (atol[c] + rtol * max(abs(y[c]), abs(before[c]))) * part
@@ -262,75 +170,99 @@ def finish(
                 total += weights[r, i] * joined[i, c]
             terms[r, c] = total
         felt = _apply(inverse, terms[r]) if len(inverse) else terms[r]
-        reals[n + r] = factor * _norm(felt, scale, d)
+        found[n + r] = factor * _norm(felt, scale, sizes[2])
 
 
 @_compile
 def attempt(
-    fun: Any,
-    t: float,
-    alpha: float,
-    gamma: float,
-    power: int,
-    step: float,
-    degree: int,
-    lengths: Any,
-    values: Any,
-    start: Any,
-    row: Any,
-    states: Any,
-    atol: Any,
-    rtol: float,
-    part: float,
-    y: Any,
-    d: int,
-    nothing: Any,
-    factor: float,
-    scratch: Any,
-    parameters: Any,
-    rules: Any,
-    vectors: Any,
-    reals: Any,
-    table: Any,
-) -> Any:
-    """:func:`prepare`, :func:`iterate` and :func:`finish` in one; returns status, contraction and evaluations."""
-    scale = reals[: len(y)]
-    weight = prepare(
-        alpha,
-        gamma,
-        power,
-        step,
-        degree,
-        lengths,
-        values,
-        start,
-        row,
-        states,
-        atol,
-        rtol,
-        part,
-        y,
-        rules,
-        vectors,
-        scale,
-    )
-    status, contraction, evaluations = iterate(fun, t, weight, d, vectors, scale, scratch, parameters)
-    if status == 0:
-        finish(values, vectors[4], vectors[3], y, atol, rtol, part, nothing, d, factor, rules, table, reals)
-    return status, contraction, evaluations
+    reals: Any, sizes: Any, lengths: Any, values: Any, start: Any, row: Any, states: Any, atol: Any, y: Any,
+    inverse: Any, rules: Any, table: Any, found: Any, vectors: Any, state: Any,
+) -> Any:  # fmt: skip
+    """Prepare the equation of a step, solve it by iteration, into ``vectors``, and finish; ``inverse`` is empty."""
+    scale, d = found[: len(y)], sizes[2]
+    weight = prepare(reals, sizes, lengths, values, start, row, states, atol, y, rules, vectors, scale)
+    known, point, value = vectors[0], vectors[3], vectors[4]
+    point[:] = vectors[2]
+    change = np.empty_like(y)
+    last = np.inf
+    found[len(found) - 1] = -1.0
+    for turn in range(MAX_ITERATIONS):
+        state[EVALUATIONS] += 1
+        yield turn
+        if state[STATUS]:
+            return
+        for i in range(len(point)):
+            moved = known[i] + weight * value[i]
+            change[i] = moved - point[i]
+            point[i] = moved
+        size = _norm(change, scale, d)
+        if size <= PART:
+            finish(reals, sizes, values, value, point, y, atol, inverse, rules, table, found)
+            return
+        if turn and size > 0.6 * last:
+            break
+        found[len(found) - 1] = size / last
+        last = size
+    state[STATUS] = 1
+
+
+run_attempt = with_functions(attempt, _FUNCTIONS, _EVALUATE)
 
 
 @_compile
-def begin_take(
-    degree: int, y: Any, rules: Any, inherited: Any, table: Any, moved_before: Any, inverse: Any, out: Any
-) -> None:
-    """The equation of the estimated error: its known part, a guess, and the state shifted by that guess.
+def newton(known: Any, weight: float, guess: Any, scale: Any, d: int, inverse: Any, solution: Any, state: Any) -> Any:
+    """Solve by Newton's method with a fixed matrix; ``solution`` receives the state and the right-hand side."""
+    point, value = solution[0], solution[1]
+    point[:] = guess
+    residual = np.empty_like(guess)
+    last = np.inf
+    for turn in range(MAX_NEWTON):
+        state[EVALUATIONS] += 1
+        yield turn
+        if state[STATUS]:
+            return
+        for i in range(len(point)):
+            residual[i] = point[i] - known[i] - weight * value[i]
+        change = _apply(inverse, residual)
+        for i in range(len(point)):
+            point[i] -= change[i]
+        size = _norm(change, scale, d)
+        rate = size / last if turn else 0.5
+        if size * max(rate, MIN_RATE) <= PART:
+            for i in range(len(point)):
+                value[i] = (point[i] - known[i]) / weight
+            return
+        if not rate <= 0.9:
+            break
+        last = size
+    state[STATUS] = 1
 
-    If the equation is stiff, the guess solves the linear equation; see ``Corrector.propagate``.
+
+run_newton = with_functions(newton, _FUNCTIONS, _EVALUATE)
+
+
+@_compile
+def take(
+    reals: Any, sizes: Any, y: Any, rules: Any, table: Any, inherited: Any, moved_before: Any, largest_before: Any,
+    inverse: Any, states: Any, decay: Any, moments: Any, atol: Any, errors: Any, found: Any, both: Any, new: Any,
+    equation: Any, state: Any,
+) -> Any:  # fmt: skip
+    """The estimated global error after a step, the polynomials over it, and the updated memory.
+
+    The equation of the error is solved with one evaluation at the state shifted by a guess, or two if its solution is
+    far from that (see ``Corrector.propagate``); if the right-hand side is not finite there, the error is its known
+    part. ``equation`` receives that part, the guess, the shifted state and the right-hand side there; ``errors`` the
+    error and the change of the right-hand side due to it; ``both``, zero on entry, the coefficients of the polynomial
+    and of its error; ``new`` the states of the memory; ``found`` the largest values so far and the ratio of the error
+    to the tolerance. The fifth of ``reals`` is the factor by which the largest values so far fade.
     """
-    weights, terms = rules[2], table[1]
-    known, guess, other = out[0], out[1], out[2]
-    rows, n = terms.shape
+    step, rtol, shrunk = reals[2], reals[3], reals[4]
+    power, degree = sizes[0], sizes[1]
+    differences, polynomials, weights = rules[0], rules[1], rules[2]
+    values, terms = table[0], table[1]
+    known, guess, point, value = equation[0], equation[1], equation[2], equation[3]
+    error, moved = errors[0], errors[1]
+    rows, n = values.shape
     defect = min(degree + 1, rows - 1)
     newest, older = weights[0, 0] + weights[1, 0], weights[0, 1] + weights[1, 1]
     for c in range(n):
@@ -343,80 +275,27 @@ def begin_take(
         guess[:] = known
         for _ in range(LINEAR_ITERATIONS):
             guess[:] = _apply(inverse, rho * known + (1.0 - rho) * guess)
-    for c in range(n):
-        other[c] = y[c] + guess[c]
-
-
-@_compile
-def is_far(y: Any, rules: Any, table: Any, value: Any, inverse: Any, equation: Any) -> bool:
-    """Whether the estimated error is far from its guess, which it then replaces; see ``Corrector.propagate``."""
-    if len(inverse):
-        return False
-    weights, values = rules[2], table[0]
-    known, guess, other = equation[0], equation[1], equation[2]
-    newest = weights[0, 0] + weights[1, 0]
-    apart, size = 0.0, 0.0
-    for c in range(len(y)):
-        other[c] = known[c] + newest * (value[c] - values[0, c])
-        apart, size = max(apart, abs(other[c] - guess[c])), max(size, abs(other[c]))
-    if apart > FAR * size:
-        guess[:] = other
-    other[:] = y + guess
-    return bool(apart > FAR * size)
-
-
-@_compile
-def end_take(
-    there: bool,
-    value: Any,
-    equation: Any,
-    tau: float,
-    end: float,
-    degree: int,
-    y: Any,
-    rules: Any,
-    table: Any,
-    moved_before: Any,
-    largest_before: Any,
-    inverse: Any,
-    states: Any,
-    decay: Any,
-    moments: Any,
-    power: int,
-    step: float,
-    atol: Any,
-    rtol: float,
-    errors: Any,
-    largest: Any,
-    both: Any,
-    new: Any,
-) -> float:
-    """The estimated global error after a step, the polynomials over it, and the updated memory.
-
-    ``value`` is the right-hand side at the state shifted by :func:`begin_take`; ``there`` is False if it was not
-    finite. ``errors`` receives the error and the change of the right-hand side due to it; ``both``, zero on entry, the
-    coefficients of the polynomial and of its error; ``new`` the states of the memory. Returns the ratio of the error to
-    the tolerance.
-    """
-    differences, polynomials, weights = rules[0], rules[1], rules[2]
-    values, known, guess, error, moved = table[0], equation[0], equation[1], errors[0], errors[1]
-    rows, n = values.shape
-    defect = min(degree + 1, rows - 1)
-    newest = weights[0, 0] + weights[1, 0]
-    if not there:
-        error[:], moved[:] = known, moved_before
+    point[:] = y + guess
+    state[EVALUATIONS] += 1
+    yield 0
+    if not len(inverse) and not state[STATUS]:
+        apart, size = 0.0, 0.0
+        for c in range(n):
+            error[c] = known[c] + newest * (value[c] - values[0, c])
+            apart, size = max(apart, abs(error[c] - guess[c])), max(size, abs(error[c]))
+        if apart > FAR * size:
+            point[:] = y + error
+            state[EVALUATIONS] += 1
+            yield 1
+    if state[STATUS]:
+        error[:] = known
+        moved[:] = moved_before
     elif len(inverse):
-        residual = np.empty(n, y.dtype)
-        for c in range(n):
-            residual[c] = guess[c] - known[c] - newest * (value[c] - values[0, c])
-        change = _apply(inverse, residual)
-        for c in range(n):
-            error[c] = guess[c] - change[c]
-            moved[c] = (error[c] - known[c]) / newest
+        error[:] = guess - _apply(inverse, guess - known - newest * (value - values[0]))
+        moved[:] = (error - known) / newest
     else:
-        for c in range(n):
-            moved[c] = value[c] - values[0, c]
-            error[c] = known[c] + newest * moved[c]
+        moved[:] = value - values[0]
+        error[:] = known + newest * moved
 
     # The right-hand side in the first half of the columns, its error in the second.
     for r in range(defect + 1):
@@ -433,67 +312,30 @@ def end_take(
     for c in range(n):
         both[0, n + c] += moved[c]
         both[1, n + c] += moved_before[c] - moved[c]
+    _advance(states, decay, moments, power, step, both, new)
+    found[n] = 0.0
+    for c in range(n):
+        found[c] = max(abs(y[c]), largest_before[c] * shrunk)
+        share = abs(error[c]) / (atol[c] + rtol * found[c])
+        found[n] = share if share > found[n] or np.isnan(share) else found[n]
 
-    count = states.shape[1]
+
+@_compile
+def _advance(states: Any, decay: Any, moments: Any, power: int, step: float, both: Any, new: Any) -> None:
+    """The states of the memory after a step over which the functions are the polynomials ``both``."""
     for k in range(power + 1):
         scale = step ** (k + 1)
-        for j in range(count):
-            for c in range(2 * n):
+        for j in range(states.shape[1]):
+            for c in range(states.shape[2]):
                 total = states[k, j, c]
                 binomial = 1.0
                 for i in range(k - 1, -1, -1):
                     binomial *= (i + 1) / (k - i)
                     total += binomial * step ** (k - i) * states[i, j, c]
                 added = total * 0.0
-                for q in range(defect + 1):
+                for q in range(len(both)):
                     added += moments[j, k + q] * both[q, c]
                 new[k, j, c] = decay[j] * total + scale * added
-    ratio = 0.0
-    for c in range(n):
-        largest[c] = max(abs(y[c]), largest_before[c] * (tau / end))
-        share = abs(error[c]) / (atol[c] + rtol * largest[c])
-        ratio = share if share > ratio or np.isnan(share) else ratio
-    return float(ratio)
 
 
-@_compile
-def take(
-    fun: Any,
-    t: float,
-    inherited: Any,
-    scratch: Any,
-    parameters: Any,
-    tau: float,
-    end: float,
-    degree: int,
-    y: Any,
-    rules: Any,
-    table: Any,
-    moved_before: Any,
-    largest_before: Any,
-    inverse: Any,
-    states: Any,
-    decay: Any,
-    moments: Any,
-    power: int,
-    step: float,
-    atol: Any,
-    rtol: float,
-    errors: Any,
-    largest: Any,
-    both: Any,
-    new: Any,
-) -> Any:
-    """:func:`begin_take`, one or two evaluations, :func:`end_take`; whether values were finite, ratio, evaluations."""
-    equation, value = np.empty((3, len(y)), y.dtype), np.empty_like(y)
-    begin_take(degree, y, rules, inherited, table, moved_before, inverse, equation)
-    there = _evaluate(fun, t, equation[2], value, scratch, parameters) == 0
-    evaluations = 1
-    if there and is_far(y, rules, table, value, inverse, equation):
-        there = _evaluate(fun, t, equation[2], value, scratch, parameters) == 0
-        evaluations = 2
-    ratio = end_take(
-        there, value, equation, tau, end, degree, y, rules, table, moved_before, largest_before, inverse,
-        states, decay, moments, power, step, atol, rtol, errors, largest, both, new,
-    )  # fmt: skip
-    return there, ratio, evaluations
+run_take = with_functions(take, _FUNCTIONS, _EVALUATE)

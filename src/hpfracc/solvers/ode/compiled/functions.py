@@ -20,6 +20,7 @@ from hpfracc.solvers.ode.compiled import NotCompiledError, call_kernel
 from hpfracc.solvers.ode.compiled.kernels import call
 from hpfracc.solvers.ode.compiled.reading import BoundSource
 from hpfracc.solvers.ode.compiled.references import FunctionReference, refer
+from hpfracc.solvers.ode.compiled.vocabulary import MATH
 from hpfracc.solvers.ode.surroundings import same_surroundings, surroundings
 
 __all__ = ["MATHEMATICS", "CompiledFunction", "compare", "compile_as_given", "compile_bound", "function_lines"]
@@ -66,40 +67,7 @@ class CompiledFunction:
 
 
 #: Functions of ``math`` that the source of a right-hand side may use.
-MATHEMATICS = {
-    name: getattr(math, name)
-    for name in [
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "atan2",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "exp",
-        "expm1",
-        "log",
-        "log10",
-        "log1p",
-        "log2",
-        "sqrt",
-        "erf",
-        "erfc",
-        "gamma",
-        "lgamma",
-        "hypot",
-        "copysign",
-        "fabs",
-        "pow",
-        "isfinite",
-    ]
-}
+MATHEMATICS = {name: getattr(math, name) for name in (*MATH, "isfinite")}
 _SCOPE: dict[str, Any] = {
     **MATHEMATICS,
     "nan": math.nan,

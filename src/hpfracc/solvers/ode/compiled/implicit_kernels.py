@@ -1,7 +1,7 @@
 """Implicit steps within one block, compiled: Newton's method with a matrix that is kept while it converges quickly.
 
-:func:`implicit` is a generator for a right-hand side in Python, :func:`run_implicit` is the same with a compiled one;
-see ``kernels`` for how they are driven.
+:func:`implicit` is a generator for a right-hand side in Python, ``run_implicit`` has the same text with a compiled one,
+and a compiled Jacobian if there is one; see ``kernels``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from hpfracc.solvers.ode.compiled.kernels import (
     compile_kernel,
     fold,
     inline,
+    with_functions,
 )
 
 __all__ = ["implicit", "run_implicit"]
@@ -254,81 +255,16 @@ def implicit(
         state[KNOWN] = n + 1
 
 
-@compile_kernel
-def run_implicit(
-    fun: Any,
-    parameters: Any,
-    grid: tuple[float, float],
-    span: tuple[int, int, int],
-    data: tuple[Any, Any, Any],
-    rules: tuple[Any, Any, Any],
-    points: Any,
-    value: Any,
-    state: Any,
-    has_jac: bool,
-    jac: Any,
-    jac_parameters: Any,
-    matrices: tuple[Any, Any, Any, Any],
-    tolerance: tuple[float, Any, float, float],
-    limits: tuple[int, float, int, int, float],
-) -> None:
-    """Like :func:`implicit`, with a compiled right-hand side; ``jac`` is used only if ``has_jac``."""
-    t0, h = grid
-    begin, first, stop = span
-    # Unpacked once, because each access to a tuple counts references to its arrays.
-    y, f, sums = data
-    past, now, which = rules
-    derivative, factors, kept, rates = matrices
-    rtol, atol, part, digits = tolerance
-    most, least_rate, price, remeasure, small = limits
-    point, rows = points[0], len(value)
-    known, guess, change, here = np.empty((4, rows), y.dtype)
-    scale = np.empty(rows)
-    flat = derivative.reshape(-1)
-    for n in range(first, stop):
-        t = t0 + n * h
-        _begin_newton(y, f, sums, past, which, begin, n, known, guess, scale, rtol, atol, part, digits, small, point)
-        verdict, turn, first_rate, renewed = 0, 0, 0.5, _is_old(kept, rows, price)
-        while True:
-            if renewed:
-                _to_guess(y, n, guess, point)
-                state[JACOBIANS] += 1
-                if has_jac:
-                    jac.evaluate(t, point, flat, jac_parameters)
-                else:
-                    state[EVALUATIONS] += 1
-                    fun.evaluate(t, point, value, parameters)
-                    here[:] = value
-                    for i in range(rows):
-                        added = _move(guess, i, point)
-                        state[EVALUATIONS] += 1
-                        fun.evaluate(t, point, value, parameters)
-                        for row in range(rows):
-                            derivative[row, i] = (value[row] - here[row]) / added
-                if not _renew(now, which, derivative, factors, kept, rates, most):
-                    verdict = 2
-                    break
-                _to_guess(y, n, guess, point)
-            last, first_rate = np.inf, _first_rate(kept, rates, rows, remeasure)
-            for count in range(most):
-                turn = count
-                state[EVALUATIONS] += 1
-                state[ITERATIONS] += 1
-                fun.evaluate(t, point, value, parameters)
-                size = _correct(y, n, known, now, which, factors, kept, value, change, scale, point)
-                verdict = _judge(turn, size, last, most, first_rate, least_rate, kept, rates)
-                if verdict != 0:
-                    break
-                last = size
-            if verdict == 1 or renewed:
-                break
-            renewed = True
-        if verdict != 1:
-            kept[rows] = 0
-            state[REQUEST] = STUCK
-            return
-        _end_newton(y, f, n, known, now, which, kept, turn, first_rate, renewed)
-        state[KNOWN] = n + 1
+run_implicit = with_functions(
+    implicit,
+    "fun, parameters, jac, jac_parameters",
+    """
+if state[REQUEST] == JACOBIAN:
+    jac.evaluate(t, point, derivative.reshape(-1), jac_parameters)
+else:
+    fun.evaluate(t, point, value, parameters)
+""",
+)
 
 
 @inline

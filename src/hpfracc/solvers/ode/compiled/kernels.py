@@ -2,15 +2,18 @@
 
 Each scheme is a generator: it writes the state at which it needs the right-hand side to a row of ``points``, yields the
 time, and finds the result in ``value`` when it resumes. It cycles through the rows. A right-hand side in Python is
-evaluated by an ordinary loop over the generator. :func:`run_explicit` and :func:`run_corrected` are the same steps with
-a compiled right-hand side, given by reference (see ``references``); driving a generator from compiled code takes 1.5 to
-2 times as long. Implicit steps are in ``implicit_kernels``.
+evaluated by an ordinary loop over the generator. :func:`with_functions` makes from the same text the steps with a
+compiled right-hand side, given by reference (see ``references``); driving a generator from compiled code takes 1.5 to 2
+times as long. Implicit steps are in ``implicit_kernels``.
 
 ``state`` is an array of integers that both sides use: see the names below.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from typing import Any
 
 import numba
@@ -28,11 +31,10 @@ __all__ = [
     "call",
     "compile_kernel",
     "corrected",
-    "explicit",
     "fold",
     "inline",
     "run_corrected",
-    "run_explicit",
+    "with_functions",
 ]
 
 #: Indices in ``state``: number of known points, the generator's request (0 for the right-hand side, or one of the next
@@ -45,6 +47,38 @@ JACOBIAN, STUCK = 1, 2
 compile_kernel = numba.njit(cache=True, fastmath={"reassoc", "contract"})
 # Parts of a step are inlined: a call would count references to each of its arrays.
 inline = numba.njit(inline="always")
+
+
+class _Calls(ast.NodeTransformer):
+    """Replaces each ``yield`` by other statements."""
+
+    def __init__(self, statements: str) -> None:
+        self._statements = statements
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        """The statements, at the place of a ``yield``."""
+        if not isinstance(node.value, ast.Yield):
+            return node
+        return [ast.fix_missing_locations(ast.copy_location(each, node)) for each in ast.parse(self._statements).body]
+
+
+def with_functions(steps: Any, functions: str, evaluate: str) -> Any:
+    """The kernel ``run_...`` with the text of the generator ``steps``, where ``evaluate`` stands for each ``yield``.
+
+    It takes ``functions`` before the arguments of the generator. Its place is that of the generator, so that Numba
+    keeps it in its cache.
+    """
+    text = steps.py_func
+    tree = ast.parse(textwrap.dedent(inspect.getsource(text)))
+    ast.increment_lineno(tree, text.__code__.co_firstlineno - 1)
+    (function,) = _Calls(evaluate).visit(tree).body
+    function.decorator_list, function.name = [], f"run_{text.__name__}"
+    function.args.args = [*(ast.arg(name.strip()) for name in functions.split(",")), *function.args.args]
+    for each in function.args.args:
+        each.annotation = None
+    scope: dict[str, Any] = {}
+    exec(compile(ast.fix_missing_locations(tree), text.__code__.co_filename, "exec"), text.__globals__, scope)
+    return compile_kernel(scope[function.name])
 
 
 @compile_kernel
@@ -88,34 +122,10 @@ def _fold_both(sums: Any, past: Any, which: Any, f: Any, begin: int, n: int, poi
 
 
 @inline
-def _next(turn: int, points: Any) -> int:
-    return turn + 1 if turn + 1 < len(points) else 0
-
-
-@compile_kernel
-def explicit(
-    grid: tuple[float, float],
-    span: tuple[int, int, int],
-    data: tuple[Any, Any, Any],
-    rules: tuple[Any, Any, Any],
-    points: Any,
-    value: Any,
-    state: Any,
-) -> Any:
-    """``y_n = S_0[n]``."""
-    t0, h = grid
-    begin, first, stop = span
-    y, f, sums = data
-    past, _, which = rules
-    rows, turn = len(value), 0
-    for n in range(first, stop):
-        for row in range(rows):
-            y[row, n] = points[turn, row] = fold(sums, past, which, f, 0, row, begin, n)
-        turn = _next(turn, points)
-        yield t0 + n * h
-        for row in range(rows):
-            f[row, n] = value[row]
-        state[KNOWN] = n + 1
+def _next(points: Any, turn: int) -> Any:
+    """The row of the next state, and its number."""
+    following = turn + 1 if turn + 1 < len(points) else 0
+    return points[following], following
 
 
 @compile_kernel
@@ -129,89 +139,34 @@ def corrected(
     state: Any,
     corrections: int,
 ) -> Any:
-    """``y_n = S_0[n]``, then ``y_n = S_1[n] + w_1[0] f(t_n, y_n)``, repeated."""
+    """``y_n = S_0[n]``, then ``y_n = S_1[n] + w_1[0] f(t_n, y_n)``, repeated; explicit without corrections."""
     t0, h = grid
     begin, first, stop = span
     y, f, sums = data
     past, now, which = rules
     partial = np.empty(len(value), y.dtype)
-    rows, turn = len(value), 0
+    rows, turn, point = len(value), 0, points[0]
     for n in range(first, stop):
-        _fold_both(sums, past, which, f, begin, n, points[turn], partial)
-        turn = _next(turn, points)
+        if corrections:
+            _fold_both(sums, past, which, f, begin, n, point, partial)
+        else:
+            for row in range(rows):
+                y[row, n] = point[row] = fold(sums, past, which, f, 0, row, begin, n)
         t = t0 + n * h
         yield t
-        for _ in range(corrections):
-            for row in range(rows):
-                y[row, n] = points[turn, row] = partial[row] + now[1, which[row]] * value[row]
-            turn = _next(turn, points)
-            yield t
-        for row in range(rows):
-            f[row, n] = value[row]
-        state[KNOWN] = n + 1
-
-
-@compile_kernel
-def run_explicit(
-    fun: Any,
-    parameters: Any,
-    grid: tuple[float, float],
-    span: tuple[int, int, int],
-    data: tuple[Any, Any, Any],
-    rules: tuple[Any, Any, Any],
-    points: Any,
-    value: Any,
-    state: Any,
-) -> None:
-    """Like :func:`explicit`, with a compiled right-hand side, as long as its values are finite."""
-    t0, h = grid
-    begin, first, stop = span
-    y, f, sums = data
-    past, _, which = rules
-    point, rows = points[0], len(value)
-    for n in range(first, stop):
-        for row in range(rows):
-            y[row, n] = point[row] = fold(sums, past, which, f, 0, row, begin, n)
-        fun.evaluate(t0 + n * h, point, value, parameters)
-        if not _is_finite(value):
-            return
-        for row in range(rows):
-            f[row, n] = value[row]
-        state[KNOWN] = n + 1
-
-
-@compile_kernel
-def run_corrected(
-    fun: Any,
-    parameters: Any,
-    grid: tuple[float, float],
-    span: tuple[int, int, int],
-    data: tuple[Any, Any, Any],
-    rules: tuple[Any, Any, Any],
-    points: Any,
-    value: Any,
-    state: Any,
-    corrections: int,
-) -> None:
-    """Like :func:`corrected`, with a compiled right-hand side, as long as its values are finite."""
-    t0, h = grid
-    begin, first, stop = span
-    y, f, sums = data
-    past, now, which = rules
-    point, rows = points[0], len(value)
-    partial = np.empty(rows, y.dtype)
-    for n in range(first, stop):
-        _fold_both(sums, past, which, f, begin, n, point, partial)
-        t = t0 + n * h
-        fun.evaluate(t, point, value, parameters)
+        point, turn = _next(points, turn)
         for _ in range(corrections):
             for row in range(rows):
                 y[row, n] = point[row] = partial[row] + now[1, which[row]] * value[row]
-            if not _is_finite(value):
-                return
-            fun.evaluate(t, point, value, parameters)
-        if not _is_finite(value):
-            return
+            yield t
+            point, turn = _next(points, turn)
         for row in range(rows):
             f[row, n] = value[row]
         state[KNOWN] = n + 1
+
+
+run_corrected = with_functions(
+    corrected,
+    "fun, parameters",
+    "fun.evaluate(t, point, value, parameters)\nif not _is_finite(value):\n    return",
+)

@@ -50,6 +50,7 @@ class CompiledStepper:
         self.newton = newton
         self.evaluations = 0
         self._evaluate, self._jacobian = evaluate, jacobian
+        self._corrections = scheme.corrections if scheme.kind == "corrected" else 0
         weights, rows = tableau.weights, len(tableau.y)
         reach = min(block, weights.shape[2] - 1)
         past = np.zeros((*weights.shape[:2], block))  # newest last
@@ -119,28 +120,24 @@ class CompiledStepper:
         return self._matrices, tolerance, limits
 
     def _run_compiled(self, fun: CompiledFunction, span: tuple[int, int, int]) -> None:
-        common = (fun.reference, fun.parameters, *self._common(span, self._points))
+        common = self._common(span, self._points)
+        functions: tuple[Any, ...] = (fun.reference, fun.parameters)
         kind = self._value.dtype.kind
-        if self.scheme.kind == "explicit":
-            call_kernel(kernels.run_explicit, kind, *common)
-        elif self.scheme.kind == "corrected":
-            call_kernel(kernels.run_corrected, kind, *common, self.scheme.corrections)
+        if self.newton is None:
+            call_kernel(kernels.run_corrected, kind, *functions, *common, self._corrections)
         else:
             jac = fun if self._jacobian is None else self._jacobian
-            jacobian = (self._jacobian is not None, jac.reference, jac.parameters)
-            call_kernel(implicit_kernels.run_implicit, kind, *common, *jacobian, *self._newton_rules())
+            functions += (jac.reference, jac.parameters)
+            rules = (self._jacobian is not None, *self._newton_rules())
+            call_kernel(implicit_kernels.run_implicit, kind, *functions, *common, *rules)
 
     def _run_python(self, evaluate: RightHandSide, span: tuple[int, int, int]) -> None:
         """Every evaluation gets its own row for the state, because the function may keep or change it."""
         _, first, stop = span
-        corrections = self.scheme.corrections if self.scheme.kind == "corrected" else 0
         shape, dtype = self.tableau.problem.shape, self._value.dtype
-        points = np.empty(((stop - first) * (1 + corrections), self._value.size), dtype)
+        points = np.empty(((stop - first) * (1 + self._corrections), self._value.size), dtype)
         common = self._common(span, points)
-        if corrections:
-            steps = call_kernel(kernels.corrected, dtype.kind, *common, corrections)
-        else:
-            steps = call_kernel(kernels.explicit, dtype.kind, *common)
+        steps = call_kernel(kernels.corrected, dtype.kind, *common, self._corrections)
         fun, value = evaluate.bare, self._value.reshape(shape)
         store = _memory(value)
         for t, point in zip(steps, points.reshape(-1, *shape), strict=False):
@@ -170,7 +167,7 @@ class CompiledStepper:
     def _count(self, steps: int) -> None:
         state = self._state
         if self.newton is None:
-            self.evaluations += steps * (1 + (self.scheme.corrections if self.scheme.kind == "corrected" else 0))
+            self.evaluations += steps * (1 + self._corrections)
             return
         self.evaluations += int(state[kernels.EVALUATIONS])
         self.newton.iterations += int(state[kernels.ITERATIONS])

@@ -16,7 +16,7 @@ import numpy as np
 from hpfracc.solvers.ode.compiled.emitting import Emitter
 from hpfracc.solvers.ode.compiled.values import Array, BailError, Known, RefusedError, Scalar, Truth, Value
 
-__all__ = ["FUNCTIONS", "attribute", "method"]
+__all__ = ["FUNCTIONS", "MATH", "attribute", "method"]
 
 Handler = Callable[..., Value]
 
@@ -349,7 +349,8 @@ def _refuse(what: str) -> Value:
 
 # -- the table --------------------------------------------------------------------------------------------------------
 
-_MATH = {
+#: Functions of ``math``, and the number of their arguments.
+MATH = {
     "sin": 1, "cos": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "atan2": 2, "sinh": 1, "cosh": 1, "tanh": 1,
     "asinh": 1, "acosh": 1, "atanh": 1, "exp": 1, "expm1": 1, "log": 1, "log10": 1, "log1p": 1, "log2": 1, "sqrt": 1,
     "erf": 1, "erfc": 1, "gamma": 1, "lgamma": 1, "hypot": 2, "copysign": 2, "fabs": 1, "pow": 2, "fmod": 2,
@@ -364,7 +365,7 @@ _ELEMENTARY = {
 
 #: The supported functions, and how they are emitted.
 FUNCTIONS: dict[Any, Handler] = {
-    **{getattr(math, name): _math_function(getattr(math, name), name, count) for name, count in _MATH.items()},
+    **{getattr(math, name): _math_function(getattr(math, name), name, count) for name, count in MATH.items()},
     **{function: _ufunc(f"{code}({{0}})", 1) for function, code in _ELEMENTARY.items()},
     np.arctan2: _ufunc("atan2({0}, {1})", 2),
     np.hypot: _ufunc("hypot({0}, {1})", 2),

@@ -42,6 +42,8 @@ _EVERY, _FEWEST, _MAX = 32, 8, 24
 _SMALL = 1e-3
 #: A change of f by this multiple of the three before it is a jump, and the most jumps that get a node.
 _JUMP, _JUMP_NODES = 4.0, 8
+#: The most orders whose powers are fitted to the first values of f, the smallest ones.
+_MAX_POWERS = 3
 #: Nodes from one turning point of an oscillation to the next, the most of them, and the share of the largest value by
 #: which the solution has to change.
 _HALF_PERIOD, _MAX_OSCILLATING, _NOTABLE = 8, 256, 0.01
@@ -177,7 +179,7 @@ def _defects(table: Tableau, nodes: Array, first_value: Array | None) -> Array:
         weights, first_weights = trapezoid_weights(alpha, last + 1)
         scale = h**alpha
         # f starts with powers of t, the first of which is t^alpha; the error of the rule on powers is known.
-        exponents = np.empty(0) if first_value is None else _exponents(table, alpha)
+        exponents = np.empty(0) if first_value is None else _exponents(table)
         count = exponents.size
         powers = elapsed ** exponents[:, None]
         fitted = np.linalg.solve(np.arange(1.0, count + 1.0)[:, None] ** exponents, (f[:, 1 : count + 1] - f[:, :1]).T)
@@ -196,11 +198,13 @@ def _defects(table: Tableau, nodes: Array, first_value: Array | None) -> Array:
     return found
 
 
-def _exponents(table: Tableau, alpha: float) -> Array:
+def _exponents(table: Tableau) -> Array:
     """The powers with which the right-hand side starts, as far as its first values determine them."""
     if table.begins is not None and table.begins.first == 0:
         return np.array([each for each in table.begins.exponents if each > 0.0][:-1])
-    return np.array([alpha] if alpha < 1.0 else [])
+    # A component starts with the power of its own order, and f of any component may depend on all of them.
+    orders = np.unique(row_orders(table.problem))
+    return orders[orders < 1.0][:_MAX_POWERS]
 
 
 def _propagate(

@@ -13,7 +13,6 @@ from hpfracc._interrupts import raise_if_nested
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compiled import on_cuda
 from hpfracc.solvers.ode.compiled.on_cuda.choice import MovedError, make_offer
-from hpfracc.solvers.ode.compiled.on_cuda.device import load_cuda
 from hpfracc.solvers.ode.delays import DelayedStates, without_delays
 from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
@@ -222,6 +221,8 @@ def solve_fixed(
     ``guard(t, y)`` is called from time to time, and may raise ``StiffError`` to end the solve.
     """
     if on_cuda.is_asked(options):
+        from hpfracc.solvers.ode.compiled.on_cuda.device import load_cuda
+
         cuda = load_cuda()
         compiled.load("on_cuda.solve")
         from hpfracc.solvers.ode.compiled.on_cuda.solve import solve_members

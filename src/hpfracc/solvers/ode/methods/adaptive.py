@@ -15,7 +15,6 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.singular import EARLIEST, GrowthError
-from hpfracc.solvers.ode.tensors.mesh import refuse_adaptive_tensors, solve_adaptive_tensors
 
 __all__ = ["Adaptive", "AdaptiveLocal"]
 
@@ -65,6 +64,8 @@ class Adaptive(Method):
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """Repeat the solve until the estimated global error is below the tolerance."""
         if problem.library != "numpy":
+            from hpfracc.solvers.ode.tensors.mesh import solve_adaptive_tensors
+
             return solve_adaptive_tensors(problem, options, self.name, "asked for", globally=True)
         return solve_adaptive(problem, options, name=self.name, reason="asked for", control="global")
 
@@ -90,12 +91,16 @@ class AdaptiveLocal(Method):
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """Solve in one pass."""
         if problem.library != "numpy":
+            from hpfracc.solvers.ode.tensors.mesh import solve_adaptive_tensors
+
             return solve_adaptive_tensors(problem, options, self.name, "asked for", globally=False)
         return solve_adaptive(problem, options, name=self.name, reason="asked for", control="local")
 
 
 def _refuses(problem: Problem, options: Options, name: str) -> str | None:
     if problem.library != "numpy":
+        from hpfracc.solvers.ode.tensors.mesh import refuse_adaptive_tensors
+
         return refuse_adaptive_tensors(problem, options, name)
     if problem.orders.function is not None:
         return f"method={name!r} takes constant orders; use method='variable_order'"

@@ -24,9 +24,7 @@ from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compilation import read_backend
-from hpfracc.solvers.ode.compiled.members import read_member
 from hpfracc.solvers.ode.compiled.on_cuda import refuse
-from hpfracc.solvers.ode.compiled.on_cuda.device import load_cuda
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.result import FODEResult
@@ -226,6 +224,9 @@ class GPUOffer:
 
     def _run(self) -> tuple[FODEResult, Array]:
         """The solution, and the states at the watched steps."""
+        from hpfracc.solvers.ode.compiled.members import read_member
+        from hpfracc.solvers.ode.compiled.on_cuda.device import load_cuda
+
         problem = self._table.problem
         if not {"raise", "call"}.isdisjoint(np.geterr().values()):
             raise _DeclinedError("np.errstate requests errors, which a kernel does not raise")
