@@ -112,7 +112,7 @@ def test_bad_input():
     """Parameters, times and numbers of paths outside the model are refused with their value."""
     with pytest.raises(InvalidInputError, match="H=0.7"):
         Bergomi(H=0.7, eta=1.0, rho=0.0, xi=0.04)
-    with pytest.raises(InvalidInputError, match="xi=0.0 is not positive"):
+    with pytest.raises(InvalidInputError, match="xi=0.0: give a finite number above 0"):
         Bergomi(H=0.1, eta=1.0, rho=0.0, xi=0.0)
     with pytest.raises(InvalidInputError, match="xi\\(t\\) is not finite and positive"):
         Bergomi(H=0.1, eta=1.0, rho=0.0, xi=lambda t: -t).price(1.0, 1.0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from scipy import fft
@@ -18,12 +18,14 @@ from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
 from hpfracc.solvers.sde.progress import MIN_REPORTS, path_progress, read_progress
 from hpfracc.solvers.sde.rough.conditional import ConditionalEstimate, Terminal
+from hpfracc.solvers.sde.rough.curves import curve_values, read_curve
 from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
 from hpfracc.solvers.sde.rough.smile import (
     Valuation,
     VolatilityModel,
     check_model,
     price_of,
+    read_lags,
     read_strikes,
     volatility_of,
 )
@@ -37,6 +39,8 @@ _MIN_PATHS = 16
 #: Maximum number of steps for which the convolution of a price is a product with three blocks of a triangular matrix:
 #: at 312 steps that takes half the time of FFTs, at 600 the same time (OpenBLAS, one thread, AVX-512).
 _MAX_STEPS_BY_MATRIX, _BLOCKS = 512, 3
+#: Relative step of differences in the parameters.
+_DIFFERENCE = 1e-4
 #: Streams of random numbers: the Brownian motion of the variance, the first cells, the other Brownian motion.
 _VARIANCE, _CELLS, _PRICE = 0, 1, 2
 
@@ -61,8 +65,9 @@ class Bergomi(VolatilityModel):
         Volatility of the variance, at least 0.
     rho : float
         Correlation of price and variance, from -1 to 1.
-    xi : float or callable
-        Forward variance, a number or a function of an array of times.
+    xi : float, callable or pair of arrays
+        Forward variance, a number, a function of an array of times, or a table ``(times, values)``, linear between its
+        times.
     S0 : float
         Price at time 0.
     r, q : float
@@ -94,22 +99,27 @@ class Bergomi(VolatilityModel):
     True
     """
 
+    _accuracy: ClassVar[dict[str, Any]] = {"paths": 8192, "steps": 96, "rng": 0}
+
     H: float
     eta: float
     rho: float
-    xi: float | Callable[[Any], Any]
+    xi: Any
     S0: float = 1.0
     r: float = 0.0
     q: float = 0.0
 
     def __post_init__(self) -> None:
         check_model(self, finite=("H", "eta", "rho", "r", "q"), positive=("S0",))
-        if not callable(self.xi):
-            check_model(self, finite=(), positive=("xi",))
+        object.__setattr__(self, "xi", read_curve("xi", self.xi))
         if not 0.0 < self.H <= 0.5:
             raise InvalidInputError(f"H={self.H!r} is outside (0, 1/2]; the model is Bergomi's at 1/2 and rough below")
         if self.eta < 0.0:
             raise InvalidInputError(f"eta={self.eta!r} is negative; use a number of at least 0")
+
+    def forward_variance(self, t: Any) -> Any:
+        """The forward variance ``xi`` at the times ``t``."""
+        return curve_values("xi", self.xi, read_lags(t))[()]
 
     def price(
         self,
@@ -197,6 +207,29 @@ class Bergomi(VolatilityModel):
             chunks.append(scheme.paths(source, low, high - low))
         return join_chunks(times, shape, chunks, math.nan)
 
+    def _free_names(self) -> tuple[str, ...]:
+        """Parameters that a calibration changes."""
+        return ("H", "eta", "rho") if callable(self.xi) else ("H", "eta", "rho", "xi")
+
+    def _priced(
+        self,
+        strikes: np.ndarray[Any, Any],
+        maturities: np.ndarray[Any, Any],
+        names: tuple[str, ...],
+        paths: int,
+        steps: int,
+        rng: Any,
+    ) -> tuple[Valuation, np.ndarray[Any, Any]]:
+        """Undiscounted prices out of the money, and their differences in parameters, with the same random numbers."""
+        found = self._out_of_money(strikes, maturities, paths, steps, rng, False)
+        columns = []
+        for name in names:
+            at = getattr(self, name)
+            change = -_DIFFERENCE * math.copysign(max(abs(at), 0.05), at)
+            moved = replace(self, **{name: at + change})._out_of_money(strikes, maturities, paths, steps, rng, False)
+            columns.append((moved.value - found.value) / change)
+        return found, np.stack(columns, -1) if names else np.empty(0)
+
     def _out_of_money(
         self,
         strikes: np.ndarray[Any, Any],
@@ -281,9 +314,7 @@ class _Scheme:
         self.length = fft.next_fast_len(2 * steps - 1, real=True)
         self.transform = fft.rfft(self.kernel, self.length)
         t = h * np.arange(steps)
-        forward = np.broadcast_to(np.asarray(model.xi(t) if callable(model.xi) else model.xi, dtype=float), t.shape)
-        if not (np.isfinite(forward) & (forward > 0.0)).all():
-            raise InvalidInputError(f"xi(t) is not finite and positive up to T={T:g}; give a positive forward variance")
+        forward = curve_values("xi", model.xi, t)
         # Variance of Y at t[1], t[2], ...: the discrete one, so that the mean of V is xi.
         spread = np.cumsum(np.append(h ** (2.0 * H), self.kernel[1:] ** 2))
         self.forward_variance = forward

@@ -98,10 +98,8 @@ class IntegratedVariance:
         once = first[which].reshape(grid.size, grid.size)[self.ends]
         before = np.arange(self.sizes.size) < self.ends[:, None] - 1
         self.weights = model.sigma * np.where(before, once[:, :-1] - once[:, 1:], 0.0) / self.sizes
-        level = grid**a * -kappa
-        self.means = np.diff(model.theta * grid + (model.v0 - model.theta) * grid * mittag_leffler(level, a, 2.0))
-        forward = model.theta + (model.v0 - model.theta) * mittag_leffler(level, a, 1.0)
-        self.forward = forward[self.ends]
+        self.means = np.diff(model.integrated_variance(grid))
+        self.forward = np.asarray(model.forward_variance(grid))[self.ends]
         #: Variance of V over the last step before each requested time, per unit of V.
         last = self.sizes[self.ends - 1, None]
         x, quadrature = special.roots_jacobi(24, 0.0, 2.0 * a - 2.0)
@@ -183,7 +181,7 @@ class IntegratedVariance:
         of_variance = source.numbers(start, count, self.ends.size, stream=_VARIANCE).T
         log_price = np.full(count, math.log(model.S0))
         price, variance = np.empty((2, count, self.times.size))
-        price[:, 0], variance[:, 0] = model.S0, model.v0
+        price[:, 0], variance[:, 0] = model.S0, model.forward_variance(0.0)
         place = 0
         for i, step in enumerate(self._steps(source, start, count)):
             log_price += (model.r - model.q) * self.sizes[i] - 0.5 * step.integral + model.rho * step.driven[i]

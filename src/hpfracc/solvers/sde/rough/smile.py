@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.rough.black import black_price, check_kind, implied_volatility
+from hpfracc.solvers.sde.rough.calibration import Calibration, calibrate
+from hpfracc.solvers.sde.rough.curves import integral_rule
 
-__all__ = ["Valuation", "VolatilityModel", "check_model", "price_of", "read_strikes", "volatility_of"]
+__all__ = ["Valuation", "VolatilityModel", "check_model", "price_of", "read_lags", "read_strikes", "volatility_of"]
 
 #: Strikes of a plotted smile lie within this number of standard deviations.
 _WIDTH = 3.0
@@ -38,17 +41,90 @@ class VolatilityModel(ABC):
 
     __slots__ = ()
 
-    S0: float
-    r: float
-    q: float
+    #: Options of prices in a calibration.
+    _accuracy: ClassVar[dict[str, Any]]
+
+    S0: Any
+    r: Any
+    q: Any
+    xi: Any
 
     def forward(self, T: Any) -> Any:
         """Forward price :math:`S_0 e^{(r - q) T}`."""
         return self.S0 * np.exp((self.r - self.q) * np.asarray(T, float))[()]
 
     @abstractmethod
+    def forward_variance(self, t: Any) -> Any:
+        """Mean of the variance at the times ``t``."""
+
+    def integrated_variance(self, t: Any) -> Any:
+        """The integral of the forward variance from 0 to ``t``."""
+        times = read_lags(t)
+        found = [weights @ self.forward_variance(nodes) for nodes, weights in map(self._rule, times.ravel().tolist())]
+        return np.reshape(found, times.shape)[()]
+
+    def _rule(self, T: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        return integral_rule(self.xi, T)
+
+    def variance_swap(self, T: Any) -> Any:
+        """Fair strike of a variance swap with continuous monitoring: the mean of the forward variance up to ``T``.
+
+        In units of variance: a volatility of 20 % is 0.04. With monitoring at discrete times, sample paths and take
+        :meth:`RoughPaths.variance_swap`.
+        """
+        maturities = read_strikes(1.0, T)[1]
+        return (self.integrated_variance(maturities) / maturities)[()]
+
+    @abstractmethod
+    def _free_names(self) -> tuple[str, ...]:
+        """Parameters that a calibration may change."""
+
+    @abstractmethod
     def implied_volatility(self, K: Any, T: Any) -> Valuation:
         """Black-Scholes volatility of a strike and a maturity."""
+
+    def calibrate(
+        self,
+        K: Any,
+        T: Any,
+        volatility: Any,
+        *,
+        error: Any = None,
+        free: Any = None,
+        max_evaluations: int = 60,
+        **accuracy: Any,
+    ) -> Calibration:
+        """Fit the model to implied volatilities, from its own parameters as the start.
+
+        Least squares of the prices' differences, each divided by the vega of its quote (and by ``error``): near the fit
+        those are differences of volatilities, and far from it they are finite. Derivatives are exact for
+        :class:`~hpfracc.rough.Heston`; for :class:`~hpfracc.rough.Bergomi` they are differences of samples with the
+        same random numbers.
+
+        Parameters
+        ----------
+        K, T, volatility : array_like
+            Strikes, maturities and quoted Black-Scholes volatilities, broadcast against each other.
+        error : array_like, optional
+            Standard errors of the quotes, which weight them; by default all are alike, of a size that the residuals
+            show.
+        free : list of str, optional
+            Parameters to fit; by default all but ``S0``, ``r``, ``q`` and a forward variance that is no number.
+        max_evaluations : int
+            Maximum number of surfaces.
+        **accuracy
+            ``tol`` of the prices of Heston; ``paths``, ``steps`` and the seed ``rng`` of Bergomi.
+
+        Returns
+        -------
+        Calibration
+            ``.model``, ``.parameters`` with ``.standard_errors``, ``.fitted``, ``.residuals``, ``.success``,
+            ``.message``.
+        """
+        for name in accuracy:
+            _reading.choice("an option of calibrate", name, self._accuracy)
+        limit = _reading.whole("max_evaluations", max_evaluations, least=1)
+        return calibrate(self, K, T, volatility, error, free, limit, {**self._accuracy, **accuracy})
 
     def plot(self, T: Any, *, K: Any = None, ax: Any = None, **style: Any) -> Any:
         """Plot the smile: implied volatility over log-moneyness, a line for each maturity.
@@ -71,6 +147,11 @@ class VolatilityModel(ABC):
         matplotlib.axes.Axes
         """
         return _plot_smile(self, T, K, ax, style)
+
+
+def read_lags(t: Any) -> np.ndarray[Any, Any]:
+    """Times from 0 on as a float64 array."""
+    return _reading.numbers("t", t, least=0)
 
 
 def read_strikes(K: Any, T: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
