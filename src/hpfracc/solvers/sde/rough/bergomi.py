@@ -34,6 +34,8 @@ __all__ = ["Bergomi"]
 
 #: Level of the timer option, as a multiple of the expected variance; paths that exceed it are stopped there.
 _TIMER_LEVEL = 6.0
+#: The same where prices have to be smooth in the parameters: no path is stopped, and the control is nearly the spot.
+_NO_TIMER = 1e4
 #: Minimum number of paths of a price.
 _MIN_PATHS = 16
 #: Maximum number of steps for which the convolution of a price is a product with three blocks of a triangular matrix:
@@ -194,7 +196,7 @@ class Bergomi(VolatilityModel):
         Returns
         -------
         RoughPaths
-            ``t``, ``S`` and ``V``; ``S`` and ``V`` have the shape ``size + (n,)``.
+            ``t``, ``S``, ``V`` and ``integral``, the last three of the shape ``size + (n,)``.
         """
         times = read_times(t, uniform=True)
         shape = read_size(size)
@@ -204,8 +206,21 @@ class Bergomi(VolatilityModel):
         scheme = _Scheme(self, float(times[-1]), times.size - 1)
         chunks = []
         for low, high in source.chunks(count, 4 * times.size):
-            chunks.append(scheme.paths(source, low, high - low))
+            chunks.append(scheme.follow(source, scheme.draw(source, low, high - low)))
         return join_chunks(times, shape, chunks, math.nan)
+
+    def _coupled(
+        self, T: float, steps: int, count: int, rng: Any, first_path: int
+    ) -> tuple[list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]], float]:
+        """Paths of the scheme, and with half as many steps along the same Brownian motions."""
+        source = make_source(rng, None, first_path=first_path, count=count)
+        fine, coarse = _Scheme(self, T, steps), _Scheme(self, T, steps // 2)
+        numbers = fine.draw(source, 0, count)
+        taken = []
+        for scheme, given in ((coarse, fine.halved(numbers)), (fine, numbers)):
+            spot, _, integral = scheme.follow(source, given)
+            taken.append((spot, np.diff(integral)))
+        return taken[::-1], 0.0
 
     def _free_names(self) -> tuple[str, ...]:
         """Parameters that a calibration changes."""
@@ -221,12 +236,13 @@ class Bergomi(VolatilityModel):
         rng: Any,
     ) -> tuple[Valuation, np.ndarray[Any, Any]]:
         """Undiscounted prices out of the money, and their differences in parameters, with the same random numbers."""
-        found = self._out_of_money(strikes, maturities, paths, steps, rng, False)
+        arguments = strikes, maturities, paths, steps, rng, False, _NO_TIMER
+        found = self._out_of_money(*arguments)
         columns = []
         for name in names:
             at = getattr(self, name)
             change = -_DIFFERENCE * math.copysign(max(abs(at), 0.05), at)
-            moved = replace(self, **{name: at + change})._out_of_money(strikes, maturities, paths, steps, rng, False)
+            moved = replace(self, **{name: at + change})._out_of_money(*arguments)
             columns.append((moved.value - found.value) / change)
         return found, np.stack(columns, -1) if names else np.empty(0)
 
@@ -238,6 +254,7 @@ class Bergomi(VolatilityModel):
         steps: int,
         rng: Any,
         progress: bool | Callable[..., Any],
+        timer: float = _TIMER_LEVEL,
     ) -> Valuation:
         """Undiscounted prices of puts below the forward and of calls above it."""
         for name, number, least in (("paths", paths, _MIN_PATHS), ("steps", steps, 1)):
@@ -248,7 +265,7 @@ class Bergomi(VolatilityModel):
         value, error = np.full(strikes.shape, np.nan), np.full(strikes.shape, np.nan)
         for number, maturity in enumerate(np.unique(maturities)):
             here = maturities == maturity
-            scheme = _Scheme(self, float(maturity), int(steps))
+            scheme = _Scheme(self, float(maturity), int(steps), timer)
             estimate = ConditionalEstimate(
                 strikes[here],
                 forward=float(self.forward(scheme.T)),
@@ -299,7 +316,7 @@ class Bergomi(VolatilityModel):
 class _Scheme:
     """The hybrid scheme on ``steps`` equal steps to ``T``."""
 
-    def __init__(self, model: Bergomi, T: float, steps: int) -> None:
+    def __init__(self, model: Bergomi, T: float, steps: int, timer: float = _TIMER_LEVEL) -> None:
         H, h = model.H, T / steps
         self.model, self.T, self.steps, self.h = model, T, steps, h
         scale = math.sqrt(2.0 * H)
@@ -314,28 +331,23 @@ class _Scheme:
         self.length = fft.next_fast_len(2 * steps - 1, real=True)
         self.transform = fft.rfft(self.kernel, self.length)
         t = h * np.arange(steps)
-        forward = curve_values("xi", model.xi, t)
+        forward = curve_values("xi", model.xi, np.append(t, T))
         # Variance of Y at t[1], t[2], ...: the discrete one, so that the mean of V is xi.
         spread = np.cumsum(np.append(h ** (2.0 * H), self.kernel[1:] ** 2))
-        self.forward_variance = forward
-        self.shift = np.log(forward) - 0.5 * model.eta**2 * np.append(0.0, spread[:-1])
-        self.level = _TIMER_LEVEL * float(forward.sum()) * h
+        #: At the start of each step, and of the end of the last.
+        self.shift = np.log(forward) - 0.5 * model.eta**2 * np.append(0.0, spread)
+        self.forward_variance = forward[:-1]
+        self.level = timer * float(self.forward_variance.sum()) * h
         self._matrix: list[tuple[slice, np.ndarray[Any, Any]]] | None = None
 
-    def roots(self, source: RandomSource, start: int, count: int) -> tuple[Any, Any]:
-        """Normal increments of W, and the square root of V at the start of each step but the first."""
-        n = self.steps
-        normals = source.numbers(start, count, n, stream=_VARIANCE)
+    def roots(self, source: RandomSource, normals: Any, cells: Any) -> Any:
+        """The square root of V at the end of each step, from normal increments of W and other numbers."""
         if source.library == "numpy":
-            return normals, self._roots_in_place(source, normals, start)
+            return self._roots_in_place(normals, cells)
         library: Any = source.module.fft
         transform = library.rfft(normals, self.length) * self._transform(source)
-        volterra = library.irfft(transform, self.length)[:, :n]
-        if self.across:
-            volterra = volterra + self.across * source.numbers(start, count, n, stream=_CELLS)
-        # Y at the end of a step is Y at the start of the next.
-        exponent = 0.5 * self.model.eta * volterra[:, :-1] + source.array(0.5 * self.shift[1:])
-        return normals, source.module.exp(exponent)
+        volterra = library.irfft(transform, self.length)[:, : self.steps] + self.across * cells
+        return source.module.exp(0.5 * self.model.eta * volterra + source.array(0.5 * self.shift[1:]))
 
     def _roots_by_matrix(self, source: RandomSource, normals: np.ndarray[Any, Any], start: int) -> np.ndarray[Any, Any]:
         """The same on the host up to rounding, which depends on the batch of paths; for means over them."""
@@ -350,7 +362,7 @@ class _Scheme:
         root = np.empty((normals.shape[0], n - 1))
         for block, matrix in self._matrix:
             np.matmul(normals[:, : block.stop], matrix, out=root[:, block])
-        root += 0.5 * self.shift[1:]
+        root += 0.5 * self.shift[1:-1]
         if self.across:
             cells = source.numbers(start, normals.shape[0], n - 1, stream=_CELLS)
             cells *= half * self.across
@@ -358,42 +370,35 @@ class _Scheme:
         np.exp(root, out=root)
         return root
 
-    def _roots_in_place(self, source: RandomSource, normals: np.ndarray[Any, Any], start: int) -> np.ndarray[Any, Any]:
-        """The same on the host, in few passes over memory."""
+    def _roots_in_place(self, normals: np.ndarray[Any, Any], cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The same on the host, in few passes over memory; overwrites ``cells``."""
         # One algorithm for any number of paths: an engine call would select by it, and change the last digits.
         transform = fft.rfft(normals, self.length)
-        transform *= self._transform(source)
-        volterra: np.ndarray[Any, Any] = fft.irfft(transform, self.length, overwrite_x=True)[:, : self.steps]
-        if self.across:
-            cells = source.numbers(start, normals.shape[0], self.steps, stream=_CELLS)
-            cells *= self.across
-            cells += volterra
-            volterra = cells
-        root = volterra[:, :-1]
-        root *= 0.5 * self.model.eta
-        root += 0.5 * self.shift[1:]
-        np.exp(root, out=root)
-        return root
+        transform *= self.transform
+        cells *= self.across
+        cells += fft.irfft(transform, self.length, overwrite_x=True)[:, : self.steps]
+        cells *= 0.5 * self.model.eta
+        cells += 0.5 * self.shift[1:]
+        np.exp(cells, out=cells)
+        return cells
 
     def _transform(self, source: RandomSource) -> Any:
         """The transform of the kernel, with the part of the first cell along W, on the source's device."""
-        transform = self.transform
-        if source.library == "numpy":
-            return transform if source.dtype == "float64" else transform.astype(np.complex64)
-        parts = source.array(np.stack([transform.real, transform.imag]))
+        parts = source.array(np.stack([self.transform.real, self.transform.imag]))
         return parts[0] + 1j * parts[1]
 
     def terminal(self, source: RandomSource, start: int, count: int) -> Terminal:
         """The values at maturity of the given paths."""
         rho, h, first = self.model.rho, self.h, float(self.forward_variance[0])
+        normals = source.numbers(start, count, self.steps, stream=_VARIANCE)
+        if source.library == "numpy" and self.steps <= _MAX_STEPS_BY_MATRIX:
+            root = self._roots_by_matrix(source, normals, start)
+        else:
+            root = self.roots(source, normals, source.numbers(start, count, self.steps, stream=_CELLS))[:, :-1]
         if source.library == "numpy":
-            normals = source.numbers(start, count, self.steps, stream=_VARIANCE)
-            by_matrix = self.steps <= _MAX_STEPS_BY_MATRIX
-            root = (self._roots_by_matrix if by_matrix else self._roots_in_place)(source, normals, start)
             squares, products = np.vecdot(root, root), np.vecdot(root, normals[:, 1:])
         else:
             xp = source.module
-            normals, root = self.roots(source, start, count)
             squares, products = _doubles(xp.sum(root * root, -1)), _doubles(xp.sum(root * normals[:, 1:], -1))
         integral = h * (first + squares)
         driven = math.sqrt(h) * (math.sqrt(first) * _doubles(normals[:, 0]) + products)
@@ -412,20 +417,32 @@ class _Scheme:
             stopped_integral,
         )
 
-    def paths(self, source: RandomSource, start: int, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Price and variance at all times, each of shape ``(count, steps + 1)``."""
-        model, h = self.model, self.h
-        longer = _Scheme(model, self.T + h, self.steps + 1)  # V at T is V at the start of one more step
-        normals, root = longer.roots(source, start, count)
-        variance = np.full((count, self.steps + 1), self.forward_variance[0])
-        variance[:, 1:] = root * root
-        other = source.numbers(start, count, self.steps, stream=_PRICE)
-        mixed = model.rho * normals[:, : self.steps] + math.sqrt(1.0 - model.rho**2) * other
+    def draw(self, source: RandomSource, start: int, count: int) -> list[np.ndarray[Any, Any]]:
+        """The random numbers of the given paths: of W, of the first cells, and of the other Brownian motion."""
+        return [source.numbers(start, count, self.steps, stream=stream) for stream in (_VARIANCE, _CELLS, _PRICE)]
+
+    def halved(self, numbers: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """Those for half as many steps of the same paths; the numbers of the first cells are close to the same."""
+        half = math.sqrt(0.5)
+        (z, one), (_, cell), (other, another) = ((each[:, ::2], each[:, 1::2]) for each in numbers)
+        # The integral over the newest two steps, less its part along W: the newest cell, and the slope of the kernel.
+        parts = half * (self.kernel[0] - self.kernel[1]), self.across
+        size = math.hypot(*parts)
+        cells = (parts[0] * half * (one - z) + parts[1] * cell) / size if size else cell
+        return [half * (z + one), cells, half * (other + another)]
+
+    def follow(self, source: RandomSource, numbers: list[np.ndarray[Any, Any]]) -> tuple[np.ndarray[Any, Any], ...]:
+        """Price, variance and its integral at all times, each of shape ``(paths, steps + 1)``."""
+        model, h, (normals, cells, other) = self.model, self.h, numbers
+        root = self.roots(source, normals, cells)
+        spot, variance, integral = np.zeros((3, len(root), self.steps + 1))
+        variance[:, 0], variance[:, 1:] = self.forward_variance[0], root * root
+        mixed = model.rho * normals + math.sqrt(1.0 - model.rho**2) * other
         steps = (model.r - model.q) * h - 0.5 * h * variance[:, :-1] + np.sqrt(h * variance[:, :-1]) * mixed
-        spot = np.empty((count, self.steps + 1))
         spot[:, 0] = model.S0
         spot[:, 1:] = model.S0 * np.exp(np.cumsum(steps, axis=-1))
-        return spot, variance
+        np.cumsum(h * variance[:, :-1], axis=-1, out=integral[:, 1:])
+        return spot, variance, integral
 
 
 def _doubles(values: Any) -> np.ndarray[Any, Any]:

@@ -174,25 +174,27 @@ class IntegratedVariance:
             driven[i] = (integral - mean) / k
             yield _Step(expected, mean, integral, driven[: i + 1])
 
-    def paths(self, source: RandomSource, start: int, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Price and variance at the requested times, each of shape ``(count, times)``."""
+    def paths(self, source: RandomSource, start: int, count: int) -> tuple[np.ndarray[Any, Any], ...]:
+        """Price, variance and its integral at the requested times, each of shape ``(count, times)``."""
         model, n = self.model, self.sizes.size
         others = source.numbers(start, count, n, stream=_PRICE).T
         of_variance = source.numbers(start, count, self.ends.size, stream=_VARIANCE).T
         log_price = np.full(count, math.log(model.S0))
-        price, variance = np.empty((2, count, self.times.size))
+        total = np.zeros(count)
+        price, variance, integral = np.zeros((3, count, self.times.size))
         price[:, 0], variance[:, 0] = model.S0, model.forward_variance(0.0)
         place = 0
         for i, step in enumerate(self._steps(source, start, count)):
             log_price += (model.r - model.q) * self.sizes[i] - 0.5 * step.integral + model.rho * step.driven[i]
+            total += step.integral
             log_price += np.sqrt((1.0 - model.rho**2) * step.integral) * others[i]
             if i + 1 == self.ends[place]:
-                price[:, place + 1] = np.exp(log_price)
+                price[:, place + 1], integral[:, place + 1] = np.exp(log_price), total
                 expected = np.maximum(self.forward[place] + self.weights[place, : i + 1] @ step.driven, _LEAST)
                 score = _normal_score(step.integral, step.mean, self.kernel[i, i] ** 2)
                 variance[:, place + 1] = self._variance(place, expected, score, of_variance[place])
                 place += 1
-        return price, variance
+        return price, variance, integral
 
     def _variance(
         self, place: int, mean: np.ndarray[Any, Any], score: np.ndarray[Any, Any], normal: np.ndarray[Any, Any]

@@ -10,30 +10,17 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.solvers.sde.rough.barriers import PathValuation, price_barrier
 from hpfracc.solvers.sde.rough.black import black_price, check_kind, implied_volatility
 from hpfracc.solvers.sde.rough.calibration import Calibration, calibrate
 from hpfracc.solvers.sde.rough.curves import integral_rule
+from hpfracc.solvers.sde.rough.paths import Valuation
 
 __all__ = ["Valuation", "VolatilityModel", "check_model", "price_of", "read_lags", "read_strikes", "volatility_of"]
 
 #: Strikes of a plotted smile lie within this number of standard deviations.
 _WIDTH = 3.0
 _STRIKES = 41
-
-
-class Valuation(NamedTuple):
-    """A value and its error, of the same shape.
-
-    Attributes
-    ----------
-    value : ndarray or float
-        The estimate.
-    error : ndarray or float
-        Its absolute error: one standard error for Monte Carlo methods, an estimate of the error otherwise.
-    """
-
-    value: Any
-    error: Any
 
 
 class VolatilityModel(ABC):
@@ -125,6 +112,53 @@ class VolatilityModel(ABC):
             _reading.choice("an option of calibrate", name, self._accuracy)
         limit = _reading.whole("max_evaluations", max_evaluations, least=1)
         return calibrate(self, K, T, volatility, error, free, limit, {**self._accuracy, **accuracy})
+
+    def barrier(
+        self,
+        K: Any,
+        T: float,
+        level: float,
+        *,
+        kind: str = "call",
+        knock: str = "out",
+        paths: int = 32_768,
+        steps: int = 128,
+        rng: Any = None,
+    ) -> PathValuation:
+        """Prices of barrier options with continuous monitoring, by sampling.
+
+        Between two points of a path the probability of crossing the barrier is that of a Brownian bridge with the
+        path's integrated variance of that step.
+
+        Parameters
+        ----------
+        K : array_like
+            Strikes.
+        T : float
+            Maturity.
+        level : float
+            The barrier: an upper one above ``S0``, a lower one below.
+        kind : {"call", "put"}
+            The option.
+        knock : {"out", "in"}
+            Whether the option ends or begins when the price reaches the barrier.
+        paths, steps : int
+            Number of paths and of steps, an even number.
+        rng : None, int, numpy.random.Generator or SeedSequence, optional
+            Seed of the random numbers.
+
+        Returns
+        -------
+        PathValuation
+            ``value`` and ``error``, which is the sum of ``statistical`` and ``discretisation``.
+        """
+        return price_barrier(self, K, T, level, kind=kind, knock=knock, paths=paths, steps=steps, rng=rng)
+
+    @abstractmethod
+    def _coupled(
+        self, T: float, steps: int, count: int, rng: Any, first_path: int
+    ) -> tuple[list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]], float]:
+        """Prices and integrated variances of steps, with ``steps`` and with half of them; bias of volatilities."""
 
     def plot(self, T: Any, *, K: Any = None, ax: Any = None, **style: Any) -> Any:
         """Plot the smile: implied volatility over log-moneyness, a line for each maturity.
