@@ -47,7 +47,11 @@ def test_expected_variance_is_the_curve(model):
 
 def test_bad_curves():
     """Curves are positive, and of one form; v0 and theta belong together."""
-    for xi, kind in (((1.0,), ShapeError), (([0.0, 1.0], [0.1]), InvalidInputError), (([0.0], [-1.0]), InvalidInputError)):
+    for xi, kind in (
+        ((1.0,), ShapeError),
+        (([0.0, 1.0], [0.1]), InvalidInputError),
+        (([0.0], [-1.0]), InvalidInputError),
+    ):
         with pytest.raises(kind, match="xi"):
             Heston(xi=xi, **PARAMETERS)
     with pytest.raises(InvalidInputError, match="not finite and positive"):

@@ -52,7 +52,9 @@ def test_gradients_in_torch():
     for name in names:
         assert float(given[name].grad) == pytest.approx(float(greeks[name].sum()), rel=1e-12)
     np.testing.assert_allclose(strikes.grad.numpy(), greeks["K"], rtol=1e-12)
-    assert torch.isnan(torch.func.hessian(lambda s: dataclasses.replace(MODEL, S0=s).price(100.0, T).value)(given["S0"]))
+    assert torch.isnan(
+        torch.func.hessian(lambda s: dataclasses.replace(MODEL, S0=s).price(100.0, T).value)(given["S0"])
+    )
 
 
 def test_gradients_in_jax():

@@ -144,11 +144,16 @@ class Noise(ABC):
         count = math.prod(shape)
         source = make_source(rng, key, t, *self._parameters(), dtype=dtype, first_path=first_path, count=count)
         source.check_room(f"{type(self).__name__}.sample", count, grid.times.size)
-        return self._sample(source, grid, count).reshape(*shape, grid.times.size)
+        return self._sample(source, grid, count).reshape(*shape, *self._components, grid.times.size)
 
     @abstractmethod
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         """``count`` paths at the times of the grid, shape ``(count, n)``."""
+
+    @property
+    def _components(self) -> tuple[int, ...]:
+        """Axes of a path before that of the time."""
+        return ()
 
     def _parameters(self) -> tuple[Any, ...]:
         """Parameters that may be arrays, which determine the library of the paths."""

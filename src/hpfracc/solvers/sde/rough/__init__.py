@@ -7,4 +7,13 @@ from hpfracc.solvers.sde.rough.calibration import Calibration
 from hpfracc.solvers.sde.rough.heston import Heston
 from hpfracc.solvers.sde.rough.paths import RoughPaths, Valuation
 
-__all__ = ["Bergomi", "Calibration", "Heston", "PathValuation", "RoughPaths", "Valuation", "black_price", "implied_volatility"]
+__all__ = [
+    "Bergomi",
+    "Calibration",
+    "Heston",
+    "PathValuation",
+    "RoughPaths",
+    "Valuation",
+    "black_price",
+    "implied_volatility",
+]

@@ -214,7 +214,9 @@ class Heston(VolatilityModel):
         price = price_of(own, kind, strikes, maturities, found)
         if not tensors:
             return price
-        return Valuation(attach_gradient(price.value, own._price_slopes(kind, price.value, slopes), tensors), price.error)
+        return Valuation(
+            attach_gradient(price.value, own._price_slopes(kind, price.value, slopes), tensors), price.error
+        )
 
     def implied_volatility(self, K: Any, T: Any, *, tol: float = 1e-10) -> Valuation:
         """Black-Scholes volatilities of the prices, with their errors; see :meth:`price` for the parameters."""
@@ -500,4 +502,3 @@ class Heston(VolatilityModel):
         large = fall > -_NEGLIGIBLE
         last = np.where(large.any(axis=-1), real.size - np.argmax(large[..., ::-1], axis=-1), 0)
         return real[np.minimum(last, real.size - 1)]
-
