@@ -14,15 +14,15 @@ from hpfracc.solvers.sde.rough import Bergomi, Heston
 STRIKES = np.array([95.0, 110.0])
 
 
-def down_and_out_call(S, K, level, T, r, q, volatility):
+def down_and_out_call(spot, K, level, T, r, q, volatility):
     """The closed form with constant volatility, for a level below the strike (Merton, 1973)."""
 
-    def call(spot):
-        d = (np.log(spot / K) + (r - q + 0.5 * volatility**2) * T) / (volatility * math.sqrt(T))
+    def call(s):
+        d = (np.log(s / K) + (r - q + 0.5 * volatility**2) * T) / (volatility * math.sqrt(T))
         other = d - volatility * math.sqrt(T)
-        return spot * math.exp(-q * T) * special.ndtr(d) - K * math.exp(-r * T) * special.ndtr(other)
+        return s * math.exp(-q * T) * special.ndtr(d) - K * math.exp(-r * T) * special.ndtr(other)
 
-    return call(S) - (level / S) ** (2.0 * (r - q) / volatility**2 - 1.0) * call(level**2 / S)
+    return call(spot) - (level / spot) ** (2.0 * (r - q) / volatility**2 - 1.0) * call(level**2 / spot)
 
 
 @pytest.mark.parametrize(

@@ -202,9 +202,9 @@ def test_absorbed_walks_are_over() -> None:
         (lambda: transport.ContinuousTimeRandomWalk(transport.FixedWaiting(), 1.0), "jumps=1.0"),
         (lambda: _boxed((0, 1), None), "belong together"),
         (lambda: _boxed((0, 1), "bounce"), "boundary='bounce'"),
-        (lambda: _boxed((1, 0), "stop"), "below the second"),
+        (lambda: _boxed((1, 0), "stop"), "low < high"),
         (lambda: _boxed((-math.inf, math.inf), "stop"), "no finite end"),
-        (lambda: _boxed(3, "stop"), "two ends"),
+        (lambda: _boxed(3, "stop"), r"give \(low, high\)"),
         (lambda: _boxed((1, 2), "stop"), "inside the domain"),
     ],
 )

@@ -173,31 +173,31 @@ def _whittle(steps: np.ndarray, noisy: bool) -> tuple[float, ...]:
     taper[n - end :] = taper[:end][::-1]
     power = np.abs(fft.rfft(taper * (steps - steps.mean()))[1 : waves.size + 1]) ** 2
 
-    def loss(index: float, share: float = 0.0) -> float:
-        density = _log_noisy(index, share, waves)
+    def log_density(point: Any) -> np.ndarray:
+        return _log_noisy(float(point[0]), float(point[1]) if noisy else 0.0, waves)
+
+    def loss(point: Any) -> float:
+        density = log_density(point)
         return float(np.log(np.mean(power * np.exp(-density))) + np.mean(density))
 
     if noisy:
-        starts = [(index, share) for index in (0.2, 0.5, 0.8) for share in (0.02, 0.5, 0.95)]
-        start = min(starts, key=lambda point: loss(*point))
+        start = min(((index, share) for index in (0.2, 0.5, 0.8) for share in (0.02, 0.5, 0.95)), key=loss)
         limits = (_BOUNDS, (0.0, 1.0 - 1e-6))
-        found = optimize.minimize(lambda point: loss(*point), start, bounds=limits, method="Nelder-Mead", tol=1e-7)
-        point = found.x.tolist()
+        point = optimize.minimize(loss, start, bounds=limits, method="Nelder-Mead", tol=1e-7).x
     else:
-        search = optimize.minimize_scalar(loss, bounds=_BOUNDS, method="bounded", options={"xatol": 1e-6})
-        point = [float(search.x)]
+        search = {"bounds": _BOUNDS, "method": "bounded", "options": {"xatol": 1e-6}}
+        point = np.array([optimize.minimize_scalar(lambda index: loss((index,)), **search).x])
     slopes = []
-    for place, value in enumerate(point):
-        ends = [max(value - 1e-4, 0.5 * _BOUNDS[0]), min(value + 1e-4, 1.0 - 1e-7)]
-        low, high = (_log_noisy(*(*point[:place], each, *point[place + 1 :], 0.0)[:2], waves) for each in ends)
-        slopes.append((high - low) / (ends[1] - ends[0]))
+    for unit in np.eye(point.size):
+        low, high = (np.clip(point + change * unit, 1e-7, 1.0 - 1e-7) for change in (-1e-4, 1e-4))
+        slopes.append((log_density(high) - log_density(low)) / np.sum(high - low))
     gradients = np.array(slopes)
     spread = float(np.sum(taper**4) / np.sum(taper**2) ** 2)  # 1 / n without the taper
     information = np.atleast_2d(np.cov(gradients, bias=True)) / (2.0 * spread)
-    ratio = power * np.exp(-_log_noisy(*(*point, 0.0)[:2], waves))
+    ratio = power * np.exp(-log_density(point))
     error = math.sqrt(np.linalg.inv(information)[0, 0])
-    result = point[0], error, _band_test(ratio / ratio.mean(), gradients, n * spread)
-    return (*result, math.sqrt(0.5 * point[1] * float(np.var(steps)))) if noisy else result
+    result = float(point[0]), error, _band_test(ratio / ratio.mean(), gradients, n * spread)
+    return (*result, math.sqrt(0.5 * float(point[1] * np.var(steps)))) if noisy else result
 
 
 def _band_test(ratio: np.ndarray, gradients: np.ndarray, inflation: float) -> float:

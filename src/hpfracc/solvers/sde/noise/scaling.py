@@ -31,10 +31,8 @@ _BOUNDS = 1e-3, 1.0 - 1e-3
 #: Steps over which second differences are taken.
 _DILATIONS = (1, 2, 3, 4)
 #: Daubechies' filter with three vanishing moments: polynomials up to the second degree have no energy.
-_LOW_PASS = np.array(
-    [0.33267055295008263, 0.8068915093110925, 0.4598775021184916, -0.13501102001025458]
-    + [-0.08544127388202666, 0.035226291882100656]
-)
+_LOW_PASS = np.array([0.33267055295008263, 0.8068915093110925, 0.4598775021184916, -0.13501102001025458, 0.0, 0.0])
+_LOW_PASS[4:] = -0.08544127388202666, 0.035226291882100656
 _HIGH_PASS = _LOW_PASS[::-1] * np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
 #: Fewest pieces or coefficients at the longest scale, and the number of scales of detrended fluctuations.
 _FEWEST, _SCALES = 12, 8

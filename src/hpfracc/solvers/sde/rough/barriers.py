@@ -58,7 +58,7 @@ def price_barrier(
     key = make_source(rng, None, count=count).on_host().key
     sign = 1.0 if kind == "call" else -1.0
     discount = math.exp(-model.r * maturity)
-    rows: list[np.ndarray[Any, Any]] = []
+    rows: list[np.ndarray] = []
     bias = 0.0
     for low in range(0, count, _TOGETHER):
         seed = np.random.SeedSequence(key.tolist())
@@ -81,7 +81,7 @@ def price_barrier(
     return PathValuation(*(each.reshape(strikes.shape)[()] for each in found))
 
 
-def _survival(distance: np.ndarray[Any, Any], variance: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _survival(distance: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """Probability that no bridge between two points of a path crosses 0, given the integrated variance of each step."""
     product = distance[:, :-1] * distance[:, 1:]
     inside = np.all(distance[:, :1] * distance > 0.0, axis=1)
@@ -90,9 +90,7 @@ def _survival(distance: np.ndarray[Any, Any], variance: np.ndarray[Any, Any]) ->
     return np.asarray(np.where(inside, passed.prod(axis=1), 0.0))
 
 
-def _controlled(
-    values: np.ndarray[Any, Any], controls: np.ndarray[Any, Any]
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _controlled(values: np.ndarray, controls: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Means and standard errors of the columns, with controls of mean 0."""
     design = np.concatenate([np.ones((len(controls), 1)), controls], 1)
     weights = np.linalg.lstsq(design, values, rcond=1e-10)[0]

@@ -12,10 +12,12 @@ from typing import Any, ClassVar, final
 import numpy as np
 from scipy import fft
 
+from hpfracc import _reading
 from hpfracc._arrays import to_host
 from hpfracc._interrupts import interrupt_scope, raise_if_nested
-from hpfracc.errors import AccuracyWarning, InvalidInputError
+from hpfracc.errors import AccuracyWarning
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
+from hpfracc.solvers.sde.noise.volterra import hybrid_kernel
 from hpfracc.solvers.sde.progress import MIN_REPORTS, path_progress, read_progress
 from hpfracc.solvers.sde.rough.conditional import ConditionalEstimate, Terminal
 from hpfracc.solvers.sde.rough.curves import curve_values, read_curve
@@ -114,10 +116,7 @@ class Bergomi(VolatilityModel):
     def __post_init__(self) -> None:
         check_model(self, finite=("H", "eta", "rho", "r", "q"), positive=("S0",))
         object.__setattr__(self, "xi", read_curve("xi", self.xi))
-        if not 0.0 < self.H <= 0.5:
-            raise InvalidInputError(f"H={self.H!r} is outside (0, 1/2]; the model is Bergomi's at 1/2 and rough below")
-        if self.eta < 0.0:
-            raise InvalidInputError(f"eta={self.eta!r} is negative; use a number of at least 0")
+        _reading.number("eta", self.eta, least=0)
 
     def forward_variance(self, t: Any) -> Any:
         """The forward variance ``xi`` at the times ``t``."""
@@ -211,7 +210,7 @@ class Bergomi(VolatilityModel):
 
     def _coupled(
         self, T: float, steps: int, count: int, rng: Any, first_path: int
-    ) -> tuple[list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]], float]:
+    ) -> tuple[list[tuple[np.ndarray, np.ndarray]], float]:
         """Paths of the scheme, and with half as many steps along the same Brownian motions."""
         source = make_source(rng, None, first_path=first_path, count=count)
         fine, coarse = _Scheme(self, T, steps), _Scheme(self, T, steps // 2)
@@ -227,14 +226,8 @@ class Bergomi(VolatilityModel):
         return ("H", "eta", "rho") if callable(self.xi) else ("H", "eta", "rho", "xi")
 
     def _priced(
-        self,
-        strikes: np.ndarray[Any, Any],
-        maturities: np.ndarray[Any, Any],
-        names: tuple[str, ...],
-        paths: int,
-        steps: int,
-        rng: Any,
-    ) -> tuple[Valuation, np.ndarray[Any, Any]]:
+        self, strikes: np.ndarray, maturities: np.ndarray, names: tuple[str, ...], paths: int, steps: int, rng: Any
+    ) -> tuple[Valuation, np.ndarray]:
         """Undiscounted prices out of the money, and their differences in parameters, with the same random numbers."""
         arguments = strikes, maturities, paths, steps, rng, False, _NO_TIMER
         found = self._out_of_money(*arguments)
@@ -248,8 +241,8 @@ class Bergomi(VolatilityModel):
 
     def _out_of_money(
         self,
-        strikes: np.ndarray[Any, Any],
-        maturities: np.ndarray[Any, Any],
+        strikes: np.ndarray,
+        maturities: np.ndarray,
         paths: int,
         steps: int,
         rng: Any,
@@ -257,15 +250,13 @@ class Bergomi(VolatilityModel):
         timer: float = _TIMER_LEVEL,
     ) -> Valuation:
         """Undiscounted prices of puts below the forward and of calls above it."""
-        for name, number, least in (("paths", paths, _MIN_PATHS), ("steps", steps, 1)):
-            if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
-                raise InvalidInputError(f"{name}={number!r}: use an integer of at least {least}")
+        paths, steps = _reading.whole("paths", paths, least=_MIN_PATHS), _reading.whole("steps", steps, least=1)
         read_progress(progress)
-        source = make_source(rng, None, count=int(paths))
+        source = make_source(rng, None, count=paths)
         value, error = np.full(strikes.shape, np.nan), np.full(strikes.shape, np.nan)
         for number, maturity in enumerate(np.unique(maturities)):
             here = maturities == maturity
-            scheme = _Scheme(self, float(maturity), int(steps), timer)
+            scheme = _Scheme(self, float(maturity), steps, timer)
             estimate = ConditionalEstimate(
                 strikes[here],
                 forward=float(self.forward(scheme.T)),
@@ -273,7 +264,7 @@ class Bergomi(VolatilityModel):
                 mean_variance=scheme.h * float(scheme.forward_variance.sum()),
                 level=scheme.level,
             )
-            finished = self._follow(scheme, estimate, source, int(paths), progress)
+            finished = self._follow(scheme, estimate, source, paths, progress)
             if estimate.paths >= _MIN_PATHS:
                 value[here], error[here] = estimate.result()
                 estimate.warn_of_few_paths(f"eta={self.eta:g} at T={scheme.T:g}")
@@ -281,7 +272,7 @@ class Bergomi(VolatilityModel):
                 if not number and estimate.paths < _MIN_PATHS:
                     raise KeyboardInterrupt
                 warnings.warn(
-                    f"interrupted after {estimate.paths:,} of {int(paths):,} paths at T={maturity:g}: prices and "
+                    f"interrupted after {estimate.paths:,} of {paths:,} paths at T={maturity:g}: prices and "
                     "errors are those of the paths that were finished",
                     AccuracyWarning,
                     stacklevel=3,
@@ -319,15 +310,8 @@ class _Scheme:
     def __init__(self, model: Bergomi, T: float, steps: int, timer: float = _TIMER_LEVEL) -> None:
         H, h = model.H, T / steps
         self.model, self.T, self.steps, self.h = model, T, steps, h
-        scale = math.sqrt(2.0 * H)
-        k = np.arange(1, steps, dtype=float)
-        # Cell means of sqrt(2H) s^(H-1/2) on [k h, (k+1) h], for increments of variance h; the first cell is separate.
-        self.kernel = np.zeros(steps)
-        difference = k ** (H + 0.5) * np.expm1((H + 0.5) * np.log1p(1.0 / k))
-        self.kernel[1:] = scale * h**H * difference / (H + 0.5)
-        # Its integral over the first cell: a multiple of the same normal number plus an independent one.
-        self.kernel[0] = scale * h**H / (H + 0.5)
-        self.across = math.sqrt(max(h ** (2.0 * H) - self.kernel[0] ** 2, 0.0))
+        # The first cell is a multiple of the same normal number plus one of an independent number.
+        self.kernel, self.across = hybrid_kernel(H, steps, h)
         self.length = fft.next_fast_len(2 * steps - 1, real=True)
         self.transform = fft.rfft(self.kernel, self.length)
         t = h * np.arange(steps)
@@ -338,7 +322,7 @@ class _Scheme:
         self.shift = np.log(forward) - 0.5 * model.eta**2 * np.append(0.0, spread)
         self.forward_variance = forward[:-1]
         self.level = timer * float(self.forward_variance.sum()) * h
-        self._matrix: list[tuple[slice, np.ndarray[Any, Any]]] | None = None
+        self._matrix: list[tuple[slice, np.ndarray]] | None = None
 
     def roots(self, source: RandomSource, normals: Any, cells: Any) -> Any:
         """The square root of V at the end of each step, from normal increments of W and other numbers."""
@@ -349,7 +333,7 @@ class _Scheme:
         volterra = library.irfft(transform, self.length)[:, : self.steps] + self.across * cells
         return source.module.exp(0.5 * self.model.eta * volterra + source.array(0.5 * self.shift[1:]))
 
-    def _roots_by_matrix(self, source: RandomSource, normals: np.ndarray[Any, Any], start: int) -> np.ndarray[Any, Any]:
+    def _roots_by_matrix(self, source: RandomSource, normals: np.ndarray, start: int) -> np.ndarray:
         """The same on the host up to rounding, which depends on the batch of paths; for means over them."""
         n, half = self.steps, 0.5 * self.model.eta
         if self._matrix is None:
@@ -370,7 +354,7 @@ class _Scheme:
         np.exp(root, out=root)
         return root
 
-    def _roots_in_place(self, normals: np.ndarray[Any, Any], cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _roots_in_place(self, normals: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """The same on the host, in few passes over memory; overwrites ``cells``."""
         # One algorithm for any number of paths: an engine call would select by it, and change the last digits.
         transform = fft.rfft(normals, self.length)
@@ -417,11 +401,11 @@ class _Scheme:
             stopped_integral,
         )
 
-    def draw(self, source: RandomSource, start: int, count: int) -> list[np.ndarray[Any, Any]]:
+    def draw(self, source: RandomSource, start: int, count: int) -> list[np.ndarray]:
         """The random numbers of the given paths: of W, of the first cells, and of the other Brownian motion."""
         return [source.numbers(start, count, self.steps, stream=stream) for stream in (_VARIANCE, _CELLS, _PRICE)]
 
-    def halved(self, numbers: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    def halved(self, numbers: list[np.ndarray]) -> list[np.ndarray]:
         """Those for half as many steps of the same paths; the numbers of the first cells are close to the same."""
         half = math.sqrt(0.5)
         (z, one), (_, cell), (other, another) = ((each[:, ::2], each[:, 1::2]) for each in numbers)
@@ -431,7 +415,7 @@ class _Scheme:
         cells = (parts[0] * half * (one - z) + parts[1] * cell) / size if size else cell
         return [half * (z + one), cells, half * (other + another)]
 
-    def follow(self, source: RandomSource, numbers: list[np.ndarray[Any, Any]]) -> tuple[np.ndarray[Any, Any], ...]:
+    def follow(self, source: RandomSource, numbers: list[np.ndarray]) -> tuple[np.ndarray, ...]:
         """Price, variance and its integral at all times, each of shape ``(paths, steps + 1)``."""
         model, h, (normals, cells, other) = self.model, self.h, numbers
         root = self.roots(source, normals, cells)
@@ -445,6 +429,6 @@ class _Scheme:
         return spot, variance, integral
 
 
-def _doubles(values: Any) -> np.ndarray[Any, Any]:
+def _doubles(values: Any) -> np.ndarray:
     """The values on the host, in double precision."""
     return np.array(to_host(values), dtype=np.float64)

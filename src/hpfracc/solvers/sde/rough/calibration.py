@@ -14,7 +14,7 @@ from hpfracc import _reading
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
 from hpfracc.solvers.sde.rough.black import black_price, implied_volatility
 
-__all__ = ["BOUNDS", "Calibration", "calibrate"]
+__all__ = ["BOUNDS", "Calibration", "calibrate", "read_quotes"]
 
 #: Where parameters are looked for.
 BOUNDS = {
@@ -60,8 +60,8 @@ class Calibration:
     model: Any
     parameters: dict[str, float]
     standard_errors: dict[str, float]
-    fitted: np.ndarray[Any, Any]
-    residuals: np.ndarray[Any, Any]
+    fitted: np.ndarray
+    residuals: np.ndarray
     root_mean_square: float
     evaluations: int
     success: bool
@@ -74,7 +74,9 @@ def calibrate(
     """Fit ``model``; see :meth:`~hpfracc.solvers.sde.rough.smile.VolatilityModel.calibrate`."""
     if "rng" in accuracy:  # a generator would draw other numbers each time
         accuracy = {**accuracy, "rng": _reading.whole("rng", accuracy["rng"], least=0)}
-    strikes, maturities, quotes, spread = _read_quotes(K, T, volatility, error)
+    strikes, maturities, quotes, spread = read_quotes(
+        K=K, T=T, volatility=volatility, error=1.0 if error is None else error
+    )
     names = model._free_names() if free is None else tuple(_reading.listed("free", free, "names of parameters"))
     for name in names:
         _reading.choice("free", name, model._free_names())
@@ -86,18 +88,18 @@ def calibrate(
     distance = np.log(upper / lower) / (quotes * np.sqrt(maturities))
     vega = lower * np.sqrt(maturities / (2.0 * np.pi)) * np.exp(-0.5 * (distance - 0.5 * quotes * maturities**0.5) ** 2)
     weights = 1.0 / (vega * spread)
-    kept: dict[bytes, tuple[Any, np.ndarray[Any, Any]]] = {}
+    kept: dict[bytes, tuple[Any, np.ndarray]] = {}
 
-    def surface(point: np.ndarray[Any, Any], slopes: bool = True, **other: Any) -> tuple[Any, np.ndarray[Any, Any]]:
+    def surface(point: np.ndarray, slopes: bool = True, **other: Any) -> tuple[Any, np.ndarray]:
         trial = dataclasses.replace(model, **dict(zip(names, point.tolist(), strict=True)))
         with warnings.catch_warnings():  # of prices far from the quotes; those of the fit are evaluated again
             warnings.simplefilter("ignore", AccuracyWarning)
-            found: tuple[Any, np.ndarray[Any, Any]] = trial._priced(
+            found: tuple[Any, np.ndarray] = trial._priced(
                 strikes, maturities, names if slopes else (), **{**accuracy, **other}
             )
         return found
 
-    def once(point: np.ndarray[Any, Any]) -> tuple[Any, np.ndarray[Any, Any]]:
+    def once(point: np.ndarray) -> tuple[Any, np.ndarray]:
         key = point.tobytes()
         if key not in kept:
             kept[key] = surface(point)
@@ -149,13 +151,14 @@ def calibrate(
     )
 
 
-def _read_quotes(K: Any, T: Any, volatility: Any, error: Any) -> tuple[np.ndarray[Any, Any], ...]:
-    """Strikes, maturities, quotes and their errors, all positive, of one shape."""
-    given = {"K": K, "T": T, "volatility": volatility, "error": 1.0 if error is None else error}
-    arrays = {name: _reading.numbers(name, value) for name, value in given.items()}
+def read_quotes(**given: Any) -> tuple[np.ndarray, ...]:
+    """Arrays by name, all finite and positive, broadcast to one shape."""
+    arrays = {name: _reading.numbers(name, value, finite=False) for name, value in given.items()}
     for name, array in arrays.items():
-        if not (array > 0.0).all():
-            raise InvalidInputError(f"{name} has entries that are not positive; leave those quotes out")
+        if not (np.isfinite(array) & (array > 0.0)).all():
+            raise InvalidInputError(
+                f"{name} has entries that are not finite and positive: {_reading.shown(given[name])}"
+            )
     try:
         return np.broadcast_arrays(*arrays.values())
     except ValueError:
@@ -163,7 +166,7 @@ def _read_quotes(K: Any, T: Any, volatility: Any, error: Any) -> tuple[np.ndarra
         raise ShapeError(f"{shapes} do not broadcast") from None
 
 
-def _of_sampling(jacobian: np.ndarray[Any, Any], changes: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+def _of_sampling(jacobian: np.ndarray, changes: list[np.ndarray]) -> np.ndarray:
     """Covariance of the parameters that sampling causes: a Gauss-Newton step to the surfaces of other seeds."""
     moved = np.stack([np.linalg.lstsq(jacobian, change.ravel(), rcond=None)[0] for change in changes])
     # The difference of two independent surfaces has twice the variance of one.

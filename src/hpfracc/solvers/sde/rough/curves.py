@@ -23,8 +23,8 @@ _NODES, _END = 241, 3.3
 class VarianceTable:
     """A forward variance that is linear between times, and constant before the first and after the last."""
 
-    times: np.ndarray[Any, Any]
-    values: np.ndarray[Any, Any]
+    times: np.ndarray
+    values: np.ndarray
 
     def __call__(self, t: Any) -> Any:
         """The forward variance at ``t``."""
@@ -46,7 +46,7 @@ def read_curve(name: str, curve: Any) -> float | Callable[[Any], Any]:
     return VarianceTable(times, values)
 
 
-def curve_values(name: str, curve: Any, t: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def curve_values(name: str, curve: Any, t: np.ndarray) -> np.ndarray:
     """The forward variance at the times ``t``, checked to be finite and positive."""
     found = np.broadcast_to(np.asarray(curve(t) if callable(curve) else curve, dtype=float), t.shape)
     if not (np.isfinite(found) & (found > 0.0)).all():
@@ -55,7 +55,7 @@ def curve_values(name: str, curve: Any, t: np.ndarray[Any, Any]) -> np.ndarray[A
     return found
 
 
-def integral_rule(curve: Any, T: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def integral_rule(curve: Any, T: float) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of integrals over ``[0, T]``, exact at the kinks of a table."""
     kinks = curve.times if isinstance(curve, VarianceTable) else np.empty(0)
     edges = np.concatenate([[0.0], kinks[(kinks > 0.0) & (kinks < T)], [T]])

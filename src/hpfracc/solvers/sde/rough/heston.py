@@ -132,8 +132,6 @@ class Heston(VolatilityModel):
             raise InvalidInputError("give v0 and theta, or the forward variance xi in place of both")
         level = ("v0", "theta") if self.xi is None else ()
         check_model(self, finite=("H", "kappa", "sigma", "rho", "r", "q", *level), positive=("S0",))
-        if not 0.0 < self.H <= 0.5:
-            raise InvalidInputError(f"H={self.H!r} is outside (0, 1/2]; the model is Heston's at 1/2 and rough below")
         for name in ("kappa", "sigma", *level):
             if getattr(self, name) < 0.0:
                 raise InvalidInputError(f"{name}={getattr(self, name)!r} is negative; use a number of at least 0")
@@ -281,7 +279,7 @@ class Heston(VolatilityModel):
         Returns
         -------
         RoughPaths
-            ``t``, ``S``, ``V``, ``bias`` and ``integral``; ``S``, ``V`` and ``integral`` have the shape ``size + (n,)``.
+            ``t``, ``S``, ``V``, ``bias`` and ``integral``; those of the paths have the shape ``size + (n,)``.
 
         References
         ----------
@@ -313,7 +311,7 @@ class Heston(VolatilityModel):
 
     def _coupled(
         self, T: float, steps: int, count: int, rng: Any, first_path: int
-    ) -> tuple[list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]], float]:
+    ) -> tuple[list[tuple[np.ndarray, np.ndarray]], float]:
         """Paths, and the same with every second time: their law at these times is that of the model up to the bias."""
         paths = self.sample(np.linspace(0.0, T, steps + 1), count, rng, first_path=first_path)
         taken = [(paths.S[:, ::k], np.diff(paths.integral[:, ::k])) for k in (1, 2)]
@@ -326,8 +324,8 @@ class Heston(VolatilityModel):
         return self
 
     def _log_transform(
-        self, u: np.ndarray[Any, Any], T: float, tol: float, slopes: bool = False
-    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], dict[str, np.ndarray[Any, Any]]]:
+        self, u: np.ndarray, T: float, tol: float, slopes: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Logarithm of the transform at ``u``, its error, and its derivatives."""
         curve = self.xi is not None
         weights = (self.kappa, 1.0) if curve else (self.kappa * self.theta, self.v0)
@@ -360,7 +358,7 @@ class Heston(VolatilityModel):
             by_name["xi"] = exponent / self.xi
         return exponent, error, by_name
 
-    def _check(self, exponent: np.ndarray[Any, Any], T: float) -> None:
+    def _check(self, exponent: np.ndarray, T: float) -> None:
         if not np.all(exponent.real < 1.0):
             raise SolveError(
                 f"{self} has no valid characteristic function at T={T:g}: its modulus is above 1, so the fractional "
@@ -368,13 +366,13 @@ class Heston(VolatilityModel):
             )
 
     def _out_of_money(
-        self, strikes: np.ndarray[Any, Any], maturities: np.ndarray[Any, Any], tol: float, slopes: bool = False
-    ) -> tuple[Valuation, dict[str, np.ndarray[Any, Any]]]:
+        self, strikes: np.ndarray, maturities: np.ndarray, tol: float, slopes: bool = False
+    ) -> tuple[Valuation, dict[str, np.ndarray]]:
         """Undiscounted prices of puts below the forward and of calls above it; derivatives as of :meth:`_invert`."""
         if not 1e-14 <= tol < 1.0:
             raise InvalidInputError(f"tol={tol!r} is out of range; use a number from 1e-14 to 1, such as 1e-8")
         value, error = np.empty(strikes.shape), np.empty(strikes.shape)
-        found: dict[str, np.ndarray[Any, Any]] = {"at": strikes, "maturity": maturities} if slopes else {}
+        found: dict[str, np.ndarray] = {"at": strikes, "maturity": maturities} if slopes else {}
         for maturity in np.unique(maturities):
             tilts, cuts = self._contours(strikes, float(maturity))
             for tilt in np.unique(tilts[maturities == maturity]):
@@ -391,9 +389,7 @@ class Heston(VolatilityModel):
             )
         return Valuation(value, error), found
 
-    def _price_slopes(
-        self, kind: str, price: Any, slopes: dict[str, np.ndarray[Any, Any]]
-    ) -> dict[str, np.ndarray[Any, Any]]:
+    def _price_slopes(self, kind: str, price: Any, slopes: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Derivatives of discounted prices, from those of Lewis' integral I: calls are F - I, puts K - I."""
         K, T = slopes["at"], slopes["maturity"]
         forward, discount = self.forward(T), np.exp(-self.r * T)
@@ -416,15 +412,15 @@ class Heston(VolatilityModel):
         return ("H", "kappa", "sigma", "rho", *level)
 
     def _priced(
-        self, strikes: np.ndarray[Any, Any], maturities: np.ndarray[Any, Any], names: tuple[str, ...], tol: float
-    ) -> tuple[Valuation, np.ndarray[Any, Any]]:
+        self, strikes: np.ndarray, maturities: np.ndarray, names: tuple[str, ...], tol: float
+    ) -> tuple[Valuation, np.ndarray]:
         """Undiscounted prices out of the money, and their derivatives in parameters along a new last axis."""
         found, slopes = self._out_of_money(strikes, maturities, tol, bool(names))
         return found, np.stack([-slopes[name] for name in names], -1) if names else np.empty(0)
 
     def _invert(
-        self, K: np.ndarray[Any, Any], T: float, tol: float, tilt: float, cutoff: float, slopes: bool = False
-    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], dict[str, np.ndarray[Any, Any]]]:
+        self, K: np.ndarray, T: float, tol: float, tilt: float, cutoff: float, slopes: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Lewis' formula at one maturity, along ``u = sinh(y + i tilt) - i sin(tilt)`` up to the cutoff.
 
         Undiscounted prices out of the money, their errors, and derivatives of the integral with respect to the
@@ -434,9 +430,9 @@ class Heston(VolatilityModel):
         log_moneyness = np.log(forward / K)
         target = tol * self.S0
         cut = math.asinh(cutoff)
-        sums: list[np.ndarray[Any, Any]] = []
+        sums: list[np.ndarray] = []
         inside = np.zeros(K.shape)
-        total: dict[str, np.ndarray[Any, Any]] = {}
+        total: dict[str, np.ndarray] = {}
         last = np.zeros(K.shape)
         for level, nodes in enumerate(_NODES):
             step = cut / nodes
@@ -473,7 +469,7 @@ class Heston(VolatilityModel):
         more = {name: size * step * each / scale.get(name, 1.0) for name, each in total.items() if name}
         return value, error_of_price, more
 
-    def _contours(self, K: np.ndarray[Any, Any], T: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def _contours(self, K: np.ndarray, T: float) -> tuple[np.ndarray, np.ndarray]:
         """For each strike the tilt of the contour, and the frequency at which it ends.
 
         The transform decays slowly near ``rho = -1`` and 1, but fast above or below the real axis.
@@ -485,7 +481,7 @@ class Heston(VolatilityModel):
         best = np.argmin(cuts, axis=0)
         return np.array(_TILTS)[best], np.where(best == 0, _WORTHWHILE, 1.0) * cuts.min(axis=0)
 
-    def _cutoffs(self, log_moneyness: np.ndarray[Any, Any], T: float, tilt: float) -> np.ndarray[Any, Any]:
+    def _cutoffs(self, log_moneyness: np.ndarray, T: float, tilt: float) -> np.ndarray:
         """Where the integrand is negligible from, by an approximation with half its exponent; in the strikes' shape."""
         a = self.H + 0.5
         real = np.geomspace(0.1, 1e9, 400)

@@ -30,7 +30,7 @@ _MAX_ITERATIONS = 40
 _STEP = 3e-5
 
 #: Weights of an integral over ``[0, T]`` at the collocation points, from the order, T and the degree.
-Measure = Callable[[float, float, int], np.ndarray[Any, Any]]
+Measure = Callable[[float, float, int], np.ndarray]
 
 
 class RiccatiSolution(NamedTuple):
@@ -48,22 +48,22 @@ class RiccatiSolution(NamedTuple):
         Derivatives of that combination with respect to ``"b"``, ``"g"``, ``"a"`` and ``"T"``; empty if not asked for.
     """
 
-    integral: np.ndarray[Any, Any]
-    right_side: np.ndarray[Any, Any]
-    error: np.ndarray[Any, Any]
-    slopes: dict[str, np.ndarray[Any, Any]]
+    integral: np.ndarray
+    right_side: np.ndarray
+    error: np.ndarray
+    slopes: dict[str, np.ndarray]
 
 
 class _Collocation(NamedTuple):
     """Points ``z`` in [0, 1], the integral of order ``a``, and the weights of the plain integral over t in [0, 1]."""
 
-    z: np.ndarray[Any, Any]
-    to_coefficients: np.ndarray[Any, Any]
-    fractional_integral: np.ndarray[Any, Any]
-    integral: np.ndarray[Any, Any]
+    z: np.ndarray
+    to_coefficients: np.ndarray
+    fractional_integral: np.ndarray
+    integral: np.ndarray
 
 
-def _polynomials(z: np.ndarray[Any, Any], degree: int) -> Iterator[np.ndarray[Any, Any]]:
+def _polynomials(z: np.ndarray, degree: int) -> Iterator[np.ndarray]:
     """Chebyshev polynomials of degree 0 to ``degree``, at least 1, shifted to [0, 1]."""
     twice = 4.0 * z - 2.0
     before, now = np.ones(z.shape), 0.5 * twice
@@ -74,7 +74,7 @@ def _polynomials(z: np.ndarray[Any, Any], degree: int) -> Iterator[np.ndarray[An
         yield now
 
 
-def _chebyshev(z: np.ndarray[Any, Any], degree: int) -> np.ndarray[Any, Any]:
+def _chebyshev(z: np.ndarray, degree: int) -> np.ndarray:
     """The same, along a new last axis."""
     return np.stack(list(_polynomials(z, degree)), -1)
 
@@ -102,7 +102,7 @@ def _collocate(a: float, degree: int) -> _Collocation:
     return _Collocation(z, to_coefficients, fractional, plain)
 
 
-def plain_measure(a: float, T: float, degree: int) -> np.ndarray[Any, Any]:
+def plain_measure(a: float, T: float, degree: int) -> np.ndarray:
     """Weights of the plain integral."""
     return np.asarray(T * _collocate(a, degree).integral)
 
@@ -110,7 +110,7 @@ def plain_measure(a: float, T: float, degree: int) -> np.ndarray[Any, Any]:
 def curve_measure(curve: Any) -> Measure:
     r"""Weights of :math:`\int_0^T f(t)\,\xi(T-t)\,dt` for a forward variance :math:`\xi`."""
 
-    def measure(a: float, T: float, degree: int) -> np.ndarray[Any, Any]:
+    def measure(a: float, T: float, degree: int) -> np.ndarray:
         before, weights = integral_rule(curve, T)
         z = np.maximum(1.0 - before / T, 0.0) ** a
         values = (weights * curve_values("xi", curve, before)) @ _chebyshev(z, degree)
@@ -120,8 +120,8 @@ def curve_measure(curve: Any) -> Measure:
 
 
 def solve_riccati(
-    c: np.ndarray[Any, Any],
-    b: np.ndarray[Any, Any],
+    c: np.ndarray,
+    b: np.ndarray,
     g: float,
     a: float,
     T: float,
@@ -187,16 +187,16 @@ def solve_riccati(
 
 
 def _slopes(
-    h: np.ndarray[Any, Any],
-    right_side: np.ndarray[Any, Any],
-    b: np.ndarray[Any, Any],
+    h: np.ndarray,
+    right_side: np.ndarray,
+    b: np.ndarray,
     g: float,
     a: float,
     T: float,
     weights: tuple[float, float],
     measure: Measure,
     degree: int,
-) -> dict[str, np.ndarray[Any, Any]]:
+) -> dict[str, np.ndarray]:
     r"""Derivatives of the combination of both integrals, by the transposed linear system.
 
     With :math:`h = M R` and the gradient G of the combination in h, :math:`\lambda = (1 - M R'(h))^{-T} G` gives the
@@ -222,29 +222,21 @@ def _slopes(
     }
 
 
-def _derivative(function: Callable[[float], np.ndarray[Any, Any]], x: float, step: float) -> np.ndarray[Any, Any]:
+def _derivative(function: Callable[[float], np.ndarray], x: float, step: float) -> np.ndarray:
     """A central difference."""
     return np.asarray((function(x + step) - function(x - step)) / (2.0 * step))
 
 
-def _first_guess(
-    c: np.ndarray[Any, Any], b: np.ndarray[Any, Any], g: float, a: float, z: np.ndarray[Any, Any]
-) -> np.ndarray[Any, Any]:
+def _first_guess(c: np.ndarray, b: np.ndarray, g: float, a: float, z: np.ndarray) -> np.ndarray:
     """A function with the right slope in z = t^a at 0 and the right limit at infinity, the stable root."""
     root = np.sqrt(b * b - 4.0 * g * c)
     rate = 0.5 * (np.where(root.real < 0.0, -root, root) - b)
     slope = z / special.gamma(a + 1.0)
-    guess: np.ndarray[Any, Any] = c[:, None] * slope / (1.0 + rate[:, None] * slope)
+    guess: np.ndarray = c[:, None] * slope / (1.0 + rate[:, None] * slope)
     return guess
 
 
-def _newton(
-    h: np.ndarray[Any, Any],
-    matrix: np.ndarray[Any, Any],
-    c: np.ndarray[Any, Any],
-    b: np.ndarray[Any, Any],
-    g: float,
-) -> np.ndarray[Any, Any]:
+def _newton(h: np.ndarray, matrix: np.ndarray, c: np.ndarray, b: np.ndarray, g: float) -> np.ndarray:
     """Solve ``h = matrix @ (c + b h + g h^2)`` for each coefficient, from the values given."""
     identity = np.eye(matrix.shape[0])
     c, b = c[:, None], b[:, None]

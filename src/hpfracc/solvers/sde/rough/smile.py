@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hpfracc import _reading
 from hpfracc._optional import import_optional
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.rough.barriers import PathValuation, price_barrier
 from hpfracc.solvers.sde.rough.black import black_price, check_kind, implied_volatility
-from hpfracc.solvers.sde.rough.calibration import Calibration, calibrate
+from hpfracc.solvers.sde.rough.calibration import Calibration, calibrate, read_quotes
 from hpfracc.solvers.sde.rough.curves import integral_rule
 from hpfracc.solvers.sde.rough.paths import Valuation
 
@@ -50,7 +50,7 @@ class VolatilityModel(ABC):
         found = [weights @ self.forward_variance(nodes) for nodes, weights in map(self._rule, times.ravel().tolist())]
         return np.reshape(found, times.shape)[()]
 
-    def _rule(self, T: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def _rule(self, T: float) -> tuple[np.ndarray, np.ndarray]:
         return integral_rule(self.xi, T)
 
     def variance_swap(self, T: Any) -> Any:
@@ -157,7 +157,7 @@ class VolatilityModel(ABC):
     @abstractmethod
     def _coupled(
         self, T: float, steps: int, count: int, rng: Any, first_path: int
-    ) -> tuple[list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]], float]:
+    ) -> tuple[list[tuple[np.ndarray, np.ndarray]], float]:
         """Prices and integrated variances of steps, with ``steps`` and with half of them; bias of volatilities."""
 
     def plot(self, T: Any, *, K: Any = None, ax: Any = None, **style: Any) -> Any:
@@ -183,26 +183,14 @@ class VolatilityModel(ABC):
         return _plot_smile(self, T, K, ax, style)
 
 
-def read_lags(t: Any) -> np.ndarray[Any, Any]:
+def read_lags(t: Any) -> np.ndarray:
     """Times from 0 on as a float64 array."""
     return _reading.numbers("t", t, least=0)
 
 
-def read_strikes(K: Any, T: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def read_strikes(K: Any, T: Any) -> tuple[np.ndarray, np.ndarray]:
     """Strikes and maturities as float64 arrays of one shape, checked to be positive."""
-    arrays = []
-    for name, given in (("K", K), ("T", T)):
-        try:
-            array = np.asarray(given, dtype=float)
-        except (TypeError, ValueError):
-            raise InvalidInputError(f"{name}={given!r} is not numeric; give numbers") from None
-        if not (np.isfinite(array) & (array > 0.0)).all():
-            raise InvalidInputError(f"{name} has values that are not finite and positive: {given!r}")
-        arrays.append(array)
-    try:
-        strikes, maturities = np.broadcast_arrays(*arrays)
-    except ValueError:
-        raise ShapeError(f"K of shape {arrays[0].shape} and T of shape {arrays[1].shape} do not broadcast") from None
+    strikes, maturities = read_quotes(K=K, T=T)
     return strikes, maturities
 
 
@@ -210,12 +198,12 @@ def check_model(model: Any, *, finite: tuple[str, ...], positive: tuple[str, ...
     """Raise :class:`InvalidInputError` unless the named fields are finite numbers, and the positive ones above 0."""
     for name in (*finite, *positive):
         value = getattr(model, name)
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not np.isfinite(value):
-            raise InvalidInputError(f"{name}={value!r} is not a finite number; give one")
-        if name in positive and not value > 0.0:
-            raise InvalidInputError(f"{name}={value!r} is not positive; use a number above 0")
-    if not -1.0 <= model.rho <= 1.0:
-        raise InvalidInputError(f"rho={model.rho!r} is not a correlation; use a number from -1 to 1")
+        _reading.number(name, value, above=0 if name in positive else None)
+    _reading.number("rho", model.rho, least=-1, most=1)
+    if not 0.0 < model.H <= 0.5:
+        raise InvalidInputError(
+            f"H={model.H!r} is outside (0, 1/2]; the model is the classical one at 1/2, rough below"
+        )
 
 
 def price_of(model: VolatilityModel, kind: str, strikes: Any, maturities: Any, out_of_money: Valuation) -> Valuation:

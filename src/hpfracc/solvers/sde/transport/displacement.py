@@ -234,10 +234,7 @@ def _chosen(lags: np.ndarray, value: np.ndarray, fit: tuple[float, float] | None
     """Indices of the lags in the fit."""
     inside = np.arange(lags.size)
     if fit is not None:
-        try:
-            low, high = (float(end) for end in fit)
-        except (TypeError, ValueError):
-            raise InvalidInputError(f"fit={fit!r}: give the first and the last lag of the fit") from None
+        low, high = _reading.pair("fit", fit, infinite=True)
         inside = np.flatnonzero((lags >= low * (1.0 - 1e-12)) & (lags <= high * (1.0 + 1e-12)))
         if inside.size < 2:
             raise InvalidInputError(

@@ -10,9 +10,10 @@ from typing import final
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.process import read_positive
+from hpfracc.solvers.sde.noise.process import check_positive
 from hpfracc.solvers.sde.noise.source import RandomSource
-from hpfracc.solvers.sde.noise.stable import StableLevy, one_sided, standard_stable
+from hpfracc.solvers.sde.noise.stable import StableLevy
+from hpfracc.solvers.sde.noise.stable_bridge import one_sided, standard_stable
 from hpfracc.solvers.sde.noise.tempered import TemperedStable
 
 #: Distance to the stream of the normal numbers of a stable jump in several dimensions.
@@ -60,7 +61,7 @@ class GaussianJumps(Jumps):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", read_positive("scale", self.scale))
+        check_positive(self, "scale")
 
     def _draw(
         self, source: RandomSource, paths: np.ndarray, count: int, stream: int, components: tuple[int, ...] = ()
@@ -173,15 +174,12 @@ class TemperedJumps(Jumps):
     @property
     def variance(self) -> float:
         """``alpha |1 - alpha| scale^alpha rate^(alpha - 2)``."""
-        size = self.scale**self.alpha * self.rate ** (self.alpha - 2.0)
-        return float(self.alpha * abs(1.0 - self.alpha) * size)
+        return self._law._moments()[1]
 
     @property
     def mean(self) -> float:
         """``alpha scale^alpha rate^(alpha - 1)`` for an index below 1, 0 above."""
-        if self.alpha > 1.0:
-            return 0.0
-        return float(self.alpha * self.scale**self.alpha * self.rate ** (self.alpha - 1.0))
+        return self._law._moments()[0]
 
     @property
     def symmetric(self) -> bool:

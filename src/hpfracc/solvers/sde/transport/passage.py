@@ -17,7 +17,8 @@ from hpfracc.solvers.sde.noise.brownian import Brownian
 from hpfracc.solvers.sde.noise.fractional_brownian import FractionalBrownian
 from hpfracc.solvers.sde.noise.process import Noise, plain_hurst, read_grid, read_positive
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
-from hpfracc.solvers.sde.noise.stable import StableLevy, one_sided
+from hpfracc.solvers.sde.noise.stable import StableLevy
+from hpfracc.solvers.sde.noise.stable_bridge import one_sided
 from hpfracc.solvers.sde.noise.subordinated import Subordinated
 from hpfracc.solvers.sde.noise.tempered import TemperedStable
 from hpfracc.solvers.sde.progress import MIN_REPORTS, path_progress, read_progress
@@ -259,9 +260,9 @@ def first_passage(
     until : float
         Time limit of the simulation of each path.
     step : float, optional
-        For stable motion with an index below 2; required for tempered and for fractional motion. The motion is observed in steps of this
-        length (of the parent's time, if subordinated). Passages between the steps are missed, so times are too long, by
-        a power of the step.
+        For stable motion with an index below 2; required for tempered and for fractional motion. The motion is observed
+        in steps of this length (of the parent's time, if subordinated). Passages between the steps are missed, so times
+        are too long, by a power of the step.
     rng, key, first_path
         As in :meth:`hpfracc.noise.Noise.sample`. Paths are simulated on the host in double precision, for a generator
         or key of any library, because each has a different number of jumps.
@@ -335,7 +336,7 @@ def first_passage(
     message = f"Interrupted after {done:,} of {count:,} paths: the result has these."
     outcome = (True, "All paths were followed.") if success else (False, message)
     parts = [
-        FirstPassage(*found[k : k + 2, :done], (ends.low, ends.high), until, method, infinite, *outcome)
+        FirstPassage(found[k, :done], found[k + 1, :done], (ends.low, ends.high), until, method, infinite, *outcome)
         for k in range(0, len(found), 2)
     ]
     if method != "grid":
