@@ -14,7 +14,7 @@ from hpfracc import _reading
 from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError
 from hpfracc.solvers.sde.rough.black import black_price, implied_volatility
 
-__all__ = ["BOUNDS", "Calibration", "calibrate", "read_quotes"]
+__all__ = ["BOUNDS", "Calibration", "fit_quotes", "read_quotes"]
 
 #: Where parameters are looked for.
 BOUNDS = {
@@ -68,7 +68,7 @@ class Calibration:
     message: str
 
 
-def calibrate(
+def fit_quotes(
     model: Any, K: Any, T: Any, volatility: Any, error: Any, free: Any, most: int, accuracy: dict[str, Any]
 ) -> Calibration:
     """Fit ``model``; see :meth:`~hpfracc.solvers.sde.rough.smile.VolatilityModel.calibrate`."""

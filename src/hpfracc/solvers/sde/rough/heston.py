@@ -38,8 +38,6 @@ _NEGLIGIBLE = 36.0
 _TILTS, _WORTHWHILE = (0.0, 0.4, -0.4), 4.0
 #: Nodes of the Fourier integral, doubled until the last two sums agree.
 _NODES = (40, 80, 160, 320, 640, 1280)
-
-
 #: Paths are stepped together in chunks of 2**17 over this: each step is a few dozen array operations.
 _NUMBERS_PER_PATH = 32
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict, Unpack
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.rough.barriers import PathValuation, price_barrier
 from hpfracc.solvers.sde.rough.black import black_price, check_kind, implied_volatility
-from hpfracc.solvers.sde.rough.calibration import Calibration, calibrate, read_quotes
+from hpfracc.solvers.sde.rough.calibration import Calibration, fit_quotes, read_quotes
 from hpfracc.solvers.sde.rough.curves import integral_rule
 from hpfracc.solvers.sde.rough.paths import Valuation
 
@@ -21,6 +21,15 @@ __all__ = ["Valuation", "VolatilityModel", "check_model", "price_of", "read_lags
 #: Strikes of a plotted smile lie within this number of standard deviations.
 _WIDTH = 3.0
 _STRIKES = 41
+
+
+class Accuracy(TypedDict, total=False):
+    """Options of the prices in a calibration: ``tol`` for Heston, the others for Bergomi."""
+
+    tol: float
+    paths: int
+    steps: int
+    rng: int
 
 
 class VolatilityModel(ABC):
@@ -79,7 +88,7 @@ class VolatilityModel(ABC):
         error: Any = None,
         free: Any = None,
         max_evaluations: int = 60,
-        **accuracy: Any,
+        **accuracy: Unpack[Accuracy],
     ) -> Calibration:
         """Fit the model to implied volatilities, from its own parameters as the start.
 
@@ -111,7 +120,7 @@ class VolatilityModel(ABC):
         for name in accuracy:
             _reading.choice("an option of calibrate", name, self._accuracy)
         limit = _reading.whole("max_evaluations", max_evaluations, least=1)
-        return calibrate(self, K, T, volatility, error, free, limit, {**self._accuracy, **accuracy})
+        return fit_quotes(self, K, T, volatility, error, free, limit, {**self._accuracy, **accuracy})
 
     def barrier(
         self,

@@ -197,11 +197,11 @@ class FirstPassage:
         ax.grid(alpha=0.25)
         return ax
 
-    def _counted(self, found: PassageEstimate, again: Callable[[FirstPassage], PassageEstimate]) -> PassageEstimate:
+    def _counted(self, found: PassageEstimate, estimate: Callable[[FirstPassage], PassageEstimate]) -> PassageEstimate:
         """The estimate, with the discretisation in its error."""
         if self.coarse is None:
             return found
-        rest = np.abs(found.value - again(self.coarse).value) / (2.0**self.order - 1.0)
+        rest = np.abs(found.value - estimate(self.coarse).value) / (2.0**self.order - 1.0)
         return PassageEstimate(found.value, np.hypot(found.standard_error, rest)[()])
 
     def _need_paths(self) -> None:
