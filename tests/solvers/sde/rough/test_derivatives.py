@@ -78,6 +78,10 @@ def test_what_takes_numbers_says_so():
     with pytest.raises(ShapeError, match="sigma has shape"):
         dataclasses.replace(MODEL, sigma=torch.ones(2))
     tensor = dataclasses.replace(MODEL, sigma=torch.tensor(0.4))
-    for call in (lambda: tensor.sample([0.0, 1.0]), lambda: tensor.implied_volatility(1.0, 1.0)):
+    for call in (
+        lambda: tensor.sample([0.0, 1.0]),
+        lambda: tensor.implied_volatility(1.0, 1.0),
+        lambda: tensor.calibrate([90.0, 100.0], 1.0, 0.2, free=["v0"]),
+    ):
         with pytest.raises(InvalidInputError, match="sigma are tensors"):
             call()
