@@ -8,6 +8,24 @@
 
 from __future__ import annotations
 
-from hpfracc.solvers.sde.rough import Bergomi, Heston, RoughPaths, Valuation, black_price, implied_volatility
+from hpfracc.solvers.sde.rough import (
+    Bergomi,
+    Calibration,
+    Heston,
+    PathValuation,
+    RoughPaths,
+    Valuation,
+    black_price,
+    implied_volatility,
+)
 
-__all__ = ["Bergomi", "Heston", "RoughPaths", "Valuation", "black_price", "implied_volatility"]
+__all__ = [
+    "Bergomi",
+    "Calibration",
+    "Heston",
+    "PathValuation",
+    "RoughPaths",
+    "Valuation",
+    "black_price",
+    "implied_volatility",
+]

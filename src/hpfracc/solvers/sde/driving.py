@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_tracer, library_of
+from hpfracc._arrays import is_tracer, to_host
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise import Noise, StableLevy
 from hpfracc.solvers.sde.noise.process import GaussianNoise, read_grid
@@ -55,7 +55,7 @@ def read_correlation(correlation: Any, noise: Noise, noises: int, placement: Sta
 
 
 def _check_correlation(matrix: Any) -> None:
-    values = np.asarray(matrix.detach().cpu() if library_of(matrix) == "torch" else matrix, dtype=np.float64)
+    values = to_host(matrix).astype(np.float64)
     rounding = _ROUNDING if str(matrix.dtype).endswith("64") else 1e-6
     if not np.all(np.isfinite(values)):
         raise InvalidInputError("correlation has values that are not finite; give finite numbers")
@@ -130,21 +130,12 @@ class Driving:
         if self.every > 1:
             found = found[..., :: self.every]
         if self.factor is not None:
-            found = self._mixed(xp, found)
+            # Each set on its own.
+            sets = found.reshape(count, self.sets, self.noises, found.shape[-1])
+            found = xp.matmul(self.factor, sets).reshape(found.shape)
         if not self.antithetic:
             return found
         return xp.stack([found, -found], 1).reshape(high - low, number, found.shape[-1])
-
-    def _mixed(self, xp: Any, paths: Any) -> Any:
-        """Mix the noises term by term, so that no sum depends on the number of paths."""
-        rows = []
-        for begin in range(0, self.sets * self.noises, self.noises):
-            for i in range(self.noises):
-                total = self.factor[i, 0] * paths[:, begin]
-                for j in range(1, i + 1):
-                    total = total + self.factor[i, j] * paths[:, begin + j]
-                rows.append(total)
-        return xp.stack(rows, 1)
 
 
 def increments_of(xp: Any, paths: Any) -> Any:

@@ -146,13 +146,7 @@ class NoisyProblem:
 
 
 def read_problem(
-    drift: Any,
-    diffusion: Any,
-    t0: float,
-    y0: Any,
-    noise: Any,
-    interpretation: str | None,
-    args: tuple[Any, ...] = (),
+    drift: Any, diffusion: Any, t0: float, y0: Any, noise: Any, interpretation: str | None, args: tuple[Any, ...] = ()
 ) -> NoisyProblem:
     """Check functions, shapes, noise and interpretation; evaluates both functions once, at the start.
 

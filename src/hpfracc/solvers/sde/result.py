@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import library_of, to_host
 from hpfracc._optional import import_optional
 from hpfracc._xp import namespace
 from hpfracc.errors import InvalidInputError
@@ -58,10 +58,6 @@ class Moments:
 
 def _pairs(values: Any) -> Any:
     return 0.5 * (values[::2] + values[1::2])
-
-
-def _on_host(values: Any) -> np.ndarray:
-    return np.asarray(values.detach().cpu() if library_of(values) == "torch" else values)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -118,11 +114,9 @@ class FSDEResult:
         """Standard error of :meth:`mean`; antithetic pairs count as one value each."""
         if self.moments is not None:
             return self.moments.standard_error
-        values = _pairs(self.y) if self.antithetic else self.y
-        count = int(values.shape[0])
-        if count < 2:
-            return namespace(library_of(self.y)).full_like(self.y[:1].sum(0), float("nan"))
-        return (((values - values.mean(0)) ** 2).sum(0) / ((count - 1) * count)) ** 0.5
+        found = Moments()
+        found.add(self.y, self.antithetic)
+        return found.standard_error if found.count else self.y.sum(0) * float("nan")
 
     def quantile(self, q: Any) -> Any:
         """Quantiles over the paths, as ``numpy.quantile``."""
@@ -159,7 +153,7 @@ class FSDEResult:
             kind = "fan" if self.y is not None else "mean"
         if self.y is None and kind != "mean":
             raise InvalidInputError(f"keep='moments' stores no paths for kind={kind!r}; use 'mean', or keep='values'")
-        mean = _on_host(self.mean())
+        mean = to_host(self.mean())
         if mean.ndim != 2 or mean.shape[-1] != self.t.size or (self.y is not None and self.y.ndim != 3):
             raise InvalidInputError("there are no values over time to plot; solve with save='all'")
         if not -mean.shape[0] <= component < mean.shape[0]:
@@ -167,15 +161,15 @@ class FSDEResult:
         if ax is None:
             ax = import_optional("matplotlib.pyplot").subplots()[1]
         if kind == "mean":
-            middle, error = mean[component], _on_host(self.standard_error)[component]
+            middle, error = mean[component], to_host(self.standard_error)[component]
             band = {"color": "tab:blue", "alpha": 0.2, "linewidth": 0, "label": "two standard errors"}
             ax.fill_between(self.t, middle - 2.0 * error, middle + 2.0 * error, **band)
             ax.plot(self.t, middle, color="tab:blue", label="mean")
             ax.legend()
         elif kind == "paths":
-            ax.plot(self.t, _on_host(self.y)[:most, component].T, linewidth=0.8)
+            ax.plot(self.t, to_host(self.y)[:most, component].T, linewidth=0.8)
         else:
-            values = _on_host(self.y)[:, component]
+            values = to_host(self.y)[:, component]
             for share in (0.95, 0.8, 0.5):
                 low, high = np.quantile(values, [0.5 - 0.5 * share, 0.5 + 0.5 * share], axis=0)
                 ax.fill_between(self.t, low, high, color="tab:blue", alpha=0.2, linewidth=0, label=f"{share:.0%}")

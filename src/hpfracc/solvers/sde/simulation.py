@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import is_transformed, library_of, tracks_gradient
-from hpfracc._config import get_settings
+from hpfracc._arrays import is_transformed, library_of, to_host, tracks_gradient
 from hpfracc._interrupts import interrupt_scope, raise_if_nested
-from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import OutOfMemoryError, ShapeError
 from hpfracc.solvers.sde.driving import Driving
 from hpfracc.solvers.sde.methods import PathMethod
 from hpfracc.solvers.sde.methods.exponentials import count_rates
+from hpfracc.solvers.sde.noise.process import plain_hurst
+from hpfracc.solvers.sde.noise.source import NEGLIGIBLE_BYTES
 from hpfracc.solvers.sde.placement import StatePlacement
 from hpfracc.solvers.sde.problem import NoisyProblem
 from hpfracc.solvers.sde.progress import MIN_REPORTS, path_progress
@@ -32,8 +32,6 @@ _CHUNK_ON_HOST, _CHUNK_ON_GPU = 1 << 25, 1 << 33
 _CHUNK_SHARE = 0.25
 #: Number of arrays of a chunk with all times of all paths: noise, its increments, the states, and copies.
 _FULL_ARRAYS = 3
-#: Free memory is not checked below this.
-_NEGLIGIBLE_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,21 +120,14 @@ class Simulation:
             rows = self.count
         else:
             size = _CHUNK_ON_HOST if self.placement.device == "cpu" else _CHUNK_ON_GPU
-            if size > _NEGLIGIBLE_BYTES:
-                free = self._free()
+            if size > NEGLIGIBLE_BYTES:
+                free = self.placement.source.free_bytes()
                 size = size if free is None else min(size, int(_CHUNK_SHARE * free))
             rows = min(self.count, max(least, size // row))
             if self.progress:
                 rows = min(rows, -(-self.count // MIN_REPORTS))
         rows = max(least, rows // least * least)
         return Forecast(rows, -(-self.count // rows), kept, rows * row)
-
-    def _free(self) -> int | None:
-        device = self.placement.device
-        budget = get_budget()
-        if device == HOST:
-            return budget.read(HOST)
-        return budget.allowed(device, get_settings().gpu_memory_limit, self.placement.library)
 
     def check_memory(self, forecast: Forecast, kept_bytes: int) -> None:
         """Raise an error if the simulation does not fit into memory.
@@ -147,9 +138,9 @@ class Simulation:
             With the required memory, the free memory, and a remedy.
         """
         need = kept_bytes + forecast.chunk_bytes
-        if need < _NEGLIGIBLE_BYTES:
+        if need < NEGLIGIBLE_BYTES:
             return
-        free = self._free()
+        free = self.placement.source.free_bytes()
         if free is None or need <= free:
             return
         what = "one chunk" if forecast.chunks > 1 else "all paths at once"
@@ -257,9 +248,7 @@ class Simulation:
 
 
 def _number(alpha: Any) -> float:
-    if is_transformed(alpha):
-        return 1.0
-    return float(alpha.detach() if library_of(alpha) == "torch" else alpha)
+    return 1.0 if is_transformed(alpha) else plain_hurst(alpha)
 
 
 def _functional(save: Callable[[Any, Any], Any], t: np.ndarray, y: Any) -> Any:
@@ -348,7 +337,7 @@ class _SavedValues:
 
 def _first_number(values: Any) -> np.ndarray:
     """The first component, at the last time, of each path; on the host."""
-    rows = values.detach().cpu().numpy() if library_of(values) == "torch" else np.asarray(values)
+    rows = to_host(values)
     if rows.ndim == 3:
         rows = rows[:, :, -1]
     return rows.reshape(rows.shape[0], -1)[:, 0]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-import operator
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -151,93 +152,48 @@ def solve_fsde(
     >>> result.y.shape, result.method
     ((5, 1, 101), 'second_order')
     """
-    return read_simulation(
-        drift,
-        diffusion,
-        t_span,
-        y0,
-        step=step,
-        noise_step=noise_step,
-        t_eval=t_eval,
-        alpha=alpha,
-        noise=noise,
-        correlation=correlation,
-        paths=paths,
-        args=args,
-        rng=rng,
-        key=key,
-        first_path=first_path,
-        interpretation=interpretation,
-        method=method,
-        save=save,
-        keep=keep,
-        antithetic=antithetic,
-        backend=backend,
-        progress=progress,
-    ).run()
+    return read_simulation(**locals()).run()
 
 
-def read_simulation(
-    drift: Any,
-    diffusion: Any,
-    t_span: Any,
-    y0: Any,
-    *,
-    step: Any,
-    noise_step: Any = None,
-    t_eval: Any = None,
-    alpha: Any = 1.0,
-    noise: Noise | None = None,
-    correlation: Any = None,
-    paths: int = 1,
-    args: tuple[Any, ...] = (),
-    rng: Any = None,
-    key: Any = None,
-    first_path: int = 0,
-    interpretation: str | None = None,
-    method: str = "auto",
-    save: Any = "all",
-    keep: str = "values",
-    antithetic: bool = False,
-    backend: str = "auto",
-    progress: Any = False,
-) -> Simulation:
+def read_simulation(*args: Any, **kwargs: Any) -> Simulation:
     """Check the arguments of :func:`solve_fsde`, and select the method. Nothing is drawn."""
-    t, h = _read_times(t_span, step)
-    count = _read_count(paths, _reading.flag("antithetic", antithetic))
-    if not callable(save):
-        _reading.choice("save", save, ("all", "last"))
-    places = _read_places(t_eval, t, save)
-    _reading.choice("keep", keep, ("values", "moments"))
-    read_progress(progress)
-    process = Brownian() if noise is None else noise
+    bound = inspect.signature(solve_fsde).bind(*args, **kwargs)
+    bound.apply_defaults()
+    of: Any = SimpleNamespace(**bound.arguments)
+    t, h = _read_times(of.t_span, of.step)
+    count = _reading.whole("paths", of.paths, least=1)
+    if _reading.flag("antithetic", of.antithetic) and count % 2:
+        raise InvalidInputError(f"paths={count} with antithetic=True: use an even number")
+    if not callable(of.save):
+        _reading.choice("save", of.save, ("all", "last"))
+    places = _read_places(of.t_eval, t, of.save)
+    _reading.choice("keep", of.keep, ("values", "moments"))
+    read_progress(of.progress)
+    process = Brownian() if of.noise is None else of.noise
     owned = process._parameters() if isinstance(process, Noise) else ()
-    given = () if callable(diffusion) else (diffusion,)
-    others = (args, given, correlation, alpha, *owned)
-    placement = place_state(backend, rng, key, y0, others, first_path=first_path, count=count)
-    start = _read_start(y0, count, placement)
-    strength = (
-        diffusion
-        if callable(diffusion)
-        else _read_numbers("diffusion", diffusion, placement, ", or a function of (t, y)")
-    )
-    problem = read_problem(drift, strength, float(t[0]), start, process, interpretation, args)
-    order = _read_order(alpha, process)
+    strength = of.diffusion
+    others = (of.args, () if callable(strength) else (strength,), of.correlation, of.alpha, *owned)
+    placement = place_state(of.backend, of.rng, of.key, of.y0, others, first_path=of.first_path, count=count)
+    start = _read_start(of.y0, count, placement)
+    if not callable(strength):
+        strength = _read_numbers("diffusion", strength, placement, ", or a function of (t, y)")
+    problem = read_problem(of.drift, strength, float(t[0]), start, process, of.interpretation, of.args)
+    order = _read_order(of.alpha, process)
     ordinary = library_of(order) == "python" and order == 1.0
-    chosen = choose_method(problem.traits, method, methods_for(problem.traits, ordinary=ordinary))
-    if antithetic:
+    chosen = choose_method(problem.traits, of.method, methods_for(problem.traits, ordinary=ordinary))
+    if of.antithetic:
         refuse_antithetic(process)
-    factor = read_correlation(correlation, process, problem.traits.noises, placement)
-    every = _read_noise_step(noise_step, h)
+    noises, sets = problem.traits.noises, chosen.sets(problem.traits)
+    factor = read_correlation(of.correlation, process, noises, placement)
+    every = _read_noise_step(of.noise_step, h)
     fine = (t.size - 1) * chosen.parts(problem.traits, t.size - 1) * every
     times = np.linspace(0.0, float(t[-1] - t[0]), fine + 1)
-    noises, moved = problem.traits.noises, move_noise(process, placement)
-    sets = chosen.sets(problem.traits)
     # The remainder of fractional noise is drawn as plain normal numbers.
     apart = sets > 1 and problem.traits.hurst != 0.5 and not problem.traits.jumps
-    driving = Driving(moved, times, noises, sets, factor, bool(antithetic), apart, every)
-    moments = keep == "moments"
-    return Simulation(problem, chosen, order, t, h, start, driving, placement, count, save, moments, progress, places)
+    moved = move_noise(process, placement)
+    driving = Driving(moved, times, noises, sets, factor, bool(of.antithetic), apart, every)
+    kept = of.save, of.keep == "moments", of.progress, places
+    return Simulation(problem, chosen, order, t, h, start, driving, placement, count, *kept)
 
 
 def choose_method(traits: Traits, name: str, methods: dict[str, PathMethod]) -> PathMethod:
@@ -277,12 +233,9 @@ def _read_order(alpha: Any, process: Noise) -> Any:
             raise ShapeError(f"alpha has shape {tuple(alpha.shape)}; give one number")
         if is_transformed(alpha):
             return alpha
-        order, value = alpha, float(alpha.detach() if library_of(alpha) == "torch" else alpha)
+        order, value = alpha, plain_hurst(alpha)
     else:
-        try:
-            order = value = float(alpha)
-        except (TypeError, ValueError):
-            raise InvalidInputError(f"alpha={alpha!r}: give the order of the derivative, a number") from None
+        order = value = _reading.number("alpha", alpha, infinite=True)
     least, why = _least_order(process)
     if not least < value <= 1.0:
         raise InvalidInputError(f"alpha={value}: with {why}, and at most 1")
@@ -309,15 +262,8 @@ def _least_order(process: Noise) -> tuple[float, str]:
 
 
 def _read_times(t_span: Any, step: Any) -> tuple[np.ndarray, float]:
-    try:
-        begin, end = (float(time) for time in t_span)
-        length = float(step)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"t_span={t_span!r}, step={step!r}: give (begin, end) and a number") from None
-    if not (math.isfinite(begin) and math.isfinite(end) and begin < end):
-        raise InvalidInputError(f"t_span={t_span!r}: the interval must have a finite begin before a finite end")
-    if not 0.0 < length <= end - begin:
-        raise InvalidInputError(f"step={step!r}: use a positive number up to {end - begin}, the length of the interval")
+    begin, end = _reading.pair("t_span", t_span)
+    length = _reading.number("step", step, above=0, most=end - begin)
     steps = max(1, math.ceil((end - begin) / length * (1.0 - 1e-12)))
     return np.linspace(begin, end, steps + 1), (end - begin) / steps
 
@@ -351,18 +297,6 @@ def _read_places(t_eval: Any, t: np.ndarray, save: Any) -> np.ndarray | None:
             f"steps of {t[1] - t[0]:.12g}; use a step that divides it"
         )
     return places
-
-
-def _read_count(paths: Any, antithetic: bool) -> int:
-    try:
-        count = operator.index(paths)
-    except TypeError:
-        count = 0
-    if count < 1:
-        raise InvalidInputError(f"paths={paths!r}: use an integer of at least 1")
-    if antithetic and count % 2:
-        raise InvalidInputError(f"paths={count} with antithetic=True: use an even number")
-    return count
 
 
 def _read_numbers(name: str, value: Any, placement: StatePlacement, other: str = "") -> Any:

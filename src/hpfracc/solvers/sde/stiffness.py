@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from hpfracc._arrays import is_transformed, library_of
+from hpfracc._arrays import is_transformed, library_of, to_host
 from hpfracc.errors import AccuracyWarning, SolveError
 from hpfracc.solvers.sde.problem import NoisyProblem
 
@@ -133,13 +133,13 @@ def find_divergence(
         rates = _rates(problem, float(t[-1]), last[rows])
         numbers = np.asarray(rates * h**order / math.gamma(order + 1.0))
         limit = stability_limit(order)
-        bounds = _GROWN * _host(scale)
-        wild = (_host(size[rows]) > bounds) & ~(numbers <= limit)
+        bounds = _GROWN * to_host(scale)
+        wild = (to_host(size[rows]) > bounds) & ~(numbers <= limit)
         if not wild.any():
             return None
         since = float(t[-1])
         if y.ndim == 3:
-            beyond = (_host(abs(y[rows]).sum(1)) > bounds[:, None])[wild]
+            beyond = (to_host(abs(y[rows]).sum(1)) > bounds[:, None])[wild]
             since = float(t[int(beyond.argmax(1).min())])
         finite = numbers[wild & np.isfinite(numbers)]
         return Divergence(int(wild.sum()), since, float(finite.max()) if finite.size else math.nan, limit)
@@ -163,10 +163,6 @@ def _largest(x: Any) -> Any:
     return x.amax(-1) if library_of(x) == "torch" else x.max(-1)
 
 
-def _host(x: Any) -> np.ndarray:
-    return np.asarray(x.detach().cpu() if library_of(x) == "torch" else x, dtype=np.float64)
-
-
 def _rates(problem: NoisyProblem, t: float, state: Any) -> np.ndarray:
     """The rate at which the drift of each path decays along its own direction; on the host."""
     xp = problem.xp
@@ -183,20 +179,16 @@ def _rates(problem: NoisyProblem, t: float, state: Any) -> np.ndarray:
         change = problem.drift(t, state + small * unit) - force
         rate = -(change / small * unit).sum(-1)
     assert rate is not None
-    return _host(rate)
+    return to_host(rate)
 
 
 def refuse_infinite(t: np.ndarray, y: Any) -> None:
     """Raise an error if paths are not finite at the end, ``y`` of shape ``(paths, d, n)`` or ``(paths, d)``."""
     if is_transformed(y):
         return
-    values = y.detach() if library_of(y) == "torch" else y
-    xp_finite = sys.modules["torch"].isfinite if library_of(y) == "torch" else None
-    last = values[:, :, -1] if values.ndim == 3 else values
-    finite = np.isfinite(last) if xp_finite is None else xp_finite(last)
-    if bool(finite.all()):
+    if np.isfinite(to_host(y[:, :, -1] if y.ndim == 3 else y)).all():
         return
-    host = values.cpu().numpy() if library_of(values) == "torch" else np.asarray(values)
+    host = to_host(y)
     bad = ~np.isfinite(host[:, :, -1] if host.ndim == 3 else host).all(-1)
     since = ""
     if host.ndim == 3:

@@ -11,8 +11,8 @@ from tests.helpers.thinned import thinned
 
 
 @pytest.mark.parametrize("index", [0.15, 0.5, 0.85])
-@pytest.mark.parametrize("method", ["whittle", "variations"])
-@thinned(one_in=2)
+@pytest.mark.parametrize("method", ["whittle", "variations", "dfa", "wavelets"])
+@thinned(one_in=4)
 def test_estimates_and_their_intervals(index: float, method: str) -> None:
     """Of 120 paths of 400 steps: little bias, the spread that is told, and 95 % of the intervals cover H."""
     count = 120
@@ -22,6 +22,7 @@ def test_estimates_and_their_intervals(index: float, method: str) -> None:
     assert found.standard_error.mean() == pytest.approx(spread, rel=0.25)
     covered = np.mean((found.interval[0] < index) & (index < found.interval[1]))
     assert covered > 0.95 - 3.5 * np.sqrt(0.95 * 0.05 / count)
+    assert np.mean(found.p_value < 0.05) < 0.05 + 3.5 * np.sqrt(0.95 * 0.05 / count)
 
 
 @pytest.mark.parametrize("index", [0.02, 0.08])
@@ -35,11 +36,45 @@ def test_intervals_of_very_rough_paths(index: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["whittle", "variations"])
+@pytest.mark.parametrize("method", ["whittle", "variations", "dfa", "wavelets"])
 def test_coverage_of_many_paths(method: str) -> None:
     """Of 2,000 paths of 1,000 steps at H = 0.3, 93 to 97 % of the intervals cover H."""
     low, high = hf.hurst(hf.fbm(1000, 0.3, size=2000, rng=4), method=method).interval
     assert 0.93 < np.mean((low < 0.3) & (high > 0.3)) < 0.97
+
+
+@pytest.mark.parametrize(("index", "noise"), [(0.7, 2.0), pytest.param(0.3, 0.0, marks=pytest.mark.slow)])
+def test_white_noise_in_the_values(index: float, noise: float) -> None:
+    """The noise biases Whittle's estimate, which its test of fit tells; with noise in the model both are found."""
+    count = 30
+    path = hf.fbm(1000, index, T=1000.0, size=count, rng=7)
+    path = path + noise * np.random.default_rng(1).standard_normal(path.shape)
+    found = hf.hurst(path, method="noisy_whittle")
+    assert abs(found.H.mean() - index) < 4.0 * found.standard_error.mean() / np.sqrt(count) + 0.01
+    assert np.mean((found.interval[0] < index) & (index < found.interval[1])) > 0.85
+    assert found.noise.mean() == pytest.approx(noise, abs=0.15) and np.mean(found.p_value < 0.01) < 0.1
+    plain = hf.hurst(path)
+    if noise:
+        assert plain.H.mean() < 0.4 and np.all(plain.p_value < 1e-3)
+    else:
+        assert np.mean(plain.p_value < 0.01) < 0.1
+
+
+@pytest.mark.parametrize("method", ["whittle", "dfa", "wavelets"])
+def test_a_law_that_does_not_scale_is_flagged(method: str) -> None:
+    """A stationary process, which is rough at short times only, has a small p-value."""
+    path = hf.noise.FractionalOU(0.5, theta=150.0).sample(np.linspace(0.0, 4.0, 2001), rng=3)
+    assert hf.hurst(path, method=method).p_value < 1e-3
+
+
+def test_wavelets_and_detrending_see_no_trend() -> None:
+    """A parabola has no wavelet coefficients; a line within the pieces no fluctuation."""
+    path, t = hf.fbm(1000, 0.4, rng=5), np.linspace(0.0, 1.0, 1001)
+    for method, trend in (("wavelets", 5.0 * t**2), ("dfa", 5.0 * t)):
+        one, two = (hf.hurst(each, method=method) for each in (path, path + trend))
+        assert pytest.approx(two.H, abs=1e-8 if method == "wavelets" else 1e-6) == one.H
+    with pytest.raises(ShapeError, match="needs at least 128"):
+        hf.hurst(path[:100], method="dfa")
 
 
 def test_neither_scale_nor_trend_matters() -> None:
@@ -79,7 +114,7 @@ def test_refuses() -> None:
         hf.hurst(np.full(100, 0.1), increments=True)
     with pytest.raises(InvalidInputError, match="not finite"):
         hf.hurst(np.where(np.arange(101) == 5, np.nan, path))
-    with pytest.raises(InvalidInputError, match="confidence=1"):
+    with pytest.raises(InvalidInputError, match="confidence=1.0"):
         hf.hurst(path, confidence=1.0)
-    with pytest.raises(InvalidInputError, match="'whittle' or 'variations'"):
+    with pytest.raises(InvalidInputError, match="method='rs'"):
         hf.hurst(path, method="rs")  # type: ignore[arg-type]

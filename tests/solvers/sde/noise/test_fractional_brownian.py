@@ -14,7 +14,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise.circulant import eigenvalues, refuse_negative, solve
 from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance
 from hpfracc.solvers.sde.noise.source import make_source
-from hpfracc.solvers.sde.noise.volterra import sample_hybrid_pair
+from hpfracc.solvers.sde.noise.volterra import sample_hybrid
 from tests.helpers.law import covariance_errors
 from tests.helpers.thinned import thinned
 
@@ -85,7 +85,9 @@ def test_volterra_values() -> None:
 def test_long_volterra_paths_and_their_brownian_motion() -> None:
     """The hybrid scheme: variances to 8e-4 and sampling error, the given covariance with its Brownian motion."""
     n, count = 128, 10_000
-    paths, increments = sample_hybrid_pair(make_source(1, None), 0.07, n, 1 / n, count)
+    source = make_source(1, None)
+    paths = sample_hybrid(source, 0.07, n, 1 / n, count)
+    increments = source.numbers(0, count, 2 * n)[:, :n] / np.sqrt(n)
     error = 4 * np.sqrt(2 / count)
     assert abs(paths[:, -1].var() - 1) < error + 1e-3
     middle = increments[:, : n // 2].sum(-1)

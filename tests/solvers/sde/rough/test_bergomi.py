@@ -112,7 +112,7 @@ def test_bad_input():
     """Parameters, times and numbers of paths outside the model are refused with their value."""
     with pytest.raises(InvalidInputError, match="H=0.7"):
         Bergomi(H=0.7, eta=1.0, rho=0.0, xi=0.04)
-    with pytest.raises(InvalidInputError, match="xi=0.0 is not positive"):
+    with pytest.raises(InvalidInputError, match="xi=0.0: give a finite number above 0"):
         Bergomi(H=0.1, eta=1.0, rho=0.0, xi=0.0)
     with pytest.raises(InvalidInputError, match="xi\\(t\\) is not finite and positive"):
         Bergomi(H=0.1, eta=1.0, rho=0.0, xi=lambda t: -t).price(1.0, 1.0)
@@ -150,7 +150,8 @@ def test_products_with_a_matrix_are_the_transforms(steps):
     """Prices of few steps convolve by a triangular matrix; the square roots of the variance are the same."""
     scheme = _Scheme(MODEL, 0.25, steps)
     source = make_source(5, None, count=7)
-    normals, by_transform = scheme.roots(source, 0, 7)
+    normals, cells, _ = scheme.draw(source, 0, 7)
+    by_transform = scheme.roots(source, normals, cells.copy())[:, :-1]
     np.testing.assert_allclose(scheme._roots_by_matrix(source, normals, 0), by_transform, rtol=1e-13)
 
 
@@ -162,3 +163,14 @@ def test_any_grouping_of_paths_gives_the_same_price(monkeypatch):
     apart = MODEL.price([0.9, 1.1], 0.25, paths=3000, steps=16, rng=3)
     np.testing.assert_allclose(apart.value, together.value, rtol=1e-12)
     np.testing.assert_allclose(apart.error, together.error, rtol=1e-9)
+
+
+def test_half_as_many_steps_of_the_same_paths():
+    """Paths with half the steps have the law of their scheme and stay close to the fine ones."""
+    fine = _Scheme(MODEL, 0.25, 64)
+    numbers = fine.draw(make_source(3, None, count=4000), 0, 4000)
+    halved = fine.halved([each.copy() for each in numbers])
+    assert np.allclose(np.cov(np.stack(halved)[:, :, 5]), np.eye(3), atol=0.08)
+    few = _Scheme(MODEL, 0.25, 32).follow(make_source(3, None), halved)[1]
+    many = fine.follow(make_source(3, None), numbers)[1][:, ::2]
+    assert np.corrcoef(np.log(few[:, -1]), np.log(many[:, -1]))[0, 1] > 0.99

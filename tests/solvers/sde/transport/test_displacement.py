@@ -105,8 +105,8 @@ def test_refusals() -> None:
         transport.msd(paths[:, :2], t[:2])
     with pytest.raises(InvalidInputError, match="no path has moved"):
         transport.msd(np.zeros((3, 9)), t)
-    with pytest.raises(InvalidInputError, match="not finite"):
-        transport.msd(paths * np.nan, t)
+    with pytest.raises(InvalidInputError, match="infinite values"):
+        transport.msd(paths + np.inf, t)
     with pytest.raises(InvalidInputError, match="equally spaced"):
         transport.msd(paths, t**2, kind="time")
     with pytest.raises(InvalidInputError, match=r"fit=\(2, 3\)"):
@@ -127,3 +127,23 @@ def test_plot(kind: str) -> None:
     x, y = (np.log(values) for values in axes.lines[-1].get_data())
     assert np.isclose(np.diff(y)[0] / np.diff(x)[0], found.exponent)
     assert "paths=50" in repr(found)
+
+
+@pytest.mark.parametrize("kind", ["ensemble", "time"])
+def test_gaps(kind):
+    """nan are gaps: the estimate stays close, its interval honest; a path without gaps gives the same as before."""
+    t = np.linspace(0.0, 1.0, 201)
+    paths = hf.fbm(200, 0.3, size=300, rng=1)
+    whole = hf.transport.msd(paths, t, kind=kind)
+    holes = np.where(np.random.default_rng(0).random(paths.shape) < 0.3, np.nan, paths)
+    holes[:, 0] = np.where(np.arange(300) < 30, np.nan, 0.0)
+    found = hf.transport.msd(holes, t, kind=kind)
+    low, high = found.interval
+    assert low < 0.6 < high and high - low < 1.5 * (whole.interval[1] - whole.interval[0])
+    assert np.all(np.abs(found.value - whole.value) < 5.0 * found.standard_error)
+    again = hf.transport.msd(np.concatenate([paths, np.full((5, 201), np.nan)]), t, kind=kind)
+    np.testing.assert_allclose(again.value, whole.value, rtol=1e-12)
+    np.testing.assert_allclose(again.standard_error, whole.standard_error, rtol=1e-12)
+    assert again.exponent == pytest.approx(whole.exponent, rel=1e-12)
+    with pytest.raises(InvalidInputError, match="no path has values"):
+        hf.transport.msd(np.full((2, 201), np.nan), t, kind=kind)

@@ -292,7 +292,7 @@ def test_what_is_not_known_is_refused() -> None:
 @pytest.mark.parametrize(
     ("process", "options", "words"),
     [
-        (noise.FractionalBrownian(0.7), {}, "first passages are available for"),
+        (noise.FractionalOU(0.7), {}, "first passages are available for"),
         (noise.TemperedStable(0.7, 1.0), {}, "simulated in steps: give step="),
         (noise.TemperedStable(1.5, 1.0), {"step": 0.1, "domain": (-1, math.inf)}, "give until="),
         (noise.Brownian(), {"progress": "yes"}, "progress='yes'"),
@@ -322,3 +322,45 @@ def test_plot() -> None:
     assert axes.get_xscale() == "log"
     assert left.plot(log=False).get_xscale() == "linear"
     assert "paths=500" in repr(left)
+
+
+def test_fractional_motion_on_a_half_line():
+    """At H = 1/2 the law is known: the error counts what happens between the steps, and coarser steps have more."""
+    t = np.array([0.5, 1.0, 4.0])
+    exact = special.erf(1.0 / np.sqrt(2.0 * t))
+    errors = []
+    for steps in (128, 1024):
+        found = transport.first_passage(
+            noise.FractionalBrownian(0.5), (-math.inf, 1.0), until=4.0, step=4.0 / steps, paths=3000, rng=1
+        )
+        value, error = found.survival(t)
+        assert found.method == "grid" and np.all(np.abs(value - exact) < 3.0 * error)
+        errors.append(error)
+    assert np.all(errors[1] < errors[0])
+    assert np.all((found.places == 1.0) | np.isnan(found.places))
+
+
+@pytest.mark.parametrize("index", [0.4, 0.7])
+def test_fractional_motion_persists(index):
+    """The survival probability on a half-line decays like t^(H-1)."""
+    found = transport.first_passage(
+        noise.FractionalBrownian(index), (-math.inf, 0.1), until=100.0, step=0.1, paths=2000, rng=1
+    )
+    value, error = found.tail_exponent(5.0)
+    assert abs(value - (1.0 - index)) < 2.5 * error < 0.6
+
+
+def test_fractional_motion_leaves_an_interval():
+    """Both sides alike; mean times scale like the width to the power 1/H; needs a step and an end."""
+    means = []
+    for width in (1.0, 2.0):
+        scale = width ** (1.0 / 0.7)
+        found = transport.first_passage(
+            noise.FractionalBrownian(0.7), (-width, width), until=30.0 * scale, step=0.05 * scale, paths=1000, rng=1
+        )
+        value, error = found.exit_probability()
+        assert abs(value - 0.5) < 4.0 * error
+        means.append(found.mean().value)
+    assert means[1] / means[0] == pytest.approx(2.0 ** (1.0 / 0.7), rel=1e-9)
+    with pytest.raises(InvalidInputError, match="give step= and until="):
+        transport.first_passage(noise.FractionalBrownian(0.7), (-1.0, 1.0))

@@ -202,9 +202,9 @@ def test_absorbed_walks_are_over() -> None:
         (lambda: transport.ContinuousTimeRandomWalk(transport.FixedWaiting(), 1.0), "jumps=1.0"),
         (lambda: _boxed((0, 1), None), "belong together"),
         (lambda: _boxed((0, 1), "bounce"), "boundary='bounce'"),
-        (lambda: _boxed((1, 0), "stop"), "below the second"),
+        (lambda: _boxed((1, 0), "stop"), "low < high"),
         (lambda: _boxed((-math.inf, math.inf), "stop"), "no finite end"),
-        (lambda: _boxed(3, "stop"), "two ends"),
+        (lambda: _boxed(3, "stop"), r"give \(low, high\)"),
         (lambda: _boxed((1, 2), "stop"), "inside the domain"),
     ],
 )
@@ -216,3 +216,38 @@ def test_refusals(make: Callable[[], object], words: str) -> None:
 
 def _boxed(domain: object, boundary: object) -> transport.ContinuousTimeRandomWalk:
     return transport.ContinuousTimeRandomWalk(transport.FixedWaiting(), GAUSSIAN, 0.5, domain, boundary)  # type: ignore[arg-type]
+
+
+def test_two_dimensions():
+    """Isotropic jumps: the mean squared displacement has as many parts, and paths are keyed as on a line."""
+    walk = transport.ContinuousTimeRandomWalk(
+        transport.MittagLefflerWaiting(0.7), transport.GaussianJumps(0.5), start=(0.0, 1.0)
+    )
+    t = np.linspace(0.0, 20.0, 6)
+    paths = walk.sample(t, 2000, rng=1)
+    assert paths.shape == (2000, 2, 6) and np.all(paths[:, :, 0] == [0.0, 1.0])
+    found = transport.msd(paths, t)
+    exact = 2.0 * 0.25 * t[1:] ** 0.7 / math.gamma(1.7)
+    assert np.all(np.abs(found.value - exact) < 4.0 * found.standard_error)
+    np.testing.assert_array_equal(walk.sample(t, 3, rng=1, first_path=7), paths[7:10])
+    assert walk.covariance(1.0, 2.0) == pytest.approx(0.25 / math.gamma(1.7))
+
+
+def test_stable_jumps_in_two_dimensions():
+    """The characteristic function of isotropic stable jumps is the same in all directions."""
+    walk = transport.ContinuousTimeRandomWalk(
+        transport.FixedWaiting(1.0), transport.StableJumps(1.3, scale=0.7), start=(0.0, 0.0)
+    )
+    ends = walk.sample([0.0, 3.0], 20_000, rng=2)[:, :, 1]
+    for direction in ((1.0, 0.0), (0.6, 0.8)):
+        waves = np.cos(ends @ direction)
+        assert abs(waves.mean() - math.exp(-3.0 * 0.7**1.3)) < 4.0 * waves.std() / math.sqrt(20_000)
+    for start, jumps, options in (
+        ((0.0, 0.0), transport.StableJumps(1.3, 0.5), {}),
+        ((0.0, 0.0), transport.TemperedJumps(0.5, 1.0), {}),
+        ((0.0, 0.0), transport.GaussianJumps(), {"domain": (-1.0, 1.0), "boundary": "stop"}),
+    ):
+        with pytest.raises(InvalidInputError, match="isotropic|several"):
+            transport.ContinuousTimeRandomWalk(transport.FixedWaiting(1.0), jumps, start, **options).sample([0.0, 2.0])
+    with pytest.raises(InvalidInputError, match="several components"):
+        transport.first_passage(walk, (-1.0, 1.0), until=1.0)

@@ -29,6 +29,7 @@ References
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, final
 
@@ -37,7 +38,7 @@ import numpy as np
 from hpfracc._arrays import is_tracer, tracks_gradient
 from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
 from hpfracc.solvers.sde.methods.caputo_euler import CaputoEuler, CaputoMethod
-from hpfracc.solvers.sde.methods.exponentials import kernel_weights, past
+from hpfracc.solvers.sde.methods.exponentials import kernel_weights
 from hpfracc.solvers.sde.methods.fractional_integrals import MAX_STEPS, joint_weights, kept_joint_weights
 from hpfracc.solvers.sde.methods.implicit_euler import CaputoImplicitEuler
 from hpfracc.solvers.sde.methods.method import Carry, Weights
@@ -77,12 +78,12 @@ class AdditiveCaputoMethod(CaputoMethod):
         """
         decay, kernel, drift, cross, _ = kernel_weights(alpha, steps, h)
         if traits.jumps:
-            size = 0.0 if math.isnan(traits.index) else _left_out_by_jumps(alpha, traits.index, h)
+            size = 0.0 if math.isnan(traits.index) else _left_out(_jumps, h, alpha, traits.index)
         else:
             index = traits.hurst if hurst is None else hurst
             if steps <= MAX_STEPS:
                 return decay, kernel, drift, *_by_joint_law(alpha, index, steps, h)
-            size = _left_out_by_fractional(alpha, index, h)
+            size = _left_out(_fractional, h, alpha, index)
         return decay, kernel, drift, cross, size
 
     def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:
@@ -124,11 +125,8 @@ class AdditiveCaputoImplicitEuler(AdditiveCaputoMethod):
 
 
 def _products(xp: Namespace, matrix: Any, numbers: Any) -> Any:
-    """Products of a matrix with the first axis. On the host row by row, in the same order for any number of paths."""
-    if xp.library != "numpy":
-        return xp.matmul(matrix, numbers.reshape(numbers.shape[0], -1)).reshape(numbers.shape)
-    numbers = np.ascontiguousarray(numbers)
-    return np.stack([past(xp, row, numbers) for row in matrix])
+    """Products of a matrix with the first axis."""
+    return xp.matmul(matrix, numbers.reshape(numbers.shape[0], -1)).reshape(numbers.shape)
 
 
 def _by_joint_law(alpha: Any, hurst: Any, steps: int, h: float) -> tuple[Any, Any]:
@@ -149,22 +147,23 @@ def _by_joint_law(alpha: Any, hurst: Any, steps: int, h: float) -> tuple[Any, An
         return found
 
 
-def _left_out_by_fractional(alpha: Any, hurst: Any, h: float) -> Any:
-    """Standard deviation of the remainder, for normal numbers; 0 if there is none."""
-    xp = namespace_of(hurst)
+def _left_out(make: Callable[..., Any], h: float, alpha: Any, index: Any) -> Any:
+    """The size of the remainder, from the order and H or the stable index, which may be tensors."""
+    xp = namespace_of(index)
     xp = namespace_of(alpha) if xp.library == "numpy" else xp
     if xp.library == "numpy":
-        return _kept_fractional(float(alpha), float(hurst), h)
+        return _kept(make, h, float(alpha), float(index))
     with xp.scope():
-        return of_variables(xp, lambda order, index: _fractional(xp, order, index, h))(xp.array(alpha), xp.array(hurst))
+        return of_variables(xp, lambda *variables: make(xp, *variables, h))(xp.array(alpha), xp.array(index))
 
 
 @lru_cache(maxsize=16)
-def _kept_fractional(alpha: float, hurst: float, h: float) -> float:
-    return float(_fractional(NUMPY, alpha, hurst, h))
+def _kept(make: Callable[..., Any], h: float, alpha: float, index: float) -> float:
+    return float(make(NUMPY, alpha, index, h))
 
 
 def _fractional(xp: Namespace, alpha: Any, hurst: Any, h: float) -> Any:
+    """Standard deviation of the remainder, for normal numbers; 0 if there is none."""
     power = alpha + hurst - 1.0
     whole = hurst * xp.rgamma(xp.array(alpha)) * xp.rgamma(xp.array(alpha + 2.0 * hurst - 1.0))
     whole = whole / (power * xp.rgamma(xp.array(2.0 * hurst))) * xp.exp(2.0 * power * math.log(_STEPS))
@@ -175,21 +174,8 @@ def _fractional(xp: Namespace, alpha: Any, hurst: Any, h: float) -> Any:
     return xp.where(positive, xp.sqrt(xp.where(positive, left, 1.0)), 0.0) * xp.exp(power * math.log(h))
 
 
-def _left_out_by_jumps(alpha: Any, index: float, h: float) -> Any:
+def _jumps(xp: Namespace, alpha: Any, index: Any, h: float) -> Any:
     """Factor by which an independent copy of the increments has the law of the remainder."""
-    xp = namespace_of(alpha)
-    if xp.library == "numpy":
-        return _kept_jumps(float(alpha), index, h)
-    with xp.scope():
-        return of_variables(xp, lambda order: _jumps(xp, order, index, h))(xp.array(alpha))
-
-
-@lru_cache(maxsize=16)
-def _kept_jumps(alpha: float, index: float, h: float) -> float:
-    return float(_jumps(NUMPY, alpha, index, h))
-
-
-def _jumps(xp: Namespace, alpha: Any, index: float, h: float) -> Any:
     power = 1.0 - (1.0 - alpha) * index
     whole = xp.exp(power * math.log(_STEPS)) / power * xp.rgamma(xp.array(alpha)) ** index
     left = whole - (_means(xp, alpha) ** index).sum()

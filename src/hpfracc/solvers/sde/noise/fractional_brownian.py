@@ -231,16 +231,7 @@ def fgn(
     >>> hf.fgn(1000, 0.7, size=5, rng=1).shape
     (5, 1000)
     """
-    if _is_plain(n, H, step, size, rng, key, first_path, dtype, method):
-        result = np.empty(n)
-        circulant.transform(first_normals(rng, 2 * n + 2), kept_weights(H, n, step), n, False, result)
-        return result
-    source, shape, count, n = _read(n, H, size, rng, key, first_path, dtype, method, step)
-    if method == "cholesky":
-        paths = _by_cholesky(source, H, n, count)
-        steps = paths[:, 1:] - paths[:, :-1]
-        return (steps * step ** read_hurst(H)).reshape(*shape, n)
-    return _sums(source, read_hurst(H), n, step, count, sums=False).reshape(*shape, n)
+    return _draw(False, n, H, step, size, rng, key, first_path, dtype, method)
 
 
 def fbm(
@@ -292,14 +283,27 @@ def fbm(
     >>> bool(np.allclose(paths[2:], hf.fbm(1024, 0.3, size=2, rng=1, first_path=2)))
     True
     """
-    if _is_plain(n, H, T, size, rng, key, first_path, dtype, method):
-        result = np.empty(n + 1)
-        circulant.transform(first_normals(rng, 2 * n + 2), kept_weights(H, n, T / n), n, True, result)
+    return _draw(True, n, H, T, size, rng, key, first_path, dtype, method)
+
+
+def _draw(
+    sums: bool, n: Any, H: Any, length: Any, size: Any, rng: Any, key: Any, first_path: Any, dtype: Any, method: Any
+) -> Any:
+    """Increments over steps of ``length``, or their sums over ``n`` parts of it."""
+    if _is_plain(n, H, length, size, rng, key, first_path, dtype, method):
+        result = np.empty(n + sums)
+        weights = kept_weights(H, n, length / n if sums else length)
+        circulant.transform(first_normals(rng, 2 * n + 2), weights, n, sums, result)
         return result
-    source, shape, count, n = _read(n, H, size, rng, key, first_path, dtype, method, T)
+    source, shape, count, n = _read(n, H, size, rng, key, first_path, dtype, method, length)
+    hurst, step = read_hurst(H), length / n if sums else length
     if method == "cholesky":
-        return (_by_cholesky(source, H, n, count) * (T / n) ** read_hurst(H)).reshape(*shape, n + 1)
-    return _sums(source, read_hurst(H), n, T / n, count).reshape(*shape, n + 1)
+        times = TimeGrid(np.arange(n + 1, dtype=np.float64), None)
+        paths = FractionalBrownian(hurst)._by_cholesky(source, times, count) * step**hurst
+        paths = paths if sums else paths[:, 1:] - paths[:, :-1]
+    else:
+        paths = _sums(source, hurst, n, step, count, sums=sums)
+    return paths.reshape(*shape, n + sums)
 
 
 def _is_plain(
@@ -337,8 +341,3 @@ def _read(
     source = make_source(rng, key, hurst, length, dtype=dtype, first_path=first_path, count=count)
     source.check_room("fractional Brownian motion", count, steps + 1, more=_NUMBERS_A_STEP * steps)
     return source, shape, count, steps
-
-
-def _by_cholesky(source: RandomSource, hurst: Any, n: int, count: int) -> Any:
-    times = np.arange(n + 1, dtype=np.float64)
-    return FractionalBrownian(hurst)._by_cholesky(source, TimeGrid(times, None), count)

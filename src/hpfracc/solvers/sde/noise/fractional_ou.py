@@ -16,9 +16,9 @@ from hpfracc.solvers.sde.noise.process import (
     MAX_POINTS,
     GaussianNoise,
     TimeGrid,
+    check_positive,
     plain_hurst,
     read_hurst,
-    read_positive,
 )
 from hpfracc.solvers.sde.noise.source import RandomSource
 
@@ -78,8 +78,7 @@ class FractionalOU(GaussianNoise):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "H", plain_hurst(read_hurst(self.H)))
-        object.__setattr__(self, "theta", read_positive("theta", self.theta))
-        object.__setattr__(self, "sigma", read_positive("sigma", self.sigma))
+        check_positive(self, "theta", "sigma")
 
     def covariance(self, s: Any, t: Any) -> np.ndarray:
         """``E X_s X_t``, for arrays that broadcast."""

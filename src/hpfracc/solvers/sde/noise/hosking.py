@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import final
 
 import numpy as np
 
-from hpfracc.errors import InvalidInputError
+from hpfracc import _reading
 from hpfracc.solvers.sde.noise.fractional_gaussian import autocovariance
 from hpfracc.solvers.sde.noise.source import RandomSource
 
@@ -60,12 +59,7 @@ class HoskingStream:
 
     def draw(self, count: int = 1) -> np.ndarray:
         r"""The next ``count`` values, shape ``(\*size, count)``; without the value at time 0, which is 0."""
-        try:
-            number = operator.index(count)
-        except TypeError:
-            number = -1
-        if number < 0:
-            raise InvalidInputError(f"count={count!r}: use an integer number of values, 0 or more")
+        number = _reading.whole("count", count, least=0)
         result = np.empty((self._count, number))
         for column in range(number):
             self._last = self._last + self._step**self._hurst * self._next(self._normal())

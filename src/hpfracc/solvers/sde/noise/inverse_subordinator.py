@@ -9,9 +9,9 @@ import numpy as np
 from scipy import special
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.process import Noise, TimeGrid, read_positive, read_times_of_covariance
+from hpfracc.solvers.sde.noise.process import Noise, TimeGrid, check_positive, read_times_of_covariance
 from hpfracc.solvers.sde.noise.source import RandomSource
-from hpfracc.solvers.sde.noise.stable import kanter
+from hpfracc.solvers.sde.noise.stable_bridge import kanter
 
 __all__ = ["InverseSubordinator", "increment_moment", "ordered_times"]
 
@@ -63,7 +63,7 @@ class InverseSubordinator(Noise):
     alpha: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", read_positive("alpha", self.alpha))
+        check_positive(self, "alpha")
         if self.alpha >= 1.0:
             raise InvalidInputError(f"alpha={self.alpha}: an inverse stable subordinator has 0 < alpha < 1")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ __all__ = [
     "LevyNoise",
     "Noise",
     "TimeGrid",
+    "check_positive",
     "plain_hurst",
     "read_grid",
     "read_hurst",
@@ -33,8 +33,6 @@ __all__ = [
 
 #: Maximum size of covariance matrices that are factorised: 4,096 points take 130 MiB and a second.
 MAX_POINTS = 4096
-#: Paths that are multiplied by a matrix together, at fixed positions, so that sums run in the same order for any batch.
-_TOGETHER = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +101,12 @@ def read_positive(name: str, value: Any) -> float:
     return _reading.number(name, value, above=0)
 
 
+def check_positive(law: Any, *names: str) -> None:
+    """Read the named fields of a frozen dataclass as positive, finite numbers."""
+    for name in names:
+        object.__setattr__(law, name, read_positive(name, getattr(law, name)))
+
+
 class Noise(ABC):
     """A random process that can be sampled at given times."""
 
@@ -144,11 +148,16 @@ class Noise(ABC):
         count = math.prod(shape)
         source = make_source(rng, key, t, *self._parameters(), dtype=dtype, first_path=first_path, count=count)
         source.check_room(f"{type(self).__name__}.sample", count, grid.times.size)
-        return self._sample(source, grid, count).reshape(*shape, grid.times.size)
+        return self._sample(source, grid, count).reshape(*shape, *self._components, grid.times.size)
 
     @abstractmethod
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         """``count`` paths at the times of the grid, shape ``(count, n)``."""
+
+    @property
+    def _components(self) -> tuple[int, ...]:
+        """Axes of a path before that of the time."""
+        return ()
 
     def _parameters(self) -> tuple[Any, ...]:
         """Parameters that may be arrays, which determine the library of the paths."""
@@ -218,10 +227,7 @@ class GaussianNoise(Noise):
             )
         factor = np.zeros((times.size, int(np.count_nonzero(random))))
         factor[random] = self._factor(times[random])
-        if source.library == "numpy":
-            return _products(source, factor, count, stream)
-        normals = source.numbers(0, count, factor.shape[1], stream=stream)
-        return normals @ source.array(factor.T)
+        return source.numbers(0, count, factor.shape[1], stream=stream) @ source.array(factor.T)
 
     def _factor(self, times: np.ndarray) -> np.ndarray:
         matrix = self.covariance(times[:, None], times[None, :])
@@ -282,12 +288,7 @@ def refined(
     coarse = np.asarray(to_host(path), dtype=np.float64)
     if coarse.ndim < 1 or coarse.shape[-1] != grid.times.size:
         raise ShapeError(f"path has shape {coarse.shape} for {grid.times.size:,} times; time is the last axis")
-    try:
-        parts = operator.index(factor)
-    except TypeError:
-        parts = 0
-    if parts < 1:
-        raise InvalidInputError(f"factor={factor!r}: use an integer number of parts, 2 or more")
+    parts = _reading.whole("factor", factor, least=1)
     fine = read_grid(_divided(grid.times, parts))
     rows = coarse.reshape(-1, grid.times.size)
     source = make_source(rng, None, path, first_path=first_path, count=rows.shape[0])
@@ -314,15 +315,3 @@ def _divided(times: np.ndarray, parts: int) -> np.ndarray:
     shares = np.arange(parts) / parts
     between = times[:-1, None] + np.diff(times)[:, None] * shares
     return np.asarray(np.append(between.ravel(), times[-1]))
-
-
-def _products(source: RandomSource, factor: np.ndarray, count: int, stream: int) -> np.ndarray:
-    """``factor @ normals`` for each path, at the same position of the same product for any batch."""
-    result = np.empty((count, factor.shape[0]), source.dtype)
-    begin = source.first - source.first % _TOGETHER
-    whole = RandomSource("numpy", "cpu", "float64", source.key, begin)
-    for low in range(begin, source.first + count, _TOGETHER):
-        values = whole.numbers(low - begin, _TOGETHER, factor.shape[1], stream=stream) @ factor.T
-        first, last = max(low, source.first), min(low + _TOGETHER, source.first + count)
-        result[first - source.first : last - source.first] = values[first - low : last - low]
-    return result

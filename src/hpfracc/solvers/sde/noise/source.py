@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._arrays import device_of, dtype_name, is_tracer, library_of
 from hpfracc._config import current_context, get_settings, state
 from hpfracc.engine.execution.operation import get_operation
@@ -24,7 +25,7 @@ from hpfracc.engine.execution.plan import Plan
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
 
-__all__ = ["RandomSource", "first_normals", "make_source", "read_size"]
+__all__ = ["NEGLIGIBLE_BYTES", "RandomSource", "first_normals", "make_source", "read_size"]
 
 _random = get_operation("random")
 
@@ -33,7 +34,7 @@ _CHUNK_ON_HOST, _CHUNK_ON_GPU = 1 << 17, 1 << 28
 
 
 #: Free memory is not checked below this.
-_NEGLIGIBLE_BYTES = 1 << 26
+NEGLIGIBLE_BYTES = 1 << 26
 
 _WORD = np.dtype(np.uint32)
 _FIRST_PATH = np.zeros(1, np.int64)
@@ -150,18 +151,21 @@ class RandomSource:
             With the required memory, the free memory, and a remedy.
         """
         need = (count * n + more) * (4 if self.dtype == "float32" else 8)
-        if need < _NEGLIGIBLE_BYTES or is_tracer(self.key):
+        if need < NEGLIGIBLE_BYTES or is_tracer(self.key):
             return
-        budget = get_budget()
-        if self.device == HOST:
-            free = budget.read(HOST)
-        else:
-            free = budget.allowed(self.device, get_settings().gpu_memory_limit, self.library)
+        free = self.free_bytes()
         if free is not None and need > free:
             raise OutOfMemoryError(
                 f"{what}: {count:,} paths of {n:,} values need {need:,} bytes, and {free:,} are free; draw fewer at a "
                 "time, the next ones with first_path=, use fewer times, or keep a function of the paths with solve_fsde"
             )
+
+    def free_bytes(self) -> int | None:
+        """Free memory of the device, if known."""
+        budget = get_budget()
+        if self.device == HOST:
+            return budget.read(HOST)
+        return budget.allowed(self.device, get_settings().gpu_memory_limit, self.library)
 
     def on_host(self) -> RandomSource:
         """The same numbers on the host, in double precision."""
@@ -174,13 +178,8 @@ class RandomSource:
 
 def read_size(size: Any) -> tuple[int, ...]:
     """``size`` as a shape."""
-    try:
-        shape = (operator.index(size),) if not isinstance(size, tuple | list) else tuple(map(operator.index, size))
-    except TypeError:
-        raise InvalidInputError(f"size={size!r}: use an integer number of paths, or a tuple of them") from None
-    if any(side < 0 for side in shape):
-        raise InvalidInputError(f"size={size!r}: a number of paths is not negative")
-    return shape
+    sides = size if isinstance(size, tuple | list) else (size,)
+    return tuple(_reading.whole("size", side, least=0) for side in sides)
 
 
 def make_source(rng: Any, key: Any, *like: Any, dtype: Any = None, first_path: int = 0, count: int = 1) -> RandomSource:
@@ -188,12 +187,7 @@ def make_source(rng: Any, key: Any, *like: Any, dtype: Any = None, first_path: i
     if rng is not None and key is not None:
         raise InvalidInputError("both rng= and key= were given; use key= for JAX and rng= for everything else")
     library, device, inherited = _placement(rng, key, like)
-    try:
-        first = operator.index(first_path)
-    except TypeError:
-        first = -1
-    if first < 0 or first + count >= 2**63:
-        raise InvalidInputError(f"first_path={first_path!r}: use an integer from 0 to 2**63 - 1 minus the paths")
+    first = _reading.whole("first_path", first_path, least=0, most=2**63 - 1 - count)
     if library == "jax" and first + count >= 2**31 and not sys.modules["jax"].config.jax_enable_x64:
         raise InvalidInputError(f"path {first + count:,} needs 64-bit integers; set jax_enable_x64")
     return RandomSource(library, device, _read_dtype(dtype, inherited, library), _read_key(rng, key), first)

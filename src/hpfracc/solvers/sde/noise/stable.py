@@ -10,11 +10,11 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.process import LevyNoise, TimeGrid, read_positive, refined
+from hpfracc.solvers.sde.noise.process import LevyNoise, TimeGrid, check_positive, refined
 from hpfracc.solvers.sde.noise.source import RandomSource
-from hpfracc.solvers.sde.noise.stable_bridge import MIN_INDEX, bridge
+from hpfracc.solvers.sde.noise.stable_bridge import MIN_INDEX, bridge, standard_stable
 
-__all__ = ["StableLevy", "kanter", "one_sided", "standard_stable"]
+__all__ = ["StableLevy"]
 
 
 @final
@@ -58,11 +58,11 @@ class StableLevy(LevyNoise):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", read_positive("alpha", self.alpha))
+        check_positive(self, "alpha")
         if self.alpha > 2.0:
             raise InvalidInputError(f"alpha={self.alpha}: a stable index is above 0 and at most 2")
         object.__setattr__(self, "beta", _reading.number("beta", self.beta, least=-1, most=1))
-        object.__setattr__(self, "scale", read_positive("scale", self.scale))
+        check_positive(self, "scale")
 
     def _moments(self) -> tuple[float, float] | None:
         return (0.0, 2.0 * self.scale**2) if self.alpha == 2.0 else None
@@ -123,34 +123,3 @@ class StableLevy(LevyNoise):
         result[:, 0] = rows[:, 0]
         result[:, 1:] = inside.reshape(rows.shape[0], -1)
         return result
-
-
-def standard_stable(xp: Any, alpha: float, beta: float, uniform: Any, wait: Any) -> Any:
-    """S1 with scale 1, from uniform numbers in (0, 1) and exponential ones."""
-    v = math.pi * (uniform - 0.5)
-    # cos v = sin(pi u), accurate at both ends.
-    cosine = xp.sin(math.pi * xp.where(uniform < 0.5, uniform, 1.0 - uniform))
-    if alpha == 1.0:
-        if beta == 0.0:
-            return xp.sin(v) / cosine
-        half = 0.5 * math.pi + beta * v
-        return (2.0 / math.pi) * (half * xp.sin(v) / cosine - beta * xp.log(0.5 * math.pi * wait * cosine / half))
-    tangent = beta * math.tan(0.5 * math.pi * alpha) if alpha != 2.0 else 0.0
-    shift = math.atan(tangent) / alpha
-    size = (1.0 + tangent * tangent) ** (0.5 / alpha)
-    turned = alpha * (v + shift)
-    power = (1.0 - alpha) / alpha
-    return size * xp.sin(turned) / cosine ** (1.0 / alpha) * (xp.cos(v - turned) / wait) ** power
-
-
-def one_sided(alpha: float, uniform: np.ndarray, wait: np.ndarray) -> np.ndarray:
-    """Positive stable numbers with ``E exp(-s S) = exp(-s^alpha)``, 0 < alpha < 1 (Kanter, 1975)."""
-    return np.asarray((kanter(alpha, uniform) / wait) ** ((1.0 - alpha) / alpha))
-
-
-def kanter(alpha: float, uniform: np.ndarray) -> np.ndarray:
-    """``A(u) = (sin(a u)^a sin((1-a) u)^(1-a) / sin u)^(1/(1-a))`` at u = pi times the uniform numbers."""
-    u = math.pi * uniform
-    sine = np.sin(math.pi * np.where(uniform < 0.5, uniform, 1.0 - uniform))
-    inside = np.sin(alpha * u) ** alpha * np.sin((1.0 - alpha) * u) ** (1.0 - alpha) / sine
-    return np.asarray(inside ** (1.0 / (1.0 - alpha)))

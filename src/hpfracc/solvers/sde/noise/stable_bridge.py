@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy import interpolate, special
@@ -21,7 +22,7 @@ from scipy import interpolate, special
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.source import RandomSource
 
-__all__ = ["MIN_INDEX", "bridge", "standard_density"]
+__all__ = ["MIN_INDEX", "bridge", "kanter", "one_sided", "standard_density", "standard_stable"]
 
 #: Below this index the density spans more magnitudes than the table covers.
 MIN_INDEX = 0.3
@@ -128,7 +129,7 @@ def _divide(
         if not rows.size:
             return found
         uniform = source.numbers_of(rows, 4 * n, kind="uniform", stream=stream + attempt)
-        drawn = _standard(alpha, uniform[:, :n], uniform[:, n : 2 * n])
+        drawn = standard_stable(np, alpha, 0.0, uniform[:, :n], -np.log(uniform[:, n : 2 * n]))
         a, b, whole = first[rows], rest[rows], total[rows]
         y = np.where(uniform[:, 2 * n : 3 * n] < 0.5, a * drawn, whole - b * drawn)
         one, two = standard_density(alpha, y / a) / a, standard_density(alpha, (whole - y) / b) / b
@@ -138,14 +139,6 @@ def _divide(
         found[rows] = np.where(take, y, found[rows])
         waiting[rows] &= ~take
     raise InvalidInputError("an increment could not be divided: it lies beyond the magnitudes of double precision")
-
-
-def _standard(alpha: float, uniform: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Symmetric stable numbers from two uniform ones (Chambers, Mallows, Stuck)."""
-    angle = math.pi * (uniform - 0.5)
-    cosine = np.sin(math.pi * np.where(uniform < 0.5, uniform, 1.0 - uniform))
-    tail = (np.cos((1.0 - alpha) * angle) / -np.log(other)) ** ((1.0 - alpha) / alpha)
-    return np.asarray(np.sin(alpha * angle) / cosine ** (1.0 / alpha) * tail)
 
 
 def _largest_smaller(alpha: float, total: np.ndarray, first: np.ndarray, rest: np.ndarray) -> np.ndarray:
@@ -163,3 +156,34 @@ def _largest_smaller(alpha: float, total: np.ndarray, first: np.ndarray, rest: n
         np.maximum(standard_density(alpha, (total - low) / rest), standard_density(alpha, (total - high) / rest)) / rest
     )
     return np.asarray(np.minimum(one, two) * (1.0 + 1e-9))
+
+
+def standard_stable(xp: Any, alpha: float, beta: float, uniform: Any, wait: Any) -> Any:
+    """S1 with scale 1, from uniform numbers in (0, 1) and exponential ones."""
+    v = math.pi * (uniform - 0.5)
+    # cos v = sin(pi u), accurate at both ends.
+    cosine = xp.sin(math.pi * xp.where(uniform < 0.5, uniform, 1.0 - uniform))
+    if alpha == 1.0:
+        if beta == 0.0:
+            return xp.sin(v) / cosine
+        half = 0.5 * math.pi + beta * v
+        return (2.0 / math.pi) * (half * xp.sin(v) / cosine - beta * xp.log(0.5 * math.pi * wait * cosine / half))
+    tangent = beta * math.tan(0.5 * math.pi * alpha) if alpha != 2.0 else 0.0
+    shift = math.atan(tangent) / alpha
+    size = (1.0 + tangent * tangent) ** (0.5 / alpha)
+    turned = alpha * (v + shift)
+    power = (1.0 - alpha) / alpha
+    return size * xp.sin(turned) / cosine ** (1.0 / alpha) * (xp.cos(v - turned) / wait) ** power
+
+
+def one_sided(alpha: float, uniform: np.ndarray, wait: np.ndarray) -> np.ndarray:
+    """Positive stable numbers with ``E exp(-s S) = exp(-s^alpha)``, 0 < alpha < 1 (Kanter, 1975)."""
+    return np.asarray((kanter(alpha, uniform) / wait) ** ((1.0 - alpha) / alpha))
+
+
+def kanter(alpha: float, uniform: np.ndarray) -> np.ndarray:
+    """``A(u) = (sin(a u)^a sin((1-a) u)^(1-a) / sin u)^(1/(1-a))`` at u = pi times the uniform numbers."""
+    u = math.pi * uniform
+    sine = np.sin(math.pi * np.where(uniform < 0.5, uniform, 1.0 - uniform))
+    inside = np.sin(alpha * u) ** alpha * np.sin((1.0 - alpha) * u) ** (1.0 - alpha) / sine
+    return np.asarray(inside ** (1.0 / (1.0 - alpha)))

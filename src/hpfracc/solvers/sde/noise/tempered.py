@@ -9,9 +9,9 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.process import LevyNoise, read_positive
+from hpfracc.solvers.sde.noise.process import LevyNoise, check_positive
 from hpfracc.solvers.sde.noise.source import RandomSource
-from hpfracc.solvers.sde.noise.stable import one_sided, standard_stable
+from hpfracc.solvers.sde.noise.stable_bridge import one_sided, standard_stable
 
 __all__ = ["TemperedStable"]
 
@@ -74,8 +74,7 @@ class TemperedStable(LevyNoise):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "rate", "scale"):
-            object.__setattr__(self, name, read_positive(name, getattr(self, name)))
+        check_positive(self, "alpha", "rate", "scale")
         if self.alpha >= 2.0 or self.alpha == 1.0:
             raise InvalidInputError(f"alpha={self.alpha}: tempered stable motion has an index between 0 and 2, not 1")
 

@@ -5,25 +5,29 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from scipy import fft
 
+from hpfracc import _reading
 from hpfracc._arrays import to_host
 from hpfracc._interrupts import interrupt_scope, raise_if_nested
-from hpfracc.errors import AccuracyWarning, InvalidInputError
+from hpfracc.errors import AccuracyWarning
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source, read_size
+from hpfracc.solvers.sde.noise.volterra import hybrid_kernel
 from hpfracc.solvers.sde.progress import MIN_REPORTS, path_progress, read_progress
 from hpfracc.solvers.sde.rough.conditional import ConditionalEstimate, Terminal
+from hpfracc.solvers.sde.rough.curves import curve_values, read_curve
 from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
 from hpfracc.solvers.sde.rough.smile import (
     Valuation,
     VolatilityModel,
     check_model,
     price_of,
+    read_lags,
     read_strikes,
     volatility_of,
 )
@@ -32,11 +36,15 @@ __all__ = ["Bergomi"]
 
 #: Level of the timer option, as a multiple of the expected variance; paths that exceed it are stopped there.
 _TIMER_LEVEL = 6.0
+#: The same where prices have to be smooth in the parameters: no path is stopped, and the control is nearly the spot.
+_NO_TIMER = 1e4
 #: Minimum number of paths of a price.
 _MIN_PATHS = 16
 #: Maximum number of steps for which the convolution of a price is a product with three blocks of a triangular matrix:
 #: at 312 steps that takes half the time of FFTs, at 600 the same time (OpenBLAS, one thread, AVX-512).
 _MAX_STEPS_BY_MATRIX, _BLOCKS = 512, 3
+#: Relative step of differences in the parameters.
+_DIFFERENCE = 1e-4
 #: Streams of random numbers: the Brownian motion of the variance, the first cells, the other Brownian motion.
 _VARIANCE, _CELLS, _PRICE = 0, 1, 2
 
@@ -61,8 +69,9 @@ class Bergomi(VolatilityModel):
         Volatility of the variance, at least 0.
     rho : float
         Correlation of price and variance, from -1 to 1.
-    xi : float or callable
-        Forward variance, a number or a function of an array of times.
+    xi : float, callable or pair of arrays
+        Forward variance, a number, a function of an array of times, or a table ``(times, values)``, linear between its
+        times.
     S0 : float
         Price at time 0.
     r, q : float
@@ -94,22 +103,24 @@ class Bergomi(VolatilityModel):
     True
     """
 
+    _accuracy: ClassVar[dict[str, Any]] = {"paths": 8192, "steps": 96, "rng": 0}
+
     H: float
     eta: float
     rho: float
-    xi: float | Callable[[Any], Any]
+    xi: Any
     S0: float = 1.0
     r: float = 0.0
     q: float = 0.0
 
     def __post_init__(self) -> None:
         check_model(self, finite=("H", "eta", "rho", "r", "q"), positive=("S0",))
-        if not callable(self.xi):
-            check_model(self, finite=(), positive=("xi",))
-        if not 0.0 < self.H <= 0.5:
-            raise InvalidInputError(f"H={self.H!r} is outside (0, 1/2]; the model is Bergomi's at 1/2 and rough below")
-        if self.eta < 0.0:
-            raise InvalidInputError(f"eta={self.eta!r} is negative; use a number of at least 0")
+        object.__setattr__(self, "xi", read_curve("xi", self.xi))
+        _reading.number("eta", self.eta, least=0)
+
+    def forward_variance(self, t: Any) -> Any:
+        """The forward variance ``xi`` at the times ``t``."""
+        return curve_values("xi", self.xi, read_lags(t))[()]
 
     def price(
         self,
@@ -184,7 +195,7 @@ class Bergomi(VolatilityModel):
         Returns
         -------
         RoughPaths
-            ``t``, ``S`` and ``V``; ``S`` and ``V`` have the shape ``size + (n,)``.
+            ``t``, ``S``, ``V`` and ``integral``, the last three of the shape ``size + (n,)``.
         """
         times = read_times(t, uniform=True)
         shape = read_size(size)
@@ -194,28 +205,58 @@ class Bergomi(VolatilityModel):
         scheme = _Scheme(self, float(times[-1]), times.size - 1)
         chunks = []
         for low, high in source.chunks(count, 4 * times.size):
-            chunks.append(scheme.paths(source, low, high - low))
+            chunks.append(scheme.follow(source, scheme.draw(source, low, high - low)))
         return join_chunks(times, shape, chunks, math.nan)
+
+    def _coupled(
+        self, T: float, steps: int, count: int, rng: Any, first_path: int
+    ) -> tuple[list[tuple[np.ndarray, np.ndarray]], float]:
+        """Paths of the scheme, and with half as many steps along the same Brownian motions."""
+        source = make_source(rng, None, first_path=first_path, count=count)
+        fine, coarse = _Scheme(self, T, steps), _Scheme(self, T, steps // 2)
+        numbers = fine.draw(source, 0, count)
+        taken = []
+        for scheme, given in ((coarse, fine.halved(numbers)), (fine, numbers)):
+            spot, _, integral = scheme.follow(source, given)
+            taken.append((spot, np.diff(integral)))
+        return taken[::-1], 0.0
+
+    def _free_names(self) -> tuple[str, ...]:
+        """Parameters that a calibration changes."""
+        return ("H", "eta", "rho") if callable(self.xi) else ("H", "eta", "rho", "xi")
+
+    def _priced(
+        self, strikes: np.ndarray, maturities: np.ndarray, names: tuple[str, ...], paths: int, steps: int, rng: Any
+    ) -> tuple[Valuation, np.ndarray]:
+        """Undiscounted prices out of the money, and their differences in parameters, with the same random numbers."""
+        arguments = strikes, maturities, paths, steps, rng, False, _NO_TIMER
+        found = self._out_of_money(*arguments)
+        columns = []
+        for name in names:
+            at = getattr(self, name)
+            change = -_DIFFERENCE * math.copysign(max(abs(at), 0.05), at)
+            moved = replace(self, **{name: at + change})._out_of_money(*arguments)
+            columns.append((moved.value - found.value) / change)
+        return found, np.stack(columns, -1) if names else np.empty(0)
 
     def _out_of_money(
         self,
-        strikes: np.ndarray[Any, Any],
-        maturities: np.ndarray[Any, Any],
+        strikes: np.ndarray,
+        maturities: np.ndarray,
         paths: int,
         steps: int,
         rng: Any,
         progress: bool | Callable[..., Any],
+        timer: float = _TIMER_LEVEL,
     ) -> Valuation:
         """Undiscounted prices of puts below the forward and of calls above it."""
-        for name, number, least in (("paths", paths, _MIN_PATHS), ("steps", steps, 1)):
-            if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
-                raise InvalidInputError(f"{name}={number!r}: use an integer of at least {least}")
+        paths, steps = _reading.whole("paths", paths, least=_MIN_PATHS), _reading.whole("steps", steps, least=1)
         read_progress(progress)
-        source = make_source(rng, None, count=int(paths))
+        source = make_source(rng, None, count=paths)
         value, error = np.full(strikes.shape, np.nan), np.full(strikes.shape, np.nan)
         for number, maturity in enumerate(np.unique(maturities)):
             here = maturities == maturity
-            scheme = _Scheme(self, float(maturity), int(steps))
+            scheme = _Scheme(self, float(maturity), steps, timer)
             estimate = ConditionalEstimate(
                 strikes[here],
                 forward=float(self.forward(scheme.T)),
@@ -223,7 +264,7 @@ class Bergomi(VolatilityModel):
                 mean_variance=scheme.h * float(scheme.forward_variance.sum()),
                 level=scheme.level,
             )
-            finished = self._follow(scheme, estimate, source, int(paths), progress)
+            finished = self._follow(scheme, estimate, source, paths, progress)
             if estimate.paths >= _MIN_PATHS:
                 value[here], error[here] = estimate.result()
                 estimate.warn_of_few_paths(f"eta={self.eta:g} at T={scheme.T:g}")
@@ -231,7 +272,7 @@ class Bergomi(VolatilityModel):
                 if not number and estimate.paths < _MIN_PATHS:
                     raise KeyboardInterrupt
                 warnings.warn(
-                    f"interrupted after {estimate.paths:,} of {int(paths):,} paths at T={maturity:g}: prices and "
+                    f"interrupted after {estimate.paths:,} of {paths:,} paths at T={maturity:g}: prices and "
                     "errors are those of the paths that were finished",
                     AccuracyWarning,
                     stacklevel=3,
@@ -266,47 +307,33 @@ class Bergomi(VolatilityModel):
 class _Scheme:
     """The hybrid scheme on ``steps`` equal steps to ``T``."""
 
-    def __init__(self, model: Bergomi, T: float, steps: int) -> None:
+    def __init__(self, model: Bergomi, T: float, steps: int, timer: float = _TIMER_LEVEL) -> None:
         H, h = model.H, T / steps
         self.model, self.T, self.steps, self.h = model, T, steps, h
-        scale = math.sqrt(2.0 * H)
-        k = np.arange(1, steps, dtype=float)
-        # Cell means of sqrt(2H) s^(H-1/2) on [k h, (k+1) h], for increments of variance h; the first cell is separate.
-        self.kernel = np.zeros(steps)
-        difference = k ** (H + 0.5) * np.expm1((H + 0.5) * np.log1p(1.0 / k))
-        self.kernel[1:] = scale * h**H * difference / (H + 0.5)
-        # Its integral over the first cell: a multiple of the same normal number plus an independent one.
-        self.kernel[0] = scale * h**H / (H + 0.5)
-        self.across = math.sqrt(max(h ** (2.0 * H) - self.kernel[0] ** 2, 0.0))
+        # The first cell is a multiple of the same normal number plus one of an independent number.
+        self.kernel, self.across = hybrid_kernel(H, steps, h)
         self.length = fft.next_fast_len(2 * steps - 1, real=True)
         self.transform = fft.rfft(self.kernel, self.length)
         t = h * np.arange(steps)
-        forward = np.broadcast_to(np.asarray(model.xi(t) if callable(model.xi) else model.xi, dtype=float), t.shape)
-        if not (np.isfinite(forward) & (forward > 0.0)).all():
-            raise InvalidInputError(f"xi(t) is not finite and positive up to T={T:g}; give a positive forward variance")
+        forward = curve_values("xi", model.xi, np.append(t, T))
         # Variance of Y at t[1], t[2], ...: the discrete one, so that the mean of V is xi.
         spread = np.cumsum(np.append(h ** (2.0 * H), self.kernel[1:] ** 2))
-        self.forward_variance = forward
-        self.shift = np.log(forward) - 0.5 * model.eta**2 * np.append(0.0, spread[:-1])
-        self.level = _TIMER_LEVEL * float(forward.sum()) * h
-        self._matrix: list[tuple[slice, np.ndarray[Any, Any]]] | None = None
+        #: At the start of each step, and of the end of the last.
+        self.shift = np.log(forward) - 0.5 * model.eta**2 * np.append(0.0, spread)
+        self.forward_variance = forward[:-1]
+        self.level = timer * float(self.forward_variance.sum()) * h
+        self._matrix: list[tuple[slice, np.ndarray]] | None = None
 
-    def roots(self, source: RandomSource, start: int, count: int) -> tuple[Any, Any]:
-        """Normal increments of W, and the square root of V at the start of each step but the first."""
-        n = self.steps
-        normals = source.numbers(start, count, n, stream=_VARIANCE)
+    def roots(self, source: RandomSource, normals: Any, cells: Any) -> Any:
+        """The square root of V at the end of each step, from normal increments of W and other numbers."""
         if source.library == "numpy":
-            return normals, self._roots_in_place(source, normals, start)
+            return self._roots_in_place(normals, cells)
         library: Any = source.module.fft
         transform = library.rfft(normals, self.length) * self._transform(source)
-        volterra = library.irfft(transform, self.length)[:, :n]
-        if self.across:
-            volterra = volterra + self.across * source.numbers(start, count, n, stream=_CELLS)
-        # Y at the end of a step is Y at the start of the next.
-        exponent = 0.5 * self.model.eta * volterra[:, :-1] + source.array(0.5 * self.shift[1:])
-        return normals, source.module.exp(exponent)
+        volterra = library.irfft(transform, self.length)[:, : self.steps] + self.across * cells
+        return source.module.exp(0.5 * self.model.eta * volterra + source.array(0.5 * self.shift[1:]))
 
-    def _roots_by_matrix(self, source: RandomSource, normals: np.ndarray[Any, Any], start: int) -> np.ndarray[Any, Any]:
+    def _roots_by_matrix(self, source: RandomSource, normals: np.ndarray, start: int) -> np.ndarray:
         """The same on the host up to rounding, which depends on the batch of paths; for means over them."""
         n, half = self.steps, 0.5 * self.model.eta
         if self._matrix is None:
@@ -319,7 +346,7 @@ class _Scheme:
         root = np.empty((normals.shape[0], n - 1))
         for block, matrix in self._matrix:
             np.matmul(normals[:, : block.stop], matrix, out=root[:, block])
-        root += 0.5 * self.shift[1:]
+        root += 0.5 * self.shift[1:-1]
         if self.across:
             cells = source.numbers(start, normals.shape[0], n - 1, stream=_CELLS)
             cells *= half * self.across
@@ -327,42 +354,35 @@ class _Scheme:
         np.exp(root, out=root)
         return root
 
-    def _roots_in_place(self, source: RandomSource, normals: np.ndarray[Any, Any], start: int) -> np.ndarray[Any, Any]:
-        """The same on the host, in few passes over memory."""
+    def _roots_in_place(self, normals: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        """The same on the host, in few passes over memory; overwrites ``cells``."""
         # One algorithm for any number of paths: an engine call would select by it, and change the last digits.
         transform = fft.rfft(normals, self.length)
-        transform *= self._transform(source)
-        volterra: np.ndarray[Any, Any] = fft.irfft(transform, self.length, overwrite_x=True)[:, : self.steps]
-        if self.across:
-            cells = source.numbers(start, normals.shape[0], self.steps, stream=_CELLS)
-            cells *= self.across
-            cells += volterra
-            volterra = cells
-        root = volterra[:, :-1]
-        root *= 0.5 * self.model.eta
-        root += 0.5 * self.shift[1:]
-        np.exp(root, out=root)
-        return root
+        transform *= self.transform
+        cells *= self.across
+        cells += fft.irfft(transform, self.length, overwrite_x=True)[:, : self.steps]
+        cells *= 0.5 * self.model.eta
+        cells += 0.5 * self.shift[1:]
+        np.exp(cells, out=cells)
+        return cells
 
     def _transform(self, source: RandomSource) -> Any:
         """The transform of the kernel, with the part of the first cell along W, on the source's device."""
-        transform = self.transform
-        if source.library == "numpy":
-            return transform if source.dtype == "float64" else transform.astype(np.complex64)
-        parts = source.array(np.stack([transform.real, transform.imag]))
+        parts = source.array(np.stack([self.transform.real, self.transform.imag]))
         return parts[0] + 1j * parts[1]
 
     def terminal(self, source: RandomSource, start: int, count: int) -> Terminal:
         """The values at maturity of the given paths."""
         rho, h, first = self.model.rho, self.h, float(self.forward_variance[0])
+        normals = source.numbers(start, count, self.steps, stream=_VARIANCE)
+        if source.library == "numpy" and self.steps <= _MAX_STEPS_BY_MATRIX:
+            root = self._roots_by_matrix(source, normals, start)
+        else:
+            root = self.roots(source, normals, source.numbers(start, count, self.steps, stream=_CELLS))[:, :-1]
         if source.library == "numpy":
-            normals = source.numbers(start, count, self.steps, stream=_VARIANCE)
-            by_matrix = self.steps <= _MAX_STEPS_BY_MATRIX
-            root = (self._roots_by_matrix if by_matrix else self._roots_in_place)(source, normals, start)
             squares, products = np.vecdot(root, root), np.vecdot(root, normals[:, 1:])
         else:
             xp = source.module
-            normals, root = self.roots(source, start, count)
             squares, products = _doubles(xp.sum(root * root, -1)), _doubles(xp.sum(root * normals[:, 1:], -1))
         integral = h * (first + squares)
         driven = math.sqrt(h) * (math.sqrt(first) * _doubles(normals[:, 0]) + products)
@@ -381,22 +401,34 @@ class _Scheme:
             stopped_integral,
         )
 
-    def paths(self, source: RandomSource, start: int, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Price and variance at all times, each of shape ``(count, steps + 1)``."""
-        model, h = self.model, self.h
-        longer = _Scheme(model, self.T + h, self.steps + 1)  # V at T is V at the start of one more step
-        normals, root = longer.roots(source, start, count)
-        variance = np.full((count, self.steps + 1), self.forward_variance[0])
-        variance[:, 1:] = root * root
-        other = source.numbers(start, count, self.steps, stream=_PRICE)
-        mixed = model.rho * normals[:, : self.steps] + math.sqrt(1.0 - model.rho**2) * other
+    def draw(self, source: RandomSource, start: int, count: int) -> list[np.ndarray]:
+        """The random numbers of the given paths: of W, of the first cells, and of the other Brownian motion."""
+        return [source.numbers(start, count, self.steps, stream=stream) for stream in (_VARIANCE, _CELLS, _PRICE)]
+
+    def halved(self, numbers: list[np.ndarray]) -> list[np.ndarray]:
+        """Those for half as many steps of the same paths; the numbers of the first cells are close to the same."""
+        half = math.sqrt(0.5)
+        (z, one), (_, cell), (other, another) = ((each[:, ::2], each[:, 1::2]) for each in numbers)
+        # The integral over the newest two steps, less its part along W: the newest cell, and the slope of the kernel.
+        parts = half * (self.kernel[0] - self.kernel[1]), self.across
+        size = math.hypot(*parts)
+        cells = (parts[0] * half * (one - z) + parts[1] * cell) / size if size else cell
+        return [half * (z + one), cells, half * (other + another)]
+
+    def follow(self, source: RandomSource, numbers: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Price, variance and its integral at all times, each of shape ``(paths, steps + 1)``."""
+        model, h, (normals, cells, other) = self.model, self.h, numbers
+        root = self.roots(source, normals, cells)
+        spot, variance, integral = np.zeros((3, len(root), self.steps + 1))
+        variance[:, 0], variance[:, 1:] = self.forward_variance[0], root * root
+        mixed = model.rho * normals + math.sqrt(1.0 - model.rho**2) * other
         steps = (model.r - model.q) * h - 0.5 * h * variance[:, :-1] + np.sqrt(h * variance[:, :-1]) * mixed
-        spot = np.empty((count, self.steps + 1))
         spot[:, 0] = model.S0
         spot[:, 1:] = model.S0 * np.exp(np.cumsum(steps, axis=-1))
-        return spot, variance
+        np.cumsum(h * variance[:, :-1], axis=-1, out=integral[:, 1:])
+        return spot, variance, integral
 
 
-def _doubles(values: Any) -> np.ndarray[Any, Any]:
+def _doubles(values: Any) -> np.ndarray:
     """The values on the host, in double precision."""
     return np.array(to_host(values), dtype=np.float64)

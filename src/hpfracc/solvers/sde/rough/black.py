@@ -104,7 +104,7 @@ def _log_price(x: Any, total: Any) -> Any:
     return np.where(total > 0.0, found, -np.inf)
 
 
-def _invert(target: np.ndarray[Any, Any], x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _invert(target: np.ndarray, x: np.ndarray) -> np.ndarray:
     low, high = np.zeros_like(x), np.full_like(x, 40.0)
     total = np.maximum(np.sqrt(2.0 * x), 0.1)
     for _ in range(_MAX_ITERATIONS):

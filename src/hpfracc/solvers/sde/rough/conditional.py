@@ -24,10 +24,10 @@ _TOGETHER = 2048
 class Terminal(NamedTuple):
     """Values of each path that determine the price of a European option, on the host."""
 
-    spot: np.ndarray[Any, Any]  # the part of S_T / F that the Brownian motion of the variance drives
-    variance: np.ndarray[Any, Any]  # integral of V
-    stopped_spot: np.ndarray[Any, Any]  # both where the integral of V would pass the level of the timer
-    stopped_variance: np.ndarray[Any, Any]
+    spot: np.ndarray  # the part of S_T / F that the Brownian motion of the variance drives
+    variance: np.ndarray  # integral of V
+    stopped_spot: np.ndarray  # both where the integral of V would pass the level of the timer
+    stopped_variance: np.ndarray
 
 
 class ConditionalEstimate:
@@ -47,9 +47,7 @@ class ConditionalEstimate:
         Integrated variance at which the timer option ends.
     """
 
-    def __init__(
-        self, strikes: np.ndarray[Any, Any], *, forward: float, rho: float, mean_variance: float, level: float
-    ) -> None:
+    def __init__(self, strikes: np.ndarray, *, forward: float, rho: float, mean_variance: float, level: float) -> None:
         self._K, self._forward, self._rho = strikes, forward, rho
         self._mean_variance, self._level = mean_variance, level
         self._kinds = ["call" if strike / forward >= 1.0 else "put" for strike in strikes]
@@ -59,7 +57,7 @@ class ConditionalEstimate:
         ]
         # Sums of (1, payoff, controls) times their transpose, for each strike, the number of paths in them, and pending
         # paths. The controls have mean 0. One tuple, so that an interrupt leaves complete chunks.
-        self._state: tuple[np.ndarray[Any, Any], int, tuple[Terminal, ...]] = np.zeros((strikes.size, 5, 5)), 0, ()
+        self._state: tuple[np.ndarray, int, tuple[Terminal, ...]] = np.zeros((strikes.size, 5, 5)), 0, ()
 
     @property
     def paths(self) -> int:
@@ -95,7 +93,7 @@ class ConditionalEstimate:
             product[...] = columns.T @ columns
         self._state = sums + products, paths + at.spot.size, ()
 
-    def result(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
         """Undiscounted prices out of the money and their standard errors."""
         self._settle()
         sums, paths, _ = self._state

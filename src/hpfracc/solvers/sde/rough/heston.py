@@ -5,25 +5,30 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from scipy import special
 
+from hpfracc import _reading
 from hpfracc.errors import AccuracyWarning, InvalidInputError, SolveError
 from hpfracc.solvers.sde.noise.process import read_positive
 from hpfracc.solvers.sde.noise.source import make_source, read_size
+from hpfracc.solvers.sde.rough.curves import curve_values, read_curve
+from hpfracc.solvers.sde.rough.derivatives import attach_gradient, plain, plain_model, tensors_of
 from hpfracc.solvers.sde.rough.integrated_variance import plan_sampling
 from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
-from hpfracc.solvers.sde.rough.riccati import solve_riccati
+from hpfracc.solvers.sde.rough.riccati import curve_measure, plain_measure, solve_riccati
 from hpfracc.solvers.sde.rough.smile import (
     Valuation,
     VolatilityModel,
     check_model,
     price_of,
+    read_lags,
     read_strikes,
     volatility_of,
 )
+from hpfracc.special import mittag_leffler
 
 __all__ = ["Heston"]
 
@@ -33,8 +38,6 @@ _NEGLIGIBLE = 36.0
 _TILTS, _WORTHWHILE = (0.0, 0.4, -0.4), 4.0
 #: Nodes of the Fourier integral, doubled until the last two sums agree.
 _NODES = (40, 80, 160, 320, 640, 1280)
-
-
 #: Paths are stepped together in chunks of 2**17 over this: each step is a few dozen array operations.
 _NUMBERS_PER_PATH = 32
 
@@ -49,6 +52,11 @@ class Heston(VolatilityModel):
         V_t &= v_0 + \frac{1}{\Gamma(a)} \int_0^t (t-s)^{a-1}
                \left(\kappa(\theta - V_s)\,ds + \sigma\sqrt{V_s}\,dW_s\right), \qquad a = H + \tfrac12.
 
+    With a forward variance curve :math:`\xi(t) = E V_t` in place of ``v0`` and ``theta`` the variance is
+
+    .. math:: V_t = \xi(t) + \sigma \int_0^t f(t-s) \sqrt{V_s}\,dW_s, \qquad
+        f(t) = t^{a-1} E_{a,a}(-\kappa t^a).
+
     With ``H = 1/2`` it is Heston's model. The kernel is :math:`t^{a-1}/\Gamma(a)`; with
     :math:`\sqrt{2H}\,t^{a-1}`, as in some papers, ``sigma`` and ``kappa`` have other values.
 
@@ -56,10 +64,11 @@ class Heston(VolatilityModel):
     ----------
     H : float
         Hurst exponent of the variance, above 0 and at most 1/2.
-    v0 : float
-        Variance at time 0.
-    theta : float
-        Level to which the variance reverts.
+    v0, theta : float
+        Variance at time 0, and the level to which it reverts.
+    xi : float, callable or pair of arrays
+        In place of both: the forward variance, a number, a function of an array of times, or a table ``(times,
+        values)``, linear between its times.
     kappa : float
         Rate of reversion, at least 0.
     sigma : float
@@ -71,10 +80,13 @@ class Heston(VolatilityModel):
     r, q : float
         Interest rate and dividend yield, continuously compounded.
 
+    All numbers may be scalars of PyTorch or JAX: prices then have gradients.
+
     Notes
     -----
     The characteristic function of :math:`X_T = \ln(S_T/F_T)` is
-    :math:`\exp(\kappa\theta\,I^1 h(T) + v_0\,I^{1-a} h(T))`, where ``h`` solves a fractional Riccati equation [1].
+    :math:`\exp(\kappa\theta\,I^1 h(T) + v_0\,I^{1-a} h(T))`, where ``h`` solves a fractional Riccati equation [1];
+    with a curve it is :math:`\exp \int_0^T \xi(T-t) (c + i u \rho\sigma h + \tfrac12 \sigma^2 h^2)\,dt` [4].
     It is solved by collocation in :math:`t^a`, where ``h`` is smooth. Prices follow by Lewis' formula [2], with the
     trapezoidal rule after :math:`u = \sinh y`; both errors are estimated and reported. Where the transform decays
     slowly along the real axis, as near ``rho = -1``, the contour is tilted to
@@ -87,6 +99,8 @@ class Heston(VolatilityModel):
     2. A. Lewis, "Option Valuation under Stochastic Volatility", Finance Press, 2000.
     3. S. Boyarchenko and S. Levendorskii, "Sinh-acceleration: efficient evaluation of probability distributions,
        option pricing, and Monte Carlo simulations", Int. J. Theor. Appl. Finance 22, 2019.
+    4. O. El Euch and M. Rosenbaum, "Perfect hedging in rough Heston models", Ann. Appl. Probab. 28, 2018; J. Gatheral
+       and M. Keller-Ressel, "Affine forward variance models", Finance Stoch. 23, 2019.
 
     Examples
     --------
@@ -96,27 +110,52 @@ class Heston(VolatilityModel):
     8.336636
     """
 
-    H: float
-    v0: float
-    theta: float
-    kappa: float
-    sigma: float
-    rho: float
-    S0: float = 1.0
-    r: float = 0.0
-    q: float = 0.0
+    _accuracy: ClassVar[dict[str, Any]] = {"tol": 1e-6}
+
+    H: Any
+    kappa: Any
+    sigma: Any
+    rho: Any
+    v0: Any = None
+    theta: Any = None
+    xi: Any = None
+    S0: Any = 1.0
+    r: Any = 0.0
+    q: Any = 0.0
 
     def __post_init__(self) -> None:
-        check_model(self, finite=("H", "v0", "theta", "kappa", "sigma", "rho", "r", "q"), positive=("S0",))
-        if not 0.0 < self.H <= 0.5:
-            raise InvalidInputError(f"H={self.H!r} is outside (0, 1/2]; the model is Heston's at 1/2 and rough below")
-        for name in ("v0", "theta", "kappa", "sigma"):
+        if plain_model(self) is not self:
+            return  # the model with numbers was checked
+        if (self.v0 is None, self.theta is None) != 2 * (self.xi is not None,):
+            raise InvalidInputError("give v0 and theta, or the forward variance xi in place of both")
+        level = ("v0", "theta") if self.xi is None else ()
+        check_model(self, finite=("H", "kappa", "sigma", "rho", "r", "q", *level), positive=("S0",))
+        for name in ("kappa", "sigma", *level):
             if getattr(self, name) < 0.0:
                 raise InvalidInputError(f"{name}={getattr(self, name)!r} is negative; use a number of at least 0")
-        if self.v0 == 0.0 and self.kappa * self.theta == 0.0:
+        if self.xi is not None:
+            object.__setattr__(self, "xi", read_curve("xi", self.xi))
+        elif self.v0 == 0.0 and self.kappa * self.theta == 0.0:
             raise InvalidInputError(
                 "v0 and kappa * theta are both 0, so the variance stays 0; make one of them positive"
             )
+
+    def forward_variance(self, t: Any) -> Any:
+        r"""The mean :math:`\xi(t)` of the variance: the curve, or :math:`\theta + (v_0-\theta) E_a(-\kappa t^a)`."""
+        times, own = read_lags(t), self._numbers("forward_variance")
+        if self.xi is not None:
+            return curve_values("xi", own.xi, times)[()]
+        a = own.H + 0.5
+        return np.asarray(own.theta + (own.v0 - own.theta) * mittag_leffler(-own.kappa * times**a, a))[()]
+
+    def integrated_variance(self, t: Any) -> Any:
+        """The integral of the forward variance from 0 to ``t``."""
+        if self.xi is not None:
+            return VolatilityModel.integrated_variance(self, t)
+        times, own = read_lags(t), self._numbers("integrated_variance")
+        a = own.H + 0.5
+        mean = own.theta + (own.v0 - own.theta) * mittag_leffler(-own.kappa * times**a, a, 2.0)
+        return np.asarray(times * mean)[()]
 
     def characteristic_function(self, u: Any, T: float, *, tol: float = 1e-10) -> Any:
         r"""The transform :math:`E\,e^{i u X_T}` of :math:`X_T = \ln(S_T/F_T)`.
@@ -141,8 +180,9 @@ class Heston(VolatilityModel):
             raise InvalidInputError(f"u has dtype {u.dtype}; give real or complex frequencies")
         if not np.all((u.imag >= -1.0) & (u.imag <= 0.0)):
             raise InvalidInputError("u has an imaginary part outside [-1, 0], where the transform need not exist")
-        exponent, _ = self._log_transform(u.astype(complex).ravel(), _read_maturity(T), tol)
-        self._check(exponent, T)
+        own, maturity = self._numbers("characteristic_function"), _reading.number("T", T, above=0)
+        exponent = own._log_transform(u.astype(complex).ravel(), maturity, tol)[0]
+        own._check(exponent, maturity)
         return np.exp(exponent).reshape(u.shape)[()]
 
     def price(self, K: Any, T: Any, *, kind: str = "call", tol: float = 1e-8) -> Valuation:
@@ -160,15 +200,47 @@ class Heston(VolatilityModel):
         Returns
         -------
         Valuation
-            ``value`` and ``error``, an estimate of the absolute error, in the broadcast shape.
+            ``value`` and ``error``, an estimate of the absolute error, in the broadcast shape. If parameters, strikes
+            or maturities are arrays of PyTorch or JAX, ``value`` is one too, with the first derivatives of
+            :meth:`greeks`; second derivatives through it are nan.
         """
-        strikes, maturities = read_strikes(K, T)
-        return price_of(self, kind, strikes, maturities, self._out_of_money(strikes, maturities, tol))
+        tensors, own = tensors_of(self, K=K, T=T), plain_model(self)
+        strikes, maturities = read_strikes(plain("K", K), plain("T", T))
+        found, slopes = own._out_of_money(strikes, maturities, tol, bool(tensors))
+        price = price_of(own, kind, strikes, maturities, found)
+        if not tensors:
+            return price
+        return Valuation(
+            attach_gradient(price.value, own._price_slopes(kind, price.value, slopes), tensors), price.error
+        )
 
     def implied_volatility(self, K: Any, T: Any, *, tol: float = 1e-10) -> Valuation:
         """Black-Scholes volatilities of the prices, with their errors; see :meth:`price` for the parameters."""
+        own = self._numbers("implied_volatility")
         strikes, maturities = read_strikes(K, T)
-        return volatility_of(self, strikes, maturities, self._out_of_money(strikes, maturities, tol))
+        return volatility_of(own, strikes, maturities, own._out_of_money(strikes, maturities, tol)[0])
+
+    def greeks(self, K: Any, T: Any, *, kind: str = "call", tol: float = 1e-8) -> dict[str, Any]:
+        """Derivatives of the prices of European options.
+
+        Parameters
+        ----------
+        K, T, kind, tol
+            As in :meth:`price`.
+
+        Returns
+        -------
+        dict
+            By the name of a parameter the derivative with respect to it, in the broadcast shape: ``"S0"`` (delta),
+            ``"K"``, ``"T"``, ``"r"``, ``"q"``, ``"H"``, ``"kappa"``, ``"sigma"``, ``"rho"``, and ``"v0"`` and
+            ``"theta"``, or ``"xi"`` if that is a number; and ``"gamma"``, the second one with respect to ``S0``. They
+            are derivatives of the formula, not differences; those in ``H`` have a relative error of about 1e-8.
+        """
+        own = self._numbers("greeks")
+        strikes, maturities = read_strikes(K, T)
+        found, slopes = own._out_of_money(strikes, maturities, tol, True)
+        price = price_of(own, kind, strikes, maturities, found)
+        return {name: np.asarray(each)[()] for name, each in own._price_slopes(kind, price.value, slopes).items()}
 
     def sample(
         self,
@@ -205,7 +277,7 @@ class Heston(VolatilityModel):
         Returns
         -------
         RoughPaths
-            ``t``, ``S``, ``V`` and ``bias``; ``S`` and ``V`` have the shape ``size + (n,)``.
+            ``t``, ``S``, ``V``, ``bias`` and ``integral``; those of the paths have the shape ``size + (n,)``.
 
         References
         ----------
@@ -213,7 +285,8 @@ class Heston(VolatilityModel):
            via inverse Gaussian", 2025.
         """
         times = read_times(t, uniform=False)
-        if self.sigma == 0.0:
+        own = self._numbers("sample")
+        if own.sigma == 0.0:
             raise InvalidInputError("sigma=0: the variance is deterministic; use a positive sigma")
         for name, number in (("step", step), ("tol", tol)):
             if number is not None:
@@ -221,7 +294,7 @@ class Heston(VolatilityModel):
         shape = read_size(size)
         count = math.prod(shape)
         source = make_source(rng, None, first_path=first_path, count=count)
-        scheme, bias = plan_sampling(self, tuple(times.tolist()), step, tol)
+        scheme, bias = plan_sampling(own, tuple(times.tolist()), step, tol)
         if bias > tol and step is None:
             warnings.warn(
                 f"implied volatilities of the paths have a bias of {bias:.2g} with {scheme.sizes.size:,} steps, above "
@@ -234,62 +307,130 @@ class Heston(VolatilityModel):
         chunks = [scheme.paths(source, low, high - low) for low, high in source.chunks(count, numbers)]
         return join_chunks(times, shape, chunks, bias)
 
+    def _coupled(
+        self, T: float, steps: int, count: int, rng: Any, first_path: int
+    ) -> tuple[list[tuple[np.ndarray, np.ndarray]], float]:
+        """Paths, and the same with every second time: their law at these times is that of the model up to the bias."""
+        paths = self.sample(np.linspace(0.0, T, steps + 1), count, rng, first_path=first_path)
+        taken = [(paths.S[:, ::k], np.diff(paths.integral[:, ::k])) for k in (1, 2)]
+        return taken, paths.bias
+
+    def _numbers(self, what: str) -> Heston:
+        """The model, or an error if parameters are tensors: only prices are differentiable."""
+        if tensors := tensors_of(self):
+            raise InvalidInputError(f"{what} takes numbers, and {', '.join(tensors)} are tensors; price() takes both")
+        return self
+
     def _log_transform(
-        self, u: np.ndarray[Any, Any], T: float, tol: float
-    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Logarithm of the transform at ``u`` and its error."""
-        solution = solve_riccati(
+        self, u: np.ndarray, T: float, tol: float, slopes: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+        """Logarithm of the transform at ``u``, its error, and its derivatives."""
+        curve = self.xi is not None
+        weights = (self.kappa, 1.0) if curve else (self.kappa * self.theta, self.v0)
+        found = solve_riccati(
             -0.5 * u * (u + 1j),
             1j * u * self.rho * self.sigma - self.kappa,
             0.5 * self.sigma**2,
             self.H + 0.5,
             T,
-            weights=(self.kappa * self.theta, self.v0),
+            weights=weights,
             tol=tol,
+            measure=curve_measure(self.xi) if curve else plain_measure,
+            slopes=slopes,
         )
-        exponent = self.kappa * self.theta * solution.integral + self.v0 * solution.right_side
-        return exponent, np.minimum(solution.error, 1.0)
+        exponent = weights[0] * found.integral + weights[1] * found.right_side
+        error = np.minimum(found.error, 1.0)
+        if not slopes:
+            return exponent, error, {}
+        of = found.slopes
+        by_name = {
+            "T": of["T"],
+            "H": of["a"],
+            "kappa": found.integral * (1.0 if curve else self.theta) - of["b"],
+            "sigma": 1j * u * self.rho * of["b"] + self.sigma * of["g"],
+            "rho": 1j * u * self.sigma * of["b"],
+        }
+        if not curve:
+            by_name |= {"v0": found.right_side, "theta": self.kappa * found.integral}
+        elif not callable(self.xi):
+            by_name["xi"] = exponent / self.xi
+        return exponent, error, by_name
 
-    def _check(self, exponent: np.ndarray[Any, Any], T: float) -> None:
+    def _check(self, exponent: np.ndarray, T: float) -> None:
         if not np.all(exponent.real < 1.0):
             raise SolveError(
                 f"{self} has no valid characteristic function at T={T:g}: its modulus is above 1, so the fractional "
                 "Riccati equation was solved to another branch; use a smaller sigma, or a rho farther from -1 and 1"
             )
 
-    def _out_of_money(self, strikes: np.ndarray[Any, Any], maturities: np.ndarray[Any, Any], tol: float) -> Valuation:
-        """Undiscounted prices of puts below the forward and of calls above it."""
+    def _out_of_money(
+        self, strikes: np.ndarray, maturities: np.ndarray, tol: float, slopes: bool = False
+    ) -> tuple[Valuation, dict[str, np.ndarray]]:
+        """Undiscounted prices of puts below the forward and of calls above it; derivatives as of :meth:`_invert`."""
         if not 1e-14 <= tol < 1.0:
             raise InvalidInputError(f"tol={tol!r} is out of range; use a number from 1e-14 to 1, such as 1e-8")
         value, error = np.empty(strikes.shape), np.empty(strikes.shape)
+        found: dict[str, np.ndarray] = {"at": strikes, "maturity": maturities} if slopes else {}
         for maturity in np.unique(maturities):
             tilts, cuts = self._contours(strikes, float(maturity))
             for tilt in np.unique(tilts[maturities == maturity]):
                 here = (maturities == maturity) & (tilts == tilt)
                 cut = float(cuts[here].max())
-                value[here], error[here] = self._invert(strikes[here], float(maturity), tol, tilt, cut)
+                value[here], error[here], more = self._invert(strikes[here], float(maturity), tol, tilt, cut, slopes)
+                for name, each in more.items():
+                    found.setdefault(name, np.empty(strikes.shape))[here] = each
         if (worst := float(np.max(error, initial=0.0))) > tol * self.S0:
             warnings.warn(
                 f"prices have an estimated error of {worst:.2g}, above tol={tol:g} times S0; see .error of the result",
                 AccuracyWarning,
                 stacklevel=3,
             )
-        return Valuation(value, error)
+        return Valuation(value, error), found
+
+    def _price_slopes(self, kind: str, price: Any, slopes: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Derivatives of discounted prices, from those of Lewis' integral I: calls are F - I, puts K - I."""
+        K, T = slopes["at"], slopes["maturity"]
+        forward, discount = self.forward(T), np.exp(-self.r * T)
+        call = 1.0 if kind == "call" else 0.0
+        along = discount * (call - slopes["F"]) * forward  # with respect to the logarithm of the forward
+        found = {name: -discount * slopes[name] for name in self._free_names()}
+        found |= {
+            "S0": along / self.S0,
+            "gamma": -discount * slopes["FF"] * (forward / self.S0) ** 2,
+            "K": discount * (1.0 - call - slopes["K"]),
+            "T": along * (self.r - self.q) - self.r * price - discount * slopes["T"],
+            "r": T * (along - price),
+            "q": -T * along,
+        }
+        return {name: np.broadcast_to(each, K.shape) for name, each in found.items()}
+
+    def _free_names(self) -> tuple[str, ...]:
+        """Parameters that a calibration changes."""
+        level = ("v0", "theta") if self.xi is None else () if callable(self.xi) else ("xi",)
+        return ("H", "kappa", "sigma", "rho", *level)
+
+    def _priced(
+        self, strikes: np.ndarray, maturities: np.ndarray, names: tuple[str, ...], tol: float
+    ) -> tuple[Valuation, np.ndarray]:
+        """Undiscounted prices out of the money, and their derivatives in parameters along a new last axis."""
+        found, slopes = self._out_of_money(strikes, maturities, tol, bool(names))
+        return found, np.stack([-slopes[name] for name in names], -1) if names else np.empty(0)
 
     def _invert(
-        self, K: np.ndarray[Any, Any], T: float, tol: float, tilt: float, cutoff: float
-    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        self, K: np.ndarray, T: float, tol: float, tilt: float, cutoff: float, slopes: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Lewis' formula at one maturity, along ``u = sinh(y + i tilt) - i sin(tilt)`` up to the cutoff.
 
-        Undiscounted prices out of the money and their errors.
+        Undiscounted prices out of the money, their errors, and derivatives of the integral with respect to the
+        parameters, T (at a fixed forward), K, the forward F, and F twice.
         """
         forward = float(self.forward(T))
         log_moneyness = np.log(forward / K)
         target = tol * self.S0
         cut = math.asinh(cutoff)
-        sums: list[np.ndarray[Any, Any]] = []
+        sums: list[np.ndarray] = []
         inside = np.zeros(K.shape)
-        total = np.zeros(K.shape)
+        total: dict[str, np.ndarray] = {}
         last = np.zeros(K.shape)
         for level, nodes in enumerate(_NODES):
             step = cut / nodes
@@ -298,15 +439,18 @@ class Heston(VolatilityModel):
             u = np.sinh(y + 1j * tilt) - 1j * math.sin(tilt)
             weight = np.cosh(y + 1j * tilt) / (u * u + 0.25)
             weight[numbers == 0] *= 0.5
-            exponent, error = self._log_transform(u - 0.5j, T, 0.1 * tol)
+            exponent, error, factors = self._log_transform(u - 0.5j, T, 0.1 * tol, slopes)
             exponent = exponent + 1j * u * log_moneyness[:, None]
             self._check(exponent, T)
             terms = weight * np.exp(exponent)
-            total = total + terms.real.sum(axis=-1)
+            if slopes:
+                factors |= {"F": 0.5 + 1j * u, "K": 0.5 - 1j * u, "FF": -u * u - 0.25}
+            for name, factor in {"": np.ones(u.size), **factors}.items():
+                total[name] = total.get(name, 0.0) + (terms @ factor).real
             inside = inside + (np.abs(terms) * error).sum(axis=-1)
             if level == 0:
                 last = np.abs(terms[:, -1])
-            sums.append(step * total)
+            sums.append(step * total[""])
             if level:
                 change = np.abs(sums[-1] - sums[-2])
                 # Halving the step squares an exponentially decreasing error. The power 3/2 is a safety margin for
@@ -318,9 +462,12 @@ class Heston(VolatilityModel):
                     break
         smaller = np.minimum(forward, K)
         # Prices satisfy the arbitrage bounds; rounding may violate them slightly.
-        return np.clip(smaller - np.sqrt(forward * K) / math.pi * sums[-1], 0.0, smaller), error_of_price
+        value = np.clip(smaller - size * sums[-1], 0.0, smaller)
+        scale = {"F": forward, "K": K, "FF": forward**2}
+        more = {name: size * step * each / scale.get(name, 1.0) for name, each in total.items() if name}
+        return value, error_of_price, more
 
-    def _contours(self, K: np.ndarray[Any, Any], T: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def _contours(self, K: np.ndarray, T: float) -> tuple[np.ndarray, np.ndarray]:
         """For each strike the tilt of the contour, and the frequency at which it ends.
 
         The transform decays slowly near ``rho = -1`` and 1, but fast above or below the real axis.
@@ -332,7 +479,7 @@ class Heston(VolatilityModel):
         best = np.argmin(cuts, axis=0)
         return np.array(_TILTS)[best], np.where(best == 0, _WORTHWHILE, 1.0) * cuts.min(axis=0)
 
-    def _cutoffs(self, log_moneyness: np.ndarray[Any, Any], T: float, tilt: float) -> np.ndarray[Any, Any]:
+    def _cutoffs(self, log_moneyness: np.ndarray, T: float, tilt: float) -> np.ndarray:
         """Where the integrand is negligible from, by an approximation with half its exponent; in the strikes' shape."""
         a = self.H + 0.5
         real = np.geomspace(0.1, 1e9, 400)
@@ -343,14 +490,9 @@ class Heston(VolatilityModel):
         rate = 0.5 * (np.where(root.real < 0.0, -root, root) - b)
         slope = T**a / special.gamma(a + 1.0)
         fall = (c * slope / (1.0 + rate * slope)).real
-        fall *= self.kappa * self.theta * T + self.v0 * T ** (1.0 - a) / special.gamma(2.0 - a)
+        level, first = (self.theta, self.v0) if self.xi is None else 2 * (float(self.integrated_variance(T)) / T,)
+        fall *= self.kappa * level * T + first * T ** (1.0 - a) / special.gamma(2.0 - a)
         fall = 0.5 * (fall - u.imag * log_moneyness[..., None])
         large = fall > -_NEGLIGIBLE
         last = np.where(large.any(axis=-1), real.size - np.argmax(large[..., ::-1], axis=-1), 0)
         return real[np.minimum(last, real.size - 1)]
-
-
-def _read_maturity(T: Any) -> float:
-    if not isinstance(T, int | float | np.number) or isinstance(T, bool) or not 0.0 < T < math.inf:
-        raise InvalidInputError(f"T={T!r} is not a maturity; use a number above 0")
-    return float(T)

@@ -58,10 +58,10 @@ _FARTHEST = 8.2
 class _Step(NamedTuple):
     """Arrays over paths: the conditional mean of the integrated variance, that mean above 0, the integral, all Z."""
 
-    expected: np.ndarray[Any, Any]
-    mean: np.ndarray[Any, Any]
-    integral: np.ndarray[Any, Any]
-    driven: np.ndarray[Any, Any]
+    expected: np.ndarray
+    mean: np.ndarray
+    integral: np.ndarray
+    driven: np.ndarray
 
 
 class IntegratedVariance:
@@ -77,7 +77,7 @@ class IntegratedVariance:
         Number of equal steps from each requested time to the next.
     """
 
-    def __init__(self, model: Any, times: np.ndarray[Any, Any], counts: np.ndarray[Any, Any]) -> None:
+    def __init__(self, model: Any, times: np.ndarray, counts: np.ndarray) -> None:
         a, kappa = model.H + 0.5, model.kappa
         self.model, self.times = model, times
         self.ends = np.cumsum(counts)  # steps up to each requested time
@@ -98,10 +98,8 @@ class IntegratedVariance:
         once = first[which].reshape(grid.size, grid.size)[self.ends]
         before = np.arange(self.sizes.size) < self.ends[:, None] - 1
         self.weights = model.sigma * np.where(before, once[:, :-1] - once[:, 1:], 0.0) / self.sizes
-        level = grid**a * -kappa
-        self.means = np.diff(model.theta * grid + (model.v0 - model.theta) * grid * mittag_leffler(level, a, 2.0))
-        forward = model.theta + (model.v0 - model.theta) * mittag_leffler(level, a, 1.0)
-        self.forward = forward[self.ends]
+        self.means = np.diff(model.integrated_variance(grid))
+        self.forward = np.asarray(model.forward_variance(grid))[self.ends]
         #: Variance of V over the last step before each requested time, per unit of V.
         last = self.sizes[self.ends - 1, None]
         x, quadrature = special.roots_jacobi(24, 0.0, 2.0 * a - 2.0)
@@ -109,7 +107,7 @@ class IntegratedVariance:
         squares = mittag_leffler(-kappa * s**a, a, a) ** 2 @ quadrature
         self.spread = model.sigma**2 * squares * (0.5 * last[:, 0]) ** (2.0 * a - 1.0)
 
-    def exponent(self, u: np.ndarray[Any, Any], steps: int) -> np.ndarray[Any, Any]:
+    def exponent(self, u: np.ndarray, steps: int) -> np.ndarray:
         r"""The logarithm of the transform :math:`E\,e^{iuX}` of the log-price after some steps, that of the scheme.
 
         It is affine: each step adds :math:`\alpha_i \psi_i` to the exponent, backwards from the last.
@@ -123,7 +121,7 @@ class IntegratedVariance:
             # E exp(p U + b Z) of the inverse Gaussian law, with 1 - sqrt(1 - x) = x / (1 + sqrt(1 - x)).
             s = k * (k * p + b)
             psi[i] = 2.0 * (p + b / k) / (1.0 + np.sqrt(1.0 - 2.0 * s)) - b / k
-        found: np.ndarray[Any, Any] = self.means[:steps] @ psi
+        found: np.ndarray = self.means[:steps] @ psi
         return found
 
     def bias(self) -> float:
@@ -151,7 +149,7 @@ class IntegratedVariance:
         return float((weight * (terms[0] - terms[1])).real.sum()) * math.exp(0.5 * moneyness)
 
     @cached_property
-    def _shortfalls(self) -> np.ndarray[Any, Any]:
+    def _shortfalls(self) -> np.ndarray:
         """Means of the shortfall at the requested times, which is by how much the integrated variance is too large."""
         found: list[float] = []
         for i, step in enumerate(self._steps(make_source(0, None, count=_PILOT), 0, _PILOT)):
@@ -176,29 +174,29 @@ class IntegratedVariance:
             driven[i] = (integral - mean) / k
             yield _Step(expected, mean, integral, driven[: i + 1])
 
-    def paths(self, source: RandomSource, start: int, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Price and variance at the requested times, each of shape ``(count, times)``."""
+    def paths(self, source: RandomSource, start: int, count: int) -> tuple[np.ndarray, ...]:
+        """Price, variance and its integral at the requested times, each of shape ``(count, times)``."""
         model, n = self.model, self.sizes.size
         others = source.numbers(start, count, n, stream=_PRICE).T
         of_variance = source.numbers(start, count, self.ends.size, stream=_VARIANCE).T
         log_price = np.full(count, math.log(model.S0))
-        price, variance = np.empty((2, count, self.times.size))
-        price[:, 0], variance[:, 0] = model.S0, model.v0
+        total = np.zeros(count)
+        price, variance, integral = np.zeros((3, count, self.times.size))
+        price[:, 0], variance[:, 0] = model.S0, model.forward_variance(0.0)
         place = 0
         for i, step in enumerate(self._steps(source, start, count)):
             log_price += (model.r - model.q) * self.sizes[i] - 0.5 * step.integral + model.rho * step.driven[i]
+            total += step.integral
             log_price += np.sqrt((1.0 - model.rho**2) * step.integral) * others[i]
             if i + 1 == self.ends[place]:
-                price[:, place + 1] = np.exp(log_price)
+                price[:, place + 1], integral[:, place + 1] = np.exp(log_price), total
                 expected = np.maximum(self.forward[place] + self.weights[place, : i + 1] @ step.driven, _LEAST)
                 score = _normal_score(step.integral, step.mean, self.kernel[i, i] ** 2)
                 variance[:, place + 1] = self._variance(place, expected, score, of_variance[place])
                 place += 1
-        return price, variance
+        return price, variance, integral
 
-    def _variance(
-        self, place: int, mean: np.ndarray[Any, Any], score: np.ndarray[Any, Any], normal: np.ndarray[Any, Any]
-    ) -> np.ndarray[Any, Any]:
+    def _variance(self, place: int, mean: np.ndarray, score: np.ndarray, normal: np.ndarray) -> np.ndarray:
         r"""V at the end of a step, from its mean given the earlier steps and the normal score of this one.
 
         By Andersen's quadratic-exponential law with the right mean and variance, and the correlation of
@@ -216,27 +214,23 @@ class IntegratedVariance:
         return np.asarray(np.where(ratio <= 1.5, quadratic, exponential))
 
 
-def _inverse_gaussian(
-    mean: np.ndarray[Any, Any], scale: float, normal: np.ndarray[Any, Any], uniform: np.ndarray[Any, Any]
-) -> np.ndarray[Any, Any]:
+def _inverse_gaussian(mean: np.ndarray, scale: float, normal: np.ndarray, uniform: np.ndarray) -> np.ndarray:
     """Inverse Gaussian numbers with variance ``scale * mean``, by the roots of Michael, Schucany and Haas."""
     r = 0.5 * scale * normal * normal / mean
     small = mean / (1.0 + r + np.sqrt(r * (2.0 + r)))
     return np.asarray(np.where(uniform * (mean + small) <= mean, small, mean * (mean / small)))
 
 
-def _normal_score(x: np.ndarray[Any, Any], mean: np.ndarray[Any, Any], scale: float) -> np.ndarray[Any, Any]:
+def _normal_score(x: np.ndarray, mean: np.ndarray, scale: float) -> np.ndarray:
     """The normal number with the probability of an inverse Gaussian one, of variance ``scale * mean``."""
     root = np.sqrt(scale * x)
     below = special.ndtr((x - mean) / root) + np.exp(2.0 * mean / scale + special.log_ndtr(-(x + mean) / root))
-    score: np.ndarray[Any, Any] = np.clip(special.ndtri(np.minimum(below, 1.0)), -_FARTHEST, _FARTHEST)
+    score: np.ndarray = np.clip(special.ndtri(np.minimum(below, 1.0)), -_FARTHEST, _FARTHEST)
     return score
 
 
 @lru_cache(maxsize=8)
-def _fourier_nodes(
-    model: Any, T: float, tilt: float, cutoff: float
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _fourier_nodes(model: Any, T: float, tilt: float, cutoff: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Frequencies and weights of Lewis' formula, and the logarithm of the model's transform half a unit below them."""
     y = np.linspace(0.0, math.asinh(cutoff), _NODES)
     u = np.sinh(y + 1j * tilt) - 1j * math.sin(tilt)
@@ -264,7 +258,7 @@ def plan_sampling(
     return scheme, bias
 
 
-def _with_steps(model: Any, times: np.ndarray[Any, Any], counts: np.ndarray[Any, Any]) -> IntegratedVariance:
+def _with_steps(model: Any, times: np.ndarray, counts: np.ndarray) -> IntegratedVariance:
     whole = np.maximum(np.ceil(counts * (1.0 - 1e-9)), 1.0)
     if whole.sum() > _MAX_STEPS:
         raise InvalidInputError(

@@ -140,7 +140,8 @@ def msd(
     ----------
     paths : array_like, shape (..., n) or (paths, d, n)
         Positions at the times ``t``. Three axes are paths, components and time, as of :func:`hpfracc.solve_fsde`.
-        Tensors are copied to the host; the result is in NumPy.
+        Tensors are copied to the host; the result is in NumPy. nan is a gap: displacements from or to it are left out,
+        and every mean is over those that are there.
     t : array_like, shape (n,)
         Increasing times; equally spaced for time averages.
     kind : {"ensemble", "time"}
@@ -187,8 +188,8 @@ def msd(
     rows = rows if rows.ndim == 3 else rows.reshape(-1, 1, rows.shape[-1])
     if grid.times.size < 3:
         raise ShapeError(f"{grid.times.size} times are too few for an exponent; give 3 or more")
-    if not np.all(np.isfinite(rows)):
-        raise InvalidInputError("paths has values that are not finite; drop those paths")
+    if np.any(np.isinf(rows)):
+        raise InvalidInputError("paths has infinite values; drop those paths, or put nan for a gap")
     confidence = _reading.number("confidence", confidence, above=0, below=1)
     _reading.choice("kind", kind, ("ensemble", "time"))
     if kind == "time":
@@ -205,7 +206,8 @@ def msd(
     half = float(stats.t.ppf(0.5 + 0.5 * confidence, max(count - 1, 1))) * spread
     breaking = None
     if squares is not None:
-        breaking = squares.var(0, ddof=1) / value**2 if count > 1 else np.full(value.shape, np.nan)
+        # The squared standard error is the variance over the number of paths with a value.
+        breaking = error**2 * np.count_nonzero(~np.isnan(squares), axis=0) / value**2
     return MeanSquaredDisplacement(
         lags=lags,
         value=value,
@@ -232,10 +234,7 @@ def _chosen(lags: np.ndarray, value: np.ndarray, fit: tuple[float, float] | None
     """Indices of the lags in the fit."""
     inside = np.arange(lags.size)
     if fit is not None:
-        try:
-            low, high = (float(end) for end in fit)
-        except (TypeError, ValueError):
-            raise InvalidInputError(f"fit={fit!r}: give the first and the last lag of the fit") from None
+        low, high = _reading.pair("fit", fit, infinite=True)
         inside = np.flatnonzero((lags >= low * (1.0 - 1e-12)) & (lags <= high * (1.0 + 1e-12)))
         if inside.size < 2:
             raise InvalidInputError(
@@ -243,6 +242,11 @@ def _chosen(lags: np.ndarray, value: np.ndarray, fit: tuple[float, float] | None
                 "needs two or more"
             )
     chosen = inside[_spread(lags[inside], _LAGS)]
+    if np.any(np.isnan(value[chosen])):
+        raise InvalidInputError(
+            f"no path has values {lags[chosen[np.isnan(value[chosen])][0]]:g} apart because of its gaps; choose other "
+            "lags with fit=, or drop paths without a first value"
+        )
     still = np.flatnonzero(value[chosen] <= 0.0)
     if still.size:
         raise InvalidInputError(
@@ -269,11 +273,18 @@ def _ensemble(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return value, error
 
 
+def _present(values: np.ndarray, axis: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Sums without nan, and the numbers of terms."""
+    there = ~np.isnan(values)
+    return np.sum(values, axis, where=there), np.count_nonzero(there, axis)
+
+
 def _mean_and_error(squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    count = squares.shape[0]
-    if count < 2:
-        return squares.mean(0), np.full(squares.shape[1], np.nan)
-    return squares.mean(0), squares.std(0, ddof=1) / math.sqrt(count)
+    with np.errstate(invalid="ignore", divide="ignore"):  # nan for the means of nothing and the error of one path
+        total, count = _present(squares)
+        mean = total / count
+        deviations, _ = _present((squares - mean) ** 2)
+        return mean, np.sqrt(deviations / np.where(count > 1, count - 1, np.nan) / count)
 
 
 def _time_averages(rows: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -290,7 +301,8 @@ def _time_averages(rows: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.
         part = rows[low : low + together]
         for column, lag in enumerate(lags):
             moved = part[:, :, lag:] - part[:, :, :-lag]
-            result[low : low + together, column] = np.einsum("pdk,pdk->p", moved, moved) / moved.shape[-1]
+            total, count = _present(np.einsum("pdk,pdk->pk", moved, moved), -1)
+            result[low : low + together, column] = total / np.where(count, count, np.nan)
     return lags * step, result
 
 
@@ -299,15 +311,14 @@ def _power_law(lags: np.ndarray, squares: np.ndarray) -> tuple[float, float, flo
     x = np.log(lags)
     centred = x - x.mean()
     weights = centred / np.sum(centred**2)
-    total = squares.sum(0)
-    count = squares.shape[0]
-    logarithm = np.log(total / count)
+    (total, there), count = _present(squares), squares.shape[0]
+    logarithm = np.log(total / there)
     exponent = float(weights @ logarithm)
     coefficient = math.exp(float(logarithm.mean() - exponent * x.mean()))
     if count < 2:
         return exponent, coefficient, math.nan
-    rest = total - squares
+    rest = total - np.nan_to_num(squares)
     if np.any(rest <= 0.0):  # one path makes up the whole mean
         return exponent, coefficient, math.nan
-    slopes = np.log(rest) @ weights
+    slopes = np.log(rest / (there - ~np.isnan(squares))) @ weights
     return exponent, coefficient, float(math.sqrt((count - 1) / count * np.sum((slopes - slopes.mean()) ** 2)))

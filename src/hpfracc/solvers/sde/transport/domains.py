@@ -7,7 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc import _reading
+from hpfracc.errors import InvalidInputError
 
 __all__ = ["BOUNDARIES", "Boundary", "Domain", "land", "read_domain", "read_start"]
 
@@ -33,12 +34,7 @@ class Domain(NamedTuple):
 
 def read_domain(domain: Any) -> Domain:
     """``(low, high)`` with low < high, one of which may be infinite."""
-    try:
-        low, high = (float(end) for end in domain)
-    except (TypeError, ValueError):
-        raise ShapeError(f"domain={domain!r}: give two ends, such as (-1, 1) or (0, math.inf)") from None
-    if not low < high:
-        raise InvalidInputError(f"domain={domain!r}: the first end must lie below the second")
+    low, high = _reading.pair("domain", domain, infinite=True)
     if math.isinf(low) and math.isinf(high):
         raise InvalidInputError(f"domain={domain!r} has no finite end; give at least one")
     return Domain(low, high)
@@ -46,13 +42,9 @@ def read_domain(domain: Any) -> Domain:
 
 def read_start(start: Any, domain: Domain | None) -> float:
     """Read a finite position inside the domain."""
-    try:
-        place = float(start)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"start={start!r}: give one number, and call once for each") from None
-    if not math.isfinite(place) or (domain is not None and not domain.low < place < domain.high):
-        where = f"inside the domain {tuple(domain)}" if domain is not None else "finite"
-        raise InvalidInputError(f"start={start!r} must be {where}")
+    place = _reading.number("start", start)
+    if domain is not None and not domain.low < place < domain.high:
+        raise InvalidInputError(f"start={start!r} must be inside the domain {tuple(domain)}")
     return place
 
 

@@ -10,10 +10,14 @@ from typing import final
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.process import read_positive
+from hpfracc.solvers.sde.noise.process import check_positive
 from hpfracc.solvers.sde.noise.source import RandomSource
-from hpfracc.solvers.sde.noise.stable import StableLevy, standard_stable
+from hpfracc.solvers.sde.noise.stable import StableLevy
+from hpfracc.solvers.sde.noise.stable_bridge import one_sided, standard_stable
 from hpfracc.solvers.sde.noise.tempered import TemperedStable
+
+#: Distance to the stream of the normal numbers of a stable jump in several dimensions.
+_APART = 1 << 45
 
 __all__ = ["GaussianJumps", "Jumps", "StableJumps", "TemperedJumps"]
 
@@ -22,8 +26,10 @@ class Jumps(ABC):
     """A law of jumps, drawn independently of each other and of the waiting times."""
 
     @abstractmethod
-    def _draw(self, source: RandomSource, paths: np.ndarray, count: int, stream: int) -> np.ndarray:
-        """``count`` jumps for each of the given paths, shape ``(paths.size, count)``."""
+    def _draw(
+        self, source: RandomSource, paths: np.ndarray, count: int, stream: int, components: tuple[int, ...] = ()
+    ) -> np.ndarray:
+        """``count`` jumps for each of the given paths, shape ``(paths.size, count, *components)``; isotropic."""
 
     @property
     @abstractmethod
@@ -55,10 +61,12 @@ class GaussianJumps(Jumps):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", read_positive("scale", self.scale))
+        check_positive(self, "scale")
 
-    def _draw(self, source: RandomSource, paths: np.ndarray, count: int, stream: int) -> np.ndarray:
-        return self.scale * source.numbers_of(paths, count, stream=stream)
+    def _draw(
+        self, source: RandomSource, paths: np.ndarray, count: int, stream: int, components: tuple[int, ...] = ()
+    ) -> np.ndarray:
+        return self.scale * _normals(source, paths, count, stream, components)
 
     @property
     def variance(self) -> float:
@@ -90,10 +98,20 @@ class StableJumps(Jumps):
         for name in ("alpha", "beta", "scale"):
             object.__setattr__(self, name, getattr(law, name))
 
-    def _draw(self, source: RandomSource, paths: np.ndarray, count: int, stream: int) -> np.ndarray:
+    def _draw(
+        self, source: RandomSource, paths: np.ndarray, count: int, stream: int, components: tuple[int, ...] = ()
+    ) -> np.ndarray:
         if self.alpha == 2.0:
-            return (math.sqrt(2.0) * self.scale) * source.numbers_of(paths, count, stream=stream)
+            return (math.sqrt(2.0) * self.scale) * _normals(source, paths, count, stream, components)
         uniform = source.numbers_of(paths, 2 * count, kind="uniform", stream=stream)
+        if components:
+            if self.beta:
+                raise InvalidInputError(f"beta={self.beta:g}: jumps in several dimensions are isotropic; use beta=0")
+            # A normal vector with a stable variance has the characteristic function exp(-|scale u|^alpha).
+            with np.errstate(over="ignore"):
+                variance = 2.0 * one_sided(0.5 * self.alpha, uniform[:, :count], -np.log(uniform[:, count:]))
+            normals = _normals(source, paths, count, stream + _APART, components)
+            return np.asarray(self.scale * np.sqrt(variance)[..., None] * normals)
         with np.errstate(over="ignore"):
             jumps = standard_stable(np, self.alpha, self.beta, uniform[:, :count], -np.log(uniform[:, count:]))
         if self.alpha == 1.0 and self.beta:
@@ -145,27 +163,35 @@ class TemperedJumps(Jumps):
     def _law(self) -> TemperedStable:
         return TemperedStable(self.alpha, self.rate, self.scale)
 
-    def _draw(self, source: RandomSource, paths: np.ndarray, count: int, stream: int) -> np.ndarray:
+    def _draw(
+        self, source: RandomSource, paths: np.ndarray, count: int, stream: int, components: tuple[int, ...] = ()
+    ) -> np.ndarray:
+        if components:
+            raise InvalidInputError("tempered jumps are one-sided, not isotropic; use GaussianJumps or StableJumps")
         # Blocks of jumps use consecutive streams; further attempts use distant ones.
         return self._law.increments_of(source, np.ones(count), paths, stream, 1 << 32)
 
     @property
     def variance(self) -> float:
         """``alpha |1 - alpha| scale^alpha rate^(alpha - 2)``."""
-        size = self.scale**self.alpha * self.rate ** (self.alpha - 2.0)
-        return float(self.alpha * abs(1.0 - self.alpha) * size)
+        return self._law._moments()[1]
 
     @property
     def mean(self) -> float:
         """``alpha scale^alpha rate^(alpha - 1)`` for an index below 1, 0 above."""
-        if self.alpha > 1.0:
-            return 0.0
-        return float(self.alpha * self.scale**self.alpha * self.rate ** (self.alpha - 1.0))
+        return self._law._moments()[0]
 
     @property
     def symmetric(self) -> bool:
         """Never."""
         return False
+
+
+def _normals(
+    source: RandomSource, paths: np.ndarray, count: int, stream: int, components: tuple[int, ...]
+) -> np.ndarray:
+    found = source.numbers_of(paths, count * math.prod(components), stream=stream)
+    return found.reshape(paths.size, count, *components)
 
 
 def check_law(name: str, law: object, kind: type) -> None:

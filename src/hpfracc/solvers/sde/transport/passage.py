@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc._interrupts import interrupt_scope, raise_if_nested
 from hpfracc._optional import import_optional
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.brownian import Brownian
-from hpfracc.solvers.sde.noise.process import Noise, read_positive
+from hpfracc.solvers.sde.noise.fractional_brownian import FractionalBrownian
+from hpfracc.solvers.sde.noise.process import Noise, plain_hurst, read_grid, read_positive
 from hpfracc.solvers.sde.noise.source import RandomSource, make_source
-from hpfracc.solvers.sde.noise.stable import StableLevy, one_sided
+from hpfracc.solvers.sde.noise.stable import StableLevy
+from hpfracc.solvers.sde.noise.stable_bridge import one_sided
 from hpfracc.solvers.sde.noise.subordinated import Subordinated
 from hpfracc.solvers.sde.noise.tempered import TemperedStable
 from hpfracc.solvers.sde.progress import MIN_REPORTS, path_progress, read_progress
@@ -33,11 +35,13 @@ __all__ = ["FirstPassage", "PassageEstimate", "first_passage"]
 _CLOCK = 1 << 53
 #: Paths that are simulated between two progress reports.
 _TOGETHER = 1 << 14
+#: Maximum number of values of paths on a grid in memory.
+_MAX_VALUES = 1 << 22
 #: Points of a plotted curve.
 _POINTS = 200
 
 #: Function that returns times and positions of a number of paths of a source.
-_Follow = Callable[[RandomSource, int], tuple[np.ndarray, np.ndarray]]
+_Follow = Callable[[RandomSource, int], tuple[np.ndarray, ...]]
 
 
 class PassageEstimate(NamedTuple):
@@ -63,13 +67,18 @@ class FirstPassage:
     until : float
         The time limit; inf if all paths were simulated until they left.
     method : str
-        ``"exact"``, ``"walk"``, ``"steps"`` or ``"spheres"``.
+        ``"exact"``, ``"walk"``, ``"steps"``, ``"spheres"`` or ``"grid"``.
     infinite_mean : bool
         Whether the mean first passage time is known to be infinite.
     success : bool
         Whether all paths were simulated; after Ctrl-C the result has the finished ones.
     message : str
         How the simulation ended.
+    coarse : FirstPassage or None
+        With ``method="grid"``: the same paths, observed half as often.
+    order : float
+        With ``method="grid"``: the order of the error in the step, which is H. Standard errors then include the
+        discretisation: the change against ``coarse``, divided by :math:`2^H - 1`.
     """
 
     times: np.ndarray
@@ -80,6 +89,8 @@ class FirstPassage:
     infinite_mean: bool = False
     success: bool = True
     message: str = "All paths were followed."
+    coarse: FirstPassage | None = None
+    order: float = 1.0
 
     @property
     def paths(self) -> int:
@@ -93,7 +104,7 @@ class FirstPassage:
         if np.any(np.isnan(t)) or np.any(t > self.until * ROUNDING):
             raise InvalidInputError(f"the paths end at until={self.until:g}, before t={t.max():g}; use a larger until=")
         alive = self.paths - np.searchsorted(np.sort(self.times), t * ROUNDING, side="right")
-        return _share(alive, self.paths)
+        return self._counted(_share(alive, self.paths), lambda coarse: coarse.survival(t))
 
     def mean(self) -> PassageEstimate:
         """Mean first passage time."""
@@ -107,7 +118,8 @@ class FirstPassage:
                 "not known; use a larger until=, survival() or quantile()"
             )
         error = self.times.std(ddof=1) / math.sqrt(self.paths) if self.paths > 1 else math.nan
-        return PassageEstimate(float(self.times.mean()), float(error))
+        found = PassageEstimate(float(self.times.mean()), float(error))
+        return self._counted(found, lambda coarse: coarse.mean())
 
     def quantile(self, q: Any) -> np.ndarray:
         """Times by which a fraction q of the paths has left; inf if that is after the end."""
@@ -116,18 +128,18 @@ class FirstPassage:
 
     def exit_probability(self, side: Literal["left", "right"] = "right") -> PassageEstimate:
         """Probability of leaving through the lower (``"left"``) or the upper end before ``until``."""
-        if side not in ("left", "right"):
-            raise InvalidInputError(f"side={side!r}: use 'left' or 'right'")
+        _reading.choice("side", side, ("left", "right"))
         self._need_paths()
         low, high = self.domain
         gone = self.places <= low if side == "left" else self.places >= high
-        return _share(np.count_nonzero(gone), self.paths)
+        return self._counted(_share(np.count_nonzero(gone), self.paths), lambda coarse: coarse.exit_probability(side))
 
     def tail_exponent(self, after: float) -> PassageEstimate:
         r"""The exponent :math:`\theta` of a survival probability that decays like :math:`t^{-\theta}`.
 
         The maximum likelihood estimate for a Pareto tail [1]; paths that are still inside count as censored. A
-        symmetric walk on a half-line has :math:`\theta = 1/2` for any jumps (Sparre Andersen).
+        symmetric walk on a half-line has :math:`\theta = 1/2` for any jumps (Sparre Andersen), fractional Brownian
+        motion :math:`1 - H`.
 
         Parameters
         ----------
@@ -146,7 +158,7 @@ class FirstPassage:
         if gone < 2:
             raise InvalidInputError(f"{gone} paths left after {after:g}; an exponent needs more: use a smaller after=")
         value = gone / float(np.sum(np.log(np.minimum(late, self.until) / after)))
-        return PassageEstimate(value, value / math.sqrt(gone))
+        return self._counted(PassageEstimate(value, value / math.sqrt(gone)), lambda each: each.tail_exponent(after))
 
     def plot(self, *, ax: Any = None, log: bool = True, **style: Any) -> Any:
         """Plot the survival probability over time, with a band of two standard errors.
@@ -184,6 +196,13 @@ class FirstPassage:
         ax.set_ylabel("probability to be inside")
         ax.grid(alpha=0.25)
         return ax
+
+    def _counted(self, found: PassageEstimate, estimate: Callable[[FirstPassage], PassageEstimate]) -> PassageEstimate:
+        """The estimate, with the discretisation in its error."""
+        if self.coarse is None:
+            return found
+        rest = np.abs(found.value - estimate(self.coarse).value) / (2.0**self.order - 1.0)
+        return PassageEstimate(found.value, np.hypot(found.standard_error, rest)[()])
 
     def _need_paths(self) -> None:
         if not self.paths:
@@ -231,7 +250,7 @@ def first_passage(
     process : Noise
         A :class:`ContinuousTimeRandomWalk`, whose own ``domain`` may have reflecting ends;
         :class:`~hpfracc.noise.Brownian`, :class:`~hpfracc.noise.StableLevy`, :class:`~hpfracc.noise.TemperedStable`, or
-        one of them :class:`~hpfracc.noise.Subordinated`.
+        one of them :class:`~hpfracc.noise.Subordinated`; :class:`~hpfracc.noise.FractionalBrownian`.
     domain : tuple of float
         The ends ``(low, high)``, one of which may be infinite. A path has left when it is at an end or beyond.
     start : float, optional
@@ -241,9 +260,9 @@ def first_passage(
     until : float
         Time limit of the simulation of each path.
     step : float, optional
-        For stable motion with an index below 2; required for tempered motion. The motion is observed in steps of this
-        length (of the parent's time, if subordinated). Passages between the steps are missed, so times are too long, by
-        a power of the step.
+        For stable motion with an index below 2; required for tempered and for fractional motion. The motion is observed
+        in steps of this length (of the parent's time, if subordinated). Passages between the steps are missed, so times
+        are too long, by a power of the step.
     rng, key, first_path
         As in :meth:`hpfracc.noise.Noise.sample`. Paths are simulated on the host in double precision, for a generator
         or key of any library, because each has a different number of jumps.
@@ -273,6 +292,10 @@ def first_passage(
     Stable and tempered motion in steps (``"steps"``) is a walk, exact as such. Stable motion leaves an interval by a
     jump over the end, not through it.
 
+    Fractional Brownian motion is drawn exactly at multiples of ``step`` up to ``until``; it counts as gone at the first
+    of them at which it is outside (``"grid"``). What it does in between is missed, of the order :math:`h^H`; standard
+    errors of all estimates but quantiles include that.
+
     References
     ----------
     1. A. E. Kyprianou, A. Osojnik, T. Shardlow, "Unbiased 'walk-on-spheres' Monte Carlo methods for the fractional
@@ -288,12 +311,7 @@ def first_passage(
     True
     """
     ends = read_domain(domain)
-    try:
-        count = operator.index(paths)
-    except TypeError:
-        count = 0
-    if count < 1:
-        raise InvalidInputError(f"paths={paths!r}: use an integer number of paths, 1 or more")
+    count = _reading.whole("paths", paths, least=1)
     if until != math.inf:
         until = read_positive("until", until)
     read_progress(progress)
@@ -301,15 +319,15 @@ def first_passage(
     source.check_room("first_passage", count, 2)
     follow, method, infinite = _read_process(process, ends, start, until, step)
     rows = _TOGETHER if not progress else min(_TOGETHER, -(-count // MIN_REPORTS))
-    times, places = np.empty(count), np.empty(count)
+    found = np.empty((4 if method == "grid" else 2, count))
     summary, done, success = Moments(), 0, True
     with interrupt_scope(), path_progress(progress, count, "first passage") as report:
         try:
             while done < count:
                 high = min(count, done + rows)
-                times[done:high], places[done:high] = follow(replace(source, first=source.first + done), high - done)
+                found[:, done:high] = follow(replace(source, first=source.first + done), high - done)
                 if progress:
-                    summary.add(_progress_values(times[done:high], until, infinite), False)
+                    summary.add(_progress_values(found[0, done:high], until, infinite), False)
                     report(high, float(summary.mean), float(summary.standard_error))
                 done = high
         except KeyboardInterrupt:
@@ -317,7 +335,14 @@ def first_passage(
             success = False
     message = f"Interrupted after {done:,} of {count:,} paths: the result has these."
     outcome = (True, "All paths were followed.") if success else (False, message)
-    return FirstPassage(times[:done], places[:done], (ends.low, ends.high), until, method, infinite, *outcome)
+    parts = [
+        FirstPassage(found[k, :done], found[k + 1, :done], (ends.low, ends.high), until, method, infinite, *outcome)
+        for k in range(0, len(found), 2)
+    ]
+    if method != "grid":
+        return parts[0]
+    assert isinstance(process, FractionalBrownian)
+    return replace(parts[0], coarse=parts[1], order=plain_hurst(process.H))
 
 
 def _progress_values(times: np.ndarray, until: float, infinite: bool) -> np.ndarray:
@@ -352,10 +377,14 @@ def _read_process(process: Any, ends: Domain, start: Any, until: float, step: An
             return times, places
 
         return exactly, "exact", infinite
+    if isinstance(process, FractionalBrownian):
+        if step is None or until == math.inf:
+            raise InvalidInputError(f"{process!r} is observed in steps: give step= and until=")
+        return _on_grid(process, ends, place, until, read_positive("step", step)), "grid", infinite
     if not isinstance(parent, StableLevy | TemperedStable):
         raise InvalidInputError(
             f"process={process!r}: first passages are available for ContinuousTimeRandomWalk, Brownian, StableLevy, "
-            "TemperedStable, and Subordinated(one of the last three, alpha)"
+            "TemperedStable, Subordinated(one of the last three, alpha), and FractionalBrownian"
         )
     if step is not None:
         return _by_walk(_stepped(parent, clock, read_positive("step", step), place), ends, until, "steps")
@@ -376,7 +405,34 @@ def _read_process(process: Any, ends: Domain, start: Any, until: float, step: An
     return on_spheres, "spheres", infinite
 
 
+def _on_grid(process: FractionalBrownian, ends: Domain, start: float, until: float, step: float) -> _Follow:
+    """Fractional motion at multiples of a step, and of two."""
+    steps = 2 * math.ceil(0.5 * until / step / ROUNDING)
+    grid = read_grid(step * np.arange(steps + 1.0))
+
+    def follow(source: RandomSource, count: int) -> tuple[np.ndarray, ...]:
+        found = np.empty((4, count))
+        rows = max(1, _MAX_VALUES // steps)
+        for low in range(0, count, rows):
+            some = min(rows, count - low)
+            paths = start + process._sample(replace(source, first=source.first + low), grid, some)
+            for k, every in ((0, 1), (2, 2)):
+                outside = ends.outside(paths[:, ::every])
+                first = outside.argmax(-1)
+                times = np.where(outside.any(-1), every * step * first, np.inf)
+                late = times > until * ROUNDING
+                # A continuous path leaves through an end.
+                side = np.where(paths[np.arange(some), every * first] <= ends.low, ends.low, ends.high)
+                found[k, low : low + some] = np.where(late, np.inf, times)
+                found[k + 1, low : low + some] = np.where(late, np.nan, side)
+        return tuple(found)
+
+    return follow
+
+
 def _by_walk(walk: ContinuousTimeRandomWalk, ends: Domain, until: float, method: str) -> tuple[_Follow, str, bool]:
+    if walk._components:
+        raise InvalidInputError("first_passage follows walks on a line, and this one has several components")
     read_start(walk.start, ends)
     low, high = walk.domain or (-math.inf, math.inf)
     inside = Domain(max(low, ends.low), min(high, ends.high))

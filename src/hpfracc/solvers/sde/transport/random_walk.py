@@ -7,6 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.process import Noise, TimeGrid
 from hpfracc.solvers.sde.noise.source import RandomSource
@@ -42,8 +43,9 @@ class ContinuousTimeRandomWalk(Noise):
         Law of the waiting times; the first one starts at time 0.
     jumps : Jumps
         Law of the jumps.
-    start : float
-        Initial position.
+    start : float or sequence of float
+        Initial position. With several components the walk is in as many dimensions, with isotropic jumps; paths then
+        have the shape ``(*size, d, n)``, as :func:`~hpfracc.transport.msd` takes them.
     domain : tuple of float, optional
         Ends of the interval in which the walk stays; one of them may be infinite.
     boundary : {"absorb", "mirror", "stop", "reject"}
@@ -77,7 +79,7 @@ class ContinuousTimeRandomWalk(Noise):
 
     waiting: WaitingTimes
     jumps: Jumps
-    start: float = 0.0
+    start: Any = 0.0
     domain: tuple[float, float] | None = None
     boundary: Boundary | None = None
 
@@ -90,14 +92,25 @@ class ContinuousTimeRandomWalk(Noise):
             object.__setattr__(self, "domain", read_domain(self.domain))
             if self.boundary not in BOUNDARIES:
                 raise InvalidInputError(f"boundary={self.boundary!r}: use {', '.join(map(repr, BOUNDARIES))}")
-        object.__setattr__(self, "start", read_start(self.start, self._domain))
+        if not hasattr(self.start, "__len__"):
+            object.__setattr__(self, "start", read_start(self.start, self._domain))
+            return
+        object.__setattr__(self, "start", tuple(_reading.numbers("start", self.start, ndim=1).tolist()))
+        if self.domain is not None:
+            raise InvalidInputError(
+                "a domain is an interval, and the walk has several components; give one start, or no domain"
+            )
+
+    @property
+    def _components(self) -> tuple[int, ...]:
+        return (len(self.start),) if isinstance(self.start, tuple) else ()
 
     @property
     def _domain(self) -> Domain | None:
         return None if self.domain is None else Domain(*self.domain)
 
     def covariance(self, s: Any, t: Any) -> np.ndarray:
-        """Covariance of the displacements at two times, if the mean number of jumps is known."""
+        """Covariance of (a component of) the displacements at two times, if the mean number of jumps is known."""
         if self.domain is not None:
             raise InvalidInputError("the covariance of a walk between walls has no closed form; average over samples")
         if self.jumps.mean > 0.0:
@@ -110,19 +123,20 @@ class ContinuousTimeRandomWalk(Noise):
     def _sample(self, source: RandomSource, grid: TimeGrid, count: int) -> Any:
         host = source.on_host()
         n = grid.times.size
-        result = np.empty((count, n))
-        rows = max(1, min(_TOGETHER, _MAX_VALUES // n))
+        result = np.empty((count, *self._components, n))
+        rows = max(1, min(_TOGETHER, _MAX_VALUES * count // max(result.size, 1)))
         for low in range(0, count, rows):
             paths = np.arange(low, min(count, low + rows))
-            result[paths] = self._positions(host, paths, grid.times * ROUNDING)
+            result[paths] = np.moveaxis(self._positions(host, paths, grid.times * ROUNDING), 1, -1)
         return source.array(result)
 
     def _positions(self, host: RandomSource, paths: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """Positions at the times, shape ``(paths, times, *components)``."""
         n = times.size
-        values = np.zeros((paths.size, n))
+        values = np.zeros((paths.size, n, *self._components))
         known = np.zeros((paths.size, n), bool)
         values[:, 0], known[:, 0] = self.start, True
-        going, time, place = np.arange(paths.size), np.zeros(paths.size), np.full(paths.size, self.start)
+        going, time, place = np.arange(paths.size), np.zeros(paths.size), values[:, 0].copy()
         block = before = 0
         while going.size:
             arrivals, places = self._events(host, paths[going], block, before, time, place)
@@ -133,22 +147,22 @@ class ContinuousTimeRandomWalk(Noise):
             rows, events = np.nonzero(seen)
             where = going[rows], columns[rows, events]
             values[where], known[where] = places[rows, events], True
-            on = (columns[:, -1] < n) & ~np.isnan(places[:, -1])
+            on = (columns[:, -1] < n) & ~np.isnan(places[:, -1].reshape(going.size, -1)[:, 0])
             going, time, place = going[on], arrivals[on, -1], places[on, -1]
             block, before = block + 1, before + arrivals.shape[1]
         latest = np.maximum.accumulate(np.where(known, np.arange(n), 0), axis=1)
-        return np.take_along_axis(values, latest, 1)
+        return np.take_along_axis(values, latest.reshape(latest.shape + (1,) * len(self._components)), 1)
 
     def _events(
         self, host: RandomSource, paths: np.ndarray, block: int, before: int, time: np.ndarray, place: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Times of the next jumps, and the positions after them, each of shape ``(paths, jumps)``."""
+        """Times of the next jumps, and the positions after them, of shape ``(paths, jumps, *components)``."""
         count = min(_BLOCK, _FIRST_BLOCK << min(block, 16))
         arrivals = self.waiting._arrivals(host, paths, count, _WAITING + block, time, before)
-        moves = self.jumps._draw(host, paths, count, _JUMPS + block)
+        moves = self.jumps._draw(host, paths, count, _JUMPS + block, self._components)
         if self.boundary in (None, "absorb"):
             moves[:, 0] += place
-            places = np.cumsum(moves, -1, out=moves)
+            places = np.cumsum(moves, 1, out=moves)
             if self._domain is not None:
                 places[np.logical_or.accumulate(self._domain.outside(places), axis=1)] = np.nan
             return arrivals, places

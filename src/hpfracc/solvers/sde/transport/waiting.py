@@ -11,9 +11,9 @@ import numpy as np
 from scipy import special
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.noise.process import read_positive
+from hpfracc.solvers.sde.noise.process import check_positive
 from hpfracc.solvers.sde.noise.source import RandomSource
-from hpfracc.solvers.sde.noise.stable import one_sided
+from hpfracc.solvers.sde.noise.stable_bridge import one_sided
 
 __all__ = [
     "ExponentialWaiting",
@@ -67,7 +67,7 @@ class ExponentialWaiting(WaitingTimes):
     mean: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mean", read_positive("mean", self.mean))
+        check_positive(self, "mean")
 
     def _draw(self, source: RandomSource, paths: np.ndarray, count: int, stream: int) -> np.ndarray:
         return np.asarray(-self.mean * np.log(source.numbers_of(paths, count, kind="uniform", stream=stream)))
@@ -91,7 +91,7 @@ class FixedWaiting(WaitingTimes):
     step: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "step", read_positive("step", self.step))
+        check_positive(self, "step")
 
     def _draw(self, source: RandomSource, paths: np.ndarray, count: int, stream: int) -> np.ndarray:
         return np.full((paths.size, count), self.step)
@@ -127,8 +127,7 @@ class ParetoWaiting(WaitingTimes):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "scale"):
-            object.__setattr__(self, name, read_positive(name, getattr(self, name)))
+        check_positive(self, "alpha", "scale")
 
     def _draw(self, source: RandomSource, paths: np.ndarray, count: int, stream: int) -> np.ndarray:
         uniform = source.numbers_of(paths, count, kind="uniform", stream=stream)
@@ -167,8 +166,7 @@ class MittagLefflerWaiting(WaitingTimes):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "scale"):
-            object.__setattr__(self, name, read_positive(name, getattr(self, name)))
+        check_positive(self, "alpha", "scale")
         if self.alpha > 1.0:
             raise InvalidInputError(f"alpha={self.alpha}: the Mittag-Leffler law has an index above 0 and at most 1")
 
@@ -212,8 +210,7 @@ class StableWaiting(WaitingTimes):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "scale"):
-            object.__setattr__(self, name, read_positive(name, getattr(self, name)))
+        check_positive(self, "alpha", "scale")
         if self.alpha >= 1.0:
             raise InvalidInputError(f"alpha={self.alpha}: a one-sided stable law has an index between 0 and 1")
 
