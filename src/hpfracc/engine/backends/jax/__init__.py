@@ -46,7 +46,7 @@ BACKEND = Declaration(
         _kernel("causal_convolution", "blocked", MemoryModel(2.0), refuses=too_many_taps),
         _kernel("matmul", "default"),
         _kernel("fft", "default", MemoryModel(1.0)),
-        _kernel("elementwise", "fused"),
+        _kernel("elementwise", "default"),
         _kernel("reduction", "default", MemoryModel(0.3), INEXACT | INTEGERS),
         _kernel("bitwise_xor", "default", dtypes=INTEGERS, differentiable=False),
         _kernel("mittag_leffler", "contour", MemoryModel(12.0)),

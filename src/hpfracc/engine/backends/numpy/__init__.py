@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from hpfracc.engine.backends.base import Declaration, KernelSpec, MemoryModel
-from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call, fills_one_block, several_axes
+from hpfracc.engine.backends.base import (
+    MAX_MATRIX_ELEMENTS,
+    Declaration,
+    KernelSpec,
+    MemoryModel,
+    too_long_or_wide_for_matrix,
+)
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call, fills_one_block
 
 __all__ = ["BACKEND"]
 
 #: Maximum of points times the sum of the sides for rounds over a whole lattice: a square of 300.
 _MAX_STEPS = 1 << 26
-
-
-def _is_single(call: Call) -> str | None:
-    return None if call.batch > 1 else "a single product cannot be divided among threads"
 
 
 def _many_rounds(call: Call) -> str | None:
@@ -48,16 +50,19 @@ BACKEND = Declaration(
             memory=MemoryModel(0.3, block=1 << 17, each=32),
         ),
         KernelSpec("matmul", "default", INEXACT | INTEGERS),
-        KernelSpec("matmul", "stacked", INEXACT | INTEGERS, threads=True, refuses=_is_single),
-        KernelSpec("fft", "pocketfft", INEXACT, memory=MemoryModel(2.0)),
-        KernelSpec("fft", "scipy", INEXACT, threads=True, memory=MemoryModel(0.8)),
+        KernelSpec("fft", "default", INEXACT, threads=True, memory=MemoryModel(0.8)),
         KernelSpec("elementwise", "default", INEXACT, memory=MemoryModel(0.4)),
-        KernelSpec("elementwise", "blocked", INEXACT, threads=True),
         KernelSpec("reduction", "default", INEXACT | INTEGERS),
         KernelSpec("bitwise_xor", "default", INTEGERS),
         KernelSpec("mittag_leffler", "contour", INEXACT, memory=MemoryModel(0.0, block=1 << 17, each=48)),
-        KernelSpec("spectral_multiply", "scipy", INEXACT, threads=True, memory=MemoryModel(2.0)),
-        KernelSpec("toeplitz_apply", "direct", INEXACT, refuses=several_axes, memory=MemoryModel(0.3)),
+        KernelSpec("spectral_multiply", "fft", INEXACT, threads=True, memory=MemoryModel(2.0)),
+        KernelSpec(
+            "toeplitz_apply",
+            "direct",
+            INEXACT,
+            refuses=too_long_or_wide_for_matrix,
+            memory=MemoryModel(0.3, MAX_MATRIX_ELEMENTS, 16),
+        ),
         KernelSpec("toeplitz_apply", "fft", INEXACT, threads=True, memory=MemoryModel(1.8)),
         KernelSpec("stencil_relax", "csgraph", FLOATS),
         KernelSpec("stencil_relax", "relax", FLOATS, refuses=_many_rounds, memory=MemoryModel(3.5)),
@@ -67,10 +72,9 @@ BACKEND = Declaration(
         ),
         KernelSpec("exponential_recurrence", "blocked", INEXACT, memory=MemoryModel(2.5)),
         KernelSpec("random", "streams", FLOATS, memory=MemoryModel(1.0, 1 << 14, 160)),
-        KernelSpec("random", "arithmetic", FLOATS, memory=MemoryModel(1.0, 1 << 14, 160)),
         KernelSpec("chirp_transform", "fft", INEXACT, threads=True, memory=MemoryModel(1.8)),
         KernelSpec("tridiagonal_solve", "lapack", INEXACT, memory=MemoryModel(1.0)),
-        KernelSpec("tridiagonal_solve", "thomas", INEXACT, refuses=_one_matrix, memory=MemoryModel(1.0)),
+        KernelSpec("tridiagonal_solve", "reduction", INEXACT, refuses=_one_matrix, memory=MemoryModel(2.5)),
     ),
     host_arrays=True,
 )

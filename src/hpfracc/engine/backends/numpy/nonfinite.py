@@ -7,23 +7,15 @@ any number of non-finite samples.
 
 from __future__ import annotations
 
-import cmath
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-__all__ = ["all_finite", "repaired", "rescaled"]
+__all__ = ["repaired", "rescaled"]
 
 Array = np.ndarray[Any, Any]
 Convolve = Callable[[Array, Array], Array]
-
-
-def all_finite(witnesses: Array) -> bool:
-    """Whether every element is finite; if the sum overflows, the elements are checked one by one."""
-    if not witnesses.ndim:
-        return cmath.isfinite(witnesses)
-    return cmath.isfinite(witnesses.sum()) or bool(np.isfinite(witnesses).all())
 
 
 @np.errstate(all="ignore")

@@ -19,7 +19,8 @@ import numpy as np
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.causal_convolution import take_differences, with_starts_on_host
 from hpfracc.engine.backends.numpy.halves import HalvedSpectrum, convolve_halves, halve, scipy_fft
-from hpfracc.engine.backends.numpy.nonfinite import all_finite, repaired, rescaled
+from hpfracc.engine.backends.numpy.library import all_finite
+from hpfracc.engine.backends.numpy.nonfinite import repaired, rescaled
 from hpfracc.engine.backends.numpy.twisted import TwistedSpectrum, convolve_twisted, twist
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.numerics.lengths import block_length, fast_length
