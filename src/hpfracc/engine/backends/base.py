@@ -33,6 +33,7 @@ __all__ = [
     "Kernel",
     "KernelSpec",
     "MemoryModel",
+    "too_long_for_causal_matrix",
     "too_long_for_matrix",
     "too_long_or_wide_for_matrix",
     "too_many_taps",
@@ -369,6 +370,20 @@ def too_long_for_matrix(call: Call) -> str | None:
     if rows * call.length**2 > MAX_MATRIX_ELEMENTS:
         most = math.isqrt(MAX_MATRIX_ELEMENTS // rows)
         return f"{call.length:,} points: its direct sum is a product with a matrix, for at most {most:,}"
+    return None
+
+
+#: The same for a causal convolution, whose transforms are faster from there on. A traced call makes its matrix anew: at
+#: 1,000 points and 3 rows a gradient took 60 times as long as with transforms, at 256 about 3 times, and a call with a
+#: cached matrix half as long (benchmarks/jax_layer.py).
+_MAX_CAUSAL_ELEMENTS = 256 * 256
+
+
+def too_long_for_causal_matrix(call: Call) -> str | None:
+    """Reason why a direct causal convolution does not support a call, or None."""
+    rows = max(1, call.facts.get("weight_rows", 1))
+    if rows * call.length**2 > _MAX_CAUSAL_ELEMENTS:
+        return f"{call.length:,} points: its direct sum is a product with a matrix, for short signals"
     return None
 
 

@@ -10,22 +10,15 @@ from hpfracc.engine.backends.base import (
     Declaration,
     KernelSpec,
     MemoryModel,
+    too_long_for_matrix,
     too_long_or_wide_for_matrix,
 )
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 
 __all__ = ["BACKEND", "MAX_TILE_AXES"]
 
-#: Maximum number of points for which one thread sums a point.
-_LONGEST_DIRECT = 4096
 #: Maximum number of axes of a lattice that is relaxed in tiles.
 MAX_TILE_AXES = 3
-
-
-def _too_long(call: Call) -> str | None:
-    if call.length > _LONGEST_DIRECT:
-        return f"{call.length:,} points: its direct sum has one thread per point, for at most {_LONGEST_DIRECT:,}"
-    return None
 
 
 def _many_axes(call: Call) -> str | None:
@@ -49,7 +42,7 @@ def _compiled(
 BACKEND = Declaration(
     "cupy",
     (
-        _compiled("causal_convolution", "direct", MemoryModel(1.0), _too_long),
+        _compiled("causal_convolution", "direct", MemoryModel(3.0, MAX_MATRIX_ELEMENTS, 8), too_long_for_matrix),
         _compiled("causal_convolution", "fft", MemoryModel(2.3)),
         KernelSpec("matmul", "default", INEXACT),
         KernelSpec("fft", "default", INEXACT),

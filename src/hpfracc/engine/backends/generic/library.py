@@ -81,6 +81,19 @@ class Library:
         """``function(value)``, or ``value`` where it is cheap to know that no flag is set."""
         return function(value)
 
+    def seen(self, flags: Any) -> Any:
+        """Whether a flag is set at a point or before it."""
+        return self.xp.cumsum(flags, -1) > 0
+
+    def add_from(self, result: Any, place: int, values: Any) -> Any:
+        """``result`` with ``values`` added from ``place`` on along the last axis; it may be written over."""
+        result[..., place:] += values
+        return result
+
+    def twists(self, weights: Any) -> bool:
+        """Whether a right-angle convolution with these real weights is faster than a padded one."""
+        return False
+
     def scan(self, step: Function, state: Any, inputs: tuple[Any, ...]) -> tuple[Any, Any]:
         """:func:`scan_in_turn`, compiled if the library has a compiler."""
         return scan_in_turn(step, state, inputs, self.xp.stack)

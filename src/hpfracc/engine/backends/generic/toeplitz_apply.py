@@ -14,6 +14,7 @@ import numpy as np
 
 from hpfracc._xp import Namespace
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.generic.causal_convolution import reach
 from hpfracc.engine.backends.generic.library import Library
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply, padded_sizes
@@ -166,17 +167,5 @@ def _first(result: Any, axes: tuple[int, ...]) -> Any:
 def affected(xp: Namespace, bad: Any, axes: Sequence[int], used: Sequence[int]) -> Any:
     """Whether a sample within ``used[i]`` points along ``axes[i]`` is ``bad``."""
     for axis, taps in zip(axes, used, strict=True):
-        bad = xp.moveaxis(_reach(xp, xp.moveaxis(bad, axis, -1), taps), -1, axis)
-    return bad
-
-
-def _reach(xp: Namespace, bad: Any, taps: int) -> Any:
-    """Whether a sample within ``taps``, along the last axis, is bad, by doubling windows."""
-    width, n = 1, bad.shape[-1]
-    while width < taps:
-        shift = min(width, taps - width, n)
-        none = xp.zeros_like(bad[..., :shift])
-        before = xp.concatenate([none, bad[..., : n - shift]], -1)
-        bad = bad | before | xp.concatenate([bad[..., shift:], none], -1)
-        width += shift
+        bad = xp.moveaxis(reach(xp, xp.moveaxis(bad, axis, -1), taps, both=True), -1, axis)
     return bad

@@ -7,6 +7,7 @@ from hpfracc.engine.backends.base import (
     Declaration,
     KernelSpec,
     MemoryModel,
+    too_long_for_causal_matrix,
     too_long_or_wide_for_matrix,
 )
 from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call, fills_one_block
@@ -39,8 +40,14 @@ def _no_polynomials(call: Call) -> str | None:
 BACKEND = Declaration(
     "numpy",
     (
-        KernelSpec("causal_convolution", "direct", INEXACT, memory=MemoryModel(0.3)),
-        KernelSpec("causal_convolution", "fft", INEXACT, threads=True, memory=MemoryModel(2.0)),
+        KernelSpec(
+            "causal_convolution",
+            "direct",
+            INEXACT,
+            refuses=too_long_for_causal_matrix,
+            memory=MemoryModel(0.3, MAX_MATRIX_ELEMENTS, 16),
+        ),
+        KernelSpec("causal_convolution", "fft", INEXACT, threads=True, memory=MemoryModel(0.8)),
         KernelSpec(
             "causal_convolution",
             "blocked",

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from hpfracc._torch_transforms import is_wrapped
@@ -68,6 +69,13 @@ class TorchLibrary(Library):
     def all_finite(self, array: Tensor) -> bool:
         """On the host."""
         return is_readable(array) and bool(torch.isfinite(array.detach()).all())
+
+    def add_from(self, result: Tensor, place: int, values: Tensor) -> Tensor:
+        """In place if nothing tracks it."""
+        if is_eager(result, values):
+            result[..., place:] += values
+            return result
+        return result + functional.pad(values, (place, 0))
 
     def recomputed(self, function: Callable[..., Any], *tensors: Tensor) -> Callable[..., Any]:
         """By PyTorch's checkpoints, if autograd records a tensor."""
