@@ -44,6 +44,9 @@ UNMEASURED = {
     ("cupy:fused", "random"),
     ("torch:reduction", "tridiagonal_solve"),
     ("cupy:reduction", "tridiagonal_solve"),
+    ("cupy:direct", "causal_convolution"),
+    ("cupy:direct", "toeplitz_apply"),
+    ("cupy:relax", "stencil_relax"),
 }
 ROWS = json.loads((Path(__file__).parent / "data" / "gpu_peaks.json").read_text())
 #: What cuFFT said there, or what was among the blocks of a peak, in MiB, where the rule says something else.

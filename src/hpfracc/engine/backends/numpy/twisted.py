@@ -42,6 +42,9 @@ class Spectrum(NamedTuple):
 
 @functools.lru_cache(maxsize=16)
 def _turns(size: int, dtype: str) -> tuple[Array, Array]:
+    # Freed at once: glibc then keeps buffers up to that size, and later calls have no page faults. Of 20,000 points a
+    # call took 0.57 ms instead of 0.83.
+    np.empty(4 * size, dtype)
     turns = np.exp(np.arange(size) * (0.5j * np.pi / size)).astype(dtype)
     return turns, turns.conj()
 
@@ -53,9 +56,6 @@ def twist(weights: Array, size: int) -> Spectrum:
     turned = np.zeros((*weights.shape[:-1], size), dtype)
     turned.real[..., : weights.shape[-1]] = weights
     turned *= turns
-    # Freed at once: glibc then keeps buffers up to that size, and later calls have no page faults. Of 20,000 points a
-    # call took 0.57 ms instead of 0.83.
-    np.empty(4 * size, dtype)
     return Spectrum(NUMPY.fft.fft(turned, norm="forward", overwrite_x=True), weights, turns, back)
 
 

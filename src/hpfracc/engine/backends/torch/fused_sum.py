@@ -18,7 +18,7 @@ from hpfracc.engine.backends.generic.causal_convolution import Prepared
 from hpfracc.engine.backends.torch import fused
 from hpfracc.engine.backends.torch.tracking import is_eager, is_only_recorded
 
-__all__ = ["SumOptions", "convolve_fused", "fits_fused"]
+__all__ = ["SumOptions", "convolve_back_composed", "convolve_fused", "fits_fused"]
 
 
 def spectral_product(signal: Tensor, prepared: Prepared, eager: bool) -> Tensor:
@@ -109,7 +109,7 @@ def _convolve_back(slope: Tensor, bad: Tensor, prepared: Prepared, options: SumO
     )
 
 
-def _convolve_back_composed(slope: Tensor, first_bad: Tensor, prepared: Prepared, options: SumOptions) -> Tensor:
+def convolve_back_composed(slope: Tensor, first_bad: Tensor, prepared: Prepared, options: SumOptions) -> Tensor:
     """The same by PyTorch operations, for many slopes at once; ``first_bad`` has one point per row.
 
     A non-finite slope makes the whole row non-finite, because PyTorch's older vmap cannot check for it.
@@ -147,7 +147,7 @@ class _FusedSum(torch.autograd.Function):
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
         bad = ctx.bad
         if not is_only_recorded(slope) or is_batched(slope):
-            return _convolve_back_composed(slope, fused.first_bad(bad, ctx.shape), *ctx.plan), None, None
+            return convolve_back_composed(slope, fused.first_bad(bad, ctx.shape), *ctx.plan), None, None
         if torch.is_grad_enabled():
             return _Slope.apply(slope, bad, *ctx.plan), None, None
         # Usually no second derivative is needed, and recording one would take as long as the work.

@@ -61,10 +61,11 @@ def _kernel(prepare_for: Callable[[Array, int, Any], Spectrum], sum_of: Callable
 
     def run(weights: Array, signal: Array, *starts: Array, workers: int = 1, **options: Any) -> Array:
         dtype = np.result_type(signal, weights) if weights.dtype.kind == "c" else signal.dtype
-        return apply(prepare_for(weights, signal.shape[-1], dtype), signal, *starts, workers=workers, **options)
+        prepared = _QUIET_CONTEXT.copy().run(prepare_for, weights, signal.shape[-1], dtype)
+        return apply(prepared, signal, *starts, workers=workers, **options)
 
     def prepare(weights: Array, call: Call) -> Spectrum:
-        return prepare_for(weights, call.length, call.dtype)
+        return _QUIET_CONTEXT.copy().run(prepare_for, weights, call.length, call.dtype)
 
     return Kernel(run, prepare, apply)
 
@@ -218,9 +219,9 @@ def _checked(
         return _sum_rows(made, summands, (), False, 0, workers)
 
     result = rescaled(plain, np.where(lost, 0, weights), np.where(bad, 0, summands))
-    result[np.broadcast_to(reach(LIBRARY.xp, bad, taps), result.shape)] = np.nan
     late = np.logical_or.accumulate(np.pad(lost, [(0, 0)] * (lost.ndim - 1) + [(0, n - taps)]), -1)
-    result[np.broadcast_to(late, result.shape)] = np.nan
+    affected = np.broadcast_to(reach(LIBRARY.xp, bad, taps) | late, result.shape)
+    result[affected] = complex(np.nan, np.nan) if result.dtype.kind == "c" else np.nan
     return _cut(result, n, _begun(signal, summands, starts, first), starts, first)
 
 
