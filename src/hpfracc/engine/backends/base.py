@@ -161,6 +161,35 @@ class DeviceTimer(Protocol):
         """Time between the marks, or None if the device has not reached the second yet."""
 
 
+class _MarkTimer:
+    """Two marks of a clock; :meth:`seconds` checks whether the device has passed the second, and never waits for it."""
+
+    __slots__ = ("_clock", "_device", "_marks", "_seconds")
+
+    def __init__(self, clock: DeviceClock, device: str) -> None:
+        self._clock = clock
+        self._device = device
+        self._marks: list[Any] = []
+        self._seconds: float | None = None
+
+    def start(self) -> None:
+        """Mark the beginning."""
+        self._marks = [self._clock.mark(self._device)]
+
+    def stop(self) -> None:
+        """Mark the end."""
+        self._marks.append(self._clock.mark(self._device))
+
+    def seconds(self) -> float | None:
+        """Time between the marks once the device has passed both, otherwise None."""
+        if len(self._marks) == 2 and self._clock.has_passed(self._marks[1]):
+            self._seconds = self._clock.seconds(*self._marks)
+            for mark in self._marks:
+                self._clock.release(self._device, mark)
+            self._marks = []
+        return self._seconds
+
+
 @dataclass(frozen=True)
 class Declaration:
     """A backend as selection knows it, before its library and its adapter are loaded.
@@ -258,8 +287,9 @@ class Adapter(ABC):
         return None
 
     def timer(self, device: str) -> DeviceTimer | None:
-        """A timer in the device's queue, or None if the library has none."""
-        return None
+        """A timer in the current queue of the device, by the marks of :meth:`clock`; None if the library has none."""
+        clock = None if device == "cpu" else self.clock()
+        return None if clock is None or not clock.marks else _MarkTimer(clock, device)
 
     def clock(self) -> DeviceClock | None:
         """The library's clock for the profiler; called only after the library is imported."""

@@ -298,16 +298,11 @@ def load_kernels(operation: str, backend: str) -> dict[str, Kernel]:
         module = _optional.import_shielded(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
         own: dict[str, Kernel] = module.KERNELS
         return own
-    module = _optional.import_shielded(f"hpfracc.engine.backends.generic.{operation}")
-    made: dict[str, Kernel] = module.make_kernels(_library(backend))
+    library = _optional.import_shielded(f"hpfracc.engine.backends.{backend}.library").LIBRARY
+    made: dict[str, Kernel] = _optional.import_shielded(f"hpfracc.engine.backends.generic.{operation}").make_kernels(
+        library
+    )
     return made
-
-
-def _library(backend: str) -> Any:
-    """What generic kernels need of the backend's library."""
-    if (Path(__file__).parent / backend / "library.py").exists():
-        return importlib.import_module(f"hpfracc.engine.backends.{backend}.library").LIBRARY
-    return importlib.import_module("hpfracc.engine.backends.generic.library").Library(backend)
 
 
 #: Functions that are no primitives and exist for some libraries only: the file in a backend's folder, and the backends.

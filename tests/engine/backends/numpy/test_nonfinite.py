@@ -18,7 +18,9 @@ from tests.helpers.contracts import reference
     [[np.nan], [np.inf], [-np.inf], [np.inf, np.inf], [np.inf, -np.inf], [np.nan, np.inf, -np.inf]],
     ids=str,
 )
-def test_outputs_are_finite_where_the_sum_is(bad: list[float], algorithm: str, n: int, workers: int, dtype: str) -> None:
+def test_outputs_are_finite_where_the_sum_is(
+    bad: list[float], algorithm: str, n: int, workers: int, dtype: str
+) -> None:
     """Also where infinities of both signs meet, and where a weight of exactly 0 meets one; nan elsewhere."""
     generator = np.random.default_rng(3)
     weights, signal = generator.standard_normal(12).astype(dtype), generator.standard_normal((2, n)).astype(dtype)

@@ -50,9 +50,7 @@ BACKEND = Declaration(
         _compiled("reduction", "default", MemoryModel(0.0, 1 << 62, 8), dtypes=INEXACT | INTEGERS),
         _compiled("bitwise_xor", "default", dtypes=INTEGERS),
         KernelSpec("spectral_multiply", "fft", INEXACT, memory=MemoryModel(1.5)),
-        _compiled(
-            "toeplitz_apply", "direct", MemoryModel(1.7, MAX_MATRIX_ELEMENTS, 16), too_long_or_wide_for_matrix
-        ),
+        _compiled("toeplitz_apply", "direct", MemoryModel(1.7, MAX_MATRIX_ELEMENTS, 16), too_long_or_wide_for_matrix),
         KernelSpec("toeplitz_apply", "fft", INEXACT, memory=MemoryModel(2.2)),
         _compiled("history_sum", "direct", MemoryModel(3.5, 1 << 24, 80)),
         _compiled("exponential_recurrence", "blocked", MemoryModel(4.0)),

@@ -25,7 +25,7 @@ from hpfracc.engine.numerics.lengths import block_length, fast_length
 from hpfracc.engine.primitives.base import INEXACT, Call
 from hpfracc.engine.primitives.operands import complex_of
 
-__all__ = ["Layout", "Prepared", "add_starts", "differences", "make_kernels", "reach", "sums_nothing"]
+__all__ = ["Layout", "PreparedWeights", "add_starts", "differences", "make_kernels", "reach", "sums_nothing"]
 
 
 class Layout(NamedTuple):
@@ -44,7 +44,7 @@ class Layout(NamedTuple):
     twisted: bool = False
 
 
-class Prepared(NamedTuple):
+class PreparedWeights(NamedTuple):
     """The matrix of the weights, or their transform over its length, and the layout of the calls it is for."""
 
     operator: Any
@@ -94,25 +94,21 @@ def _kernel(library: Library, algorithm: str) -> Kernel:
         layout = _layout(algorithm, weights, signal.shape[-1], dtype, False)
         if (shape := sums_nothing(layout, signal)) is not None:
             return xp.zeros(shape, layout.dtype, signal)
-        return composed(
-            weights, signal, *starts, layout=layout, differenced=bool(differences), first=int(starts_from)
-        )
+        return composed(weights, signal, *starts, layout=layout, differenced=bool(differences), first=int(starts_from))
 
-    def prepare(weights: Any, call: Call) -> Prepared:
+    def prepare(weights: Any, call: Call) -> PreparedWeights:
         twisted = algorithm == "fft" and not call.dtype.startswith("complex") and library.twists(weights)
         layout = _layout(algorithm, weights, call.length, call.dtype, twisted)
         empty = not layout.taps or 0 in layout.rows
-        return Prepared(weights[..., :0] if empty else made(weights, layout=layout), layout)
+        return PreparedWeights(weights[..., :0] if empty else made(weights, layout=layout), layout)
 
     def apply(
-        prepared: Prepared, signal: Any, *starts: Any, differences: bool = False, starts_from: int = 0
+        prepared: PreparedWeights, signal: Any, *starts: Any, differences: bool = False, starts_from: int = 0
     ) -> Any:
         operator, layout = prepared
         if (shape := sums_nothing(layout, signal)) is not None:
             return xp.zeros(shape, layout.dtype, signal)
-        return used(
-            operator, signal, *starts, layout=layout, differenced=bool(differences), first=int(starts_from)
-        )
+        return used(operator, signal, *starts, layout=layout, differenced=bool(differences), first=int(starts_from))
 
     return Kernel(library.finished(run), library.unrecorded(prepare), library.finished(apply))
 
@@ -168,8 +164,8 @@ def _spectral_product(library: Library, operator: Any, x: Any, layout: Layout) -
     """The sum of each row; of blocks what hangs over is added to the next block (overlap-add)."""
     xp, (n, size, step) = library.xp, (layout.points, layout.size, layout.step)
     if layout.twisted:
-        # The point k of the sum plus i times its point ``size + k`` (see ``numpy/twisted.py``). The inverse is a forward
-        # transform of the conjugate, because XLA scales inverse transforms by a separate kernel.
+        # The point k of the sum plus i times its point ``size + k`` (see ``numpy/twisted.py``). The inverse is a
+        # forward transform of the conjugate, because XLA scales inverse transforms by a separate kernel.
         turns = _turns(xp, size, x)
         product = library.multiply(xp.fft.fft(x * turns[:n], n=size), operator)
         return xp.real(xp.fft.fft(product.conj()) * turns)[..., :n]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def scan_in_turn(step: Function, state: Any, inputs: tuple[Any, ...], stack: Fun
 class Library:
     """A library whose arrays can be written to and whose values must be waited for, as CuPy's.
 
-    Backends in which something differs have a subclass ``LIBRARY`` in their file ``library.py``.
+    Each backend with generic kernels has its own ``LIBRARY`` in the file ``library.py``.
     """
 
     #: Weights of a block of a history sum (also in the declaration), 128 MiB, and its outputs: enough to fill a GPU.
@@ -34,7 +35,7 @@ class Library:
     #: Rounds over a lattice between two checks: a check waits for the device, a useless round costs a few passes.
     rounds = 32
     #: Options of inverse transforms.
-    back_options: Mapping[str, Any] = {}
+    back_options: Mapping[str, Any] = MappingProxyType({})
     #: The library's own cosine and sine transforms and their inverses, ``transform(x, kind, axis, **options)``.
     waves: tuple[Function, Function] | None = None
 

@@ -28,7 +28,12 @@ def _kernel(
 BACKEND = Declaration(
     "jax",
     (
-        _kernel("causal_convolution", "direct", MemoryModel(1.0, MAX_MATRIX_ELEMENTS, 16), refuses=too_long_for_causal_matrix),
+        _kernel(
+            "causal_convolution",
+            "direct",
+            MemoryModel(1.0, MAX_MATRIX_ELEMENTS, 16),
+            refuses=too_long_for_causal_matrix,
+        ),
         _kernel("causal_convolution", "fft", MemoryModel(2.0)),
         _kernel("causal_convolution", "blocked", MemoryModel(2.0), refuses=too_many_taps),
         _kernel("matmul", "default"),

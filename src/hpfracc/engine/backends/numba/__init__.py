@@ -29,6 +29,7 @@ def _compiled(
 BACKEND = Declaration(
     "numba",
     (
+        _compiled("causal_convolution", "direct", INEXACT, 1.0),
         _compiled("elementwise", "fused", INEXACT),
         _compiled("exponential_recurrence", "direct", INEXACT, 1.3),
         _compiled("mittag_leffler", "contour", INEXACT, 1.0, _is_derivative),

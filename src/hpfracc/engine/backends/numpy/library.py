@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import cmath
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ class NumPyLibrary(Library):
 
     history_block, history_rows = 1 << 16, 256
     rounds = 1
-    back_options = {"overwrite_x": True}
+    back_options: Mapping[str, Any] = MappingProxyType({"overwrite_x": True})
     waves = _waves, _waves_back
 
     def finished(self, function: Callable[..., Any], threads: bool = False) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from hpfracc._xp import NUMPY
 
-__all__ = ["Spectrum", "convolve", "transform_padded", "twist"]
+__all__ = ["Spectrum", "convolve_rows", "transform_padded", "twist"]
 
 Array = np.ndarray[Any, Any]
 
@@ -64,7 +64,7 @@ def transform_padded(weights: Array, size: int) -> Spectrum:
     return Spectrum(NUMPY.fft.fft(weights, size, norm="forward"), weights)
 
 
-def convolve(spectrum: Spectrum, rows: Array) -> Array:
+def convolve_rows(spectrum: Spectrum, rows: Array) -> Array:
     """Returns a complex array whose real part is the convolution, all of it if the weights are complex.
 
     The real part of the complex ``rows``, or all of them, are the rows, padded with zeros to the length of the

@@ -14,14 +14,14 @@ from torch.nn import functional
 
 from hpfracc._arrays import dtype_name
 from hpfracc._torch_transforms import is_batched
-from hpfracc.engine.backends.generic.causal_convolution import Prepared
+from hpfracc.engine.backends.generic.causal_convolution import PreparedWeights
 from hpfracc.engine.backends.torch import fused
 from hpfracc.engine.backends.torch.tracking import is_eager, is_only_recorded
 
 __all__ = ["SumOptions", "convolve_back_composed", "convolve_fused", "fits_fused"]
 
 
-def spectral_product(signal: Tensor, prepared: Prepared, eager: bool) -> Tensor:
+def spectral_product(signal: Tensor, prepared: PreparedWeights, eager: bool) -> Tensor:
     """The cyclic convolution of real rows, all points of it; ``eager`` if nothing tracks the tensors."""
     transform, size = prepared.operator, prepared.layout.size
     # A row that already has this length is not checked twice.
@@ -41,7 +41,7 @@ class SumOptions(NamedTuple):
 _PLAIN = SumOptions()
 
 
-def fits_fused(prepared: Prepared, signal: Tensor, starts: Tensor | None = None) -> bool:
+def fits_fused(prepared: PreparedWeights, signal: Tensor, starts: Tensor | None = None) -> bool:
     """Whether the fused kernels apply: real rows on a GPU, where each non-finite sample affects the rest of its row.
 
     One row of weights for all rows, so that a row of the product is a row of the signal; no more rows than the second
@@ -64,7 +64,7 @@ def fits_fused(prepared: Prepared, signal: Tensor, starts: Tensor | None = None)
     )
 
 
-def convolve_fused(signal: Tensor, prepared: Prepared, options: SumOptions = _PLAIN) -> Tensor:
+def convolve_fused(signal: Tensor, prepared: PreparedWeights, options: SumOptions = _PLAIN) -> Tensor:
     """The sum, recorded by autograd if the signal is."""
     if options.starts is not None and not options.starts.is_contiguous():
         options = options._replace(starts=options.starts.contiguous())
@@ -74,7 +74,7 @@ def convolve_fused(signal: Tensor, prepared: Prepared, options: SumOptions = _PL
     return result
 
 
-def _convolve(signal: Tensor, prepared: Prepared, options: SumOptions) -> tuple[Tensor, Tensor]:
+def _convolve(signal: Tensor, prepared: PreparedWeights, options: SumOptions) -> tuple[Tensor, Tensor]:
     """The sum, and records of non-finite samples."""
     signal = signal.contiguous()
     padded, bad, _ = fused.pad_and_clean(signal, prepared.layout.size, differences=options.differences)
@@ -90,7 +90,7 @@ def _convolve(signal: Tensor, prepared: Prepared, options: SumOptions) -> tuple[
     return result, bad
 
 
-def _convolve_back(slope: Tensor, bad: Tensor, prepared: Prepared, options: SumOptions) -> Tensor:
+def _convolve_back(slope: Tensor, bad: Tensor, prepared: PreparedWeights, options: SumOptions) -> Tensor:
     """The derivative of the sum: the reversed sum, over the points that do not depend on a non-finite sample."""
     slope = slope.contiguous()
     # The contributions of the starting weights are summed during padding, and added during truncation.
@@ -109,7 +109,7 @@ def _convolve_back(slope: Tensor, bad: Tensor, prepared: Prepared, options: SumO
     )
 
 
-def convolve_back_composed(slope: Tensor, first_bad: Tensor, prepared: Prepared, options: SumOptions) -> Tensor:
+def convolve_back_composed(slope: Tensor, first_bad: Tensor, prepared: PreparedWeights, options: SumOptions) -> Tensor:
     """The same by PyTorch operations, for many slopes at once; ``first_bad`` has one point per row.
 
     A non-finite slope makes the whole row non-finite, because PyTorch's older vmap cannot check for it.
@@ -137,7 +137,7 @@ class _FusedSum(torch.autograd.Function):
     """The sum, as autograd records it."""
 
     @staticmethod
-    def forward(ctx: Any, signal: Tensor, prepared: Prepared, options: SumOptions) -> Tensor:
+    def forward(ctx: Any, signal: Tensor, prepared: PreparedWeights, options: SumOptions) -> Tensor:
         result, bad = _convolve(signal.detach(), prepared, options)
         # Neither operand nor result, so it may be stored directly.
         ctx.bad, ctx.plan, ctx.shape = bad, (prepared, options), tuple(signal.shape)
@@ -158,7 +158,7 @@ class _Slope(torch.autograd.Function):
     """The derivative of :class:`_FusedSum`, as autograd records it."""
 
     @staticmethod
-    def forward(ctx: Any, slope: Tensor, bad: Tensor, prepared: Prepared, options: SumOptions) -> Tensor:
+    def forward(ctx: Any, slope: Tensor, bad: Tensor, prepared: PreparedWeights, options: SumOptions) -> Tensor:
         ctx.plan = prepared, options
         ctx.save_for_backward(bad)
         return _convolve_back(slope.detach(), bad, prepared, options)

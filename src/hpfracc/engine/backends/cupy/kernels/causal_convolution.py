@@ -13,8 +13,8 @@ import numpy as np
 from cupyx.scipy import fft
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.generic.causal_convolution import Prepared, make_kernels
-from hpfracc.engine.backends.generic.library import Library
+from hpfracc.engine.backends.cupy.library import LIBRARY
+from hpfracc.engine.backends.generic.causal_convolution import PreparedWeights, make_kernels
 
 __all__ = ["KERNELS"]
 
@@ -68,13 +68,13 @@ _CUT_TAINT = cupy.ElementwiseKernel(
 
 
 KERNELS: dict[str, Kernel] = {
-    name: kernel for name, kernel in make_kernels(Library("cupy")).items() if name in ("direct", "fft")
+    name: kernel for name, kernel in make_kernels(LIBRARY).items() if name in ("direct", "fft")
 }
 _GENERIC = KERNELS["fft"].apply
 
 
 def apply_fft(
-    prepared: Prepared,
+    prepared: PreparedWeights,
     signal: cupy.ndarray,
     *starts: cupy.ndarray,
     differences: bool = False,
@@ -90,7 +90,7 @@ def apply_fft(
 
 
 def _apply_fused(
-    prepared: Prepared, signal: cupy.ndarray, starts: cupy.ndarray | None, differences: bool, starts_from: int
+    prepared: PreparedWeights, signal: cupy.ndarray, starts: cupy.ndarray | None, differences: bool, starts_from: int
 ) -> cupy.ndarray:
     """The convolution with its options fused into the padding and truncation kernels."""
     points, size = signal.shape[-1], prepared.layout.size

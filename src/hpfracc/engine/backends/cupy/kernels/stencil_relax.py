@@ -13,8 +13,8 @@ import cupy
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.cupy.library import LIBRARY
 from hpfracc.engine.backends.cupy.tiles import THREADS, plan_tiles, relax_by_tiles, tile_source
-from hpfracc.engine.backends.generic.library import Library
 from hpfracc.engine.backends.generic.stencil_relax import make_kernels
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 
@@ -54,4 +54,4 @@ def by_tiles(
     return found
 
 
-KERNELS: dict[str, Kernel] = {"tiles": Kernel(by_tiles), **make_kernels(Library("cupy"))}
+KERNELS: dict[str, Kernel] = {"tiles": Kernel(by_tiles), **make_kernels(LIBRARY)}

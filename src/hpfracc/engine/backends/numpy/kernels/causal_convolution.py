@@ -16,8 +16,7 @@ import numpy as np
 from hpfracc.engine.backends.base import Kernel
 from hpfracc.engine.backends.generic.causal_convolution import make_kernels, reach
 from hpfracc.engine.backends.numpy.library import LIBRARY, all_finite
-from hpfracc.engine.backends.numpy.rescaled import rescaled
-from hpfracc.engine.backends.numpy.twisted import Spectrum, convolve, transform_padded, twist
+from hpfracc.engine.backends.numpy.twisted import Spectrum, convolve_rows, transform_padded, twist
 from hpfracc.engine.numerics.lengths import block_length, fast_length
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.workers import run_blocks
@@ -105,7 +104,7 @@ def _sum_together(spectrum: Spectrum, signal: Array, starts: Starts, differences
     summands = buffer if spectrum.turns is None else buffer.real
     _fill(summands, signal, differences)
     begun = _begun(signal, summands, starts, first)
-    product = convolve(spectrum, buffer)
+    product = convolve_rows(spectrum, buffer)
     return _cut(product if spectrum.turns is None else product.real, n, begun, starts, first)
 
 
@@ -181,7 +180,7 @@ def _sum_chunk(spectrum: Spectrum, summands: Array, low: int, high: int, step: i
     buffer = np.zeros((*summands.shape[:-1], count, transform.shape[-1]), transform.dtype)
     target = buffer if turns is None else buffer.real
     target[..., :step] = given.reshape(*given.shape[:-1], count, step)
-    product = convolve(spectrum, buffer)
+    product = convolve_rows(spectrum, buffer)
     points = (product if turns is None else product.real)[..., :step]
     over = product[..., step:] if turns is None else product.imag
     points[..., 1:, : over.shape[-1]] += over[..., :-1, :]
@@ -218,11 +217,26 @@ def _checked(
         made = _prepare(weights, n, spectrum.weights.dtype)
         return _sum_rows(made, summands, (), False, 0, workers)
 
-    result = rescaled(plain, np.where(lost, 0, weights), np.where(bad, 0, summands))
+    result = _rescaled(plain, np.where(lost, 0, weights), np.where(bad, 0, summands))
     late = np.logical_or.accumulate(np.pad(lost, [(0, 0)] * (lost.ndim - 1) + [(0, n - taps)]), -1)
     affected = np.broadcast_to(reach(LIBRARY.xp, bad, taps) | late, result.shape)
     result[affected] = complex(np.nan, np.nan) if result.dtype.kind == "c" else np.nan
     return _cut(result, n, _begun(signal, summands, starts, first), starts, first)
+
+
+def _rescaled(convolve: Callable[[Array, Array], Array], weights: Array, signal: Array) -> Array:
+    """``convolve(weights, signal)`` of finite operands, scaled by powers of two if their transforms might overflow."""
+    limit = np.finfo(signal.dtype).maxexp // 2 - 8
+    shifts = [max(0, _largest_exponent(array) + array.shape[-1].bit_length() - limit) for array in (weights, signal)]
+    found = convolve(*(array * 2.0**-shift for array, shift in zip((weights, signal), shifts, strict=True)))
+    for shift in shifts:
+        found *= 2.0**shift
+    return found
+
+
+def _largest_exponent(array: Array) -> int:
+    parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
+    return max(int(np.frexp(np.abs(part).max(initial=0.0))[1]) for part in parts)
 
 
 KERNELS: dict[str, Kernel] = {

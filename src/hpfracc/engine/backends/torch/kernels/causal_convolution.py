@@ -1,6 +1,6 @@
-"""Causal convolution in PyTorch: the generic kernels, fused on a GPU, and as one step of autograd if weights are tracked.
+"""Causal convolution in PyTorch: the generic kernels, fused on a GPU (``fused_sum.py``).
 
-See ``fused_sum.py`` and ``tracked_sum.py``.
+If the weights are tracked, the sum is one step of autograd (``tracked_sum.py``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.generic.causal_convolution import Prepared, make_kernels
+from hpfracc.engine.backends.generic.causal_convolution import PreparedWeights, make_kernels
 from hpfracc.engine.backends.torch.fused_sum import SumOptions, convolve_fused, fits_fused
 from hpfracc.engine.backends.torch.library import LIBRARY
 from hpfracc.engine.backends.torch.tracked_sum import convolve_tracked, fits_tracked
@@ -23,7 +23,7 @@ _GENERIC = KERNELS["fft"]
 
 
 def apply_fft(
-    prepared: Prepared, signal: Tensor, *starts: Tensor, differences: bool = False, starts_from: int = 0
+    prepared: PreparedWeights, signal: Tensor, *starts: Tensor, differences: bool = False, starts_from: int = 0
 ) -> Tensor:
     """With weights whose transform is cached; fused with the copies around the transforms if possible."""
     if fits_fused(prepared, signal, *starts):
