@@ -50,9 +50,9 @@ def make_kernels(library: Library) -> dict[str, Kernel]:
             y, last = x * 0, start
         else:
             clean = library.all_finite(x) and library.all_finite(start)
-            given = (x, start) if clean else (xp.where(xp.isfinite(one), one, 0.0) for one in (x, start))
+            operand, from_ = (x, start) if clean else (xp.where(xp.isfinite(one), one, 0.0) for one in (x, start))
             recur = _uniform if math.prod(steps.shape) == 1 else _own
-            y, last = recur(library, rates, weights, steps, *given, degree, lagged)
+            y, last = recur(library, rates, weights, steps, operand, from_, degree, lagged)
             if not clean:
                 y, last = taint(xp, y, last, xp.stop_gradient(x), xp.stop_gradient(start), lagged)
         # A copy, because without steps or terms the final states are the initial ones.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -116,6 +116,6 @@ class Library:
         # At most the square root of the steps, because the states are propagated between segments.
         return max(1, min((1 << 19) // states, int(n**0.5)))
 
-    def functions(self, names: Sequence[str]) -> Mapping[str, Function]:
+    def functions(self, names: Iterable[str]) -> Mapping[str, Function]:
         """The functions of formulae by name."""
         return {name: getattr(self.xp.module, name) for name in names}

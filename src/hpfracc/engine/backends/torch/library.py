@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -93,7 +93,7 @@ class TorchLibrary(Library):
         """Few enough to stay in a cache on the host, enough to fill a GPU."""
         return max(1, min((1 << 14 if array.is_cpu else 1 << 19) // states, math.isqrt(n)))
 
-    def functions(self, names: Sequence[str]) -> Mapping[str, Callable[..., Any]]:
+    def functions(self, names: Iterable[str]) -> Mapping[str, Callable[..., Any]]:
         """PyTorch's, and NumPy's meaning of some."""
         own = {"minimum": _with_numbers(torch.minimum), "maximum": _with_numbers(torch.maximum)}
         return {

@@ -169,7 +169,7 @@ def convolve_with_options(
     """:func:`convolve_direct` with the options of the primitive."""
     summands = differences_of(LIBRARY.xp, signal) if differences else signal
     result = convolve_direct(weights, summands, workers=workers)
-    return np.asarray(add_starts(LIBRARY, result, signal, summands, *starts, starts_from) if starts else result)
+    return np.asarray(add_starts(LIBRARY, result, signal, summands, starts[0], starts_from) if starts else result)
 
 
 KERNELS: dict[str, Kernel] = {"direct": Kernel(convolve_with_options, plain=Kernel(convolve_direct))}

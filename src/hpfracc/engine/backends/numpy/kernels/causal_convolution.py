@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.generic.causal_convolution import make_kernels, reach
+from hpfracc.engine.backends.base import Kernel, too_long_for_causal_matrix
+from hpfracc.engine.backends.generic.causal_convolution import PreparedWeights, add_starts, make_kernels, reach
+from hpfracc.engine.backends.generic.causal_convolution import differences as differences_of
 from hpfracc.engine.backends.numpy.library import LIBRARY, all_finite
 from hpfracc.engine.backends.numpy.twisted import Spectrum, convolve_rows, transform_padded, twist
 from hpfracc.engine.numerics.lengths import block_length, fast_length
@@ -132,7 +133,7 @@ def _cut(product: Array, n: int, begun: Array, starts: Starts, first: int) -> Ar
     """The first ``n`` points of a product, with the starting weights of summands ``begun`` added from ``first`` on."""
     if not begun.shape[-1]:
         return product[..., :n].copy()
-    result = np.multiply(starts[0][0], begun[..., :1])
+    result: Array = np.multiply(starts[0][0], begun[..., :1])
     if result.ndim == product.ndim and result.shape[:-1] == product.shape[:-1]:
         np.add(result, product[..., :n], result)
     else:  # several rows of weights for one row of samples
@@ -164,7 +165,7 @@ def _sum_blocks(
     def work(place: tuple[tuple[int, ...], int]) -> None:
         row, low = place
         high = min(n, low + chunk)
-        result[(*row, ..., slice(low, high))] = _sum_chunk(spectrum, summands[row], low, high, step)
+        result[row][..., low:high] = _sum_chunk(spectrum, summands[row], low, high, step)
 
     run_blocks(work, [(row, low) for row in rows for low in range(0, n, chunk)], workers)
     return _cut(result, n, _begun(signal, summands, starts, first), starts, first) if starts else result
@@ -239,8 +240,51 @@ def _largest_exponent(array: Array) -> int:
     return max(int(np.frexp(np.abs(part).max(initial=0.0))[1]) for part in parts)
 
 
+# The sum itself: with a cached matrix if there are few points, otherwise by ``numpy.convolve`` for each row.
+
+_MATRIX = make_kernels(LIBRARY)["direct"]
+
+
+def _sum_directly(weights: Array, signal: Array) -> Array:
+    n = signal.shape[-1]
+    weights = weights[..., :n]
+    shape = (*np.broadcast_shapes(weights.shape[:-1], signal.shape[:-1]), n)
+    result = np.zeros(shape, signal.dtype)
+    if result.size and weights.shape[-1]:
+        rows = np.broadcast_to(weights, (*shape[:-1], weights.shape[-1]))
+        signal = np.broadcast_to(signal, shape)
+        for index in np.ndindex(shape[:-1]):
+            result[index] = np.convolve(rows[index], signal[index])[:n]
+    return result
+
+
+@np.errstate(all="ignore")
+def convolve_direct(
+    prepared: Array | PreparedWeights,
+    signal: Array,
+    *starts: Array,
+    differences: bool = False,
+    starts_from: int = 0,
+) -> Array:
+    """With weights, or with their cached matrix."""
+    if isinstance(prepared, PreparedWeights):
+        assert _MATRIX.apply is not None
+        return np.asarray(_MATRIX.apply(prepared, signal, *starts, differences=differences, starts_from=starts_from))
+    summands = differences_of(LIBRARY.xp, signal) if differences else signal
+    result = _sum_directly(prepared, summands)
+    return np.asarray(add_starts(LIBRARY, result, signal, summands, starts[0], starts_from) if starts else result)
+
+
+def prepare_direct(weights: Array, call: Call) -> Array | PreparedWeights:
+    """The matrix of the weights, or a copy of them if it would be large."""
+    if too_long_for_causal_matrix(call) is None and _MATRIX.prepare is not None:
+        made: PreparedWeights = _MATRIX.prepare(weights, call)
+        return made
+    return np.array(weights[..., : call.length], dtype=call.dtype, order="C")
+
+
 KERNELS: dict[str, Kernel] = {
-    "direct": make_kernels(LIBRARY)["direct"],
+    "direct": Kernel(convolve_direct, prepare_direct, convolve_direct),
     "fft": _kernel(_prepare, _sum_rows),
     "blocked": _kernel(_prepare_block, _sum_blocks),
 }
