@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numba import njit, uintp
 
+from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.generic.causal_convolution import add_starts
 from hpfracc.engine.backends.generic.causal_convolution import differences as differences_of
 from hpfracc.engine.backends.numba.arrays import Array, behaved, flat, spread
-from hpfracc.engine.backends.numpy.library import LIBRARY
 from hpfracc.engine.workers import even_blocks, run_blocks
 
 __all__ = ["KERNELS"]
@@ -167,9 +166,11 @@ def convolve_with_options(
     workers: int = 1,
 ) -> Array:
     """:func:`convolve_direct` with the options of the primitive."""
-    summands = differences_of(LIBRARY.xp, signal) if differences else signal
+    summands = differences_of(NUMPY, signal) if differences else signal
     result = convolve_direct(weights, summands, workers=workers)
-    return np.asarray(add_starts(LIBRARY, result, signal, summands, starts[0], starts_from) if starts else result)
+    for j, row in enumerate(starts[0] if starts else (), starts_from):
+        result[..., j:] += (summands if j else signal)[..., j : j + 1] * row[j:]
+    return result
 
 
 KERNELS: dict[str, Kernel] = {"direct": Kernel(convolve_with_options, plain=Kernel(convolve_direct))}
