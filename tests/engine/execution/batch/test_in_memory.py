@@ -189,7 +189,6 @@ def test_a_slow_way_is_logged_and_a_very_slow_one_refused(
         monkeypatch.setattr(chunk_plans, "REFUSED_SECONDS", 1e-3)
         with hf.config(allow_slow=True):
             np.testing.assert_allclose(hf.toeplitz_apply(w, x), 24_000.0)
-        np.testing.assert_allclose(hf.toeplitz_apply(w, x, backend="numba"), 24_000.0)
 
 
 def test_memory_that_is_short_imports_no_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hpfracc.engine.backends.base import Declaration, KernelSpec, MemoryModel
-from hpfracc.engine.primitives.base import FLOATS, INEXACT, Call, several_axes
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, Call
 
 __all__ = ["BACKEND"]
 
@@ -33,7 +33,6 @@ BACKEND = Declaration(
         _compiled("elementwise", "fused", INEXACT),
         _compiled("exponential_recurrence", "direct", INEXACT, 1.3),
         _compiled("mittag_leffler", "contour", INEXACT, 1.0, _is_derivative),
-        _compiled("toeplitz_apply", "direct", INEXACT, 1.0, several_axes),
         _compiled("stencil_relax", "dijkstra", FLOATS, 1.2),
         _compiled("random", "compiled", FLOATS, 1.0),
         _compiled("tridiagonal_solve", "thomas", INEXACT, 0.6),
