@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.engine.backends.numpy.kernels.history_sum import sum_direct
+from hpfracc.engine.backends.numpy.kernels.history_sum import KERNELS
 from hpfracc.engine.primitives.base import Call
 
 #: Units of rounding that count as "a few".
@@ -105,7 +105,7 @@ def _history(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any]
     if call.facts["kernel"] == "tabulated":
         parameters = [parameters[0], np.abs(parameters[1])]
     sizes = np.abs(np.where(np.isfinite(signal), signal, 0)).astype(np.float64)
-    return 2 * sum_direct(times, sizes, *parameters, **params)
+    return 2 * KERNELS["direct"].run(times, sizes, *parameters, **params)
 
 
 def _chirp_transform(call: Call, arrays: Sequence[np.ndarray], params: Mapping[str, Any], answer: np.ndarray) -> Any:

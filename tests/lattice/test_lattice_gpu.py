@@ -50,7 +50,7 @@ def test_data_and_fields_on_the_gpu(library: str):
     np.testing.assert_allclose(to_host(found), fractional.apply(field), atol=1e-12)
 
 
-@pytest.mark.parametrize("algorithm", ["tiles", "frontier"])
+@pytest.mark.parametrize("algorithm", ["tiles", "relax"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("edges", [False, True])
 @pytest.mark.parametrize(("neighbourhood", "periodic"), [("von_neumann", False), ("moore", True)])

@@ -16,6 +16,7 @@ from scipy import special as scipy_special
 import hpfracc.special as special
 from hpfracc._optional import is_installed
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.registry import load_kernels
 from hpfracc.errors import InvalidInputError, UnsupportedDtypeError
 from tests.helpers.thinned import thinned
 
@@ -25,10 +26,7 @@ BACKENDS = [name for name in ("numpy", "numba", "torch") if is_installed(name)]
 
 def kernel(backend: str) -> Kernel:
     """Call a kernel directly, without selection."""
-    found: Kernel = importlib.import_module(f"hpfracc.engine.backends.{backend}.kernels.mittag_leffler").KERNELS[
-        "contour"
-    ]
-    return found
+    return load_kernels("mittag_leffler", backend)["contour"]
 
 
 def evaluate(backend: str, z: np.ndarray, **params: float) -> np.ndarray:

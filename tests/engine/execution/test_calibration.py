@@ -337,7 +337,7 @@ def test_series_with_a_gpu_cover_operands_there(clock: Clock, monkeypatch: pytes
 
 
 def test_kernels_that_refuse_the_usual_call_are_measured_with_another():
-    """Blocks are timed with few weights, stacks with many matrices, and every NumPy arm gets a time of its own."""
+    """Blocks are timed with few weights, and every NumPy arm gets a time of its own."""
     report = calibrate(["causal_convolution", "matmul"], budget_seconds=2.0, backends=["numpy"])
     timed = {
         (series.operation, series.variant): {arm.partition("@")[0] for row in sizes.values() for arm in row}
@@ -348,7 +348,6 @@ def test_kernels_that_refuse_the_usual_call_are_measured_with_another():
         ("causal_convolution", "prepared"): {"numpy:direct", "numpy:fft"},
         ("causal_convolution", "few weights"): {"numpy:blocked"},
         ("matmul", ""): {"numpy:default"},
-        ("matmul", "stack"): {"numpy:stacked"},
     }
 
 

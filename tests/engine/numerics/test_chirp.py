@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hpfracc._xp import NUMPY
-from hpfracc.engine.backends.numpy.kernels.chirp_transform import KERNELS
+from hpfracc.engine.backends.registry import load_kernels
 from hpfracc.engine.numerics.chirp import turns
 from hpfracc.engine.primitives.chirp_transform import ChirpTransform
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -30,7 +30,7 @@ def test_many_points_against_the_sum():
     """Sampled outputs of many points agree with the sum, its phases exact: 1e-15 of the norm of x."""
     n, rate = 3 * 10**5, 0.000123456789012345
     x = np.random.default_rng(0).standard_normal(n)
-    found = KERNELS["fft"].run(x, np.array([0.0, rate, 0.0]))
+    found = load_kernels("chirp_transform", "numpy")["fft"].run(x, np.array([0.0, rate, 0.0]))
     exact = Fraction(rate)
     period = exact.denominator
     for k in (233_333, n - 1):

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpfracc.engine.backends.numpy.kernels.history_sum import sum_by_tree, sum_direct
+from hpfracc.engine.backends.numpy.kernels.history_sum import KERNELS as ALGORITHMS
 from hpfracc.engine.numerics import history_tree
 from hpfracc.engine.numerics.history_tree import LEAF, NODES, HistoryTree
 from tests.helpers.thinned import thinned
 
+sum_by_tree, sum_direct = ALGORITHMS["tree"].run, ALGORITHMS["direct"].run
 RNG = np.random.default_rng(7)
 N = 900
 GRIDS = {

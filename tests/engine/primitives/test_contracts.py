@@ -186,7 +186,7 @@ def test_a_python_number_takes_the_dtype_of_the_arrays_beside_it() -> None:
 def test_work_and_memory_grow_with_the_call(name: str) -> None:
     """Twice the length is more work and no less memory; no work is negative, not even of nothing."""
     primitive = PRIMITIVES[name]
-    for algorithm in ("direct", "fft", "blocked", "default", "fused", "pocketfft"):
+    for algorithm in ("direct", "fft", "blocked", "default", "fused"):
         costs = []
         for n in (0, 1, 16, 1000, 100_000):
             specs, params = primitive.example((2, n), "float64")

@@ -23,9 +23,8 @@ def reference(primitive: Primitive, *arrays: np.ndarray[Any, Any], **params: Any
         parameters = [parameter.reshape(()) for parameter in parameters]
     if not call.length:
         return x.astype(call.dtype)
-    weights, first = block_of_weights(
-        NUMPY, call.facts["kernel"], times, tuple(parameters), (0, call.length), call.facts["scaled"]
-    )
+    kernel, places = call.facts["kernel"], np.arange(call.length)
+    weights, first = block_of_weights(NUMPY, kernel, times, tuple(parameters), times, places, call.facts["scaled"])
     bad = ~np.isfinite(x)
     bad[..., :first] = False
     result = np.where(bad | ~np.isfinite(x), 0, x)[..., first:] @ weights.T

@@ -33,6 +33,7 @@ __all__ = [
     "Kernel",
     "KernelSpec",
     "MemoryModel",
+    "too_long_for_causal_matrix",
     "too_long_for_matrix",
     "too_long_or_wide_for_matrix",
     "too_many_taps",
@@ -160,6 +161,35 @@ class DeviceTimer(Protocol):
         """Time between the marks, or None if the device has not reached the second yet."""
 
 
+class _MarkTimer:
+    """Two marks of a clock; :meth:`seconds` checks whether the device has passed the second, and never waits for it."""
+
+    __slots__ = ("_clock", "_device", "_marks", "_seconds")
+
+    def __init__(self, clock: DeviceClock, device: str) -> None:
+        self._clock = clock
+        self._device = device
+        self._marks: list[Any] = []
+        self._seconds: float | None = None
+
+    def start(self) -> None:
+        """Mark the beginning."""
+        self._marks = [self._clock.mark(self._device)]
+
+    def stop(self) -> None:
+        """Mark the end."""
+        self._marks.append(self._clock.mark(self._device))
+
+    def seconds(self) -> float | None:
+        """Time between the marks once the device has passed both, otherwise None."""
+        if len(self._marks) == 2 and self._clock.has_passed(self._marks[1]):
+            self._seconds = self._clock.seconds(*self._marks)
+            for mark in self._marks:
+                self._clock.release(self._device, mark)
+            self._marks = []
+        return self._seconds
+
+
 @dataclass(frozen=True)
 class Declaration:
     """A backend as selection knows it, before its library and its adapter are loaded.
@@ -257,8 +287,9 @@ class Adapter(ABC):
         return None
 
     def timer(self, device: str) -> DeviceTimer | None:
-        """A timer in the device's queue, or None if the library has none."""
-        return None
+        """A timer in the current queue of the device, by the marks of :meth:`clock`; None if the library has none."""
+        clock = None if device == "cpu" else self.clock()
+        return None if clock is None or not clock.marks else _MarkTimer(clock, device)
 
     def clock(self) -> DeviceClock | None:
         """The library's clock for the profiler; called only after the library is imported."""
@@ -369,6 +400,20 @@ def too_long_for_matrix(call: Call) -> str | None:
     if rows * call.length**2 > MAX_MATRIX_ELEMENTS:
         most = math.isqrt(MAX_MATRIX_ELEMENTS // rows)
         return f"{call.length:,} points: its direct sum is a product with a matrix, for at most {most:,}"
+    return None
+
+
+#: The same for a causal convolution, whose transforms are faster from there on. A traced call makes its matrix anew: at
+#: 1,000 points and 3 rows a gradient took 60 times as long as with transforms, at 256 about 3 times, and a call with a
+#: cached matrix half as long (benchmarks/jax_layer.py).
+_MAX_CAUSAL_ELEMENTS = 256 * 256
+
+
+def too_long_for_causal_matrix(call: Call) -> str | None:
+    """Reason why a direct causal convolution does not support a call, or None."""
+    rows = max(1, call.facts.get("weight_rows", 1))
+    if rows * call.length**2 > _MAX_CAUSAL_ELEMENTS:
+        return f"{call.length:,} points: its direct sum is a product with a matrix, for short signals"
     return None
 
 

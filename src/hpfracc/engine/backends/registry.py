@@ -298,10 +298,10 @@ def load_kernels(operation: str, backend: str) -> dict[str, Kernel]:
         module = _optional.import_shielded(f"hpfracc.engine.backends.{backend}.kernels.{operation}")
         own: dict[str, Kernel] = module.KERNELS
         return own
-    from hpfracc._xp import namespace
-
-    module = _optional.import_shielded(f"hpfracc.engine.backends.generic.{operation}")
-    made: dict[str, Kernel] = module.make_kernels(namespace(backend))
+    library = _optional.import_shielded(f"hpfracc.engine.backends.{backend}.library").LIBRARY
+    made: dict[str, Kernel] = _optional.import_shielded(f"hpfracc.engine.backends.generic.{operation}").make_kernels(
+        library
+    )
     return made
 
 

@@ -60,23 +60,21 @@ def distances(xp: Namespace, kind: str, late: Any, early: Any) -> Any:
 
 
 def block_of_weights(
-    xp: Namespace, kind: str, times: Any, parameters: tuple[Any, ...], rows: tuple[int, int], scaled: bool = False
+    xp: Namespace, kind: str, times: Any, parameters: tuple[Any, ...], late: Any, places: Any, scaled: bool = False
 ) -> tuple[Any, int]:
-    """Weights of outputs ``rows[0]`` to ``rows[1]`` for the inputs before ``rows[1]``, and the first of those inputs.
+    """Weights of the outputs at ``places``, whose times are ``late``, for inputs at ``times``; and the first of those.
 
     Shape ``(outputs, inputs)``, zero for inputs later than the output. For kernels of intervals the inputs start with
     the second point, which ends the first interval.
     """
-    low, high = rows
-    late = times[low:high, None]
+    late = late[:, None]
     first = 0 if kind == "tabulated" else 1
-    at = np.arange(low, high)[:, None]
-    causal = xp.asarray(np.arange(first, high)[None, :] <= at, times)
-    early = xp.where(causal, times[None, first:high], late)
+    causal = xp.asarray(np.arange(first, times.shape[0])[None, :] <= places[:, None], times)
+    early = xp.where(causal, times[None, first:], late)
     if kind == "tabulated":
         return xp.where(causal, _interpolate(xp, late - early, *parameters), 0.0), first
     gap = distances(xp, kind, late, early)
-    width = distances(xp, kind, times[1:high], times[: high - 1])[None, :]
+    width = distances(xp, kind, times[1:], times[:-1])[None, :]
     weights = mean_power(xp, gap, width, parameters[0], scaled)
     if kind == "tempered":
         weights = weights * xp.exp(-parameters[1] * gap)

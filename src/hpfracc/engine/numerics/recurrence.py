@@ -1,113 +1,112 @@
-"""The exponential recurrence by segments, in any array namespace: NumPy, CuPy, PyTorch.
+"""The exponential recurrence by segments, in any array namespace.
 
 Uniform steps: within a segment of ``L`` steps the values are a product with an ``L x L`` matrix, the states at its end
 a product with ``L x J``, and the contribution of earlier segments a product with ``J x L``. Only segments depend on
 each other, in about ``2 sqrt(N / L)`` operations. Non-uniform steps: many segments advance step by step in parallel,
-once for the states at their ends and again, from the right states, for the values.
+once for the states at their ends and again, from the right states, for the values. Steps in turn are those of ``scan``:
+``scan(step, state, inputs)`` takes ``state, value = step(state, inputs[m])`` along the first axis of the inputs.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hpfracc._xp import Namespace
 
-__all__ = [
-    "FEW_STRETCHES",
-    "MAX_DEGREE",
-    "arrival",
-    "lag_table",
-    "own_steps",
-    "stretch_length",
-    "taint",
-    "uniform_steps",
-]
+__all__ = ["MAX_DEGREE", "arrival", "own_steps", "taint", "uniform_steps"]
 
 #: Steps of a segment if the step is uniform: the matrix of a segment then costs as much as about a hundred terms.
 _STRETCH = 128
 #: Maximum number of segments whose states are propagated one by one.
-FEW_STRETCHES = 16
+_FEW_STRETCHES = 16
 #: The highest degree of an input within a step: the recursion of :func:`arrival` loses one more digit with each.
 MAX_DEGREE = 4
 #: Terms of its series, for ``|z| < 1``: the first omitted one is below 1e-17.
 _TERMS = 18
 
 
-def stretch_length(n: int) -> int:
-    """Steps per segment of a signal of ``n`` uniform steps."""
-    return min(_STRETCH, n)
-
-
-def lag_table(length: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """``table[i, k] = k - i`` where that is not negative, else 0; and the mask where it is negative."""
-    lag = np.arange(length)[None, :] - np.arange(length)[:, None]
-    return np.maximum(lag, 0), lag >= 0
+#: ``scan(step, state, inputs)``.
+Scan = Callable[[Callable[..., Any], Any, tuple[Any, ...]], tuple[Any, Any]]
 
 
 def uniform_steps(
-    xp: Namespace, rates: Any, weights: Any, step: Any, x: Any, initial: Any, degree: int | None, lagged: bool
+    xp: Namespace,
+    rates: Any,
+    weights: Any,
+    step: Any,
+    x: Any,
+    initial: Any,
+    degree: int | None,
+    lagged: bool,
+    scan: Scan,
 ) -> tuple[Any, Any]:
     """Values ``(..., n)`` and final states ``(..., J)``; everything in double precision, ``n`` and ``J`` positive.
 
     ``x`` and ``initial`` have the same leading axes.
     """
     n = x.shape[-1]
-    length = stretch_length(n)
+    length = min(_STRETCH, n)
     blocks = -(-n // length)
     z = rates * step
     k = xp.asarray(np.arange(length, dtype=np.float64), z)
     fading = xp.exp(-k[:, None] * z)  # (length, terms)
     arrived = arrival(xp, z, degree)
     reach = xp.matmul(fading, weights * arrived)
-    lag, causal = lag_table(length)
-    if lagged:
-        causal = causal & (lag > 0)
-    local = reach[xp.asarray(lag, z)] * xp.asarray(causal.astype(np.float64), z)
+    lag = np.arange(length)[None, :] - np.arange(length)[:, None]
+    causal = lag > 0 if lagged else lag >= 0
+    local = reach[xp.asarray(np.maximum(lag, 0), z)] * xp.asarray(causal.astype(np.float64), z)
     into = fading[xp.asarray(np.arange(length)[::-1].copy(), z)] * arrived
     out = (fading * (xp.exp(-z) * weights)).T
-    rows = _pad(xp, x, blocks * length - n, -1).reshape((*x.shape[:-1], blocks, length))
+    rows = _split(xp, x, blocks, length, -1)
     into, local, out = (xp.astype(table, x.dtype) for table in (into, local, out))
-    starts = _starts(xp, xp.matmul(rows, into), z * length, initial)
+    starts = _starts(xp, xp.matmul(rows, into), z * length, initial, scan)
     y = xp.matmul(rows, local) + xp.matmul(starts, out)
     rest = n - (blocks - 1) * length
     final = starts[..., -1, :] * xp.exp(-z * rest) + xp.matmul(rows[..., -1:, :rest], into[length - rest :])[..., 0, :]
     return y.reshape((*y.shape[:-2], blocks * length))[..., :n], final
 
 
-def _starts(xp: Namespace, ends: Any, z: Any, initial: Any) -> Any:
+def _before(xp: Namespace, fades: Any, ends: Any, initial: Any, scan: Scan) -> tuple[Any, Any]:
+    """The last state and those before each place of the second last axis, from the contribution and decay of each."""
+
+    def step(state: Any, now: tuple[Any, ...]) -> tuple[Any, Any]:
+        return state * (now[1] if len(now) > 1 else fades) + now[0], state
+
+    inputs = (xp.moveaxis(ends, -2, 0),) if fades.ndim == 1 else (xp.moveaxis(ends, -2, 0), fades)
+    last, states = scan(step, initial, inputs)
+    return last, xp.moveaxis(states, 0, -2)
+
+
+def _starts(xp: Namespace, ends: Any, z: Any, initial: Any, scan: Scan) -> Any:
     """The states before each segment, ``(..., C, J)``, from the contribution and the decay of each."""
     count = ends.shape[-2]
     fade = xp.exp(-z)
-    if count <= FEW_STRETCHES:
-        states = [initial]
-        for c in range(count - 1):
-            states.append(states[-1] * fade + ends[..., c, :])
-        return xp.stack(states, -2)
+    if count <= _FEW_STRETCHES:
+        return _before(xp, fade, ends, initial, scan)[1]
     group = math.isqrt(count - 1) + 1
     groups = -(-count // group)
-    shape = (*ends.shape[:-2], groups, group, ends.shape[-1])
-    ends = _pad(xp, ends, groups * group - count, -2).reshape(shape)
-    state = 0.0 * ends[..., 0, :]
-    within = []
-    for m in range(group):
-        within.append(state)
-        state = state * fade + ends[..., m, :]
-    before = _starts(xp, state, z * group, initial)
+    split = _split(xp, ends, groups, group, -2)
+    last, within = _before(xp, fade, split, 0.0 * split[..., 0, :], scan)
+    before = _starts(xp, last, z * group, initial, scan)
     since = xp.exp(-xp.asarray(np.arange(group, dtype=np.float64), z)[:, None] * z)
-    full = xp.stack(within, -2) + before[..., :, None, :] * since
+    full = within + before[..., :, None, :] * since
     return full.reshape((*full.shape[:-3], groups * group, full.shape[-1]))[..., :count, :]
 
 
-def _pad(xp: Namespace, array: Any, count: int, axis: int) -> Any:
-    """Append ``count`` zeros along an axis."""
-    if not count:
-        return array
+def _split(xp: Namespace, array: Any, groups: int, length: int, axis: int) -> Any:
+    """An axis, counted from the end, as ``groups`` of ``length``, padded with zeros."""
     shape = list(array.shape)
-    shape[axis] = count
-    return xp.concatenate([array, xp.astype(xp.asarray(np.zeros(shape), array), array.dtype)], axis)
+    missing = groups * length - shape[axis]
+    if missing:
+        gap = [*shape]
+        gap[axis] = missing
+        array = xp.concatenate([array, xp.zeros(gap, array.dtype, array)], axis)
+    axis %= len(shape)
+    return array.reshape((*shape[:axis], groups, length, *shape[axis + 1 :]))
 
 
 def own_steps(
@@ -120,6 +119,7 @@ def own_steps(
     degree: int | None,
     lagged: bool,
     together: int,
+    scan: Scan,
     smooth: bool = False,
 ) -> tuple[Any, Any]:
     """The same for non-uniform steps ``(n,)``, with ``together`` parallel segments; ``smooth`` if differentiated."""
@@ -127,41 +127,26 @@ def own_steps(
     groups = max(1, min(together, n))
     length = -(-n // groups)
     # A step of length 0 without input does not change the states.
-    tau = _pad(xp, steps, groups * length - n, -1).reshape((groups, length))
-    rows = _pad(xp, x, groups * length - n, -1).reshape((*x.shape[:-1], groups, length))
+    tau = xp.moveaxis(_split(xp, steps, groups, length, -1), -1, 0)[..., None]  # (length, groups, 1)
+    rows = xp.moveaxis(_split(xp, x, groups, length, -1), -1, 0)[..., None]  # (length, ..., groups, 1)
     wide = xp.astype(weights, x.dtype)
 
-    def advance(state: Any, m: int) -> tuple[Any, Any]:
-        z = tau[:, m, None] * rates
+    def advance(state: Any, now: tuple[Any, Any]) -> tuple[Any, Any]:
+        z = now[0] * rates
         before = state * xp.exp(-z)
-        return before, before + rows[..., m, None] * arrival(xp, z, degree, smooth=smooth)
+        return before, before + now[1] * arrival(xp, z, degree, smooth=smooth)
 
+    def value(state: Any, now: tuple[Any, Any]) -> tuple[Any, Any]:
+        before, state = advance(state, now)
+        return state, xp.matmul(before if lagged else state, wide)
+
+    state = initial[..., None, :]
     if groups > 1:
-        state = 0.0 * rows[..., :1] * rates
-        for m in range(length):
-            _, state = advance(state, m)
-        state = _one_by_one(xp, state, xp.exp(-tau.sum(-1)[:, None] * rates), initial)
-    else:
-        state = initial[..., None, :]
-    if smooth:
-        values = []
-        for m in range(length):
-            before, state = advance(state, m)
-            values.append(xp.matmul(before if lagged else state, wide))
-        y = xp.stack(values, -1)
-    else:
-        y = xp.zeros_like(rows)
-        for m in range(length):
-            before, state = advance(state, m)
-            y[..., m] = xp.matmul(before if lagged else state, wide)
+        ends, _ = scan(lambda state, now: (advance(state, now)[1], None), 0.0 * rows[0] * rates, (tau, rows))
+        state = _before(xp, xp.exp(-tau.sum(0) * rates), ends, initial, scan)[1]
+    state, values = scan(value, state, (tau, rows))
+    y = xp.moveaxis(values, 0, -1)
     return y.reshape((*y.shape[:-2], groups * length))[..., :n], state[..., -1, :]
-
-
-def _one_by_one(xp: Namespace, ends: Any, fades: Any, initial: Any) -> Any:
-    states = [initial]
-    for c in range(ends.shape[-2] - 1):
-        states.append(states[-1] * fades[c] + ends[..., c, :])
-    return xp.stack(states, -2)
 
 
 def taint(xp: Namespace, y: Any, final: Any, x: Any, initial: Any, lagged: bool) -> tuple[Any, Any]:

@@ -108,7 +108,7 @@ class FourierTransform(Primitive):
         wanted: int = facts["frequencies"] if facts["kind"] == "irfft" else call.length
         widened = facts["kind"] in ("fft", "ifft") and facts["result"] != call.dtype
         copied = facts["given"] != wanted or facts["kind"] == "irfft" or widened
-        rows = call.batch * wanted * call.itemsize if copied and algorithm != "pocketfft" else 0
+        rows = call.batch * wanted * call.itemsize if copied else 0
         return rows + row_scratch(call.length, call.dtype)
 
     def transform(self, call: Call, algorithm: str) -> Transform | None:

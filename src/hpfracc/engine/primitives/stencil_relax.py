@@ -52,8 +52,7 @@ class StencilRelax(Primitive):
     ``start`` is not a source. ``start`` may have leading axes, one map each. ``periodic`` is for all axes or for each.
 
     Algorithms: ``dijkstra`` processes the nearest point first; ``relax`` updates all points at once until nothing
-    changes; ``frontier`` only those whose neighbours changed; ``tiles`` only blocks of points that can change, each
-    until nothing in it does. Not differentiable.
+    changes; ``tiles`` only blocks of points that can change, each until nothing in it does. Not differentiable.
     """
 
     name = "stencil_relax"
@@ -116,12 +115,10 @@ class StencilRelax(Primitive):
         return steps
 
     def workspace(self, call: Call, algorithm: str) -> int:
-        """Maps and costs; a list of points for each map; or for SciPy all steps as a sparse matrix."""
+        """Maps and costs; or for SciPy all steps as a sparse matrix."""
         steps: int = call.facts["steps"]
         if algorithm == "csgraph":
             return steps * call.length * 72  # steps have 64-bit indices and lengths
-        if algorithm == "frontier":
-            return call.batch * call.length * 8
         return (call.batch + (steps if call.facts["edges"] else 1)) * call.length * call.itemsize
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:

@@ -1,4 +1,4 @@
-"""Numba's loops where their own blocking shows: long sums, parts of rows, infinities."""
+"""Numba's loops where their own blocking shows: long sums, parts of rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ if not is_installed("numba"):
     pytest.skip("needs Numba", allow_module_level=True)
 
 from hpfracc.engine.backends.numba.kernels.causal_convolution import _equal_work, convolve_direct
-from hpfracc.engine.backends.numba.kernels.reduction import reduce
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -24,15 +23,6 @@ def test_long_convolutions_keep_their_digits(dtype: str) -> None:
     assert np.abs(result - exact).max() <= 8 * np.finfo(dtype).eps * exact[-1]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_long_sums_keep_their_digits(dtype: str) -> None:
-    """A million tenths."""
-    x = np.full(1_000_000, 0.1, dtype)
-    exact = 1_000_000 * float(x[0])
-    for workers in (1, 3):
-        assert abs(float(reduce(x, workers=workers)) - exact) <= 8 * np.finfo(dtype).eps * exact
-
-
 @pytest.mark.parametrize(("n", "taps"), [(1000, 1000), (1000, 10), (1000, 1), (7, 7), (1, 1), (3, 0), (0, 0)])
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_shares_of_a_row_are_equal_and_cover_it(n: int, taps: int, workers: int) -> None:
@@ -43,28 +33,6 @@ def test_shares_of_a_row_are_equal_and_cover_it(n: int, taps: int, workers: int)
     if n == 1000:
         assert len(shares) == workers
         assert max(steps) <= 1.2 * min(steps)
-
-
-@pytest.mark.parametrize(
-    ("kind", "bad", "expected"),
-    [
-        ("sum", [np.inf, -np.inf], np.nan),
-        ("sum", [np.inf, np.inf], np.inf),
-        ("max", [np.nan, np.inf], np.nan),
-        ("min", [np.nan, -np.inf], np.nan),
-        ("max", [-np.inf, np.inf], np.inf),
-        ("min", [-np.inf, np.inf], -np.inf),
-        ("norm", [-np.inf, 1.0], np.inf),
-        ("prod", [np.inf, 0.0], np.nan),
-    ],
-)
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("n", [5, 4000])
-def test_what_is_not_finite_comes_through(kind: str, bad: list[float], expected: float, workers: int, n: int) -> None:
-    """Wherever it lies: in one part of a row or in two, in a block or in what is left over."""
-    x = np.linspace(0.5, 1.5, n)
-    x[1], x[-1] = bad
-    np.testing.assert_array_equal(reduce(x, kind=kind, workers=workers), expected)
 
 
 def test_layouts_and_read_only_arrays_do_not_recompile() -> None:

@@ -101,7 +101,7 @@ def test_starting_weights_and_differences_in_blocks_of_time(library: str, differ
     whole = hf.causal_convolution(w, x, starts, backend="numpy", **params)
     with jax.enable_x64(True):
         made = [registry.adapter(library).from_host(array, "cpu") for array in (w, x, starts)]
-        with hf.use_backend(library), memory.limit("cpu", "1300KiB"):
+        with hf.use_backend(library), memory.limit("cpu", "900KiB" if library == "numpy" else "1300KiB"):
             found = hf.causal_convolution(*made, **params)
         assert decision().chunks > 1 and type(found) is type(made[0])
         np.testing.assert_allclose(np.asarray(found), whole, atol=1e-9 * np.abs(whole).max())
@@ -189,7 +189,6 @@ def test_a_slow_way_is_logged_and_a_very_slow_one_refused(
         monkeypatch.setattr(chunk_plans, "REFUSED_SECONDS", 1e-3)
         with hf.config(allow_slow=True):
             np.testing.assert_allclose(hf.toeplitz_apply(w, x), 24_000.0)
-        np.testing.assert_allclose(hf.toeplitz_apply(w, x, backend="numba"), 24_000.0)
 
 
 def test_memory_that_is_short_imports_no_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hpfracc.engine.backends.base import IN_PLACE, Declaration, KernelSpec, MemoryModel
-from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call, several_axes
+from hpfracc.engine.backends.base import (
+    IN_PLACE,
+    MAX_MATRIX_ELEMENTS,
+    Declaration,
+    KernelSpec,
+    MemoryModel,
+    too_long_for_matrix,
+    too_long_or_wide_for_matrix,
+)
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
 
 __all__ = ["BACKEND", "MAX_TILE_AXES"]
 
-#: Maximum number of points for which one thread sums a point.
-_LONGEST_DIRECT = 4096
 #: Maximum number of axes of a lattice that is relaxed in tiles.
 MAX_TILE_AXES = 3
-
-
-def _too_long(call: Call) -> str | None:
-    if call.length > _LONGEST_DIRECT:
-        return f"{call.length:,} points: its direct sum has one thread per point, for at most {_LONGEST_DIRECT:,}"
-    return None
-
-
-def _too_long_or_wide(call: Call) -> str | None:
-    return several_axes(call) or _too_long(call)
 
 
 def _many_axes(call: Call) -> str | None:
@@ -46,7 +42,7 @@ def _compiled(
 BACKEND = Declaration(
     "cupy",
     (
-        _compiled("causal_convolution", "direct", MemoryModel(1.0), _too_long),
+        _compiled("causal_convolution", "direct", MemoryModel(3.0, MAX_MATRIX_ELEMENTS, 8), too_long_for_matrix),
         _compiled("causal_convolution", "fft", MemoryModel(2.3)),
         KernelSpec("matmul", "default", INEXACT),
         KernelSpec("fft", "default", INEXACT),
@@ -54,12 +50,12 @@ BACKEND = Declaration(
         _compiled("reduction", "default", MemoryModel(0.0, 1 << 62, 8), dtypes=INEXACT | INTEGERS),
         _compiled("bitwise_xor", "default", dtypes=INTEGERS),
         KernelSpec("spectral_multiply", "fft", INEXACT, memory=MemoryModel(1.5)),
-        _compiled("toeplitz_apply", "direct", MemoryModel(0.8), _too_long_or_wide),
+        _compiled("toeplitz_apply", "direct", MemoryModel(1.7, MAX_MATRIX_ELEMENTS, 16), too_long_or_wide_for_matrix),
         KernelSpec("toeplitz_apply", "fft", INEXACT, memory=MemoryModel(2.2)),
         _compiled("history_sum", "direct", MemoryModel(3.5, 1 << 24, 80)),
         _compiled("exponential_recurrence", "blocked", MemoryModel(4.0)),
         _compiled("stencil_relax", "tiles", MemoryModel(0.5), _many_axes, dtypes=FLOATS),
-        _compiled("stencil_relax", "frontier", MemoryModel(2.5), dtypes=FLOATS),
+        _compiled("stencil_relax", "relax", MemoryModel(2.6), dtypes=FLOATS),
         _compiled("mittag_leffler", "contour", MemoryModel(5.0, 6 << 18, 242)),
         _compiled("chirp_transform", "fft", MemoryModel(1.8)),
         _compiled("tridiagonal_solve", "reduction", MemoryModel(2.5)),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from hpfracc._optional import import_optional, is_loaded
-from hpfracc.engine.backends.base import Adapter, DeviceTimer
+from hpfracc.engine.backends.base import Adapter
 from hpfracc.engine.backends.cupy import BACKEND
 from hpfracc.profiling.clocks import DeviceClock
 
@@ -31,7 +30,6 @@ class CupyAdapter(Adapter):
 
     def __init__(self) -> None:
         self._devices: tuple[str, ...] | None = None
-        self._idle_events: dict[str, deque[tuple[Any, Any]]] = {}
 
     def devices(self) -> tuple[str, ...]:
         """Every CUDA device that CuPy finds; none without a driver."""
@@ -63,17 +61,6 @@ class CupyAdapter(Adapter):
     def synchronize(self, device: str) -> None:
         """Wait for a device."""
         import_optional("cupy").cuda.Device(_index(device)).synchronize()
-
-    def timer(self, device: str) -> DeviceTimer | None:
-        """A pair of CUDA events on the current stream, reused from earlier timers."""
-        cuda = import_optional("cupy").cuda
-        idle = self._idle_events.setdefault(device, deque(maxlen=64))
-        with cuda.Device(_index(device)):
-            try:
-                pair = idle.pop()
-            except IndexError:
-                pair = cuda.Event(), cuda.Event()
-            return _EventTimer(cuda, _index(device), pair, idle)
 
     def clock(self) -> DeviceClock:
         """CUDA events on the current stream, for the profiler."""
@@ -126,42 +113,6 @@ class CupyAdapter(Adapter):
         ):
             return True
         return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)
-
-
-class _EventTimer:
-    """Two CUDA events; :meth:`seconds` checks whether the second has passed, and never waits for it."""
-
-    __slots__ = ("_cuda", "_idle", "_index", "_pair", "_seconds", "_stopped")
-
-    def __init__(self, cuda: Any, index: int, pair: tuple[Any, Any], idle: deque[tuple[Any, Any]]) -> None:
-        self._cuda = cuda
-        self._index = index
-        self._pair: tuple[Any, Any] | None = pair
-        self._idle = idle
-        self._stopped = False
-        self._seconds: float | None = None
-
-    def start(self) -> None:
-        """Mark the beginning in the current stream."""
-        self._record(0)
-
-    def stop(self) -> None:
-        """Mark the end in the current stream."""
-        self._record(1)
-        self._stopped = True
-
-    def _record(self, which: int) -> None:
-        if self._pair is not None:
-            with self._cuda.Device(self._index):
-                self._pair[which].record(self._cuda.get_current_stream())
-
-    def seconds(self) -> float | None:
-        """Seconds between the marks once the device has passed both, otherwise None."""
-        if self._pair is not None and self._stopped and self._pair[1].done:
-            self._seconds = self._cuda.get_elapsed_time(*self._pair) / 1000.0
-            self._idle.append(self._pair)
-            self._pair = None
-        return self._seconds
 
 
 ADAPTER = CupyAdapter()

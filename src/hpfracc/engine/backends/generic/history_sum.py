@@ -1,4 +1,8 @@
-"""History sum in libraries whose arrays can be written to: blocks of weights, each computed, used and freed."""
+"""History sum: blocks of weights, each computed, used and freed.
+
+Compositions of library functions, differentiable in times, signal and parameters; the weights of a block are computed
+again for a derivative and not stored.
+"""
 
 from __future__ import annotations
 
@@ -7,49 +11,60 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._xp import Namespace
+from hpfracc._arrays import dtype_name
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.generic.library import Library
 from hpfracc.engine.numerics.history_weights import block_of_weights, output_blocks
+from hpfracc.engine.primitives.base import INEXACT
 from hpfracc.engine.workers import run_blocks
 
-__all__ = ["make_kernels"]
+__all__ = ["make_kernels", "sum_causally"]
+
+#: ``sum_of(times, x, options)``: the values from operands in double precision.
+SumOf = Callable[[Any, Any, tuple[Any, ...]], Any]
 
 
-def make_kernels(
-    xp: Namespace, block: int, rows: int, all_finite: Callable[[Any], bool] | None = None
-) -> dict[str, Kernel]:
-    """The direct sum, in blocks of about ``block`` weights and at most ``rows`` outputs.
-
-    ``all_finite(x)`` says whether no sample has to be replaced; None for a device that would have to be waited for.
-    """
+def make_kernels(library: Library) -> dict[str, Kernel]:
+    """The direct sum, in blocks of the library's size."""
+    xp = library.xp
 
     def sum_direct(
-        times: Any, signal: Any, *parameters: Any, kernel: str = "power", scaled: bool = False, workers: int = 1
+        times: Any, signal: Any, *parameters: Any, kernel: str = "power", scaled: bool = False, **threads: int
     ) -> Any:
-        kind = signal.dtype if signal.dtype.kind in "fc" else np.dtype(np.float64)
-        x = signal.astype(np.complex128 if kind.kind == "c" else np.float64)
-        result = xp.module.zeros(x.shape, kind)
-        if not result.size:
-            return result
-        times = xp.array(times)
-        options = tuple(map(xp.array, parameters))
-        if kernel != "tabulated":
-            options = tuple(option.reshape(()) for option in options)
-            x[..., 0] = 0.0
-        clean = all_finite is not None and all_finite(x)
-        operand = x if clean else xp.where(xp.isfinite(x), x, 0)
+        def sum_of(times: Any, x: Any, options: tuple[Any, ...]) -> Any:
+            n = x.shape[-1]
 
-        def work(some: list[tuple[int, int]]) -> None:
-            for low, high in some:
-                weights, first = block_of_weights(xp, kernel, times, options, (low, high), scaled)
-                result[..., low:high] = operand[..., first:high] @ xp.astype(weights.T, x.dtype)
+            def block(times: Any, x: Any, low: int, high: int, *options: Any) -> Any:
+                places = np.arange(low, high)
+                weights, first = block_of_weights(xp, kernel, times[:high], options, times[low:high], places, scaled)
+                return xp.matmul(x[..., first:high], xp.astype(weights.T, x.dtype))
 
-        blocks = output_blocks(signal.shape[-1], block, rows)
-        # Distributed in turn, because later blocks take longer.
-        run_blocks(xp.quiet(work), [blocks[part::workers] for part in range(workers)], workers)
-        if clean:
-            return result
-        seen = xp.cumsum(~xp.isfinite(x), -1) > 0
-        return xp.where(seen, kind.type(np.nan), result)
+            work = library.recomputed(block, times, x, *options) if n > 256 else block
+            blocks = output_blocks(n, library.history_block, library.history_rows)
+            parts = run_blocks(lambda ends: quiet(work)(times, x, *ends, *options), blocks, threads.get("workers", 1))
+            return xp.concatenate(parts, -1)
 
-    return {"direct": Kernel(xp.quiet(sum_direct))}
+        return sum_causally(library, sum_of, times, signal, parameters, kernel)
+
+    quiet = xp.quiet  # in each thread
+    return {"direct": Kernel(library.finished(sum_direct, threads=True))}
+
+
+def sum_causally(
+    library: Library, sum_of: SumOf, times: Any, signal: Any, parameters: tuple[Any, ...], kernel: str
+) -> Any:
+    """The sum in double precision of finite samples, nan from the first non-finite one on; in the caller's dtype."""
+    xp = library.xp
+    kind = dtype_name(signal) if dtype_name(signal) in INEXACT else "float64"
+    x = xp.astype(signal, "complex128" if xp.is_complex(signal) else "float64")
+    if 0 in x.shape:
+        return xp.astype(x * 0, kind)
+    options = tuple(xp.astype(parameter, "float64") for parameter in parameters)
+    if kernel != "tabulated":
+        options = tuple(option.reshape(()) for option in options)
+        x = xp.concatenate([xp.zeros_like(x[..., :1]), x[..., 1:]], -1)
+    clean = library.all_finite(x)
+    y = sum_of(xp.astype(times, "float64"), x if clean else xp.where(xp.isfinite(x), x, 0.0), options)
+    if not clean:
+        y = xp.where(xp.cumsum(~xp.isfinite(xp.stop_gradient(x)), -1) > 0, np.nan, y)
+    return xp.astype(y, kind)

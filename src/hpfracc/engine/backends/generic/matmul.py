@@ -7,12 +7,12 @@ Float32 on a GPU has full precision in JAX. PyTorch and CuPy follow the user's s
 
 from __future__ import annotations
 
-from hpfracc._xp import Namespace
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.generic.library import Library
 
 __all__ = ["make_kernels"]
 
 
-def make_kernels(xp: Namespace) -> dict[str, Kernel]:
+def make_kernels(library: Library) -> dict[str, Kernel]:
     """``a @ b``, batched."""
-    return {"default": Kernel(xp.jit(xp.matmul))}
+    return {"default": Kernel(library.finished(library.xp.jit(library.xp.matmul)))}

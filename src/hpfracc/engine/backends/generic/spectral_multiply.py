@@ -6,7 +6,6 @@ Nothing is copied from the host: phases are computed on the device of the signal
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from hpfracc._arrays import dtype_name
 from hpfracc._xp import Namespace
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.generic.library import Library
 from hpfracc.engine.numerics.trigonometric import backward, forward
 from hpfracc.engine.primitives.base import INEXACT, ArraySpec, Call
 from hpfracc.engine.primitives.spectral_multiply import SpectralAxes, SpectralMultiply, is_half, plan_axes
@@ -23,23 +23,11 @@ __all__ = ["make_kernels"]
 _CONTRACT = SpectralMultiply()
 
 
-#: ``transform(x, kind, axis, **options)``: a cosine or sine transform along an axis.
-Waves = Callable[..., Any]
-
-
-def make_kernels(
-    xp: Namespace,
-    multiply: Callable[[Any, Any], Any] = operator.mul,
-    waves: tuple[Waves, Waves] | None = None,
-    **back_options: Any,
-) -> dict[str, Kernel]:
-    """``multiply(a, b)`` is the product of spectrum and symbol; it may overwrite the spectrum.
-
-    ``waves`` are the library's own cosine and sine transforms and their inverses, ``back_options`` those of inverse
-    transforms.
-    """
-    there, back = (partial(_composed, xp, forward), partial(_composed, xp, backward)) if waves is None else waves
-    compiled = xp.jit(partial(_multiply, xp, multiply, there, back, back_options), static=("plan", "as_real"))
+def make_kernels(library: Library) -> dict[str, Kernel]:
+    """One kernel for all transforms."""
+    xp = library.xp
+    there, back = library.waves or (partial(_composed, xp, forward), partial(_composed, xp, backward))
+    compiled = xp.jit(partial(_multiply, library, there, back), static=("plan", "as_real"))
 
     def spectral_multiply(
         symbol: Any, signal: Any, axes: Any = -1, kinds: Any = "fft", real: bool | None = None, **options: Any
@@ -56,8 +44,8 @@ def make_kernels(
         # A copy, because the cached array must not change with the caller's.
         return xp.copy(_in_precision(xp, symbol, call.dtype))
 
-    run = xp.quiet(spectral_multiply)
-    return {"fft": Kernel(run, prepare, run)}
+    run = library.finished(spectral_multiply, threads=True)
+    return {"fft": Kernel(run, library.unrecorded(prepare), run)}
 
 
 def _composed(xp: Namespace, transform: Callable[..., Any], x: Any, kind: str, axis: int) -> Any:
@@ -65,11 +53,9 @@ def _composed(xp: Namespace, transform: Callable[..., Any], x: Any, kind: str, a
 
 
 def _multiply(
-    xp: Namespace,
-    multiply: Callable[[Any, Any], Any],
-    there: Waves,
-    back: Waves,
-    back_options: dict[str, Any],
+    library: Library,
+    there: Callable[..., Any],
+    back: Callable[..., Any],
     symbol: Any,
     signal: Any,
     plan: SpectralAxes,
@@ -77,6 +63,7 @@ def _multiply(
     **options: Any,
 ) -> Any:
     """Transform, multiply, transform back; cosines and sines innermost, while the numbers are real."""
+    xp = library.xp
     if dtype_name(signal) not in INEXACT:
         signal = xp.astype(signal, "float64")
     symbol = _in_precision(xp, symbol, dtype_name(signal))
@@ -89,10 +76,10 @@ def _multiply(
         symbol = _cut_symbol(symbol, plan.turns[-1], n) if as_real else symbol
     elif not as_real and not xp.is_complex(spectrum) and not xp.is_complex(symbol):
         symbol = xp.complex(symbol, xp.zeros_like(symbol))
-    spectrum = spectrum * symbol if spectrum is signal else multiply(spectrum, symbol)
+    spectrum = spectrum * symbol if spectrum is signal else library.multiply(spectrum, symbol)
     if plan.turns:
         sizes = [n[axis] for axis in plan.turns]
-        spectrum = (xp.irfftn if as_real else xp.ifftn)(spectrum, sizes, plan.turns, **options, **back_options)
+        spectrum = (xp.irfftn if as_real else xp.ifftn)(spectrum, sizes, plan.turns, **options, **library.back_options)
     for axis, kind in reversed(plan.waves):
         spectrum = back(spectrum, kind, axis, **options)
     return spectrum

@@ -14,6 +14,8 @@ import numpy as np
 
 from hpfracc._xp import Namespace
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.generic.causal_convolution import reach
+from hpfracc.engine.backends.generic.library import Library
 from hpfracc.engine.primitives.base import Call
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply, padded_sizes
 
@@ -45,47 +47,16 @@ class Prepared(NamedTuple):
     layout: _Layout
 
 
-def _multiply_over(spectrum: Any, factor: Any) -> Any:
-    """``spectrum * factor``, written over ``spectrum`` if it fits."""
-    if np.broadcast_shapes(spectrum.shape, factor.shape) != spectrum.shape:
-        return spectrum * factor
-    spectrum *= factor
-    return spectrum
-
-
-def make_kernels(
-    xp: Namespace,
-    *,
-    multiply: Callable[[Any, Any], Any] = _multiply_over,
-    widen: Callable[[Any], Any] = lambda array: array,
-    all_finite: Callable[[Any, Any], bool] | None = None,
-    only_if: Callable[[Any, Callable[[Any], Any], Any], Any] | None = None,
-    **back_options: Any,
-) -> dict[str, Kernel]:
-    """The kernels by algorithm.
-
-    Parameters
-    ----------
-    xp : Namespace
-        The library.
-    multiply : callable
-        ``multiply(a, b)``, which may overwrite ``a``.
-    widen : callable
-        The precision in which a matrix product is computed.
-    all_finite : callable, optional
-        ``all_finite(signal, product)``: whether no output of ``product()`` has to be repaired, if that can be read.
-    only_if : callable, optional
-        ``only_if(condition, function, value)``: ``function(value)`` if the condition, which is an array, holds.
-    **back_options
-        Of the inverse transform.
-    """
+def make_kernels(library: Library) -> dict[str, Kernel]:
+    """The kernels by algorithm."""
+    xp = library.xp
 
     def kept_apart(product: Callable[[Any], Any], signal: Any, layout: _Layout) -> Any:
         if layout.whole:
             return product(signal)  # a non-finite sample affects all outputs of its transform, as it should
-        if all_finite is not None:
-            result = product(signal) if all_finite(signal, None) else None
-            if result is not None and all_finite(signal, _first(result, layout.axes)):
+        if library.is_readable(signal):
+            result = product(signal)
+            if library.all_finite(_first(result, layout.axes)):
                 return result
         bad = ~xp.isfinite(xp.stop_gradient(signal))
         result = product(xp.where(bad, xp.zeros_like(signal), signal))
@@ -94,11 +65,11 @@ def make_kernels(
             reached = affected(xp, bad, layout.axes, layout.used)
             return xp.where(reached, xp.full_like(values[..., :1], np.nan), values)
 
-        return repaired(result) if only_if is None else only_if(bad, repaired, result)
+        return library.only_if(bad, repaired, result)
 
     def matrix(weights: Any, layout: _Layout) -> Any:
         (axis,), (n,), (taps,) = layout.axes, layout.points, layout.used
-        weights = widen(xp.moveaxis(weights, axis, -1)[..., :taps])
+        weights = library.widen(xp.moveaxis(weights, axis, -1)[..., :taps])
         padded = xp.concatenate([weights, xp.zeros((*weights.shape[:-1], n - taps), weights.dtype, weights)], -1)
         points = xp.arange(0, n, "int32", weights)
         return padded[..., xp.abs(points - points[:, None])]
@@ -107,7 +78,7 @@ def make_kernels(
         (axis,) = layout.axes
 
         def product(x: Any) -> Any:
-            rows = widen(xp.moveaxis(x, axis, -1))
+            rows = library.widen(xp.moveaxis(x, axis, -1))
             if operator.ndim == 2:
                 made = xp.matmul(rows, operator)
             elif operator.shape[-3] == 1 and rows.ndim > 1:
@@ -134,20 +105,21 @@ def make_kernels(
         forward, back = (xp.fftn, xp.ifftn) if xp.is_complex(signal) else (xp.rfftn, xp.irfftn)
 
         def product(x: Any) -> Any:
-            waves = multiply(forward(x, layout.axes, layout.sizes, **options), operator)
-            full = back(waves, layout.sizes, layout.axes, **options, **back_options)
+            waves = library.multiply(forward(x, layout.axes, layout.sizes, **options), operator)
+            full = back(waves, layout.sizes, layout.axes, **options, **library.back_options)
             return xp.contiguous(full[(..., *map(slice, layout.ends))])
 
         return kept_apart(product, signal, layout)
 
     return {
-        "direct": _kernel(xp, matrix, multiply_by_matrix),
-        "fft": _kernel(xp, spectrum, transform_and_back),
+        "direct": _kernel(library, matrix, multiply_by_matrix, threads=False),
+        "fft": _kernel(library, spectrum, transform_and_back, threads=True),
     }
 
 
-def _kernel(xp: Namespace, make: Callable[..., Any], use: Callable[..., Any]) -> Kernel:
+def _kernel(library: Library, make: Callable[..., Any], use: Callable[..., Any], threads: bool) -> Kernel:
     """A kernel from ``make(weights, layout)``, whose result can be cached, and ``use(operator, signal, layout)``."""
+    xp = library.xp
 
     def both(weights: Any, signal: Any, layout: _Layout, **options: Any) -> Any:
         return use(make(weights, layout, **options), signal, layout, **options)
@@ -171,7 +143,9 @@ def _kernel(xp: Namespace, make: Callable[..., Any], use: Callable[..., Any]) ->
             return xp.zeros(np.broadcast_shapes(layout.rows, signal.shape), signal.dtype, signal)
         return used(operator, signal, layout=layout, **options)
 
-    return Kernel(xp.quiet(run), xp.quiet(prepare), xp.quiet(apply))
+    return Kernel(
+        library.finished(run, threads), library.unrecorded(xp.quiet(prepare)), library.finished(apply, threads)
+    )
 
 
 def _layout_of(call: Call) -> _Layout:
@@ -193,17 +167,5 @@ def _first(result: Any, axes: tuple[int, ...]) -> Any:
 def affected(xp: Namespace, bad: Any, axes: Sequence[int], used: Sequence[int]) -> Any:
     """Whether a sample within ``used[i]`` points along ``axes[i]`` is ``bad``."""
     for axis, taps in zip(axes, used, strict=True):
-        bad = xp.moveaxis(_reach(xp, xp.moveaxis(bad, axis, -1), taps), -1, axis)
-    return bad
-
-
-def _reach(xp: Namespace, bad: Any, taps: int) -> Any:
-    """Whether a sample within ``taps``, along the last axis, is bad, by doubling windows."""
-    width, n = 1, bad.shape[-1]
-    while width < taps:
-        shift = min(width, taps - width, n)
-        none = xp.zeros_like(bad[..., :shift])
-        before = xp.concatenate([none, bad[..., : n - shift]], -1)
-        bad = bad | before | xp.concatenate([bad[..., shift:], none], -1)
-        width += shift
+        bad = xp.moveaxis(reach(xp, xp.moveaxis(bad, axis, -1), taps, both=True), -1, axis)
     return bad

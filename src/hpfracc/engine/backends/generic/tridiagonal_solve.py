@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._xp import Namespace
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.generic.library import Library
 
 __all__ = ["make_kernels"]
 
 
-def make_kernels(xp: Namespace) -> dict[str, Kernel]:
+def make_kernels(library: Library) -> dict[str, Kernel]:
     """Reduction along the last axis."""
+    xp = library.xp
 
     def shifted(x: Any, distance: int, fill: float) -> Any:
         """``x[i - distance]``, for either sign, with ``fill`` beyond the ends."""
@@ -46,4 +47,4 @@ def make_kernels(xp: Namespace) -> dict[str, Kernel]:
         good = xp.isfinite(xp.stop_gradient(x)).all(-1)[..., None]
         return xp.where(good, x, float("nan"))
 
-    return {"reduction": Kernel(xp.quiet(xp.jit(reduce)))}
+    return {"reduction": Kernel(library.finished(xp.jit(reduce)))}

@@ -10,26 +10,13 @@ from hpfracc.engine.backends.base import (
     Declaration,
     KernelSpec,
     MemoryModel,
+    too_long_for_causal_matrix,
     too_long_or_wide_for_matrix,
     too_many_taps,
 )
-from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS, Call
+from hpfracc.engine.primitives.base import FLOATS, INEXACT, INTEGERS
 
 __all__ = ["BACKEND"]
-
-
-#: Elements of the matrix of a direct causal convolution. A traced call makes its matrix anew: at 1,000 points and 3
-#: rows a gradient took 60 times as long as with transforms, at 256 about 3 times, and a call with a cached matrix half
-#: as long (benchmarks/jax_layer.py).
-_MAX_CAUSAL_ELEMENTS = 256 * 256
-
-
-def _too_long(call: Call) -> str | None:
-    """Reason why a direct causal convolution does not serve a call, or None."""
-    rows = max(1, call.facts.get("weight_rows", 1))
-    if rows * call.length**2 > _MAX_CAUSAL_ELEMENTS:
-        return f"{call.length:,} points: its direct sum is a product with a matrix, for short signals"
-    return None
 
 
 def _kernel(
@@ -41,12 +28,17 @@ def _kernel(
 BACKEND = Declaration(
     "jax",
     (
-        _kernel("causal_convolution", "direct", MemoryModel(1.0, MAX_MATRIX_ELEMENTS, 16), refuses=_too_long),
+        _kernel(
+            "causal_convolution",
+            "direct",
+            MemoryModel(1.0, MAX_MATRIX_ELEMENTS, 16),
+            refuses=too_long_for_causal_matrix,
+        ),
         _kernel("causal_convolution", "fft", MemoryModel(2.0)),
         _kernel("causal_convolution", "blocked", MemoryModel(2.0), refuses=too_many_taps),
         _kernel("matmul", "default"),
         _kernel("fft", "default", MemoryModel(1.0)),
-        _kernel("elementwise", "fused"),
+        _kernel("elementwise", "default"),
         _kernel("reduction", "default", MemoryModel(0.3), INEXACT | INTEGERS),
         _kernel("bitwise_xor", "default", dtypes=INTEGERS, differentiable=False),
         _kernel("mittag_leffler", "contour", MemoryModel(12.0)),

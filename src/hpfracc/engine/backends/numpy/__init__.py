@@ -11,10 +11,6 @@ __all__ = ["BACKEND"]
 _MAX_STEPS = 1 << 26
 
 
-def _is_single(call: Call) -> str | None:
-    return None if call.batch > 1 else "a single product cannot be divided among threads"
-
-
 def _many_rounds(call: Call) -> str | None:
     if call.length * call.facts["reach"] > _MAX_STEPS:
         return f"{call.length:,} points: each round advances one step, and paths are long"
@@ -38,7 +34,7 @@ BACKEND = Declaration(
     "numpy",
     (
         KernelSpec("causal_convolution", "direct", INEXACT, memory=MemoryModel(0.3)),
-        KernelSpec("causal_convolution", "fft", INEXACT, threads=True, memory=MemoryModel(2.0)),
+        KernelSpec("causal_convolution", "fft", INEXACT, threads=True, memory=MemoryModel(0.8)),
         KernelSpec(
             "causal_convolution",
             "blocked",
@@ -48,15 +44,12 @@ BACKEND = Declaration(
             memory=MemoryModel(0.3, block=1 << 17, each=32),
         ),
         KernelSpec("matmul", "default", INEXACT | INTEGERS),
-        KernelSpec("matmul", "stacked", INEXACT | INTEGERS, threads=True, refuses=_is_single),
-        KernelSpec("fft", "pocketfft", INEXACT, memory=MemoryModel(2.0)),
-        KernelSpec("fft", "scipy", INEXACT, threads=True, memory=MemoryModel(0.8)),
+        KernelSpec("fft", "default", INEXACT, threads=True, memory=MemoryModel(0.8)),
         KernelSpec("elementwise", "default", INEXACT, memory=MemoryModel(0.4)),
-        KernelSpec("elementwise", "blocked", INEXACT, threads=True),
         KernelSpec("reduction", "default", INEXACT | INTEGERS),
         KernelSpec("bitwise_xor", "default", INTEGERS),
         KernelSpec("mittag_leffler", "contour", INEXACT, memory=MemoryModel(0.0, block=1 << 17, each=48)),
-        KernelSpec("spectral_multiply", "scipy", INEXACT, threads=True, memory=MemoryModel(2.0)),
+        KernelSpec("spectral_multiply", "fft", INEXACT, threads=True, memory=MemoryModel(2.0)),
         KernelSpec("toeplitz_apply", "direct", INEXACT, refuses=several_axes, memory=MemoryModel(0.3)),
         KernelSpec("toeplitz_apply", "fft", INEXACT, threads=True, memory=MemoryModel(1.8)),
         KernelSpec("stencil_relax", "csgraph", FLOATS),
@@ -67,10 +60,9 @@ BACKEND = Declaration(
         ),
         KernelSpec("exponential_recurrence", "blocked", INEXACT, memory=MemoryModel(2.5)),
         KernelSpec("random", "streams", FLOATS, memory=MemoryModel(1.0, 1 << 14, 160)),
-        KernelSpec("random", "arithmetic", FLOATS, memory=MemoryModel(1.0, 1 << 14, 160)),
         KernelSpec("chirp_transform", "fft", INEXACT, threads=True, memory=MemoryModel(1.8)),
         KernelSpec("tridiagonal_solve", "lapack", INEXACT, memory=MemoryModel(1.0)),
-        KernelSpec("tridiagonal_solve", "thomas", INEXACT, refuses=_one_matrix, memory=MemoryModel(1.0)),
+        KernelSpec("tridiagonal_solve", "reduction", INEXACT, refuses=_one_matrix, memory=MemoryModel(2.5)),
     ),
     host_arrays=True,
 )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from hpfracc._optional import import_optional, is_loaded
-from hpfracc.engine.backends.base import Adapter, DeviceTimer
+from hpfracc.engine.backends.base import Adapter
 from hpfracc.engine.backends.torch import BACKEND
 from hpfracc.profiling.clocks import DeviceClock
 
@@ -30,7 +29,6 @@ class TorchAdapter(Adapter):
 
     def __init__(self) -> None:
         self._devices: tuple[str, ...] | None = None
-        self._idle_events: dict[str, deque[tuple[Any, Any]]] = {}
 
     def devices(self) -> tuple[str, ...]:
         """The host and every CUDA device that PyTorch finds."""
@@ -63,18 +61,6 @@ class TorchAdapter(Adapter):
         """Wait for a CUDA device; the host is synchronous."""
         if device != "cpu":
             import_optional("torch").cuda.synchronize(device)
-
-    def timer(self, device: str) -> DeviceTimer | None:
-        """A pair of CUDA events on the current stream, reused from earlier timers."""
-        if device == "cpu":
-            return None
-        torch = import_optional("torch")
-        idle = self._idle_events.setdefault(device, deque(maxlen=64))
-        try:
-            pair = idle.pop()
-        except IndexError:
-            pair = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        return _EventTimer(torch.cuda, device, pair, idle)
 
     def clock(self) -> DeviceClock:
         """CUDA events on the current stream, for the profiler."""
@@ -158,39 +144,6 @@ class TorchAdapter(Adapter):
         if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
             return True
         return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)
-
-
-class _EventTimer:
-    """Two CUDA events; :meth:`seconds` checks whether the second has passed, and never waits for it."""
-
-    __slots__ = ("_cuda", "_device", "_idle", "_pair", "_seconds", "_stopped")
-
-    def __init__(self, cuda: Any, device: str, pair: tuple[Any, Any], idle: deque[tuple[Any, Any]]) -> None:
-        self._cuda = cuda
-        self._device = device
-        self._pair: tuple[Any, Any] | None = pair
-        self._idle = idle
-        self._stopped = False
-        self._seconds: float | None = None
-
-    def start(self) -> None:
-        """Mark the beginning in the current stream."""
-        if self._pair is not None:
-            self._pair[0].record(self._cuda.current_stream(self._device))
-
-    def stop(self) -> None:
-        """Mark the end in the current stream."""
-        if self._pair is not None:
-            self._pair[1].record(self._cuda.current_stream(self._device))
-            self._stopped = True
-
-    def seconds(self) -> float | None:
-        """Seconds between the marks once the device has passed both, otherwise None."""
-        if self._pair is not None and self._stopped and self._pair[1].query():
-            self._seconds = self._pair[0].elapsed_time(self._pair[1]) / 1000.0
-            self._idle.append(self._pair)
-            self._pair = None
-        return self._seconds
 
 
 ADAPTER = TorchAdapter()

@@ -1,4 +1,4 @@
-"""The cached transform of weights, the product with it, and its fused form for long real rows on a GPU.
+"""The causal sum of long real rows on a GPU with a cached transform of the weights, fused with copies around it.
 
 For the derivative only the positions of non-finite samples are stored, one number per block, not the signal.
 """
@@ -12,57 +12,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from hpfracc._arrays import dtype_name
 from hpfracc._torch_transforms import is_batched
+from hpfracc.engine.backends.generic.causal_convolution import PreparedWeights
 from hpfracc.engine.backends.torch import fused
 from hpfracc.engine.backends.torch.tracking import is_eager, is_only_recorded
 
-__all__ = [
-    "PaddedSpectrum",
-    "SumOptions",
-    "convolve_back_composed",
-    "convolve_fused",
-    "fits_fused",
-    "make_spectrum",
-    "spectral_product",
-]
+__all__ = ["SumOptions", "convolve_back_composed", "convolve_fused", "fits_fused"]
 
 
-class PaddedSpectrum(NamedTuple):
-    """The transform of the weights over ``size``, zero-padded to that length, and the dtype of the result.
-
-    The inverse transform then omits its factor, which would be a pass over all points. ``rows`` is 1 if the weights are
-    the same for every row of a signal.
-    """
-
-    transform: Tensor
-    size: int
-    taps: int
-    dtype: torch.dtype
-    rows: int
-
-
-def make_spectrum(weights: Tensor, size: int) -> PaddedSpectrum:
-    """Transform weights."""
-    rows = math.prod(weights.shape[:-1])
-    return PaddedSpectrum(_forward(weights, size) / size, size, weights.shape[-1], weights.dtype, rows)
-
-
-def spectral_product(signal: Tensor, spectrum: PaddedSpectrum, eager: bool) -> Tensor:
-    """The cyclic convolution along the last axis, ``size`` points of it; ``eager`` if nothing tracks the tensors."""
-    transform = _forward(signal, spectrum.size)
-    # In place if the weights are one row, the usual case: then the product has the shape of the signal's spectrum.
-    fits = eager and spectrum.rows == 1 and spectrum.transform.ndim <= transform.ndim
-    product = transform.mul_(spectrum.transform) if fits else transform * spectrum.transform
-    if signal.is_complex():
-        return torch.fft.ifft(product, norm="forward")
-    return torch.fft.irfft(product, n=spectrum.size, norm="forward")
-
-
-def _forward(tensor: Tensor, size: int) -> Tensor:
-    if tensor.is_complex():
-        return torch.fft.fft(tensor, n=size)
+def spectral_product(signal: Tensor, prepared: PreparedWeights, eager: bool) -> Tensor:
+    """The cyclic convolution of real rows, all points of it; ``eager`` if nothing tracks the tensors."""
+    transform, size = prepared.operator, prepared.layout.size
     # A row that already has this length is not checked twice.
-    return torch.fft.rfft(tensor) if tensor.shape[-1] == size else torch.fft.rfft(tensor, n=size)
+    product = torch.fft.rfft(signal) if signal.shape[-1] == size else torch.fft.rfft(signal, n=size)
+    product = product.mul_(transform) if eager else product * transform
+    return torch.fft.irfft(product, n=size, norm="forward")
 
 
 class SumOptions(NamedTuple):
@@ -76,18 +41,20 @@ class SumOptions(NamedTuple):
 _PLAIN = SumOptions()
 
 
-def fits_fused(prepared: PaddedSpectrum, signal: Tensor, starts: Tensor | None = None) -> bool:
+def fits_fused(prepared: PreparedWeights, signal: Tensor, starts: Tensor | None = None) -> bool:
     """Whether the fused kernels apply: real rows on a GPU, where each non-finite sample affects the rest of its row.
 
     One row of weights for all rows, so that a row of the product is a row of the signal; no more rows than the second
     axis of a launch allows; and nothing tracks the weights or transforms the signal.
     """
-    shape, transform = signal.shape, prepared.transform
+    (transform, layout), shape = prepared, signal.shape
     return (
         signal.is_cuda
+        and signal.numel() > 0
+        and dtype_name(signal) == layout.dtype
         and not signal.is_complex()
-        and prepared.taps >= shape[-1]
-        and prepared.rows == 1
+        and layout.taps >= shape[-1]
+        and math.prod(layout.rows) == 1
         and transform.ndim <= len(shape)
         and signal.numel() // shape[-1] <= 65_535
         and fused.is_available()
@@ -97,7 +64,7 @@ def fits_fused(prepared: PaddedSpectrum, signal: Tensor, starts: Tensor | None =
     )
 
 
-def convolve_fused(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions = _PLAIN) -> Tensor:
+def convolve_fused(signal: Tensor, prepared: PreparedWeights, options: SumOptions = _PLAIN) -> Tensor:
     """The sum, recorded by autograd if the signal is."""
     if options.starts is not None and not options.starts.is_contiguous():
         options = options._replace(starts=options.starts.contiguous())
@@ -107,10 +74,10 @@ def convolve_fused(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions
     return result
 
 
-def _convolve(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> tuple[Tensor, Tensor]:
+def _convolve(signal: Tensor, prepared: PreparedWeights, options: SumOptions) -> tuple[Tensor, Tensor]:
     """The sum, and records of non-finite samples."""
     signal = signal.contiguous()
-    padded, bad, _ = fused.pad_and_clean(signal, prepared.size, differences=options.differences)
+    padded, bad, _ = fused.pad_and_clean(signal, prepared.layout.size, differences=options.differences)
     result = fused.cut_and_taint(
         spectral_product(padded, prepared, True),
         bad,
@@ -123,12 +90,12 @@ def _convolve(signal: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> 
     return result, bad
 
 
-def _convolve_back(slope: Tensor, bad: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> Tensor:
+def _convolve_back(slope: Tensor, bad: Tensor, prepared: PreparedWeights, options: SumOptions) -> Tensor:
     """The derivative of the sum: the reversed sum, over the points that do not depend on a non-finite sample."""
     slope = slope.contiguous()
     # The contributions of the starting weights are summed during padding, and added during truncation.
     padded, worse, sums = fused.pad_and_clean(
-        slope, prepared.size, limit=bad, backwards=True, starts=options.starts, first=options.first
+        slope, prepared.layout.size, limit=bad, backwards=True, starts=options.starts, first=options.first
     )
     return fused.cut_and_taint(
         spectral_product(padded, prepared, True),
@@ -142,7 +109,7 @@ def _convolve_back(slope: Tensor, bad: Tensor, prepared: PaddedSpectrum, options
     )
 
 
-def convolve_back_composed(slope: Tensor, first_bad: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> Tensor:
+def convolve_back_composed(slope: Tensor, first_bad: Tensor, prepared: PreparedWeights, options: SumOptions) -> Tensor:
     """The same by PyTorch operations, for many slopes at once; ``first_bad`` has one point per row.
 
     A non-finite slope makes the whole row non-finite, because PyTorch's older vmap cannot check for it.
@@ -170,7 +137,7 @@ class _FusedSum(torch.autograd.Function):
     """The sum, as autograd records it."""
 
     @staticmethod
-    def forward(ctx: Any, signal: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> Tensor:
+    def forward(ctx: Any, signal: Tensor, prepared: PreparedWeights, options: SumOptions) -> Tensor:
         result, bad = _convolve(signal.detach(), prepared, options)
         # Neither operand nor result, so it may be stored directly.
         ctx.bad, ctx.plan, ctx.shape = bad, (prepared, options), tuple(signal.shape)
@@ -191,7 +158,7 @@ class _Slope(torch.autograd.Function):
     """The derivative of :class:`_FusedSum`, as autograd records it."""
 
     @staticmethod
-    def forward(ctx: Any, slope: Tensor, bad: Tensor, prepared: PaddedSpectrum, options: SumOptions) -> Tensor:
+    def forward(ctx: Any, slope: Tensor, bad: Tensor, prepared: PreparedWeights, options: SumOptions) -> Tensor:
         ctx.plan = prepared, options
         ctx.save_for_backward(bad)
         return _convolve_back(slope.detach(), bad, prepared, options)

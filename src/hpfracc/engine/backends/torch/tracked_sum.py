@@ -17,17 +17,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from hpfracc._torch_transforms import is_batched
+from hpfracc._xp import namespace
+from hpfracc.engine.backends.generic.causal_convolution import differences as _differences
 from hpfracc.engine.backends.torch import fused
-from hpfracc.engine.backends.torch.fused_sum import PaddedSpectrum, make_spectrum
-from hpfracc.engine.backends.torch.nonfinite import clean, mark_reached
 from hpfracc.engine.backends.torch.tracking import is_only_recorded
 from hpfracc.engine.numerics.lengths import fast_length
 
 __all__ = ["convolve_tracked", "fits_tracked"]
 
 Composition = Callable[..., Tensor]
-#: :func:`causal_convolution.differences` and its transpose, for tensors that autograd does not record.
-Differences = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]
 
 
 def fits_tracked(weights: Tensor, signal: Tensor, *starts: Tensor) -> bool:
@@ -50,17 +48,17 @@ def convolve_tracked(
     weights: Tensor,
     signal: Tensor,
     starts: Tensor | None,
-    differences: bool,
-    first: int,
+    *,
     composed: Composition,
-    differ: Differences,
+    differences: bool = False,
+    starts_from: int = 0,
 ) -> Tensor:
     """The sum with the options of the primitive; ``composed`` computes the same by PyTorch operations."""
     if weights.shape[-1] > signal.shape[-1]:
         weights = weights[: signal.shape[-1]]
     weights = weights.to(signal.dtype)
     starts = None if starts is None else starts.to(signal.dtype)
-    result: Tensor = _TrackedSum.apply(weights, signal, starts, differences, first, composed, differ)
+    result: Tensor = _TrackedSum.apply(weights, signal, starts, bool(differences), int(starts_from), composed)
     return result
 
 
@@ -80,11 +78,10 @@ class _TrackedSum(torch.autograd.Function):
         differences: bool,
         first: int,
         composed: Composition,
-        differ: Differences,
     ) -> Tensor:
         n = signal.shape[-1]
         ctx.save_for_backward(weights, signal, starts)
-        ctx.options = differences, first, composed, differ
+        ctx.options = differences, first, composed
         size = fast_length(2 * n - 1)
         bare = signal.detach().contiguous()
         begun = None if starts is None else starts.detach().contiguous()
@@ -103,16 +100,15 @@ class _TrackedSum(torch.autograd.Function):
                 scaled=True,
             )
         else:
-            spectrum = make_spectrum(weights.detach(), size)
-            of_weights = spectrum.transform
-            result, transform, ctx.bad = _sum_in_passes(bare, spectrum, differences, begun, first, differ)
+            of_weights = torch.fft.rfft(weights.detach(), n=size) / size
+            result, transform, ctx.bad = _sum_in_passes(bare, of_weights, size, differences, begun, first)
         ctx.of_weights, ctx.transform, ctx.size = of_weights, transform, size
         return result
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:
         weights, signal, starts = ctx.saved_tensors
-        differences, first, composed, differ = ctx.options
+        differences, first, composed = ctx.options
         if torch.is_grad_enabled() or is_batched(slope):
             return _back_composed(weights, signal, starts, slope, differences, first, composed)
         wanted = ctx.needs_input_grad
@@ -153,7 +149,7 @@ class _TrackedSum(torch.autograd.Function):
                         by_signal[..., place] += change
                     else:
                         by_first = change
-                by_signal = differ[1](by_signal) if differences else by_signal
+                by_signal = _adjoint(by_signal) if differences else by_signal
                 if by_first is not None:
                     by_signal[..., 0] += by_first
         if wanted[0]:
@@ -172,30 +168,41 @@ class _TrackedSum(torch.autograd.Function):
             )
         elif wanted[2]:
             by_starts = _slope_of_starts(padded, signal.detach(), starts, differences, first)
-        return by_weights, by_signal, by_starts, None, None, None, None
+        return by_weights, by_signal, by_starts, None, None, None
+
+
+def _adjoint(slope: Tensor) -> Tensor:
+    """The transpose of differences, whose first is 0."""
+    slope = functional.pad(slope[..., 1:], (1, 1))
+    return slope[..., :-1] - slope[..., 1:]
 
 
 def _sum_in_passes(
-    signal: Tensor, spectrum: PaddedSpectrum, differences: bool, starts: Tensor | None, first: int, differ: Differences
+    signal: Tensor, of_weights: Tensor, size: int, differences: bool, starts: Tensor | None, first: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """The sum by PyTorch operations, the transform of its summands, and the points affected by non-finite samples."""
     n = signal.shape[-1]
-    summands = differ[0](signal) if differences else signal
-    transform = torch.fft.rfft(summands, n=spectrum.size)
+    summands = _differences(namespace("torch"), signal) if differences else signal
+    transform = torch.fft.rfft(summands, n=size)
     # Copied: a view would keep the padded product alive, and PyTorch refuses to write to it.
-    result = _back(transform * spectrum.transform, spectrum.size)[..., :n].clone()
+    result = _back(transform * of_weights, size)[..., :n].clone()
     bad = None
     # On the host a non-finite sample shows in the first output of its row; elsewhere reading would synchronise.
     if not signal.is_cpu or not bool(torch.isfinite(result[..., 0]).all()):
-        transform = torch.fft.rfft(clean(summands), n=spectrum.size)
-        result = mark_reached(_back(transform * spectrum.transform, spectrum.size)[..., :n], summands, n)
-        bad = torch.isnan(mark_reached(torch.zeros_like(result), summands, n))
+        transform = torch.fft.rfft(_clean(summands), n=size)
+        bad = torch.cumsum(~torch.isfinite(summands), -1) > 0
+        result = _back(transform * of_weights, size)[..., :n].masked_fill(bad, torch.nan)
     for j in range(0 if starts is None else starts.shape[0]):
         assert starts is not None
         place = first + j
         sample = summands[..., place : place + 1] if place else signal[..., :1]  # the first sample has no difference
         result[..., place:].addcmul_(sample, starts[j, place:])
     return result, transform, bad
+
+
+def _clean(signal: Tensor) -> Tensor:
+    """``signal`` with 0 for non-finite samples."""
+    return torch.nan_to_num(signal, nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def _slope_of_starts(backwards: Tensor, signal: Tensor, starts: Tensor, differences: bool, first: int) -> Tensor:
@@ -207,7 +214,7 @@ def _slope_of_starts(backwards: Tensor, signal: Tensor, starts: Tensor, differen
         sample = signal[..., place : place + 1]
         if differences and place:
             sample = sample - signal[..., place - 1 : place]
-        products = backwards[..., : n - place] * clean(sample)
+        products = backwards[..., : n - place] * _clean(sample)
         row = products.sum(tuple(range(products.ndim - 1))) if products.ndim > 1 else products
         rows.append(functional.pad(row.flip(-1), (starts.shape[-1] - row.shape[-1], 0)))
     return torch.stack(rows) if len(rows) > 1 else rows[0].unsqueeze(0)
@@ -231,4 +238,4 @@ def _back_composed(
         found = iter(torch.autograd.grad(result, wanted, slope, create_graph=create))
     given = (weights, signal, starts)
     slopes = [next(found) if one is not None and one.requires_grad else None for one in given]
-    return (*slopes, None, None, None, None)
+    return (*slopes, None, None, None)

@@ -24,14 +24,14 @@ _MIN, _STEP = 4, 4
 _MAX_ON_HOST, _MAX_THOROUGH, _MAX_ON_GPU = 20, 22, 24
 #: Operations whose typical operand is a square; the others' is a row.
 _SQUARE = ("matmul", "stencil_relax")
-#: Points per weight in the variant with few weights, and matrices of a stack.
-_POINTS_PER_WEIGHT, _MATRICES = 16, 16
-FEW_WEIGHTS, STACK, PREPARED = "few weights", "stack", "prepared"
+#: Points per weight in the variant with few weights.
+_POINTS_PER_WEIGHT = 16
+FEW_WEIGHTS, PREPARED = "few weights", "prepared"
 #: Variants for kernels that do not support an operation's usual call, and the algorithm of each.
-_MADE_FOR = {FEW_WEIGHTS: "blocked", STACK: "stacked"}
+_MADE_FOR = {FEW_WEIGHTS: "blocked"}
 #: Operators cache the transforms of their weights, so most convolutions have one. What it saves differs between arms
 #: (on an H200 a direct sum of 64 points takes 35 us with a cached matrix, 210 us without; an FFT 85 and 140).
-_VARIANTS = {"causal_convolution": ("", PREPARED, FEW_WEIGHTS), "matmul": ("", STACK)}
+_VARIANTS = {"causal_convolution": ("", PREPARED, FEW_WEIGHTS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Series:
     """One operation, dtype and placement of operands, over all sizes.
 
     ``variant`` distinguishes series of one operation: ``"prepared"`` caches the transform of the weights; ``"few
-    weights"`` and ``"stack"`` are only for kernels that do not support as many weights as points, or a single matrix.
+    weights"`` is only for kernels that do not support as many weights as points.
     """
 
     operation: str
@@ -61,9 +61,6 @@ class Series:
 
     def shape(self, exponent: int) -> tuple[int, ...]:
         """The shape of a main operand of about ``2**exponent`` elements."""
-        if self.variant == STACK:
-            side = max(1, round(math.sqrt(2**exponent / _MATRICES)))
-            return _MATRICES, side, side
         if self.operation in _SQUARE:
             side = round(math.sqrt(2**exponent))
             return side, side

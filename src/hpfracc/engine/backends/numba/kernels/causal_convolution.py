@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numba import njit, uintp
 
+from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.generic.causal_convolution import with_starts_on_host
+from hpfracc.engine.backends.generic.causal_convolution import differences as differences_of
 from hpfracc.engine.backends.numba.arrays import Array, behaved, flat, spread
 from hpfracc.engine.workers import even_blocks, run_blocks
 
@@ -155,4 +156,21 @@ def _equal_work(n: int, taps: int, workers: int) -> list[tuple[int, int]]:
     return [(low, high) for low, high in itertools.pairwise(edges) if high > low]
 
 
-KERNELS: dict[str, Kernel] = {"direct": with_starts_on_host(Kernel(convolve_direct))}
+@np.errstate(all="ignore")
+def convolve_with_options(
+    weights: Array,
+    signal: Array,
+    *starts: Array,
+    differences: bool = False,
+    starts_from: int = 0,
+    workers: int = 1,
+) -> Array:
+    """:func:`convolve_direct` with the options of the primitive."""
+    summands = differences_of(NUMPY, signal) if differences else signal
+    result = convolve_direct(weights, summands, workers=workers)
+    for j, row in enumerate(starts[0] if starts else (), starts_from):
+        result[..., j:] += (summands if j else signal)[..., j : j + 1] * row[j:]
+    return result
+
+
+KERNELS: dict[str, Kernel] = {"direct": Kernel(convolve_with_options, plain=Kernel(convolve_direct))}

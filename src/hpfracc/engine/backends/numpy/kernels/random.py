@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.numerics.counter_random import normal_pairs, philox, uniforms
+from hpfracc.engine.numerics.counter_random import normal_pairs, uniforms
 
 __all__ = ["KERNELS"]
 
@@ -80,20 +80,4 @@ def random_streams(
     return _fill(paths, n, kind, dtype, words_of)
 
 
-def random_arithmetic(
-    paths: Array, key: Array, *, n: int, kind: str = "normal", stream: int = 0, dtype: str = "float64"
-) -> Array:
-    """The words of many paths at once."""
-    numbers = paths.ravel().astype(np.uint64)[:, None]
-    pair = _pair(key)
-    streams = np.full((1, 1), stream, np.uint64)
-
-    def words_of(rows: slice, low: int, high: int) -> Array:
-        counters = np.arange(low // 4 + 1, -(-high // 4) + 1, dtype=np.uint64)
-        blocks = philox(counters[None, :], numbers[rows], streams, pair)
-        return np.stack(blocks, -1).reshape(blocks[0].shape[0], -1)[:, : high - low]
-
-    return _fill(paths, n, kind, dtype, words_of)
-
-
-KERNELS: dict[str, Kernel] = {"streams": Kernel(random_streams), "arithmetic": Kernel(random_arithmetic)}
+KERNELS: dict[str, Kernel] = {"streams": Kernel(random_streams)}

@@ -1,4 +1,4 @@
-"""Shortest distances on a lattice in NumPy: rounds over the whole array, or SciPy's Dijkstra on a sparse matrix."""
+"""Shortest distances on a lattice in NumPy: SciPy's Dijkstra on a sparse matrix, or rounds over the whole array."""
 
 from __future__ import annotations
 
@@ -9,33 +9,14 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.numerics.stencils import forward_offsets, relax
+from hpfracc.engine.backends.generic.stencil_relax import make_kernels
+from hpfracc.engine.backends.numpy.library import LIBRARY
+from hpfracc.engine.numerics.stencils import forward_offsets
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 
 __all__ = ["KERNELS"]
 
 Array = np.ndarray[Any, Any]
-
-
-def by_rounds(
-    costs: Array, start: Array, *, neighbourhood: str = "von_neumann", periodic: Any = False, edges: bool = False
-) -> Array:
-    """All points at once, until nothing changes."""
-    if not start.size:
-        return np.empty(start.shape, start.dtype)
-    wraps = read_periodic(periodic, costs.ndim - edges)
-    return np.asarray(
-        relax(
-            np,
-            lambda shape: np.full(shape, np.inf, start.dtype),
-            costs,
-            start,
-            neighbourhood=neighbourhood,
-            periodic=wraps,
-            edges=edges,
-            every=1,
-        )
-    )
 
 
 def by_csgraph(
@@ -98,4 +79,4 @@ def _steps(
     return tails, heads, lengths
 
 
-KERNELS: dict[str, Kernel] = {"csgraph": Kernel(by_csgraph), "relax": Kernel(by_rounds)}
+KERNELS: dict[str, Kernel] = {"csgraph": Kernel(by_csgraph), **make_kernels(LIBRARY)}

@@ -1,4 +1,4 @@
-"""Symmetric Toeplitz products in NumPy: the sum, or the generic kernel by ``scipy.fft`` with threads."""
+"""Symmetric Toeplitz products in NumPy: the sum, which needs little memory, or the generic transforms."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._xp import NUMPY
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.backends.generic.toeplitz_apply import Prepared, make_kernels
-from hpfracc.engine.backends.numpy.nonfinite import all_finite
+from hpfracc.engine.backends.generic.toeplitz_apply import make_kernels
+from hpfracc.engine.backends.numpy.library import LIBRARY
 from hpfracc.engine.primitives.toeplitz_apply import ToeplitzApply
 
 __all__ = ["KERNELS"]
@@ -37,25 +36,4 @@ def apply_direct(weights: Array, signal: Array, *, axes: Any = -1) -> Array:
     return result
 
 
-def _all_finite(signal: Array, result: Array | None) -> bool:
-    return result is None or all_finite(np.asarray(result))
-
-
-_FFT = make_kernels(NUMPY, all_finite=_all_finite, overwrite_x=True)["fft"]
-
-
-def apply_fft(weights: Array, signal: Array, *, axes: Any = -1, workers: int = 1) -> Array:
-    """Transform, multiply, transform back."""
-    return np.asarray(_FFT.run(weights, signal, axes, workers=workers))
-
-
-def apply_spectrum(prepared: Prepared, signal: Array, *, axes: Any = -1, workers: int = 1) -> Array:
-    """Apply weights whose transform is cached: two transforms instead of three."""
-    assert _FFT.apply is not None
-    return np.asarray(_FFT.apply(prepared, signal, axes, workers=workers))
-
-
-KERNELS: dict[str, Kernel] = {
-    "direct": Kernel(apply_direct),
-    "fft": Kernel(apply_fft, _FFT.prepare, apply_spectrum),
-}
+KERNELS: dict[str, Kernel] = {"direct": Kernel(apply_direct), "fft": make_kernels(LIBRARY)["fft"]}

@@ -1,4 +1,4 @@
-"""Tridiagonal systems in NumPy: LAPACK's elimination, matrix by matrix, or that of all rows in parallel."""
+"""Tridiagonal systems in NumPy: LAPACK's elimination, matrix by matrix, or the generic reduction of all rows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from hpfracc.engine.backends.base import Kernel
+from hpfracc.engine.backends.generic.tridiagonal_solve import make_kernels
+from hpfracc.engine.backends.numpy.library import LIBRARY
 
-__all__ = ["KERNELS", "solve_lapack", "solve_thomas"]
+__all__ = ["KERNELS"]
 
 Array = np.ndarray[Any, Any]
 
@@ -51,28 +53,6 @@ def _gtsv(gtsv: Any, lower: Array, diagonal: Array, upper: Array, rhs: Array) ->
     return np.asarray(x) if info == 0 else np.full(rhs.shape, np.nan, rhs.dtype)
 
 
-@np.errstate(all="ignore")
-def solve_thomas(lower: Array, diagonal: Array, upper: Array, rhs: Array) -> Array:
-    """The Thomas algorithm, one step for all rows at a time."""
-    shape = np.broadcast_shapes(lower.shape, diagonal.shape, upper.shape, rhs.shape)
-    n = shape[-1]
-    x = np.array(np.moveaxis(np.broadcast_to(rhs, shape), -1, 0), order="C")
-    if not x.size:
-        return np.empty(shape, rhs.dtype)
-    a, d, c = (np.moveaxis(one, -1, 0) for one in np.broadcast_arrays(lower, diagonal, upper))
-    ratio = np.empty((n, *a.shape[1:]), rhs.dtype)  # of the row above the diagonal, after elimination
-    pivot = d[0]
-    x[0] /= pivot
-    for i in range(1, n):
-        ratio[i - 1] = c[i - 1] / pivot
-        pivot = d[i] - a[i] * ratio[i - 1]
-        x[i] -= a[i] * x[i - 1]
-        x[i] /= pivot
-    for i in range(n - 2, -1, -1):
-        x[i] -= ratio[i] * x[i + 1]
-    return _cleared(np.ascontiguousarray(np.moveaxis(x, 0, -1)))
-
-
 def _cleared(found: Array) -> Array:
     """Rows that are not finite are nan throughout."""
     if not np.isfinite(found.sum()):
@@ -80,4 +60,4 @@ def _cleared(found: Array) -> Array:
     return found
 
 
-KERNELS: dict[str, Kernel] = {"lapack": Kernel(solve_lapack), "thomas": Kernel(solve_thomas)}
+KERNELS: dict[str, Kernel] = {"lapack": Kernel(solve_lapack), **make_kernels(LIBRARY)}

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from hpfracc.engine.backends.base import Kernel
-from hpfracc.engine.numerics.stencils import forward_offsets, padded_views, refresh_ghosts, relax
+from hpfracc.engine.backends.generic.stencil_relax import make_kernels
+from hpfracc.engine.backends.torch.library import LIBRARY
+from hpfracc.engine.numerics.stencils import forward_offsets, padded_views, refresh_ghosts
 from hpfracc.engine.primitives.stencil_relax import read_periodic
 
 __all__ = ["KERNELS"]
@@ -19,29 +21,6 @@ __all__ = ["KERNELS"]
 _SIDES, _SMALLEST_SIDE = {1: 4096, 2: 64, 3: 16}, 8
 #: Tiles that are processed together: enough to fill a GPU, and a fraction of many that a wave usually has.
 _MIN_TILES, _SHARE_OF_TILES = 256, 8
-#: Rounds between two checks on a device: a check waits for it, a useless round costs a few passes over memory.
-_ROUNDS = 32
-
-
-def by_rounds(
-    costs: Tensor, start: Tensor, *, neighbourhood: str = "von_neumann", periodic: Any = False, edges: bool = False
-) -> Tensor:
-    """All points at once."""
-    if not start.numel():
-        return torch.empty_like(start)
-    wraps = read_periodic(periodic, costs.ndim - edges)
-    with torch.no_grad():
-        found: Tensor = relax(
-            torch,
-            lambda shape: torch.full(shape, math.inf, dtype=start.dtype, device=start.device),
-            costs,
-            start,
-            neighbourhood=neighbourhood,
-            periodic=wraps,
-            edges=edges,
-            every=1 if start.is_cpu else _ROUNDS,
-        )
-    return found
 
 
 def by_tiles(
@@ -155,4 +134,4 @@ def _beside(tiles: Tensor, wraps: tuple[bool, ...], neighbourhood: str) -> Tenso
     return found
 
 
-KERNELS: dict[str, Kernel] = {"tiles": Kernel(by_tiles), "relax": Kernel(by_rounds)}
+KERNELS: dict[str, Kernel] = {"tiles": Kernel(by_tiles), **make_kernels(LIBRARY)}
