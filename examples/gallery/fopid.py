@@ -25,7 +25,8 @@ for name, law in laws.items():
     margins = control.margins(law.transfer_function() * plant)
     below.semilogx(w, control.bode(law.transfer_function() * plant, w).degrees, label=name)
     below.plot(margins.w_gain_crossing, np.degrees(margins.phase) - 180.0, "ko")
-    print(f"{name}: phase margin {np.degrees(margins.phase):.0f} degrees, error {response.error_estimate:.0e}")
+    error = response.error_estimate
+    print(f"{name}: phase margin {np.degrees(margins.phase):.0f} degrees, error {error:.0e}")
 above.axhline(20.5 / 21.5, color="grey", linestyle=":", linewidth=1)
 above.set(xlabel="$t$", ylabel="$y(t)$", title="A fractional controller on a fractional plant")
 above.legend()

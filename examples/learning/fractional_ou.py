@@ -17,8 +17,8 @@ import torch
 import hpfracc as hf
 from hpfracc import noise
 from hpfracc.ml import LearnableOrder
-from hpfracc.ml.torch.neural_fsde import NeuralFSDE
 from hpfracc.ml.path_losses import energy_score
+from hpfracc.ml.torch.neural_fsde import NeuralFSDE
 
 THETA, SIGMA, END, STEPS = 1.0, 0.5, 4.0, 64
 LAGS = (1, 2, 4, 8)

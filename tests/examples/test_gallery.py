@@ -104,6 +104,8 @@ CHECKS: dict[str, Callable[[Names], None]] = {
     "half_derivative": below(1e-5),
     "definitions": below(1e-4),
     "chirp": below(0.011),
+    "fopid": below(1e-10),
+    "battery_spectrum": below(0.03),
     "learned_order": below(0.01),
     "neural_equation": below(0.2),
     "maze": below(1e-9),

@@ -34,7 +34,7 @@ __all__ = [
     "lower_bound",
     "plain_number",
     "read_model",
-    "read_order",
+    "read_noise_order",
     "read_times",
     "sample_paths",
     "simulate",
@@ -134,7 +134,7 @@ def read_times(t: Any, step: float) -> tuple[tuple[float, float], np.ndarray]:
     return (begin, begin + int(numbers[-1]) * step), numbers
 
 
-def read_order(library: str, alpha: Any, hurst: Any, as_order: Callable[[Any], Any]) -> Any:
+def read_noise_order(library: str, alpha: Any, hurst: Any, as_order: Callable[[Any], Any]) -> Any:
     """The one order that was given, alpha or H."""
     given, name = (alpha, "alpha") if hurst is None else (hurst, "hurst")
     refuse_foreign(library, "neural_fsde", "the order", given)

@@ -13,7 +13,7 @@ from hpfracc import _reading
 from hpfracc._arrays import is_transformed
 from hpfracc._xp import array_namespace, namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
-from hpfracc.ml.operator_layers import OPERATIONS, OperatorLayer, OrderLike
+from hpfracc.ml.operator_layers import OPERATIONS, AnyOrder, OperatorLayer
 from hpfracc.special import mittag_leffler
 
 __all__ = ["DiffusionLayer", "PowerLayer"]
@@ -66,7 +66,7 @@ class DiffusionLayer(_GraphLayer):
 
     time: float
 
-    def __init__(self, laplacian: Any, beta: OrderLike = 0.5, time: float = 1.0, *, method: str = "auto") -> None:
+    def __init__(self, laplacian: Any, beta: AnyOrder = 0.5, time: float = 1.0, *, method: str = "auto") -> None:
         order = self._single_order(beta, "fractional diffusion")
         time = _reading.number("time", time, above=0)
         self._prepare(laplacian, method, True, order=order, time=time)
@@ -87,7 +87,7 @@ class DiffusionLayer(_GraphLayer):
 class PowerLayer(_GraphLayer):
     """A fractional power of the Laplacian."""
 
-    def __init__(self, laplacian: Any, alpha: OrderLike = 0.5, *, method: str = "auto") -> None:
+    def __init__(self, laplacian: Any, alpha: AnyOrder = 0.5, *, method: str = "auto") -> None:
         self._prepare(laplacian, method, False, order=self._single_order(alpha, "a power of the Laplacian"))
 
     def forward(self, x: Any) -> Any:

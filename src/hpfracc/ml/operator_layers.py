@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 #: Anything a layer accepts as its order.
-OrderLike = Any
+AnyOrder = Any
 
 
 class OperatorLayer:
@@ -46,7 +46,7 @@ class OperatorLayer:
         """Set fields, and constant arrays on the device of ``like``, which the operation gets after the samples."""
         raise NotImplementedError
 
-    def _as_order(self, alpha: OrderLike) -> Any:
+    def _as_order(self, alpha: AnyOrder) -> Any:
         """The order as the library's object."""
         raise NotImplementedError
 
@@ -66,7 +66,7 @@ class OperatorLayer:
         """A matrix of the library as a NumPy array or a SciPy sparse array of any format."""
         raise NotImplementedError
 
-    def _single_order(self, alpha: OrderLike, what: str) -> Any:
+    def _single_order(self, alpha: AnyOrder, what: str) -> Any:
         order = self._as_order(alpha)
         if order.channels is not None:
             raise ShapeError(f"{what} has one order; give a single number")
@@ -85,7 +85,7 @@ class DerivativeLayer(OperatorLayer):
 
     def __init__(
         self,
-        alpha: OrderLike = 0.5,
+        alpha: AnyOrder = 0.5,
         *,
         definition: str = "grunwald_letnikov",
         method: str = "auto",
@@ -132,7 +132,7 @@ class LossLayer(OperatorLayer):
     @names_options_of(DerivativeLayer)
     def __init__(
         self,
-        alpha: OrderLike = 0.5,
+        alpha: AnyOrder = 0.5,
         weight: float = 1.0,
         *,
         reduction: str = "mean",
@@ -167,7 +167,7 @@ class FourierLayer(OperatorLayer):
     axis: int
     method: str
 
-    def __init__(self, order: OrderLike = 0.5, *, axis: int = -1, method: str = "chirp") -> None:
+    def __init__(self, order: AnyOrder = 0.5, *, axis: int = -1, method: str = "chirp") -> None:
         _reading.choice("method", method, ("chirp", "eigen"))
         self._assign(order=self._single_order(order, "a fractional Fourier layer"), axis=axis, method=method)
 
@@ -187,7 +187,7 @@ class ResidualLayer(OperatorLayer):
     definition: str
     axis: int
 
-    def __init__(self, points: Any, alpha: OrderLike = 0.5, *, definition: str = "caputo", axis: int = -1) -> None:
+    def __init__(self, points: Any, alpha: AnyOrder = 0.5, *, definition: str = "caputo", axis: int = -1) -> None:
         known = _reading.numbers("points", to_host(points))
         if known.ndim != 1 or known.size < 2 or not (np.diff(known) > 0.0).all():
             raise InvalidInputError("the points of a residual are not increasing along one axis; sort them")
@@ -219,7 +219,7 @@ class LaplacianLayer(OperatorLayer):
 
     def __init__(
         self,
-        alpha: OrderLike = 1.0,
+        alpha: AnyOrder = 1.0,
         *,
         step: float = 1.0,
         method: str = "auto",

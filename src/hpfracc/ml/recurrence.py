@@ -39,7 +39,7 @@ __all__ = [
     "decays",
     "exponential_weights",
     "lstm_step",
-    "make_weights",
+    "make_memory_weights",
     "memory_step",
     "read_cells",
     "run_filtered",
@@ -100,6 +100,7 @@ class Stack(NamedTuple):
 
     def widths(self, input_size: int, hidden_size: int) -> list[int]:
         """Number of features that each cell gets: layer by layer, the backward direction after the forward one."""
+        hidden_size = _reading.whole("hidden_size", hidden_size, least=1)
         later = [self.directions * hidden_size] * (self.directions * (self.num_layers - 1))
         return [input_size] * self.directions + later
 
@@ -268,7 +269,7 @@ def memory_step(cell: Any, first: Any, decay: Any, weights: Any) -> Callable[[An
     return step
 
 
-def make_weights(xp: Namespace, d: Any, n: Any) -> tuple[Any]:
+def make_memory_weights(xp: Namespace, d: Any, n: Any) -> tuple[Any]:
     """The weights of the memory, for :func:`~hpfracc.operators.core.weights.weights_of`."""
     return (binomials(xp, d, n),)
 

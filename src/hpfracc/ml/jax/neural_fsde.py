@@ -17,7 +17,7 @@ from hpfracc.ml.fsde_models import (
     along_noise,
     lower_bound,
     read_model,
-    read_order,
+    read_noise_order,
     sample_paths,
     simulate,
 )
@@ -77,7 +77,7 @@ class NeuralFSDE:
         if noise == "additive" and not callable(diffusion):
             refuse_foreign("jax", "neural_fsde", "diffusion", diffusion)
             diffusion = jnp.asarray(diffusion)
-        order = read_order("jax", alpha, hurst, as_order)
+        order = read_noise_order("jax", alpha, hurst, as_order)
         assign(self, drift=drift, diffusion=diffusion, order=order, spec=spec, adjoint=adjoint)
 
     def __call__(

@@ -33,7 +33,7 @@ from hpfracc.ml.recurrence import (
     decays,
     exponential_weights,
     lstm_step,
-    make_weights,
+    make_memory_weights,
     memory_step,
     read_cells,
     run_filtered,
@@ -50,7 +50,7 @@ def _memory_weights(order: Any, n: int, dtype: Any) -> Any:
 
     def row(one: Any) -> Any:
         read = read_order(one, ceiling=order.ceiling, name="d")
-        (weights,) = weights_of("memory", make_weights, read, n)
+        (weights,) = weights_of("memory", make_memory_weights, read, n)
         with jax.enable_x64(True):
             return jnp.asarray(weights).astype(dtype)
 

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hpfracc._config import config
 from hpfracc.ml.arguments import refuse_foreign
-from hpfracc.ml.fsde_models import Steps, lower_bound, read_model, read_order, sample_paths, simulate
+from hpfracc.ml.fsde_models import Steps, lower_bound, read_model, read_noise_order, sample_paths, simulate
 from hpfracc.ml.torch.order import OrderLike, as_order, shown_order
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers, warn_of_captured
 from hpfracc.solvers.sde.stepping import step_in_blocks
@@ -114,7 +114,7 @@ class NeuralFSDE(nn.Module):  # type: ignore[misc]
             self.register_buffer("diffusion", kept)
         else:
             self.diffusion = diffusion
-        self.order = read_order("torch", alpha, hurst, as_order)
+        self.order = read_noise_order("torch", alpha, hurst, as_order)
         warn_of_captured(self, drift=drift, diffusion=diffusion)
 
     def forward(

@@ -31,7 +31,7 @@ from hpfracc.ml.recurrence import (
     decays,
     exponential_weights,
     lstm_step,
-    make_weights,
+    make_memory_weights,
     memory_step,
     read_cells,
     run_filtered,
@@ -360,7 +360,7 @@ def _weights(tensors: list[Tensor], d: Any, ceiling: int | None, channels: int |
         if isinstance(one, Tensor) and one.device != like.device:
             one = one.to(like.device)
         read = read_order(one, ceiling=ceiling if isinstance(one, Tensor) else None, name="d")
-        (weights,) = weights_of("memory", make_weights, read, like.shape[1], few=True)
+        (weights,) = weights_of("memory", make_memory_weights, read, like.shape[1], few=True)
         found = torch.as_tensor(weights.copy() if read.plain else weights, device=like.device)
         return found.to(_wide(like.dtype))
 

@@ -19,7 +19,8 @@ from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 from hpfracc.solvers.ode.tensors.sums import HistoryWeights, Window, earlier_rows, segment_sums
 
 __all__ = [
-    "PLAIN", "Loop", "StepGrid", "System", "TensorFunctions", "Trajectory", "march_blocks", "plain", "solve_forward",
+    "PLAIN", "Loop", "StepGrid", "System", "TensorFunctions", "Trajectory", "march_blocks", "run_plainly",
+    "solve_forward",
 ]  # fmt: skip
 
 #: Steps of a block of a loop in Python.
@@ -36,7 +37,7 @@ Record = Callable[[Callable[[Any], Any], Any], Any]
 TensorFunctions = tuple[Callable[..., Any], Callable[..., Any] | None]
 
 
-def plain(function: Callable[[Any], Any], arrays: Any) -> Any:
+def run_plainly(function: Callable[[Any], Any], arrays: Any) -> Any:
     """As it is: the library keeps everything, or no derivative is asked for."""
     return function(arrays)
 
@@ -57,7 +58,7 @@ class Loop(NamedTuple):
         ``report(steps, newest)`` after each block.
     """
 
-    record: Record = plain
+    record: Record = run_plainly
     graph: bool = False
     wrapped: bool = False
     report: Callable[[int, Any], None] = lambda steps, newest: None

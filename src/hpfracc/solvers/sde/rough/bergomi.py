@@ -21,7 +21,7 @@ from hpfracc.solvers.sde.noise.volterra import hybrid_kernel
 from hpfracc.solvers.sde.progress import MIN_REPORTS, path_progress, read_progress
 from hpfracc.solvers.sde.rough.conditional import ConditionalEstimate, Terminal
 from hpfracc.solvers.sde.rough.curves import curve_values, read_curve
-from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
+from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_path_times
 from hpfracc.solvers.sde.rough.smile import (
     Valuation,
     VolatilityModel,
@@ -197,7 +197,7 @@ class Bergomi(VolatilityModel):
         RoughPaths
             ``t``, ``S``, ``V`` and ``integral``, the last three of the shape ``size + (n,)``.
         """
-        times = read_times(t, uniform=True)
+        times = read_path_times(t, uniform=True)
         shape = read_size(size)
         count = math.prod(shape)
         source = make_source(rng, None, first_path=first_path, count=count)

@@ -11,7 +11,7 @@ from hpfracc._arrays import is_tracer, library_of, to_host
 from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["attach_gradient", "is_tensor", "plain", "plain_model", "tensors_of"]
+__all__ = ["attach_gradient", "is_tensor", "without_tensor", "plain_model", "tensors_of"]
 
 _Model = TypeVar("_Model")
 
@@ -32,7 +32,7 @@ def tensors_of(model: Any, **more: Any) -> dict[str, Any]:
 
 def plain_model(model: _Model) -> _Model:
     """The model with numbers in place of tensors."""
-    scalars = {name: plain(name, value) for name, value in tensors_of(model).items()}
+    scalars = {name: without_tensor(name, value) for name, value in tensors_of(model).items()}
     for name, value in scalars.items():
         if value.shape:
             raise ShapeError(f"{name} has shape {value.shape}; give one number, and call once for each")
@@ -41,7 +41,7 @@ def plain_model(model: _Model) -> _Model:
     return replaced
 
 
-def plain(name: str, value: Any) -> Any:
+def without_tensor(name: str, value: Any) -> Any:
     """The values of a tensor on the host; anything else unchanged."""
     if not is_tensor(value):
         return value

@@ -15,9 +15,9 @@ from hpfracc.errors import AccuracyWarning, InvalidInputError, SolveError
 from hpfracc.solvers.sde.noise.process import read_positive
 from hpfracc.solvers.sde.noise.source import make_source, read_size
 from hpfracc.solvers.sde.rough.curves import curve_values, read_curve
-from hpfracc.solvers.sde.rough.derivatives import attach_gradient, plain, plain_model, tensors_of
+from hpfracc.solvers.sde.rough.derivatives import attach_gradient, without_tensor, plain_model, tensors_of
 from hpfracc.solvers.sde.rough.integrated_variance import plan_sampling
-from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_times
+from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_path_times
 from hpfracc.solvers.sde.rough.riccati import curve_measure, plain_measure, solve_riccati
 from hpfracc.solvers.sde.rough.smile import (
     Valuation,
@@ -205,7 +205,7 @@ class Heston(VolatilityModel):
             :meth:`greeks`; second derivatives through it are nan.
         """
         tensors, own = tensors_of(self, K=K, T=T), plain_model(self)
-        strikes, maturities = read_strikes(plain("K", K), plain("T", T))
+        strikes, maturities = read_strikes(without_tensor("K", K), without_tensor("T", T))
         found, slopes = own._out_of_money(strikes, maturities, tol, bool(tensors))
         price = price_of(own, kind, strikes, maturities, found)
         if not tensors:
@@ -284,7 +284,7 @@ class Heston(VolatilityModel):
         1. E. Abi Jaber and E. Attal, "Simulating integrated Volterra square-root processes and Volterra Heston models
            via inverse Gaussian", 2025.
         """
-        times = read_times(t, uniform=False)
+        times = read_path_times(t, uniform=False)
         own = self._numbers("sample")
         if own.sigma == 0.0:
             raise InvalidInputError("sigma=0: the variance is deterministic; use a positive sigma")

@@ -10,7 +10,7 @@ import numpy as np
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.sde.noise.process import read_grid
 
-__all__ = ["RoughPaths", "Valuation", "join_chunks", "read_times"]
+__all__ = ["RoughPaths", "Valuation", "join_chunks", "read_path_times"]
 
 
 class Valuation(NamedTuple):
@@ -65,7 +65,7 @@ class RoughPaths(NamedTuple):
         return Valuation(float(annual.mean()), float(annual.std(ddof=1) / math.sqrt(annual.size)))
 
 
-def read_times(t: Any, *, uniform: bool) -> np.ndarray:
+def read_path_times(t: Any, *, uniform: bool) -> np.ndarray:
     """Increasing times from 0 on as float64; equidistant if required."""
     grid = read_grid(t)
     if grid.times.size < 2 or grid.times[0] != 0.0:

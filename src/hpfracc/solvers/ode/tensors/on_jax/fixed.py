@@ -11,7 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpfracc._xp import namespace
-from hpfracc.solvers.ode.tensors.blocks import Loop, StepGrid, System, TensorFunctions, Trajectory, plain, solve_forward
+from hpfracc.solvers.ode.tensors.blocks import (
+    Loop,
+    StepGrid,
+    System,
+    TensorFunctions,
+    Trajectory,
+    run_plainly,
+    solve_forward,
+)
 from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
 from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule
 from hpfracc.solvers.ode.tensors.transpose import transpose
@@ -29,7 +37,7 @@ def _solve(functions: TensorFunctions, steps: int, rule: TensorRule, *given: Any
     def forward(keep: bool, t0: Any, step: Any, initial: Any, sums: Sums, args: Any) -> Trajectory:
         bound, grid = _bound(functions, args), StepGrid(t0, step, steps)
         f0 = jnp.zeros_like(initial[0]) if rule.starts_blind else bound[0](grid.time(0, initial[0]), initial[0])
-        record = _checkpointed if rule.adjoint in ("auto", "recomputed") else plain
+        record = _checkpointed if rule.adjoint in ("auto", "recomputed") else run_plainly
         system = System(namespace("jax"), rule, grid, initial, sums)
         return solve_forward(system, bound, f0, keep, True, Loop(record, graph=rule.adjoint == "direct"))
 

@@ -11,7 +11,7 @@ import torch
 from hpfracc._arrays import is_transformed, tracks_gradient
 from hpfracc._torch_transforms import is_wrapped
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode.tensors.blocks import PLAIN, Loop, System, Trajectory, plain, solve_forward
+from hpfracc.solvers.ode.tensors.blocks import PLAIN, Loop, System, Trajectory, run_plainly, solve_forward
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 from hpfracc.solvers.ode.tensors.on_torch.leaves import Bind, Leaves
 from hpfracc.solvers.ode.tensors.on_torch.once import check_members
@@ -47,7 +47,7 @@ def solve_fixed_tensors(
     buffers.leave_out_constants()
     wrapped = any(map(is_wrapped, seen))
     tracked = torch.is_grad_enabled() and not wrapped and any(each.requires_grad for each in seen)
-    loop = Loop(plain, any(map(tracks_gradient, seen)), wrapped, report)
+    loop = Loop(run_plainly, any(map(tracks_gradient, seen)), wrapped, report)
     if tracked and rule.implicit:
         with buffers.unchanged():
             check_members(partial(fun, grid.t0 + grid.step), initial[0])

@@ -16,7 +16,7 @@ from hpfracc._torch_transforms import is_wrapped
 from hpfracc._xp import array_namespace, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.tensors import adams
-from hpfracc.solvers.ode.tensors.blocks import PLAIN, Loop, plain
+from hpfracc.solvers.ode.tensors.blocks import PLAIN, Loop, run_plainly
 from hpfracc.solvers.ode.tensors.differences import DifferenceTables
 from hpfracc.solvers.ode.tensors.exponentials import Memory
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
@@ -36,7 +36,7 @@ def _loop(seen: list[torch.Tensor], buffers: Buffers, report: Callable[[int, Any
     """Groups of steps are checkpointed where autograd records."""
     wrapped = any(map(is_wrapped, seen))
     tracked = torch.is_grad_enabled() and not wrapped and any(each.requires_grad for each in seen)
-    record = partial(checkpointed, buffers) if tracked else plain
+    record = partial(checkpointed, buffers) if tracked else run_plainly
     return Loop(record, any(map(tracks_gradient, seen)), wrapped, report)
 
 
@@ -56,7 +56,7 @@ def solve_differences_tensors(
         f0 = functions[0](t0, y0)
     buffers.leave_out_constants()
     loop = _loop([f0, y0, memory.weights, tables.weight], buffers, report)
-    if loop.record is not plain:
+    if loop.record is not run_plainly:
         with buffers.unchanged():
             check_members(partial(functions[0], t0), y0)
     start = y0.to(torch.promote_types(y0.dtype, f0.dtype))
