@@ -11,7 +11,7 @@ from hpfracc._arrays import is_tracer, library_of, to_host
 from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["attach_gradient", "is_tensor", "without_tensor", "plain_model", "tensors_of"]
+__all__ = ["attach_gradient", "is_tensor", "plain_model", "tensors_of", "without_tensor"]
 
 _Model = TypeVar("_Model")
 

@@ -15,7 +15,7 @@ from hpfracc.errors import AccuracyWarning, InvalidInputError, SolveError
 from hpfracc.solvers.sde.noise.process import read_positive
 from hpfracc.solvers.sde.noise.source import make_source, read_size
 from hpfracc.solvers.sde.rough.curves import curve_values, read_curve
-from hpfracc.solvers.sde.rough.derivatives import attach_gradient, without_tensor, plain_model, tensors_of
+from hpfracc.solvers.sde.rough.derivatives import attach_gradient, plain_model, tensors_of, without_tensor
 from hpfracc.solvers.sde.rough.integrated_variance import plan_sampling
 from hpfracc.solvers.sde.rough.paths import RoughPaths, join_chunks, read_path_times
 from hpfracc.solvers.sde.rough.riccati import curve_measure, plain_measure, solve_riccati
