@@ -11,8 +11,8 @@ from scipy.integrate import quad
 
 import hpfracc as hf
 from hpfracc.errors import AccuracyWarning, InvalidInputError
+from hpfracc.history.intervals import IntervalWeights
 from hpfracc.pde import CorrectedQuadrature, Diffusion, DiffusionL1, DiffusionL2Sigma, Dirichlet, Neumann
-from hpfracc.solvers.pde.history.weights import IntervalWeights
 from tests.helpers.thinned import thinned
 
 X = np.linspace(0.0, np.pi, 9)

@@ -39,7 +39,7 @@ from hpfracc.distributed.chunked.planning import (
 )
 from hpfracc.engine.execution.api import causal_convolution, matmul
 from hpfracc.errors import HpfraccError
-from hpfracc.operators.core.exponentials import FULL_PRECISION
+from hpfracc.history.exponentials import FULL_PRECISION
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule

@@ -17,8 +17,8 @@ from hpfracc._reading import choice, flag
 from hpfracc._xp import namespace_of
 from hpfracc.engine.execution.api import composite
 from hpfracc.errors import InvalidInputError
+from hpfracc.history.exponentials import MIN_TOLERANCE
 from hpfracc.operators.core.applying import FAST, cache_application, cached_applications, learned_key
-from hpfracc.operators.core.exponentials import MIN_TOLERANCE
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, cached_grid, likely_grid, read_number
 from hpfracc.operators.core.order import Order

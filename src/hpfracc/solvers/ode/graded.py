@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.adaptive.memory import ExponentialMemory
+from hpfracc.history.states import ExponentialMemory
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 from hpfracc.solvers.ode.compilation import refuse_compiled
 from hpfracc.solvers.ode.fixed.grid import make_grid

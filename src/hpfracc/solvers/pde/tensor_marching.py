@@ -16,9 +16,10 @@ import numpy as np
 
 from hpfracc._arrays import is_tracer, tracks_gradient
 from hpfracc._xp import NUMPY
-from hpfracc.solvers.pde.forms import FrameBlock, ModalForm, steps_together
-from hpfracc.solvers.pde.history.exponentials import ExponentialHistory
-from hpfracc.solvers.pde.history.weights import IntervalWeights
+from hpfracc.history.blocks import steps_together
+from hpfracc.history.interval_states import ExponentialHistory
+from hpfracc.history.intervals import IntervalWeights
+from hpfracc.solvers.pde.forms import FrameBlock, ModalForm
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
 __all__ = ["can_march_tensors", "march_tensors"]

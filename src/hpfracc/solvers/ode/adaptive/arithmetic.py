@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hpfracc.history.states import ExponentialMemory
 from hpfracc.solvers.ode.adaptive.corrector import Corrector
-from hpfracc.solvers.ode.adaptive.memory import ExponentialMemory
 from hpfracc.solvers.ode.adaptive.stencil import Stencil, make_stencil
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 from hpfracc.solvers.ode.newton import Norm

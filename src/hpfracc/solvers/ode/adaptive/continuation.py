@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from hpfracc.solvers.ode.adaptive.memory import Snapshot
+from hpfracc.history.states import Snapshot
 
 __all__ = ["Continuation", "Piece", "piece_integral"]
 

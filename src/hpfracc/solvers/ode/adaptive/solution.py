@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
+from hpfracc.history.states import Snapshot
 from hpfracc.solvers.ode.adaptive.continuation import Continuation, Piece
-from hpfracc.solvers.ode.adaptive.memory import Snapshot
 from hpfracc.solvers.ode.adaptive.system import FlatSystem
 from hpfracc.solvers.ode.fixed.grid import initial_part
 

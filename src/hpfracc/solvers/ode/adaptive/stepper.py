@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.history.states import ExponentialMemory, Snapshot
 from hpfracc.solvers.ode.adaptive.arithmetic import Arithmetic, NumpyArithmetic, Trial
 from hpfracc.solvers.ode.adaptive.continuation import Continuation, Piece
 from hpfracc.solvers.ode.adaptive.controller import Controller
 from hpfracc.solvers.ode.adaptive.corrector import Corrector
-from hpfracc.solvers.ode.adaptive.memory import ExponentialMemory, Snapshot
 from hpfracc.solvers.ode.adaptive.stencil import Between, interpolate_states
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 from hpfracc.solvers.ode.newton import Norm

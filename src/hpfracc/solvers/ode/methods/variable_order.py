@@ -11,10 +11,10 @@ from scipy.special import gamma
 
 from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
+from hpfracc.history.blocks import BLOCK
 from hpfracc.operators.core.sequences import power_differences
 from hpfracc.solvers.ode.compilation import refuse_compiled
 from hpfracc.solvers.ode.fixed.grid import make_grid
-from hpfracc.solvers.ode.fixed.history import BLOCK
 from hpfracc.solvers.ode.fixed.scheme import Tableau
 from hpfracc.solvers.ode.fixed.solve import walk_grid
 from hpfracc.solvers.ode.mesh import without_estimate

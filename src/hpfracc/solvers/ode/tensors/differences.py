@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._xp import namespace_of
-from hpfracc.solvers.ode.tensors.exponentials import Memory, moments, remember, remembered
-from hpfracc.solvers.ode.tensors.rule import convert_like
+from hpfracc._xp import convert_like, namespace_of
+from hpfracc.history.states import Memory, moments, remember, remembered
 
 __all__ = ["DifferenceTables", "make_difference_tables", "step_l1", "step_l2_sigma"]
 

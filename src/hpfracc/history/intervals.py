@@ -21,6 +21,7 @@ A. A. Alikhanov, J. Comput. Phys. 280 (2015) 424-438; H. Liao, W. McLean, J. Zha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,13 +29,21 @@ import numpy as np
 
 from hpfracc._xp import NUMPY, Namespace
 
-__all__ = ["IntervalWeights", "interval_integrals"]
+__all__ = ["IntervalWeights", "interval_integrals", "order_value"]
 
 Array = np.ndarray[Any, Any]
 
 #: Ratio of half an interval to the distance of its midpoint below which series are summed, and the number of terms.
 _FAR = 0.25
 _TERMS = 14
+
+
+def order_value(alpha: Any) -> float:
+    """An order as a number; nan if it is traced and has no value."""
+    try:
+        return float(alpha.detach() if hasattr(alpha, "detach") else alpha)
+    except (TypeError, RuntimeError):  # a JAX tracer, and a tensor that is mapped by torch.func
+        return math.nan
 
 
 def interval_integrals(xp: Namespace, alpha: Any, near: Any, length: Any, *, parabola: bool) -> tuple[Any, Any]:
