@@ -15,6 +15,7 @@ from hpfracc._arrays import is_tracer, library_of, tracks_gradient
 from hpfracc._xp import array_namespace, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.states import make_memory
+from hpfracc.solvers.ode.differences import make_difference_tables
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
@@ -22,7 +23,6 @@ from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.between import interpolated
-from hpfracc.solvers.ode.tensors.differences import make_difference_tables
 from hpfracc.solvers.ode.tensors.rule import convert_like
 from hpfracc.solvers.ode.tensors.solve import (
     NO_ESTIMATE,

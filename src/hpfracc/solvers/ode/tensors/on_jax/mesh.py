@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from hpfracc.history.states import Memory, moments
+from hpfracc.solvers.ode.differences import DifferenceTables, step_l1, step_l2_sigma
 from hpfracc.solvers.ode.tensors import adams
-from hpfracc.solvers.ode.tensors.differences import DifferenceTables, step_l1, step_l2_sigma
 from hpfracc.solvers.ode.tensors.on_jax.newton import solve_step
 from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
 from hpfracc.solvers.ode.tensors.tolerance import MAX_PASSES, Tolerance

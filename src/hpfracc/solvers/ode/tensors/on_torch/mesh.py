@@ -16,9 +16,9 @@ from hpfracc._arrays import tracks_gradient
 from hpfracc._interrupts import raise_if_nested
 from hpfracc._torch_transforms import is_wrapped
 from hpfracc.history.states import Memory, moments
+from hpfracc.solvers.ode.differences import DifferenceTables, step_l1, step_l2_sigma
 from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors import adams
-from hpfracc.solvers.ode.tensors.differences import DifferenceTables, step_l1, step_l2_sigma
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 from hpfracc.solvers.ode.tensors.on_torch.newton import check_members, solve_step
 from hpfracc.solvers.ode.tensors.tolerance import MAX_PASSES, Chosen, Tolerance, next_share
