@@ -8,8 +8,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from hpfracc.solvers.pde.adaptive import GRID_SHARE
 from hpfracc.solvers.pde.driver import FIRST_STEPS, exact_mesh, forecast_memory, given_steps
+from hpfracc.solvers.pde.refinement import GRID_SHARE
 from hpfracc.solvers.pde.solve import Question, read_question, solve_fpde
 
 __all__ = ["EvolutionExplanation", "explain_evolution"]

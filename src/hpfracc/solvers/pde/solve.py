@@ -17,11 +17,12 @@ from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.options import Options, read_options
 from hpfracc.solvers.ode.progress import progress_report
-from hpfracc.solvers.pde.adaptive import run_adaptive
+from hpfracc.solvers.pde.adaptive_steps import run_steps
 from hpfracc.solvers.pde.driver import Run, StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
 from hpfracc.solvers.pde.method import EvolutionMethod, all_evolution_methods, find_evolution_method
+from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
 from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
 from hpfracc.solvers.pde.methods.exact_modes import ExactModes
 from hpfracc.solvers.pde.methods.l1 import DiffusionL1
@@ -29,7 +30,8 @@ from hpfracc.solvers.pde.methods.l2_1sigma import DiffusionL2Sigma
 from hpfracc.solvers.pde.methods.splitting import Yoshida4, conserves_norm
 from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.reading import read_evolution
-from hpfracc.solvers.pde.recording import Save, read_save, smooth_power
+from hpfracc.solvers.pde.recording import MAX_FRAMES, Save, read_save, smooth_power
+from hpfracc.solvers.pde.refinement import run_refined
 from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, FrameTools, SpaceTimeError
 
 __all__ = ["MAX_FPDE_STEPS", "Question", "read_question", "solve_fpde"]
@@ -66,9 +68,11 @@ def solve_fpde(
     terms: Sequence[tuple[Any, Any]] = (),
     events: Any = None,
     dense_output: bool = False,
-    save: str | int | Callable[..., Any] = "all",
+    save: str | int | Callable[..., Any] = "auto",
     max_steps: int = MAX_FPDE_STEPS,
     max_step: float | None = None,
+    first_step: float | None = None,
+    breakpoints: Sequence[float] = (),
     backend: Any = "auto",
     compile: bool | str = "auto",
     progress: bool | Callable[..., Any] = False,
@@ -145,14 +149,21 @@ def solve_fpde(
         steps, or, for ``"exact_modes"``, of the solution itself at times that the decay of its modes needs.
     dense_output : bool
         Whether the result has ``sol(t, x)``.
-    save : {"all", "last"}, int or callable
-        What is kept: every step, the last one, every k-th step (an integer k), or the value of ``save(t, u)`` at each.
+    save : {"auto", "all", "last"}, int or callable
+        What is kept: about 100 to 200 frames, evenly among the steps (or all of fewer steps), every step, the last one,
+        every k-th step (an integer k), or the value of ``save(t, u)`` at each.
     max_steps : int
         Largest number of steps; a solve that needs more ends with ``success=False``.
     max_step : float, optional
         The longest step. Without a ``step``, source, boundary data and reaction are looked at about 1,000 times over
         the interval (256 times on large grids) for changes between the steps: what is narrower may be missed, unless
         ``max_step`` is as short.
+    first_step : float, optional
+        The first step of ``"adaptive"``.
+    breakpoints : sequence of float, optional
+        Times within the interval at which source, boundary data or reaction jump: steps of ``"adaptive"``, ``"l1"`` and
+        ``"l2_1sigma"`` end there and start anew behind. Jumps are also looked for (see ``max_step``); those of
+        less than the tolerance, or of more than eight, have to be given.
     backend : {"auto", "numpy", "numba"}
         How loops over steps run for NumPy problems; tensors and JAX arrays stay in their own library.
     compile : bool or "auto"
@@ -220,6 +231,8 @@ def solve_fpde(
         save=save,
         max_steps=max_steps,
         max_step=max_step,
+        first_step=first_step,
+        breakpoints=breakpoints,
         backend=backend,
         compile=compile,
         progress=progress,
@@ -305,7 +318,7 @@ def read_question(
     problem.backend, problem.compile = where, compile
     extra = tuple(args) if isinstance(args, tuple | list) else (args,)
     with problem.xp.scope():
-        chosen, reason = _read_method(method, problem)
+        chosen, reason = _read_method(method, problem, options)
     if problem.xp.library != "numpy" and compile is True and not chosen.compiles_tensors:
         raise InvalidInputError(
             f"compile=True: u0 is of {problem.xp.library}, and method {chosen.name!r} has no steps that it compiles; "
@@ -321,17 +334,19 @@ def _compiled_reaction(reaction: Any, u0: Any, compile: Any) -> Any:
     return reaction
 
 
-def _read_method(method: str | EvolutionMethod, problem: EvolutionProblem) -> tuple[EvolutionMethod, str]:
+def _read_method(
+    method: str | EvolutionMethod, problem: EvolutionProblem, options: Options
+) -> tuple[EvolutionMethod, str]:
     if isinstance(method, str) and method.casefold() == "auto":
-        return _choose_method(problem)
+        return _choose_method(problem, options)
     found = find_evolution_method(method)
-    reason = _refusal(found, problem)
+    reason = _refusal(found, problem, options)
     if reason is not None:
         raise InvalidInputError(reason)
     return found, "it was asked for"
 
 
-def _choose_method(problem: EvolutionProblem) -> tuple[EvolutionMethod, str]:
+def _choose_method(problem: EvolutionProblem, options: Options) -> tuple[EvolutionMethod, str]:
     """The method that ``method="auto"`` chooses, and why."""
     candidates: list[EvolutionMethod] = [ExactModes()]
     several = len(problem.orders) > 1
@@ -345,6 +360,7 @@ def _choose_method(problem: EvolutionProblem) -> tuple[EvolutionMethod, str]:
         candidates.append(CorrectedQuadrature(4))
     if several or alpha >= 1.0:
         candidates.append(CorrectedQuadrature(2))
+    candidates.append(AdaptiveSteps())
     if not problem.compatible:
         if problem.linear and alpha > _QUADRATURE_FROM:
             candidates.append(CorrectedQuadrature(3))
@@ -352,7 +368,7 @@ def _choose_method(problem: EvolutionProblem) -> tuple[EvolutionMethod, str]:
     candidates += [DiffusionL2Sigma(), DiffusionL1()]
     refusals = []
     for method in candidates:
-        reason = _refusal(method, problem)
+        reason = _refusal(method, problem, options)
         if reason is None:
             words = method.reason(problem)
             if isinstance(method, CorrectedQuadrature) and not several and alpha < 1.0:
@@ -364,9 +380,15 @@ def _choose_method(problem: EvolutionProblem) -> tuple[EvolutionMethod, str]:
     raise InvalidInputError(f"no method takes this equation: {'; '.join(dict.fromkeys(refusals))}")
 
 
-def _refusal(method: EvolutionMethod, problem: EvolutionProblem) -> str | None:
+def _refusal(method: EvolutionMethod, problem: EvolutionProblem, options: Options) -> str | None:
     """Why a method cannot solve a problem; None if it can."""
     library = problem.xp.library
+    if method.chooses_steps and options.step is not None:
+        return f"method={method.name!r} chooses its steps, and step={options.step:g} was given; leave one of them out"
+    if options.first_step is not None and not (method.chooses_steps or method.exact):
+        return f"method={method.name!r} does not start with first_step={options.first_step:g}; use method='adaptive'"
+    if options.breakpoints and not (method.meets_breaks or method.exact):
+        return f"steps of method={method.name!r} do not end at breakpoints; use 'adaptive', 'l1' or 'l2_1sigma'"
     if library not in method.libraries:
         return f"method={method.name!r} takes arrays of {' and '.join(sorted(method.libraries))}, and not of {library}"
     return method.refuses(problem)
@@ -391,7 +413,10 @@ def _solve_reporting(question: Question, progress: StepProgress) -> tuple[Run, f
             raise InvalidInputError(
                 "a traced solve (jax.jit, vmap) cannot refine its steps until two solutions agree; give step="
             )
-        return run_adaptive(problem, method, options, save, args, progress)
+        if method.chooses_steps:
+            problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, MAX_FRAMES)
+            return run_steps(problem, options, save, args, progress)
+        return run_refined(problem, method, options, save, args, progress)
     steps = given_steps(problem, options)
     if steps > options.max_steps:
         raise InvalidInputError(
@@ -416,13 +441,14 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
     sol = None
     if options.dense_output:
         exact = method.solution(problem)
+        frame = run.frame if exact is None else exact.frame
         reached = recorder.newest[0] if recorder.ended is None else recorder.ended
         at = (
             FrameCubic(
                 np.array(recorder.step_times), xp.stack(recorder.step_frames), smooth_power(problem), problem.breaks
             )
-            if exact is None
-            else exact.frame
+            if frame is None
+            else frame
         )
         sol = FrameSolution(at, (problem.t0, reached), space.grid, problem.periodic, xp)
     happened: tuple[Any, Any] = (None, None)
@@ -432,7 +458,9 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         happened = recorder.watch.collected(shape, complex if xp.is_complex(problem.u0) else float)
     in_space, why = math.nan, "the solve did not reach its end"
     if run.success:
-        in_space, why = estimate_grid_error(problem, method, *recorder.newest, run.steps, options.estimate)
+        in_space, why = estimate_grid_error(
+            problem, method.stand_in(problem), *recorder.newest, run.steps, options.estimate
+        )
     if math.isnan(in_space):
         problem.notes.append(f"no estimate of the error in space: {why}")
     steps = run.steps

@@ -11,7 +11,7 @@ import numpy as np
 from hpfracc._arrays import is_tracer
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
-__all__ = ["TimeData", "breaks_of", "scan_data"]
+__all__ = ["TimeData", "breaks_of", "just_before", "scan_data"]
 
 Array = np.ndarray[Any, Any]
 
@@ -25,7 +25,7 @@ _NEAR, _NEARER, _GROWS = 20, 40, 1.5
 _LARGE, _HALVINGS = 4.0, 12
 #: Largest numbers of differences that are checked and of jumps at which steps end.
 _CHECKED, _MOST_BREAKS = 32, 8
-#: Steps end this many ulps before a jump, so that no rounding of a time moves it to the other side.
+#: Steps of a mesh end this many ulps before a jump.
 _ULPS = 16
 
 
@@ -38,7 +38,7 @@ class TimeData:
     looks : numpy.ndarray
         The times at which the data were evaluated.
     jumps : tuple of float
-        Times just before which the data jump.
+        Times at which the data jump: they have the value behind the jump there.
     power : float
         The p < 0 of data that grow like ``(t - t0)^p`` at the start; 0 if they do not.
     """
@@ -112,15 +112,15 @@ def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
 
 
 def _find_jumps(problem: EvolutionProblem, low: float, high: float, least: float) -> list[float]:
-    """The times just before jumps by more than ``least`` between two times, by bisection; at most a few."""
+    """The times of jumps by more than ``least`` between two times, by bisection; at most a few."""
     found: list[float] = []
     intervals = [(low, high)]
     while intervals and len(found) <= _MOST_BREAKS:
         begin, end = intervals.pop()
         jump = _find_jump(problem, begin, end, least) if begin < end else None
         if jump is not None:
-            place = jump[0] - _ULPS * float(np.spacing(max(abs(problem.t0), abs(problem.t1))))
-            found += [place] if place > problem.t0 else []
+            place = just_before(jump[1], problem)
+            found += [jump[1]] if place > problem.t0 else []
             intervals += [(begin, place), (jump[1], end)]
     return found
 
@@ -145,9 +145,16 @@ def _find_jump(problem: EvolutionProblem, a: float, b: float, least: float) -> t
     return None
 
 
-def breaks_of(data: TimeData) -> tuple[float, ...]:
-    """The jumps at which steps end; none if there are too many."""
-    return data.jumps if len(data.jumps) <= _MOST_BREAKS else ()
+def breaks_of(data: TimeData, problem: EvolutionProblem, given: tuple[float, ...] = ()) -> tuple[float, ...]:
+    """The times of jumps: those that are given, and those that were found, unless they are too many."""
+    near = 1e-12 * (problem.t1 - problem.t0)
+    found = data.jumps if len(data.jumps) <= _MOST_BREAKS else ()
+    return tuple(sorted([*given, *(t for t in found if all(abs(t - other) > near for other in given))]))
+
+
+def just_before(t: float, problem: EvolutionProblem) -> float:
+    """A time before a jump at ``t`` at which steps of a mesh end, so that no rounding moves data to the other side."""
+    return t - (_ULPS + 1) * float(np.spacing(max(abs(problem.t0), abs(problem.t1))))
 
 
 def _data(problem: EvolutionProblem) -> Any:
