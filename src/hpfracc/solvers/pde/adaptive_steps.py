@@ -8,6 +8,7 @@ coefficients of their eigenfunctions, and errors are measured in the values: the
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,9 +27,9 @@ from hpfracc.solvers.pde.forms import choose_form
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
 from hpfracc.solvers.pde.recording import FrameRecorder, Save
-from hpfracc.solvers.pde.time_data import breaks_of, just_before, scan_data
+from hpfracc.solvers.pde.time_data import TimeData, breaks_of, just_before
 
-__all__ = ["run_steps"]
+__all__ = ["can_step", "run_steps"]
 
 Array = np.ndarray[Any, Any]
 
@@ -39,6 +40,10 @@ _MAX_PASSES, _HOPELESS, _TOLERATED = 6, 4.0, 10.0
 _SHARE = 0.5
 #: An estimate below this fraction of what a step may err is a cancellation of terms that are not known so well.
 _RESOLVED = 0.05
+#: Ends of steps through which data are interpolated, to be compared with the data between them.
+_POINTS = 6
+#: Growth of the largest value that counts as a blow-up where steps can be no shorter.
+_GROWS = 2.0
 #: Above order 1, the largest product of the newest weight and an eigenvalue for which steps are stable: at order 2 the
 #: rule is that of Newmark with 1/6.
 _STABLE = 2.0
@@ -229,6 +234,7 @@ class _Pass:
     system: _System = field(init=False)
     stepper: Stepper | None = None
     error: float = 0.0
+    times: list[float] = field(default_factory=list)
     pieces: PieceStore | None = None
 
     def __post_init__(self) -> None:
@@ -237,6 +243,7 @@ class _Pass:
     def run(self, report: Callable[[float, Callable[[], Any]], None], most_ratio: float) -> Run:
         """Step until the end, a terminal event, a failure or an interrupt."""
         problem, options, system = self.problem, self.options, self.system
+        self.times = [problem.t0]
         recorder = FrameRecorder(problem, options, self.save, self.args, None, at=self._between)
         run = Run(recorder, True, "The end of the interval was reached.")
         if options.dense_output:
@@ -281,10 +288,11 @@ class _Pass:
                     return
                 stopped = stepper.advance(stop)
                 if stopped is not None:
-                    self._fail(run, stopped.message)
+                    self._fail(run, self._blow_up() or stopped.message)
                     return
                 self._note()
                 t = problem.t1 if stepper.tau >= length else self._end(number, stop)
+                self.times.append(t)
                 bad = recorder.take(t, system.values(stepper.y), last=stepper.tau >= length)
                 if bad is not None:
                     self._fail(run, bad)
@@ -303,6 +311,18 @@ class _Pass:
 
     def _fail(self, run: Run, message: str) -> None:
         run.success, run.message = False, message
+
+    def _blow_up(self) -> str | None:
+        """The message if the solution has grown without bound where steps can be no shorter."""
+        stepper, system = self.stepper, self.system
+        assert stepper is not None
+        before, now = system.largest(np.stack([system.initial[0], stepper.y]))
+        if not now > _GROWS * before:
+            return None
+        return (
+            f"The solution blows up near t = {system.time(stepper.tau):.6g}: its largest value grows from {before:.3g} "
+            f"to {now:.3g} and more. This is the solution up to there."
+        )
 
     def _note(self) -> None:
         stepper = self.stepper
@@ -326,8 +346,20 @@ class _Pass:
         return self.system.frame(tau, self.pieces.state(tau))
 
 
+def can_step(problem: EvolutionProblem, data: TimeData) -> bool:
+    """Whether the right-hand side is finite at t0, where the first step starts."""
+    try:
+        with np.errstate(all="ignore"):
+            known = problem.known(problem.t0)
+            acts = None if problem.reaction is None else problem.reaction(problem.t0, problem.u0)
+    except ArithmeticError:  # such as 0.0**-0.5
+        return False
+    return data.power >= 0.0 and all(np.isfinite(each).all() for each in (known, acts) if each is not None)
+
+
 def run_steps(
     problem: EvolutionProblem,
+    data: TimeData,
     options: Options,
     save: Save,
     args: tuple[Any, ...],
@@ -338,28 +370,40 @@ def run_steps(
     Steps end at ``options.breakpoints`` and at the jumps that a scan of the data finds, and start anew behind. Returns
     the run, its estimated error, and the ratio of the error to the tolerance.
     """
-    stats = dict(problem.stats)
-    data = scan_data(problem, options.max_step)
-    problem.stats.clear()
-    problem.stats.update(stats)
     problem.breaks = breaks = breaks_of(data, problem, options.breakpoints)
     if data.jumps:
         told = ", ".join(f"{t:.6g}" for t in data.jumps[:4]) + (", ..." if len(data.jumps) > 4 else "")
         problem.notes.append(f"the data jump at t = {told}: steps end there")
-    share = _SHARE
+    share, unseen, spent = _SHARE, 0.0, 0
     for number in range(1, _MAX_PASSES + 1):
         last = number == _MAX_PASSES
+        problem.breaks = breaks
         current = _Pass(problem, options, save, args, breaks, share)
         run = current.run(progress.of_times(problem.t0, problem.t1), math.inf if last else _HOPELESS)
+        # As meshes have them, for what the data do between the steps and for the error in space.
+        problem.breaks = tuple(just_before(t, problem) for t in breaks)
         stepper = current.stepper
-        if stepper is None or not run.success or stepper.ratio <= 1.0 or stepper.jumped is not None:
+        if stepper is None:
+            return run, math.nan, math.nan
+        spent += stepper.accepted + stepper.rejected
+        if not run.success or stepper.jumped is not None:
             break
-        problem.notes.append(f"pass {number}: the global error was {stepper.ratio:.2g} times the tolerance")
-        share *= min(max(0.5 / stepper.ratio, 0.02), 0.7)
-    problem.breaks = tuple(just_before(t, problem) for t in breaks)  # for the meshes that estimate the error in space
-    if stepper is None:
-        return run, math.nan, math.nan
+        if stepper.ratio > 1.0:
+            problem.notes.append(f"pass {number}: the global error was {stepper.ratio:.2g} times the tolerance")
+            share *= min(max(0.5 / stepper.ratio, 0.02), 0.7)
+            continue
+        mesh = np.array([just_before(t, problem) if t in breaks else t for t in current.times])
+        unseen = data.defect(problem, mesh, _POINTS)
+        if unseen <= options.atol + options.rtol * float(stepper.largest.max()):
+            break
+        longest = (problem.t1 - problem.t0) / len(data.looks)
+        problem.notes.append(
+            f"pass {number}: the data change between the steps, which are now at most {longest:.2g} long"
+        )
+        options = dataclasses.replace(options, max_step=min(options.max_step, longest))
+    current.error = max(current.error, unseen)
     problem.stats |= {
+        "steps_in_all": spent,
         "rejected": stepper.rejected,
         "passes": number,
         "exponentials": stepper.memories[0].states.shape[1],

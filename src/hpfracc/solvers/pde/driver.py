@@ -99,7 +99,7 @@ def forecast_memory(
         saved += 2 * (steps + 1) * frame
     size = problem.itemsize * math.prod(problem.state_shape)
     need = method.forecast(problem, steps)
-    if options.step is None and not method.exact:
+    if options.step is None and not (method.exact or method.chooses_steps):
         # The sampled states of two runs, and the frames saved by the previous run.
         need += 2 * (FIRST_STEPS + steps.bit_length()) * size + saved // 2
     elif _estimates(problem, method, options, steps):
@@ -186,7 +186,8 @@ class StepProgress:
         base = self._shown
 
         def report(t: float, u: Callable[[], Any]) -> None:
-            self._shown = max(self._shown, base + _PASS * (1.0 - base) * (t - t0) / (t1 - t0))
+            share = 1.0 if t >= t1 else _PASS * (t - t0) / (t1 - t0)
+            self._shown = max(self._shown, base + (1.0 - base) * share)
             self._report(t, u, self._shown)
 
         return report

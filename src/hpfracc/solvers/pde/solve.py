@@ -17,7 +17,7 @@ from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.options import Options, read_options
 from hpfracc.solvers.ode.progress import progress_report
-from hpfracc.solvers.pde.adaptive_steps import run_steps
+from hpfracc.solvers.pde.adaptive_steps import can_step, run_steps
 from hpfracc.solvers.pde.driver import Run, StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
@@ -33,6 +33,7 @@ from hpfracc.solvers.pde.reading import read_evolution
 from hpfracc.solvers.pde.recording import MAX_FRAMES, Save, read_save, smooth_power
 from hpfracc.solvers.pde.refinement import run_refined
 from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, FrameTools, SpaceTimeError
+from hpfracc.solvers.pde.time_data import scan_data
 
 __all__ = ["MAX_FPDE_STEPS", "Question", "read_question", "solve_fpde"]
 
@@ -41,6 +42,8 @@ MAX_FPDE_STEPS = 1_000_000
 #: Methods for first order in time, in the order in which they are tried.
 _FIRST_ORDER = ("etdrk4", "imex_bdf2", "crank_nicolson")
 _BACKENDS = ("auto", "numpy", "numba")
+#: The reason of a method that the user chose.
+_ASKED = "it was asked for"
 #: Order in time above which, for incompatible initial data, corrected quadrature is chosen instead of L1 (of order 2 -
 #: alpha): at 0.5 both take the same time, at 0.7 L1 takes three times as long.
 _QUADRATURE_FROM = 0.6
@@ -240,7 +243,7 @@ def solve_fpde(
     )
     started = time.perf_counter()
     with interrupt_scope(), question.problem.xp.scope():
-        run, error, ratio = _solve(question)
+        question, run, error, ratio = _solve(question)
         result = _result(question, run, error, ratio, u0)
     result.stats["seconds"] = time.perf_counter() - started
     return result
@@ -343,7 +346,7 @@ def _read_method(
     reason = _refusal(found, problem, options)
     if reason is not None:
         raise InvalidInputError(reason)
-    return found, "it was asked for"
+    return found, _ASKED
 
 
 def _choose_method(problem: EvolutionProblem, options: Options) -> tuple[EvolutionMethod, str]:
@@ -394,29 +397,43 @@ def _refusal(method: EvolutionMethod, problem: EvolutionProblem, options: Option
     return method.refuses(problem)
 
 
-def _solve(question: Question) -> tuple[Run, float, float]:
+def _solve(question: Question) -> tuple[Question, Run, float, float]:
     problem, method, options = question.problem, question.method, question.options
     with progress_report(options.progress, problem.t0, problem.t1, f"solve_fpde ({method.name})") as report:
         return _solve_reporting(question, StepProgress(report))
 
 
-def _solve_reporting(question: Question, progress: StepProgress) -> tuple[Run, float, float]:
+def _solve_reporting(question: Question, progress: StepProgress) -> tuple[Question, Run, float, float]:
     problem, method, _, options, save, args = question
     if method.exact:
         outputs = mesh = exact_mesh(problem, options)
         if options.events:
             mesh = np.union1d(mesh, method.event_times(problem, options.rtol))
         problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, len(outputs) - 1)
-        return run_mesh(problem, method, options, save, mesh, args, outputs=outputs, progress=progress), 0.0, 0.0
+        run = run_mesh(problem, method, options, save, mesh, args, outputs=outputs, progress=progress)
+        return question, run, 0.0, 0.0
     if options.step is None:
         if is_tracer(problem.u0) or math.isnan(problem.alpha_value):
             raise InvalidInputError(
                 "a traced solve (jax.jit, vmap) cannot refine its steps until two solutions agree; give step="
             )
+        stats = dict(problem.stats)
+        data = scan_data(problem, options.max_step)
+        if method.chooses_steps and not can_step(problem, data):
+            method = method.stand_in(problem)
+            question = question._replace(
+                method=method, reason="the data are not finite at t0, towards which its mesh is graded"
+            )
+        elif data.jumps and not method.meets_breaks and question.reason != _ASKED:
+            steps = AdaptiveSteps()
+            if _refusal(steps, problem, options) is None:
+                method, question = steps, question._replace(method=steps, reason=steps.reason(problem))
+        problem.stats.clear()
+        problem.stats.update(stats)
         if method.chooses_steps:
             problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, MAX_FRAMES)
-            return run_steps(problem, options, save, args, progress)
-        return run_refined(problem, method, options, save, args, progress)
+            return question, *run_steps(problem, data, options, save, args, progress)
+        return question, *run_refined(problem, data, method, options, save, args, progress)
     steps = given_steps(problem, options)
     if steps > options.max_steps:
         raise InvalidInputError(
@@ -425,7 +442,7 @@ def _solve_reporting(question: Question, progress: StepProgress) -> tuple[Run, f
         )
     problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, steps)
     run, error = run_estimated(problem, method, options, save, args, steps, progress)
-    return run, error, math.nan
+    return question, run, error, math.nan
 
 
 def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -> FPDEResult:
