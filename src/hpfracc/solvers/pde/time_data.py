@@ -72,7 +72,7 @@ class TimeData:
             times = mesh[first : min(first + points, last + 1)].copy()
             nodes = times.copy()
             if times[0] in problem.breaks:  # behind the jump, which steps end before
-                times[0] += 2.0 * _ULPS * float(np.spacing(abs(high)))
+                times[0] += 2.0 * (times[0] - just_before(float(times[0]), problem))
             values = [data(float(t)) for t in times]
             gaps = []
             for look in looks:
