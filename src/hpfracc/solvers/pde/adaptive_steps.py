@@ -401,6 +401,7 @@ def run_steps(
             f"pass {number}: the data change between the steps, which are now at most {longest:.2g} long"
         )
         options = dataclasses.replace(options, max_step=min(options.max_step, longest))
+    assert stepper is not None
     current.error = max(current.error, unseen)
     problem.stats |= {
         "steps_in_all": spent,

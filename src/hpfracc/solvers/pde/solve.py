@@ -425,9 +425,9 @@ def _solve_reporting(question: Question, progress: StepProgress) -> tuple[Questi
                 method=method, reason="the data are not finite at t0, towards which its mesh is graded"
             )
         elif data.jumps and not method.meets_breaks and question.reason != _ASKED:
-            steps = AdaptiveSteps()
-            if _refusal(steps, problem, options) is None:
-                method, question = steps, question._replace(method=steps, reason=steps.reason(problem))
+            other = AdaptiveSteps()
+            if _refusal(other, problem, options) is None:
+                method, question = other, question._replace(method=other, reason=other.reason(problem))
         problem.stats.clear()
         problem.stats.update(stats)
         if method.chooses_steps:

@@ -68,7 +68,7 @@ class TimeData:
                 continue
             piece = int(np.searchsorted(bounds, k, side="right"))
             first, last = int(bounds[piece - 1]), int(bounds[piece])
-            first = min(max(k + 1 - points // 2, first), max(first, last + 1 - points))
+            first = min(max(int(k) + 1 - points // 2, first), max(first, last + 1 - points))
             times = mesh[first : min(first + points, last + 1)].copy()
             nodes = times.copy()
             if times[0] in problem.breaks:  # behind the jump, which steps end before

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from hpfracc.history.states import ExponentialMemory
-from hpfracc.solvers.ode.adaptive.corrector import StepCorrector
 from hpfracc.solvers.ode.adaptive.stencil import Stencil, make_stencil
 from hpfracc.solvers.ode.adaptive.system import NotFiniteError, SteppedSystem
 
@@ -25,7 +24,7 @@ class StepState(Protocol):
 
     system: SteppedSystem
     memories: list[ExponentialMemory]
-    corrector: StepCorrector
+    corrector: Any  # a StepCorrector; compiled steps need the whole Corrector
     values: Array
     steps: list[float]
     levels: list[int | None]

@@ -82,7 +82,7 @@ class Stepper:
         if corrector is None:
             assert isinstance(system, FlatSystem)
             corrector = Corrector(system)
-        self.corrector = corrector
+        self.corrector: Any = corrector
         self.tau = 0.0
         self.y = system.start(0.0).astype(system.dtype)
         self.values = system.first(self.y)[np.newaxis]  # of the right-hand side, the newest first, shape (count, n)
