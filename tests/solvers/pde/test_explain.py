@@ -64,7 +64,7 @@ def test_the_memory_of_steps_that_follow_from_the_tolerance():
     told = hf.explain(hf.solve_fpde, None, (0.0, 1.0), np.sin(X), **steps)
     found = hf.solve_fpde(None, (0.0, 1.0), np.sin(X), **steps)
     assert told.steps is None and 0.25 <= told.likely_steps / found.stats["steps"] <= 4.0
-    assert told.bytes_per_step == 0 and len(found.t) <= 201
+    assert told.bytes_per_step < found.u[0].nbytes / 4 and len(found.t) <= 201
     given["save"] = "all"
     told = hf.explain(hf.solve_fpde, None, (0.0, 1.0), np.sin(X), **given)
     found = hf.solve_fpde(None, (0.0, 1.0), np.sin(X), **given)

@@ -18,16 +18,12 @@ from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.options import Options, read_options
 from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.adaptive_steps import can_step, run_steps
+from hpfracc.solvers.pde.choice import ASKED, read_method, refusal
 from hpfracc.solvers.pde.driver import Run, StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
-from hpfracc.solvers.pde.method import EvolutionMethod, all_evolution_methods, find_evolution_method
+from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
-from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
-from hpfracc.solvers.pde.methods.exact_modes import ExactModes
-from hpfracc.solvers.pde.methods.l1 import DiffusionL1
-from hpfracc.solvers.pde.methods.l2_1sigma import DiffusionL2Sigma
-from hpfracc.solvers.pde.methods.splitting import Yoshida4, conserves_norm
 from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.reading import read_evolution
 from hpfracc.solvers.pde.recording import MAX_FRAMES, Save, read_save, smooth_power
@@ -39,14 +35,7 @@ __all__ = ["MAX_FPDE_STEPS", "Question", "read_question", "solve_fpde"]
 
 #: Default limit on the number of steps.
 MAX_FPDE_STEPS = 1_000_000
-#: Methods for first order in time, in the order in which they are tried.
-_FIRST_ORDER = ("etdrk4", "imex_bdf2", "crank_nicolson")
 _BACKENDS = ("auto", "numpy", "numba")
-#: The reason of a method that the user chose.
-_ASKED = "it was asked for"
-#: Order in time above which, for incompatible initial data, corrected quadrature is chosen instead of L1 (of order 2 -
-#: alpha): at 0.5 both take the same time, at 0.7 L1 takes three times as long.
-_QUADRATURE_FROM = 0.6
 
 
 @watched
@@ -321,7 +310,7 @@ def read_question(
     problem.backend, problem.compile = where, compile
     extra = tuple(args) if isinstance(args, tuple | list) else (args,)
     with problem.xp.scope():
-        chosen, reason = _read_method(method, problem, options)
+        chosen, reason = read_method(method, problem, options)
     if problem.xp.library != "numpy" and compile is True and not chosen.compiles_tensors:
         raise InvalidInputError(
             f"compile=True: u0 is of {problem.xp.library}, and method {chosen.name!r} has no steps that it compiles; "
@@ -335,66 +324,6 @@ def _compiled_reaction(reaction: Any, u0: Any, compile: Any) -> Any:
     if compile is True and library_of(u0) == "torch" and callable(reaction):
         return sys.modules["torch"].compile(reaction, dynamic=False)
     return reaction
-
-
-def _read_method(
-    method: str | EvolutionMethod, problem: EvolutionProblem, options: Options
-) -> tuple[EvolutionMethod, str]:
-    if isinstance(method, str) and method.casefold() == "auto":
-        return _choose_method(problem, options)
-    found = find_evolution_method(method)
-    reason = _refusal(found, problem, options)
-    if reason is not None:
-        raise InvalidInputError(reason)
-    return found, _ASKED
-
-
-def _choose_method(problem: EvolutionProblem, options: Options) -> tuple[EvolutionMethod, str]:
-    """The method that ``method="auto"`` chooses, and why."""
-    candidates: list[EvolutionMethod] = [ExactModes()]
-    several = len(problem.orders) > 1
-    alpha = problem.alpha_value
-    if alpha == 1.0 and not several:
-        if conserves_norm(problem):
-            candidates.append(Yoshida4())
-        known = {method.name for method in all_evolution_methods()}
-        candidates += [find_evolution_method(name) for name in _FIRST_ORDER if name in known]
-    if several and problem.linear and alpha <= 1.0:
-        candidates.append(CorrectedQuadrature(4))
-    if several or alpha >= 1.0:
-        candidates.append(CorrectedQuadrature(2))
-    candidates.append(AdaptiveSteps())
-    if not problem.compatible:
-        if problem.linear and alpha > _QUADRATURE_FROM:
-            candidates.append(CorrectedQuadrature(3))
-        candidates.append(DiffusionL1())
-    candidates += [DiffusionL2Sigma(), DiffusionL1()]
-    refusals = []
-    for method in candidates:
-        reason = _refusal(method, problem, options)
-        if reason is None:
-            words = method.reason(problem)
-            if isinstance(method, CorrectedQuadrature) and not several and alpha < 1.0:
-                words = "u0 does not have the boundary values, and corrected BDF3 has order 3 for t > t0 all the same"
-            if isinstance(method, DiffusionL1) and not several and not problem.compatible:
-                words = "u0 does not have the boundary values, and L1 damps the layer that comes of it"
-            return method, words
-        refusals.append(reason)
-    raise InvalidInputError(f"no method takes this equation: {'; '.join(dict.fromkeys(refusals))}")
-
-
-def _refusal(method: EvolutionMethod, problem: EvolutionProblem, options: Options) -> str | None:
-    """Why a method cannot solve a problem; None if it can."""
-    library = problem.xp.library
-    if method.chooses_steps and options.step is not None:
-        return f"method={method.name!r} chooses its steps, and step={options.step:g} was given; leave one of them out"
-    if options.first_step is not None and not (method.chooses_steps or method.exact):
-        return f"method={method.name!r} does not start with first_step={options.first_step:g}; use method='adaptive'"
-    if options.breakpoints and not (method.meets_breaks or method.exact):
-        return f"steps of method={method.name!r} do not end at breakpoints; use 'adaptive', 'l1' or 'l2_1sigma'"
-    if library not in method.libraries:
-        return f"method={method.name!r} takes arrays of {' and '.join(sorted(method.libraries))}, and not of {library}"
-    return method.refuses(problem)
 
 
 def _solve(question: Question) -> tuple[Question, Run, float, float]:
@@ -424,9 +353,9 @@ def _solve_reporting(question: Question, progress: StepProgress) -> tuple[Questi
             question = question._replace(
                 method=method, reason="the data are not finite at t0, towards which its mesh is graded"
             )
-        elif data.jumps and not method.meets_breaks and question.reason != _ASKED:
+        elif data.jumps and not method.meets_breaks and question.reason != ASKED:
             other = AdaptiveSteps()
-            if _refusal(other, problem, options) is None:
+            if refusal(other, problem, options) is None:
                 method, question = other, question._replace(method=other, reason=other.reason(problem))
         problem.stats.clear()
         problem.stats.update(stats)
