@@ -39,7 +39,7 @@ def solve(source: Callable[..., Any] | None, alpha: float, u0: Any = 0.0 * X, **
     return hf.solve_fpde(None, (0.0, 1.0), u0, **given)
 
 
-@pytest.mark.parametrize("alpha", [0.3, 0.5, 0.8, 1.0, 1.5, 2.0])
+@pytest.mark.parametrize("alpha", [0.4, 0.8, 1.0, 1.5, 2.0])
 def test_a_switched_source_costs_few_steps(alpha: float):
     """Both jumps are met, given or found; the error is within the tolerance and not far above its estimate."""
     exact = response(TIMES - 0.3, alpha) - response(TIMES - 0.6, alpha)
@@ -51,7 +51,7 @@ def test_a_switched_source_costs_few_steps(alpha: float):
         assert found.stats["steps_in_all"] < 600
 
 
-@pytest.mark.parametrize("alpha", [0.5, 0.8, 1.5])
+@pytest.mark.parametrize("alpha", [0.6, 1.5])
 def test_a_fast_source_is_followed_as_by_the_mode(alpha: float):
     """As many steps as solve_fode takes for the one mode, within a factor of 2, and the same values."""
     more = {} if alpha < 1.0 else {"dy0": [[0.0]]}
@@ -67,6 +67,7 @@ def test_a_fast_source_is_followed_as_by_the_mode(alpha: float):
     assert error < 1e-5 * np.abs(close.y).max() and error < 3.0 * found.error_estimate.time
 
 
+@pytest.mark.slow
 def test_many_modes_at_once():
     """A box that all modes make up: they are those of solve_fode, some of them stiff for the steps."""
     found = solve(lambda t, x: np.cos(20.0 * t) * (np.abs(x - 1.0) < 0.5), 0.7, rtol=1e-5, t_eval=[0.4, 1.0])
@@ -108,6 +109,7 @@ def test_jumps_that_nobody_announced():
     assert np.abs(short.u[:, 8] - exact).max() < 1e-3 * np.abs(exact).max()
 
 
+@pytest.mark.slow
 def test_what_the_steps_do_not_see_shortens_them():
     """A smooth bump that is narrower than the steps, but not than the looks."""
     width = 4e-3
@@ -162,7 +164,7 @@ def test_the_solution_between_the_steps():
 
 def test_frames_by_default():
     """At most some 200, with both ends, of adaptive and of given steps; more on request."""
-    fast = {"alpha": 0.5, "source": lambda t, x: np.sin(50.0 * t) * np.sin(x)}
+    fast = {"alpha": 0.5, "rtol": 1e-4, "estimate": False, "source": lambda t, x: np.sin(50.0 * t) * np.sin(x)}
     for given in (fast, {"alpha": 0.5, "method": "l1", "step": 1e-3, "estimate": False}):
         few = hf.solve_fpde(None, (0.0, 1.0), SINE, **LINE, **given)
         every = hf.solve_fpde(None, (0.0, 1.0), SINE, save="all", **LINE, **given)

@@ -49,7 +49,7 @@ _GROWS = 2.0
 _STABLE = 2.0
 
 
-class _System:
+class _EvolutionSystem:
     """The equation on flat states, for the stepper."""
 
     offset = 0.0
@@ -142,7 +142,7 @@ class _System:
 
 @dataclass(frozen=True, slots=True)
 class _LargestNorm:
-    system: _System
+    system: _EvolutionSystem
     scale: float
 
     def __call__(self, change: Array) -> float:
@@ -152,12 +152,12 @@ class _LargestNorm:
         return [size / self.scale for size in self.system.largest(changes)]
 
 
-class _Corrector:
+class _EvolutionCorrector:
     """Solves the equation of a step with the discretisation; stiff throughout."""
 
     stiff, switches = True, 0
 
-    def __init__(self, system: _System) -> None:
+    def __init__(self, system: _EvolutionSystem) -> None:
         self.system, self.contraction = system, math.inf
         problem = system.problem
         self._reactions = None if problem.linear else ReactionSolver(problem)
@@ -222,7 +222,7 @@ class _Corrector:
 
 
 @dataclass(slots=True)
-class _Pass:
+class _EvolutionPass:
     """One pass over the interval, with a fixed share of the tolerance for each step."""
 
     problem: EvolutionProblem
@@ -231,14 +231,14 @@ class _Pass:
     args: tuple[Any, ...]
     breaks: tuple[float, ...]
     share: float
-    system: _System = field(init=False)
+    system: _EvolutionSystem = field(init=False)
     stepper: Stepper | None = None
     error: float = 0.0
     times: list[float] = field(default_factory=list)
     pieces: PieceStore | None = None
 
     def __post_init__(self) -> None:
-        self.system = _System(self.problem, self.breaks)
+        self.system = _EvolutionSystem(self.problem, self.breaks)
 
     def run(self, report: Callable[[float, Callable[[], Any]], None], most_ratio: float) -> Run:
         """Step until the end, a terminal event, a failure or an interrupt."""
@@ -266,7 +266,7 @@ class _Pass:
     ) -> None:
         problem, options, system = self.problem, self.options, self.system
         length = problem.t1 - problem.t0
-        corrector = _Corrector(system)
+        corrector = _EvolutionCorrector(system)
         between = options.t_eval is not None or bool(options.events) or options.dense_output
         stepper = self.stepper = Stepper(system, length, options, self.share, between=between, corrector=corrector)
         alpha = system.groups[0][0]
@@ -378,7 +378,7 @@ def run_steps(
     for number in range(1, _MAX_PASSES + 1):
         last = number == _MAX_PASSES
         problem.breaks = breaks
-        current = _Pass(problem, options, save, args, breaks, share)
+        current = _EvolutionPass(problem, options, save, args, breaks, share)
         run = current.run(progress.of_times(problem.t0, problem.t1), math.inf if last else _HOPELESS)
         # As meshes have them, for what the data do between the steps and for the error in space.
         problem.breaks = tuple(just_before(t, problem) for t in breaks)

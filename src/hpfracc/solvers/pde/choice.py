@@ -13,7 +13,7 @@ from hpfracc.solvers.pde.methods.l2_1sigma import DiffusionL2Sigma
 from hpfracc.solvers.pde.methods.splitting import Yoshida4, conserves_norm
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
-__all__ = ["ASKED", "read_method", "refusal"]
+__all__ = ["ASKED", "choose_time_method", "refusal"]
 
 #: The reason of a method that the user chose.
 ASKED = "it was asked for"
@@ -24,7 +24,7 @@ _FIRST_ORDER = ("etdrk4", "imex_bdf2", "crank_nicolson")
 _QUADRATURE_FROM = 0.6
 
 
-def read_method(
+def choose_time_method(
     method: str | EvolutionMethod, problem: EvolutionProblem, options: Options
 ) -> tuple[EvolutionMethod, str]:
     """The method that was asked for or is chosen, and why."""

@@ -18,7 +18,7 @@ from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.options import Options, read_options
 from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.adaptive_steps import can_step, run_steps
-from hpfracc.solvers.pde.choice import ASKED, read_method, refusal
+from hpfracc.solvers.pde.choice import ASKED, choose_time_method, refusal
 from hpfracc.solvers.pde.driver import Run, StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
@@ -310,7 +310,7 @@ def read_question(
     problem.backend, problem.compile = where, compile
     extra = tuple(args) if isinstance(args, tuple | list) else (args,)
     with problem.xp.scope():
-        chosen, reason = read_method(method, problem, options)
+        chosen, reason = choose_time_method(method, problem, options)
     if problem.xp.library != "numpy" and compile is True and not chosen.compiles_tensors:
         raise InvalidInputError(
             f"compile=True: u0 is of {problem.xp.library}, and method {chosen.name!r} has no steps that it compiles; "
