@@ -164,7 +164,7 @@ def test_the_solution_between_the_steps():
 
 def test_frames_by_default():
     """At most some 200, with both ends, of adaptive and of given steps; more on request."""
-    fast = {"alpha": 0.5, "rtol": 1e-4, "estimate": False, "source": lambda t, x: np.sin(50.0 * t) * np.sin(x)}
+    fast = {"alpha": 0.5, "rtol": 1e-5, "estimate": False, "source": lambda t, x: np.sin(50.0 * t) * np.sin(x)}
     for given in (fast, {"alpha": 0.5, "method": "l1", "step": 1e-3, "estimate": False}):
         few = hf.solve_fpde(None, (0.0, 1.0), SINE, **LINE, **given)
         every = hf.solve_fpde(None, (0.0, 1.0), SINE, save="all", **LINE, **given)

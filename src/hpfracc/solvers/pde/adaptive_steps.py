@@ -66,6 +66,7 @@ class _EvolutionSystem:
         self.shape = (self.size,)
         self.groups: list[tuple[float, Any]] = [(float(problem.alpha), slice(None))]
         self.segment = (problem.t0, problem.t1)
+        self._sizes: list[tuple[Array, float]] = []  # of the newest states, which are asked for several times
 
     def time(self, tau: float) -> float:
         """The time, on the side of a jump on which the steps are."""
@@ -127,9 +128,17 @@ class _EvolutionSystem:
             ys = self.form.decode(ys.reshape(len(ys), *self.form_shape))
         return np.abs(ys).reshape(len(ys), -1).max(axis=1).tolist()  # type: ignore[no-any-return]
 
+    def largest_of(self, y: Array) -> float:
+        """The largest value of one state."""
+        for known, size in self._sizes:
+            if known is y:
+                return size
+        self._sizes = [(y, self.largest(y[None])[0]), *self._sizes[:3]]
+        return self._sizes[0][1]
+
     def magnitude(self, y: Array) -> Array:
         """The largest value over the grid, which the relative tolerance refers to."""
-        return np.full(1, self.largest(y[None])[0])
+        return np.full(1, self.largest_of(y))
 
     def norm(self, scale: Array) -> _LargestNorm:
         """The largest value, in units of the tolerance."""
@@ -137,7 +146,7 @@ class _EvolutionSystem:
 
     def ratio(self, error: Array, tolerance: Array) -> float:
         """The largest value, in units of the tolerance."""
-        return self.largest(error[None])[0] / float(tolerance[0])
+        return self.largest_of(error) / float(tolerance[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +337,7 @@ class _EvolutionPass:
         stepper = self.stepper
         assert stepper is not None
         resolved = _RESOLVED * self.share * float((stepper.atol[0] + stepper.rtol * stepper.largest).max())
-        self.error = max(self.error, self.system.largest(stepper.error[None])[0], resolved)
+        self.error = max(self.error, self.system.largest_of(stepper.error), resolved)
         if self.pieces is not None:
             self.pieces.add(stepper.pieces[-1], stepper.snapshots[-1])
 
