@@ -105,10 +105,11 @@ class DifferenceMethod(EvolutionMethod):
         return np.concatenate(found)
 
     def history(self, problem: EvolutionProblem, steps: int) -> str:
-        """Direct sums for few steps, exponentials for many."""
+        """Direct sums for few steps; exponentials for many, and for the scan of JAX over the steps."""
         if self.memory != "auto":
             return self.memory
-        return "direct" if steps < EXPONENTIALS_FROM else "exponentials"
+        scans = problem.xp.library == "jax" and can_march_tensors(problem, choose_form(problem), "exponentials")
+        return "direct" if steps < EXPONENTIALS_FROM and not scans else "exponentials"
 
     def compiled(self, problem: EvolutionProblem, steps: int) -> bool:
         """True for linear equations in eigenfunctions that are worth compiling."""
