@@ -383,7 +383,7 @@ def run_steps(
     if data.jumps:
         told = ", ".join(f"{t:.6g}" for t in data.jumps[:4]) + (", ..." if len(data.jumps) > 4 else "")
         problem.notes.append(f"the data jump at t = {told}: steps end there")
-    share, unseen, spent = _SHARE, 0.0, 0
+    share, unseen, missed, spent = _SHARE, 0.0, 0.0, 0
     for number in range(1, _MAX_PASSES + 1):
         last = number == _MAX_PASSES
         problem.breaks = breaks
@@ -403,7 +403,8 @@ def run_steps(
             continue
         mesh = np.array([just_before(t, problem) if t in breaks else t for t in current.times])
         unseen = data.defect(problem, mesh, _POINTS)
-        if unseen <= options.atol + options.rtol * float(stepper.largest.max()):
+        missed = unseen / float(options.atol + options.rtol * stepper.largest.max())
+        if missed <= 1.0:
             break
         longest = (problem.t1 - problem.t0) / len(data.looks)
         problem.notes.append(
@@ -418,10 +419,13 @@ def run_steps(
         "passes": number,
         "exponentials": stepper.memories[0].states.shape[1],
     }
-    if run.success and stepper.ratio > _TOLERATED:
+    ratio = max(stepper.ratio, missed)
+    if run.success and ratio > _TOLERATED:
         run.success = False
         cause = f"the equation amplifies errors, or rtol={options.rtol:g} is too small; loosen it"
-        if stepper.jumped is not None:
+        if missed > stepper.ratio:
+            cause = "the data change between the steps; give a shorter max_step, or breakpoints=[...] where they jump"
+        elif stepper.jumped is not None:
             cause = f"the data jump near t = {current.system.time(stepper.jumped):g}; give breakpoints=[...]"
-        run.message = f"The end was reached, but the error may be {stepper.ratio:.2g} times the tolerance: {cause}."
-    return run, current.error, stepper.ratio
+        run.message = f"The end was reached, but the error may be {ratio:.2g} times the tolerance: {cause}."
+    return run, current.error, ratio
