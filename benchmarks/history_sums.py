@@ -24,8 +24,8 @@ from _common import heading, print_table, quarter, show
 from scipy.fft import next_fast_len
 
 import hpfracc as hf
+from hpfracc.history.blocks import History
 from hpfracc.solvers.ode.fixed import switching
-from hpfracc.solvers.ode.fixed.history import History
 
 Array = np.ndarray[Any, Any]
 

@@ -321,6 +321,8 @@ def _events(rng: np.random.Generator) -> Outcome:
 
 FAMILIES: dict[str, Trial] = {
     "pde: exact modes, sol and events": _exact_modes,
+    "pde: adaptive, powers as sources": _forced(lambda alpha: "adaptive", 0.2, 1.0),
+    "pde: adaptive, diffusion-waves": _forced(lambda alpha: "adaptive", 1.05, 1.95),
     "pde: L1, powers as sources": _forced(lambda alpha: "l1", 0.3, 1.0),
     "pde: L2-1sigma, powers as sources": _forced(lambda alpha: "l2_1sigma", 0.3, 0.98),
     "pde: quadrature, powers as sources": _forced(lambda alpha: CorrectedQuadrature(2), 0.2, 0.98),

@@ -16,6 +16,7 @@ from hpfracc.solvers.pde import problems
 from hpfracc.solvers.pde.boundary import BoundaryCondition, Dirichlet, Exterior, Neumann, NoFlux, Periodic, Robin
 from hpfracc.solvers.pde.domain import Disc
 from hpfracc.solvers.pde.method import EvolutionMethod
+from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
 from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
 from hpfracc.solvers.pde.methods.crank_nicolson import CrankNicolson
 from hpfracc.solvers.pde.methods.etdrk4 import ETDRK4
@@ -32,6 +33,7 @@ from hpfracc.solvers.pde.terms import Advection, Diffusion, FractionalDiffusion,
 
 __all__ = [
     "ETDRK4",
+    "AdaptiveSteps",
     "Advection",
     "BoundaryCondition",
     "CorrectedQuadrature",

@@ -49,6 +49,7 @@ FLOORS = {
     "engine.selection": 4,
     "engine.execution": 5,
     "special": 6,
+    "history": 6,
     "operators": 7,
     "solvers": 8,
     "lattice": 8,

@@ -11,7 +11,7 @@ import hpfracc as hf
 from hpfracc.distributed.chunked.history import _prepared
 from hpfracc.distributed.chunked.planning import Resources
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.exponentials import Exponentials
+from hpfracc.history.exponentials import Exponentials
 from hpfracc.operators.core.stream_plans import WINDOW
 from tests.helpers.thinned import thinned
 

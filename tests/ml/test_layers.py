@@ -198,7 +198,7 @@ def test_a_sum_of_exponentials_is_the_full_memory(d: Any):
         assert f"memory={memory!r}" in repr(layer)
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-8)
-    assert rest[0].shape == (1, 95, 2, 3)
+    assert rest[0].shape == (1, 54, 2, 3)
     first, state = layer(x[:, :33])
     second, _ = layer(x[:, 33:], state)
     torch.testing.assert_close(torch.cat([first, second], 1), found[1][0], rtol=1e-13, atol=1e-14)

@@ -16,10 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import dtype_name, library_of
 from hpfracc._xp.base import NUMPY, CuPyNamespace, Namespace
 
-__all__ = ["NUMPY", "Namespace", "array_namespace", "namespace", "namespace_of", "of_variables", "user_scope"]
+__all__ = [
+    "NUMPY",
+    "Namespace",
+    "array_namespace",
+    "convert_like",
+    "namespace",
+    "namespace_of",
+    "of_variables",
+    "user_scope",
+]
 
 #: Namespace of each type of array, except for PyTorch, whose namespace depends on the device.
 _NAMESPACE_OF_TYPE: dict[type, Namespace] = {np.ndarray: NUMPY}
@@ -57,6 +66,13 @@ def array_namespace(array: Any) -> Namespace:
             return namespace("torch", array.device)
         known = _NAMESPACE_OF_TYPE[kind] = NUMPY if library == "python" else namespace(library)
     return known
+
+
+def convert_like(values: Any, like: Any) -> Any:
+    """Convert real numbers to the library, device and precision of ``like``."""
+    xp, name = array_namespace(like), dtype_name(like)
+    real = {"complex64": "float32", "complex128": "float64"}.get(name, name)
+    return xp.astype(xp.asarray(values, like), real, like)
 
 
 def of_variables(xp: Namespace, make: Callable[..., Any]) -> Callable[..., Any]:

@@ -22,7 +22,7 @@ from hpfracc.control.laplace import fourier_inverse
 from hpfracc.control.stability import is_stable
 from hpfracc.control.transfer import TransferFunction, feedback, s, single
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.exponentials import exponential_sum
+from hpfracc.history.exponentials import exponential_sum
 
 __all__ = ["FOPID", "FOPIDController", "Tuning", "tune"]
 

@@ -8,8 +8,8 @@ The weights of the memory can be a sum of exponentials. For lags from 2 on,
 .. math:: -w_k(d) = (-1)^{k+1} \binom{d}{k} = \frac{\sin \pi d}{\pi} \int_0^\infty e^{-s(k-d)} (1 - e^{-s})^d\,ds,
     \qquad -1 < d < 2,
 
-which is Euler's integral of :math:`\Gamma(k-d)/\Gamma(k+1)`. The trapezoidal rule in the logarithm of s has an error
-like :math:`e^{-\pi^2/\Delta}` for a spacing :math:`\Delta`, so 95 exponentials give a million lags to 8 digits.
+which is Euler's integral of :math:`\Gamma(k-d)/\Gamma(k+1)`. The rule of :mod:`hpfracc.history.exponentials` takes
+about 60 exponentials for a million lags to 8 digits.
 Their decays do not depend on the order, and their weights are smooth in it.
 """
 
@@ -26,6 +26,7 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.history.exponentials import Nodes, exponential_nodes
 from hpfracc.operators.core.sequences import binomials
 from hpfracc.solvers.sde.loops import scan
 
@@ -52,9 +53,8 @@ Array = np.ndarray[Any, Any]
 BLOCK = 32
 #: Largest number of lags that the sum approximates.
 LONGEST = 1 << 20
-#: Relative truncation error at both ends; that of the rule is at most 5e-9.
-_TOLERANCE = 1e-9
-_SPACING = 0.4
+#: Relative error of the sum.
+_RTOL = 1e-8
 
 
 class StackOptions(TypedDict, total=False):
@@ -287,14 +287,14 @@ def check_range(orders: Any) -> None:
 
 
 @functools.cache
-def _logarithms() -> Array:
-    # At the slow end the integrand is (s LONGEST)^(1 + d), at the fast one e^(-s (2 - d)).
-    return np.arange(math.log(_TOLERANCE / LONGEST), math.log(-math.log(_TOLERANCE) + 4.0), _SPACING)
+def _nodes() -> Nodes:
+    # The weights are Laplace transforms of densities like s^d, so that they fall like k^-(1 + d).
+    return exponential_nodes(1.0, 2.0, 1.0, float(LONGEST), _RTOL)
 
 
 def decays() -> Array:
     """The factor by which each exponential decays in a step, shape (count,)."""
-    return np.exp(-np.exp(_logarithms()))
+    return np.exp(-_nodes().rates[1:])
 
 
 def weight_factors() -> tuple[Array, Array]:
@@ -302,9 +302,8 @@ def weight_factors() -> tuple[Array, Array]:
 
     For 2 <= k <= 2**20 and an order d in [0, 1].
     """
-    logs = _logarithms()
-    rates = np.exp(logs)
-    return _SPACING / math.pi * np.exp(logs - 2.0 * rates), rates + np.log(-np.expm1(-rates))
+    rates = _nodes().rates[1:]
+    return _nodes().masses / math.pi * rates * np.exp(-2.0 * rates), rates + np.log(-np.expm1(-rates))
 
 
 def exponential_weights(xp: Namespace, d: Any) -> Any:

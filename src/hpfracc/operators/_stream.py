@@ -13,7 +13,7 @@ from hpfracc._reading import number, shown
 from hpfracc._xp import array_namespace
 from hpfracc.engine.execution.api import causal_convolution, exponential_recurrence
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
-from hpfracc.operators.core.exponentials import MIN_TOLERANCE
+from hpfracc.history.exponentials import MIN_TOLERANCE
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.stream_plans import WINDOW, StreamPlan, plan_stream
 from hpfracc.operators.core.values import Samples, as_values, check_axis, constant, join, move_axis, zeros

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.source import REPOSITORY
 
 
-@pytest.mark.parametrize("module", ["solve", "_fdeint", "adaptive.kernel", "methods.mittag_leffler"])
+@pytest.mark.parametrize("module", ["solve", "_fdeint", "methods.mittag_leffler"])
 def test_examples_run(module: str):
     """Every example of a file prints what it says."""
     found = doctest.testmod(importlib.import_module(f"hpfracc.solvers.ode.{module}"))

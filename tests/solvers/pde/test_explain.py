@@ -59,11 +59,17 @@ def test_bad_questions_are_refused_as_in_a_solve():
 
 def test_the_memory_of_steps_that_follow_from_the_tolerance():
     """A guess at the steps, and what each more takes: within a factor of 4 for a smooth source, not the first mesh."""
-    given = {**LINE, "alpha": 0.6, "source": lambda t, x: np.cos(t) * x, "estimate": True}
+    given = {**LINE, "alpha": 0.6, "source": lambda t, x: np.cos(t) * x, "estimate": True, "method": "l2_1sigma"}
+    steps = {**given, "method": "adaptive"}
+    told = hf.explain(hf.solve_fpde, None, (0.0, 1.0), np.sin(X), **steps)
+    found = hf.solve_fpde(None, (0.0, 1.0), np.sin(X), **steps)
+    assert told.steps is None and 0.25 <= told.likely_steps / found.stats["steps"] <= 4.0
+    assert told.bytes_per_step < found.u[0].nbytes / 4 and len(found.t) <= 201
+    given["save"] = "all"
     told = hf.explain(hf.solve_fpde, None, (0.0, 1.0), np.sin(X), **given)
     found = hf.solve_fpde(None, (0.0, 1.0), np.sin(X), **given)
     assert told.steps is None and 0.25 <= told.likely_steps / found.stats["steps"] <= 4.0
     assert 0.25 < told.forecast_bytes / found.stats["forecast_bytes"] < 6.0
     assert told.bytes_per_step >= found.u[0].nbytes and "for each further 1,000" in str(told)
-    last = hf.explain(hf.solve_fpde, None, (0.0, 1.0), np.sin(X), save="last", **given)
+    last = hf.explain(hf.solve_fpde, None, (0.0, 1.0), np.sin(X), **{**given, "save": "last"})
     assert last.bytes_per_step < told.bytes_per_step

@@ -11,8 +11,8 @@ from scipy.integrate import quad
 
 import hpfracc as hf
 from hpfracc.errors import AccuracyWarning, InvalidInputError
+from hpfracc.history.intervals import IntervalWeights
 from hpfracc.pde import CorrectedQuadrature, Diffusion, DiffusionL1, DiffusionL2Sigma, Dirichlet, Neumann
-from hpfracc.solvers.pde.history.weights import IntervalWeights
 from tests.helpers.thinned import thinned
 
 X = np.linspace(0.0, np.pi, 9)
@@ -21,7 +21,7 @@ SINE = np.sin(X)
 
 def amplitude(method, alpha: float, steps: int, **more):
     """The solution in the middle, whose mode has the eigenvalue -1, at the steps."""
-    given = {"x": X, "space": Diffusion(1.0), "boundary": "dirichlet", "alpha": alpha, **more}
+    given = {"x": X, "space": Diffusion(1.0), "boundary": "dirichlet", "alpha": alpha, "save": "all", **more}
     reaction = given.pop("reaction", None)
     return hf.solve_fpde(reaction, (0.0, 1.0), SINE, method=method, step=1.0 / steps, **given)
 

@@ -31,7 +31,7 @@ from hpfracc.distributed.chunked.convolution import convolve_spectra, rows_in_bl
 from hpfracc.distributed.chunked.planning import ChunkedWay, Resources, blocks, convolution_seconds
 from hpfracc.engine.execution.api import causal_convolution, matmul
 from hpfracc.errors import HpfraccError
-from hpfracc.operators.core.exponentials import FULL_PRECISION
+from hpfracc.history.exponentials import FULL_PRECISION
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule

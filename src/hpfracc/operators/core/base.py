@@ -295,7 +295,7 @@ class FractionalOperator(ABC):
 
     def _tolerance(self, rtol: Any) -> float:
         """The tolerance of ``method="fast"``; no other method for samples has one."""
-        from hpfracc.operators.core.exponentials import MIN_TOLERANCE
+        from hpfracc.history.exponentials import MIN_TOLERANCE
 
         if self.method not in FAST:
             raise InvalidInputError(

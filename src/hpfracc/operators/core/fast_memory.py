@@ -13,7 +13,7 @@ from hpfracc._xp import of_variables
 from hpfracc.engine.execution.api import history_sum
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.exponentials import exponential_nodes, exponential_sum, node_weights
+from hpfracc.history.exponentials import exponential_nodes, exponential_sum, node_weights
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples
 

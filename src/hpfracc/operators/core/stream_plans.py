@@ -17,7 +17,7 @@ from numpy.polynomial import legendre
 
 from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.exponentials import Exponentials, compress, exponential_nodes, exponential_sum, node_weights
+from hpfracc.history.exponentials import Exponentials, exponential_nodes, exponential_sum, node_weights
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.lags import HEAD, Lags
 from hpfracc.operators.core.order import Order
@@ -249,14 +249,14 @@ def _binomial_plan(rule: grunwald.GrunwaldSum, order: Order, far: _Far) -> Strea
 
 def _binomial_terms(gamma: float, rtol: float, horizon: float) -> Exponentials:
     """The binomials from ``WINDOW`` on, with the decay up to there included."""
-    nodes = exponential_nodes(1.0 + gamma, 1.0 + gamma, WINDOW - 1.0, horizon, 0.5 * rtol)
+    nodes = exponential_nodes(1.0 + gamma, 1.0 + gamma, WINDOW - 1.0, horizon, rtol)
     rates = nodes.rates
     # As for the power of the same decay, except for a constant and (e^r - 1)^g instead of r^g.
     size = float(NUMPY.rgamma(-gamma))
     safe = np.where(rates > 0.0, rates, 1.0)
     growth = np.where(rates > 0.0, (np.expm1(safe) / safe) ** gamma, 1.0)
     masses = size * np.asarray(node_weights(NUMPY, 1.0 + gamma, nodes)) * growth
-    return compress(rates, masses, horizon, 0.5 * rtol * size * horizon ** (-1.0 - gamma))
+    return Exponentials(rates, masses)
 
 
 def _binomials_at(gamma: float, k: Array, shift: float) -> Array:

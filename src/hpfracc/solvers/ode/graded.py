@@ -1,16 +1,16 @@
-"""Difference schemes on graded meshes: common parts of L1 and L2-1sigma."""
+"""Solves of NumPy arrays on graded meshes by L1 and L2-1sigma."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.adaptive.memory import ExponentialMemory
+from hpfracc.history.states import make_memory
 from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 from hpfracc.solvers.ode.compilation import refuse_compiled
+from hpfracc.solvers.ode.differences import DifferenceTables, make_difference_tables, step_l1, step_l2_sigma
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.mesh import StepError, walk_mesh
 from hpfracc.solvers.ode.newton import Newton
@@ -18,7 +18,7 @@ from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 
-__all__ = ["DifferenceScheme", "refuse_graded", "solve_graded"]
+__all__ = ["refuse_graded", "solve_graded"]
 
 Array = np.ndarray[Any, Any]
 
@@ -39,84 +39,55 @@ def refuse_graded(problem: Problem, options: Options, name: str) -> str | None:
     return refuse_compiled(options, name)
 
 
-class DifferenceScheme:
-    """Keeps the history of y' as a sum of exponentials, and solves the equation of a step by Newton's method.
-
-    Parameters
-    ----------
-    problem : Problem
-        The equation.
-    options : Options
-        The tolerances; the equation of a step is solved to a fraction of them.
-    length : float
-        Length of the interval.
-    coefficients : int
-        Number of coefficients of the polynomials that approximate y'.
-    """
-
-    def __init__(self, problem: Problem, options: Options, length: float, coefficients: int) -> None:
-        self.system = FlatSystem(problem)
-        self.groups = self.system.groups
-        self.orders = np.empty(self.system.size)
-        for alpha, which in self.groups:
-            self.orders[which] = alpha
-        # D^alpha y = I^(1-alpha) y': the history is that of an integral of order 1 - alpha of y'.
-        self.memories = [
-            ExponentialMemory(1.0 - alpha, self.orders[which].size, length, _KERNEL, self.system.dtype, coefficients)
-            for alpha, which in self.groups
-        ]
-        atol = np.broadcast_to(options.atol, problem.shape).reshape(-1) if np.ndim(options.atol) else options.atol
-        self.newton = Newton(self.system, self.system.jacobian, self.system.components, options.rtol, atol)
-        self.newton.price = self.system.slope_evaluations + 1
-        self.gamma = np.array([math.gamma(1.0 - alpha) for alpha in self.orders])
-
-    def remembered(self, distance: float) -> Array:
-        """Contribution of the history to the derivative, at this distance after it."""
-        total = np.zeros(self.system.size, self.system.dtype)
-        for (_, which), memory in zip(self.groups, self.memories, strict=True):
-            total[which] = memory.history(distance)
-        return total
-
-    def remember(self, step: float, coefficients: Array) -> None:
-        """Add an interval to the history; y' is a polynomial in the relative distance from its right end."""
-        for (_, which), memory in zip(self.groups, self.memories, strict=True):
-            memory.advance(step, coefficients[:, which])
-
-    def solve(self, tau: float, known: Array, weight: Array, guess: Array) -> Array:
-        """Solve ``y = known + weight f(tau, y)``."""
-        try:
-            solved = self.newton.solve(tau, known, weight, guess)
-            if solved is None:
-                self.system(tau, guess)  # which may not be finite there
-        except NotFiniteError as error:
-            raise StepError(f"{error}: take a smaller step, or check the right-hand side there.") from None
-        if solved is None:
-            raise StepError(
-                f"Newton's method did not converge at t = {self.system.problem.t0 + tau:g}: take a smaller step, give "
-                "jac, or check that the right-hand side is smooth there."
-            )
-        return solved[0]
-
-
-def solve_graded(
-    problem: Problem,
-    options: Options,
-    name: str,
-    grading: float,
-    steps_of: Callable[[DifferenceScheme, Array], Iterator[Array]],
-    coefficients: int,
-) -> FODEResult:
+def solve_graded(problem: Problem, options: Options, name: str, grading: float) -> FODEResult:
     """Solve on the graded mesh, with as many steps as a uniform mesh with ``options.step``."""
     assert options.step is not None
     steps = make_grid(problem.t0, problem.t1, options.step).steps
-    scheme = DifferenceScheme(problem, options, problem.t1 - problem.t0, coefficients)
+    system = FlatSystem(problem)
     notes = (f"steps grow like those of t_j = T (j/{steps})^{grading:.4g}",)
     return walk_mesh(
         problem,
         options,
         steps,
         grading,
-        lambda mesh: steps_of(scheme, mesh),
+        lambda mesh: _steps(system, options, name, mesh),
         SolveDecision(name, "asked for", "exponentials", False, notes),
-        lambda: (scheme.system.nfev, scheme.system.njev),
+        lambda: (system.nfev, system.njev),
     )
+
+
+def _steps(system: FlatSystem, options: Options, name: str, mesh: Array) -> Iterator[Array]:
+    """The states after the steps of :mod:`hpfracc.solvers.ode.differences`, with Newton's method."""
+    atol = np.broadcast_to(options.atol, system.shape).reshape(-1) if np.ndim(options.atol) else options.atol
+    newton = Newton(system, system.jacobian, system.components, options.rtol, atol)
+    newton.price = system.slope_evaluations + 1
+
+    def solve(tau: float, known: Array, weight: Any, guess: Array) -> Array:
+        try:
+            solved = newton.solve(tau, known, np.broadcast_to(weight, known.shape), guess)
+            if solved is None:
+                system(tau, guess)  # which may not be finite there
+        except NotFiniteError as error:
+            raise StepError(f"{error}: take a smaller step, or check the right-hand side there.") from None
+        if solved is None:
+            raise StepError(
+                f"Newton's method did not converge at t = {system.problem.t0 + tau:g}: take a smaller step, give "
+                "jac, or check that the right-hand side is smooth there."
+            )
+        return solved[0]
+
+    orders = np.empty(system.size)
+    for alpha, which in system.groups:
+        orders[which] = alpha
+    order = orders if len(system.groups) > 1 else orders[0]
+    y = system.start(0.0).astype(system.dtype)
+    # D^alpha y = I^(1-alpha) y': the history is that of an integral of order 1 - alpha of y'.
+    shortest, length = float(np.diff(mesh).min()), float(mesh[-1])
+    memory = make_memory(1.0 - order, 0, shortest, length, _KERNEL, y, 1 if name == "l1" else 2)
+    tables = make_difference_tables(name, order, mesh, y)
+    one = step_l1 if name == "l1" else step_l2_sigma
+    carried: tuple[Any, ...] = y, np.zeros_like(y), np.zeros((1, len(memory.rates), y.size), y.dtype)
+    for n in range(len(mesh) - 1):
+        row = DifferenceTables(*(None if each is None else each[n] for each in tables))
+        carried = one(np, memory, solve, carried, row)
+        yield carried[0]

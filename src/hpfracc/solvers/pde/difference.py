@@ -19,10 +19,11 @@ from hpfracc._optional import is_installed
 from hpfracc.engine.selection.kernels import KernelPrice
 from hpfracc.engine.selection.request import Preference, preference_error, read_preference, refusal_reason
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
-from hpfracc.solvers.pde.forms import FrameBlock, ModalForm, StepForm, choose_form, steps_together
-from hpfracc.solvers.pde.history.direct import DirectHistory
-from hpfracc.solvers.pde.history.exponentials import ExponentialHistory, count_exponentials
-from hpfracc.solvers.pde.history.weights import IntervalWeights
+from hpfracc.history.blocks import steps_together
+from hpfracc.history.direct import DirectHistory
+from hpfracc.history.interval_states import ExponentialHistory, count_exponentials
+from hpfracc.history.intervals import IntervalWeights
+from hpfracc.solvers.pde.forms import FrameBlock, ModalForm, StepForm, choose_form
 from hpfracc.solvers.pde.marching import MARCHING, can_march, march
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
@@ -36,7 +37,7 @@ Array = np.ndarray[Any, Any]
 #: Number of steps from which a sum of exponentials is used; the break-even point lies between 400 and 1,000.
 EXPONENTIALS_FROM = 700
 #: Relative tolerance of the kernel.
-KERNEL_RTOL = 1e-11
+KERNEL_RTOL = 1e-10
 #: Estimated seconds for a step and for an unknown in a step without compilation (rough figures of one machine).
 _SECONDS_A_STEP = 2.5e-5
 _SECONDS_AN_UNKNOWN = 4e-8
@@ -104,10 +105,11 @@ class DifferenceMethod(EvolutionMethod):
         return np.concatenate(found)
 
     def history(self, problem: EvolutionProblem, steps: int) -> str:
-        """Direct sums for few steps, exponentials for many."""
+        """Direct sums for few steps; exponentials for many, and for the scan of JAX over the steps."""
         if self.memory != "auto":
             return self.memory
-        return "direct" if steps < EXPONENTIALS_FROM else "exponentials"
+        scans = problem.xp.library == "jax" and can_march_tensors(problem, choose_form(problem), "exponentials")
+        return "direct" if steps < EXPONENTIALS_FROM and not scans else "exponentials"
 
     def compiled(self, problem: EvolutionProblem, steps: int) -> bool:
         """True for linear equations in eigenfunctions that are worth compiling."""

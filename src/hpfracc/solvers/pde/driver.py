@@ -51,6 +51,8 @@ MIN_ORDER = 0.25
 _UNASKED = 32
 #: Output times of a method without an error in time if neither a step nor times are given.
 _OUTPUTS = 100
+#: Share of the rest that a pass of adaptive steps is shown as; more may follow.
+_PASS = 0.9
 #: Forecasts below this are not checked against free memory.
 _NEGLIGIBLE = 16 * 2**20
 
@@ -73,6 +75,8 @@ class Run:
         Number of steps made.
     interrupted : bool
         Whether the user interrupted the run.
+    frame : callable or None
+        ``frame(t)``: the solution on the whole grid at any time, where the steps give it.
     """
 
     recorder: FrameRecorder
@@ -81,6 +85,7 @@ class Run:
     samples: dict[int, Any] = field(default_factory=dict)
     steps: int = 0
     interrupted: bool = False
+    frame: Callable[[float], Any] | None = None
 
 
 def forecast_memory(
@@ -94,7 +99,7 @@ def forecast_memory(
         saved += 2 * (steps + 1) * frame
     size = problem.itemsize * math.prod(problem.state_shape)
     need = method.forecast(problem, steps)
-    if options.step is None and not method.exact:
+    if options.step is None and not (method.exact or method.chooses_steps):
         # The sampled states of two runs, and the frames saved by the previous run.
         need += 2 * (FIRST_STEPS + steps.bit_length()) * size + saved // 2
     elif _estimates(problem, method, options, steps):
@@ -173,6 +178,17 @@ class StepProgress:
             self._spent = before + done
             self._shown = max(self._shown, self._spent / self._expected)
             self._report(float(mesh[done]), u, self._shown)
+
+        return report
+
+    def of_times(self, t0: float, t1: float) -> Callable[[float, Callable[[], Any]], None]:
+        """``report(t, u)`` for one of several passes, the next of which go on where this one ends."""
+        base = self._shown
+
+        def report(t: float, u: Callable[[], Any]) -> None:
+            share = 1.0 if t >= t1 else _PASS * (t - t0) / (t1 - t0)
+            self._shown = max(self._shown, base + (1.0 - base) * share)
+            self._report(t, u, self._shown)
 
         return report
 

@@ -8,15 +8,7 @@ from typing import Any
 
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
-__all__ = ["FrameBlock", "ModalForm", "NodalForm", "StepForm", "choose_form", "steps_together"]
-
-#: Steps in a block, the bytes that limit the states of a block, and the fewest steps in a block.
-_STEPS, _BYTES, _FEWEST = 32, 1 << 25, 4
-
-
-def steps_together(size: int, steps: int) -> int:
-    """The number of steps in a block, for states of ``size`` bytes."""
-    return min(steps, max(_FEWEST, min(_STEPS, _BYTES // max(1, size))))
+__all__ = ["FrameBlock", "ModalForm", "NodalForm", "StepForm", "choose_form"]
 
 
 @dataclass(frozen=True, slots=True)

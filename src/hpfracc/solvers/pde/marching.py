@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from hpfracc.engine.selection.kernels import KernelPrice
-from hpfracc.solvers.pde.forms import FrameBlock, ModalForm, steps_together
-from hpfracc.solvers.pde.history.exponentials import ExponentialHistory
-from hpfracc.solvers.pde.history.weights import IntervalWeights
+from hpfracc.history.blocks import steps_together
+from hpfracc.history.interval_states import ExponentialHistory
+from hpfracc.history.intervals import IntervalWeights
+from hpfracc.solvers.pde.forms import FrameBlock, ModalForm
 from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.space.modes import BoxModes
 

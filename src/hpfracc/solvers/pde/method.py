@@ -41,6 +41,8 @@ class EvolutionMethod(abc.ABC):
         Whether ``compile=True`` also applies to tensors and JAX arrays.
     meets_breaks : bool
         Whether its mesh has the times ``problem.breaks`` at which the data jump.
+    chooses_steps : bool
+        Whether it chooses each step by its error, so that it takes no ``step``.
     """
 
     name: ClassVar[str]
@@ -49,6 +51,7 @@ class EvolutionMethod(abc.ABC):
     exact: ClassVar[bool] = False
     compiles_tensors: ClassVar[bool] = False
     meets_breaks: ClassVar[bool] = False
+    chooses_steps: ClassVar[bool] = False
 
     @abc.abstractmethod
     def refuses(self, problem: EvolutionProblem) -> str | None:
@@ -66,6 +69,10 @@ class EvolutionMethod(abc.ABC):
     def solution(self, problem: EvolutionProblem) -> Any:
         """For exact methods: an object whose ``frame(t)`` is the solution on the whole grid; None for the others."""
         return None
+
+    def stand_in(self, problem: EvolutionProblem) -> EvolutionMethod:
+        """The method for a given number of steps: itself, unless it chooses its steps."""
+        return self
 
     def event_times(self, problem: EvolutionProblem, rtol: float) -> Array:
         """For exact methods: times between which an event is not missed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from hpfracc._arrays import is_array, is_tracer, tracks_gradient
 from hpfracc._xp import Namespace
+from hpfracc.history.intervals import order_value
 from hpfracc.solvers.pde.space.base import Semidiscretisation
 
 __all__ = ["EvolutionProblem", "StepFailedError", "order_value", "plain_order"]
@@ -144,14 +144,6 @@ class EvolutionProblem:
     def count(self, name: str, number: int = 1) -> None:
         """Add to a counter."""
         self.stats[name] = self.stats.get(name, 0) + number
-
-
-def order_value(alpha: Any) -> float:
-    """An order as a number; nan if it is traced and has no value."""
-    try:
-        return float(alpha.detach() if hasattr(alpha, "detach") else alpha)
-    except (TypeError, RuntimeError):  # a JAX tracer, and a tensor that is mapped by torch.func
-        return math.nan
 
 
 def plain_order(order: Any) -> Any:

@@ -17,23 +17,26 @@ from hpfracc.solvers.pde.forms import FrameBlock
 from hpfracc.solvers.pde.interpolation import between_frames
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
-__all__ = ["FrameRecorder", "frames_kept", "read_save", "smooth_power"]
+__all__ = ["MAX_FRAMES", "FrameRecorder", "frames_kept", "read_save", "smooth_power"]
 
 Array = np.ndarray[Any, Any]
 Save = str | int | Callable[..., Any]
+
+#: The most frames that are kept by default.
+MAX_FRAMES = 201
 
 
 def read_save(save: Any, options: Options) -> Save:
     """Read which frames are kept."""
     if callable(save):
         return save  # type: ignore[no-any-return]
-    if isinstance(save, str) and save in ("all", "last"):
+    if isinstance(save, str) and save in ("auto", "all", "last"):
         return save
     if not isinstance(save, bool) and isinstance(save, int | np.integer) and save >= 1:
         if options.t_eval is not None and save > 1:
             raise InvalidInputError(f"save={save!r} counts steps, and t_eval names times; give one of them")
         return int(save)
-    raise InvalidInputError(f"save={save!r}: use 'all', 'last', a number of steps, or a function save(t, u)")
+    raise InvalidInputError(f"save={save!r}: use 'auto', 'all', 'last', a number of steps, or a function save(t, u)")
 
 
 def smooth_power(problem: EvolutionProblem) -> float:
@@ -48,9 +51,16 @@ def frames_kept(options: Options, save: Save, steps: int) -> int:
         return 0
     if options.t_eval is not None:
         return len(options.t_eval)
+    if save == "auto":
+        save = _every(steps)
     if save == "all":
         return steps + 1
     return steps // save + 2 if isinstance(save, int) else 1
+
+
+def _every(steps: int) -> Save:
+    """Which steps are kept by default."""
+    return "all" if steps < MAX_FRAMES else math.ceil(steps / (MAX_FRAMES - 1))
 
 
 class FrameRecorder:
@@ -66,15 +76,15 @@ class FrameRecorder:
         As read by :func:`read_save`.
     args : tuple
         Further arguments of events.
-    steps : int
-        Largest number of steps of the run.
+    steps : int or None
+        Largest number of steps of the run; None if it is not known.
     begin : float
         Steps before this time are ignored.
     earlier : FrameRecorder, optional
         The recorder of a run to an earlier end, which this run continues: its frames are kept, and the first step that
         is recorded is that end.
     at : callable, optional
-        ``at(t)``: the exact frame; interpolated between steps if it is not given.
+        ``at(t)``: the frame at a time within the newest step; interpolated between steps if it is not given.
     outputs : numpy.ndarray, optional
         The times among the steps that count as steps to be saved; all of them if it is not given.
     """
@@ -85,7 +95,7 @@ class FrameRecorder:
         options: Options,
         save: Save,
         args: tuple[Any, ...],
-        steps: int,
+        steps: int | None,
         begin: float = -math.inf,
         earlier: FrameRecorder | None = None,
         at: Callable[[float], Any] | None = None,
@@ -104,7 +114,12 @@ class FrameRecorder:
         #: All frames in one array, for NumPy; allocated with the first frame.
         self._whole: Array | None = None
         saved = steps if outputs is None else len(outputs)
-        self._room = frames_kept(options, save, saved) if problem.xp.library == "numpy" and save != "last" else 0
+        self._room, self._stride = 0, 0
+        if save == "auto":
+            self._stride = int(saved is None)
+            self.save = save = "all" if saved is None else _every(saved)
+        if problem.xp.library == "numpy" and save != "last" and saved is not None:
+            self._room = frames_kept(options, save, saved)
         #: Boundary points and their values, if they are the same in all steps.
         self._outside: tuple[Array, Array] | None = None
         self._embeds: bool | None = None
@@ -253,7 +268,7 @@ class FrameRecorder:
                     self._deliver(math.inf)
                 return
         if self._wanted is not None:
-            whole = last or t in self.problem.breaks
+            whole = last or self._at is not None or t in self.problem.breaks
             self._deliver((math.inf if last else t) if whole else (before[0] if before is not None else t))
         elif self._outputs is None or t in self._outputs:
             if self._chosen(number if self._outputs is None else self._passed, last):
@@ -265,7 +280,7 @@ class FrameRecorder:
             return True  # replaces the previous frame
         if isinstance(self.save, int):
             return last or number % self.save == 0
-        return True
+        return not self._stride or last or number % self._stride == 0
 
     def _deliver(self, until: float) -> None:
         """Record the requested times up to ``until``; later ones can be interpolated better after the next step."""
@@ -295,6 +310,8 @@ class FrameRecorder:
         else:
             self.kept.append(value)
         self.times.append(t)
+        if self._stride and len(self.times) > MAX_FRAMES:  # every second one from now on
+            self.times, self.kept, self._stride = self.times[::2], self.kept[::2], 2 * self._stride
 
     def _look(self, before: tuple[float, Any], now: tuple[float, Any]) -> float | None:
         assert self.watch is not None

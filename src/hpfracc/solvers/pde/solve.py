@@ -17,31 +17,25 @@ from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.options import Options, read_options
 from hpfracc.solvers.ode.progress import progress_report
-from hpfracc.solvers.pde.adaptive import run_adaptive
+from hpfracc.solvers.pde.adaptive_steps import can_step, run_steps
+from hpfracc.solvers.pde.choice import ASKED, choose_time_method, refusal
 from hpfracc.solvers.pde.driver import Run, StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
-from hpfracc.solvers.pde.method import EvolutionMethod, all_evolution_methods, find_evolution_method
-from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
-from hpfracc.solvers.pde.methods.exact_modes import ExactModes
-from hpfracc.solvers.pde.methods.l1 import DiffusionL1
-from hpfracc.solvers.pde.methods.l2_1sigma import DiffusionL2Sigma
-from hpfracc.solvers.pde.methods.splitting import Yoshida4, conserves_norm
+from hpfracc.solvers.pde.method import EvolutionMethod
+from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
 from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.reading import read_evolution
-from hpfracc.solvers.pde.recording import Save, read_save, smooth_power
+from hpfracc.solvers.pde.recording import MAX_FRAMES, Save, read_save, smooth_power
+from hpfracc.solvers.pde.refinement import run_refined
 from hpfracc.solvers.pde.result import EvolutionDecision, FPDEResult, FrameTools, SpaceTimeError
+from hpfracc.solvers.pde.time_data import scan_data
 
 __all__ = ["MAX_FPDE_STEPS", "Question", "read_question", "solve_fpde"]
 
 #: Default limit on the number of steps.
 MAX_FPDE_STEPS = 1_000_000
-#: Methods for first order in time, in the order in which they are tried.
-_FIRST_ORDER = ("etdrk4", "imex_bdf2", "crank_nicolson")
 _BACKENDS = ("auto", "numpy", "numba")
-#: Order in time above which, for incompatible initial data, corrected quadrature is chosen instead of L1 (of order 2 -
-#: alpha): at 0.5 both take the same time, at 0.7 L1 takes three times as long.
-_QUADRATURE_FROM = 0.6
 
 
 @watched
@@ -66,9 +60,11 @@ def solve_fpde(
     terms: Sequence[tuple[Any, Any]] = (),
     events: Any = None,
     dense_output: bool = False,
-    save: str | int | Callable[..., Any] = "all",
+    save: str | int | Callable[..., Any] = "auto",
     max_steps: int = MAX_FPDE_STEPS,
     max_step: float | None = None,
+    first_step: float | None = None,
+    breakpoints: Sequence[float] = (),
     backend: Any = "auto",
     compile: bool | str = "auto",
     progress: bool | Callable[..., Any] = False,
@@ -145,14 +141,21 @@ def solve_fpde(
         steps, or, for ``"exact_modes"``, of the solution itself at times that the decay of its modes needs.
     dense_output : bool
         Whether the result has ``sol(t, x)``.
-    save : {"all", "last"}, int or callable
-        What is kept: every step, the last one, every k-th step (an integer k), or the value of ``save(t, u)`` at each.
+    save : {"auto", "all", "last"}, int or callable
+        What is kept: about 100 to 200 frames, evenly among the steps (or all of fewer steps), every step, the last one,
+        every k-th step (an integer k), or the value of ``save(t, u)`` at each.
     max_steps : int
         Largest number of steps; a solve that needs more ends with ``success=False``.
     max_step : float, optional
         The longest step. Without a ``step``, source, boundary data and reaction are looked at about 1,000 times over
         the interval (256 times on large grids) for changes between the steps: what is narrower may be missed, unless
         ``max_step`` is as short.
+    first_step : float, optional
+        The first step of ``"adaptive"``.
+    breakpoints : sequence of float, optional
+        Times within the interval at which source, boundary data or reaction jump: steps of ``"adaptive"``, ``"l1"`` and
+        ``"l2_1sigma"`` end there and start anew behind. Jumps are also looked for (see ``max_step``); those of
+        less than the tolerance, or of more than eight, have to be given.
     backend : {"auto", "numpy", "numba"}
         How loops over steps run for NumPy problems; tensors and JAX arrays stay in their own library.
     compile : bool or "auto"
@@ -220,6 +223,8 @@ def solve_fpde(
         save=save,
         max_steps=max_steps,
         max_step=max_step,
+        first_step=first_step,
+        breakpoints=breakpoints,
         backend=backend,
         compile=compile,
         progress=progress,
@@ -227,7 +232,7 @@ def solve_fpde(
     )
     started = time.perf_counter()
     with interrupt_scope(), question.problem.xp.scope():
-        run, error, ratio = _solve(question)
+        question, run, error, ratio = _solve(question)
         result = _result(question, run, error, ratio, u0)
     result.stats["seconds"] = time.perf_counter() - started
     return result
@@ -305,7 +310,7 @@ def read_question(
     problem.backend, problem.compile = where, compile
     extra = tuple(args) if isinstance(args, tuple | list) else (args,)
     with problem.xp.scope():
-        chosen, reason = _read_method(method, problem)
+        chosen, reason = choose_time_method(method, problem, options)
     if problem.xp.library != "numpy" and compile is True and not chosen.compiles_tensors:
         raise InvalidInputError(
             f"compile=True: u0 is of {problem.xp.library}, and method {chosen.name!r} has no steps that it compiles; "
@@ -321,77 +326,43 @@ def _compiled_reaction(reaction: Any, u0: Any, compile: Any) -> Any:
     return reaction
 
 
-def _read_method(method: str | EvolutionMethod, problem: EvolutionProblem) -> tuple[EvolutionMethod, str]:
-    if isinstance(method, str) and method.casefold() == "auto":
-        return _choose_method(problem)
-    found = find_evolution_method(method)
-    reason = _refusal(found, problem)
-    if reason is not None:
-        raise InvalidInputError(reason)
-    return found, "it was asked for"
-
-
-def _choose_method(problem: EvolutionProblem) -> tuple[EvolutionMethod, str]:
-    """The method that ``method="auto"`` chooses, and why."""
-    candidates: list[EvolutionMethod] = [ExactModes()]
-    several = len(problem.orders) > 1
-    alpha = problem.alpha_value
-    if alpha == 1.0 and not several:
-        if conserves_norm(problem):
-            candidates.append(Yoshida4())
-        known = {method.name for method in all_evolution_methods()}
-        candidates += [find_evolution_method(name) for name in _FIRST_ORDER if name in known]
-    if several and problem.linear and alpha <= 1.0:
-        candidates.append(CorrectedQuadrature(4))
-    if several or alpha >= 1.0:
-        candidates.append(CorrectedQuadrature(2))
-    if not problem.compatible:
-        if problem.linear and alpha > _QUADRATURE_FROM:
-            candidates.append(CorrectedQuadrature(3))
-        candidates.append(DiffusionL1())
-    candidates += [DiffusionL2Sigma(), DiffusionL1()]
-    refusals = []
-    for method in candidates:
-        reason = _refusal(method, problem)
-        if reason is None:
-            words = method.reason(problem)
-            if isinstance(method, CorrectedQuadrature) and not several and alpha < 1.0:
-                words = "u0 does not have the boundary values, and corrected BDF3 has order 3 for t > t0 all the same"
-            if isinstance(method, DiffusionL1) and not several and not problem.compatible:
-                words = "u0 does not have the boundary values, and L1 damps the layer that comes of it"
-            return method, words
-        refusals.append(reason)
-    raise InvalidInputError(f"no method takes this equation: {'; '.join(dict.fromkeys(refusals))}")
-
-
-def _refusal(method: EvolutionMethod, problem: EvolutionProblem) -> str | None:
-    """Why a method cannot solve a problem; None if it can."""
-    library = problem.xp.library
-    if library not in method.libraries:
-        return f"method={method.name!r} takes arrays of {' and '.join(sorted(method.libraries))}, and not of {library}"
-    return method.refuses(problem)
-
-
-def _solve(question: Question) -> tuple[Run, float, float]:
+def _solve(question: Question) -> tuple[Question, Run, float, float]:
     problem, method, options = question.problem, question.method, question.options
     with progress_report(options.progress, problem.t0, problem.t1, f"solve_fpde ({method.name})") as report:
         return _solve_reporting(question, StepProgress(report))
 
 
-def _solve_reporting(question: Question, progress: StepProgress) -> tuple[Run, float, float]:
+def _solve_reporting(question: Question, progress: StepProgress) -> tuple[Question, Run, float, float]:
     problem, method, _, options, save, args = question
     if method.exact:
         outputs = mesh = exact_mesh(problem, options)
         if options.events:
             mesh = np.union1d(mesh, method.event_times(problem, options.rtol))
         problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, len(outputs) - 1)
-        return run_mesh(problem, method, options, save, mesh, args, outputs=outputs, progress=progress), 0.0, 0.0
+        run = run_mesh(problem, method, options, save, mesh, args, outputs=outputs, progress=progress)
+        return question, run, 0.0, 0.0
     if options.step is None:
         if is_tracer(problem.u0) or math.isnan(problem.alpha_value):
             raise InvalidInputError(
                 "a traced solve (jax.jit, vmap) cannot refine its steps until two solutions agree; give step="
             )
-        return run_adaptive(problem, method, options, save, args, progress)
+        stats = dict(problem.stats)
+        data = scan_data(problem, options.max_step)
+        if method.chooses_steps and not can_step(problem, data):
+            method = method.stand_in(problem)
+            question = question._replace(
+                method=method, reason="the data are not finite at t0, towards which its mesh is graded"
+            )
+        elif data.jumps and not method.meets_breaks and question.reason != ASKED:
+            other = AdaptiveSteps()
+            if refusal(other, problem, options) is None:
+                method, question = other, question._replace(method=other, reason=other.reason(problem))
+        problem.stats.clear()
+        problem.stats.update(stats)
+        if method.chooses_steps:
+            problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, MAX_FRAMES)
+            return question, *run_steps(problem, data, options, save, args, progress)
+        return question, *run_refined(problem, data, method, options, save, args, progress)
     steps = given_steps(problem, options)
     if steps > options.max_steps:
         raise InvalidInputError(
@@ -400,7 +371,7 @@ def _solve_reporting(question: Question, progress: StepProgress) -> tuple[Run, f
         )
     problem.stats["forecast_bytes"] = check_memory(problem, method, options, save, steps)
     run, error = run_estimated(problem, method, options, save, args, steps, progress)
-    return run, error, math.nan
+    return question, run, error, math.nan
 
 
 def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -> FPDEResult:
@@ -416,13 +387,14 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
     sol = None
     if options.dense_output:
         exact = method.solution(problem)
+        frame = run.frame if exact is None else exact.frame
         reached = recorder.newest[0] if recorder.ended is None else recorder.ended
         at = (
             FrameCubic(
                 np.array(recorder.step_times), xp.stack(recorder.step_frames), smooth_power(problem), problem.breaks
             )
-            if exact is None
-            else exact.frame
+            if frame is None
+            else frame
         )
         sol = FrameSolution(at, (problem.t0, reached), space.grid, problem.periodic, xp)
     happened: tuple[Any, Any] = (None, None)
@@ -432,7 +404,9 @@ def _result(question: Question, run: Run, error: float, ratio: float, u0: Any) -
         happened = recorder.watch.collected(shape, complex if xp.is_complex(problem.u0) else float)
     in_space, why = math.nan, "the solve did not reach its end"
     if run.success:
-        in_space, why = estimate_grid_error(problem, method, *recorder.newest, run.steps, options.estimate)
+        in_space, why = estimate_grid_error(
+            problem, method.stand_in(problem), *recorder.newest, run.steps, options.estimate
+        )
     if math.isnan(in_space):
         problem.notes.append(f"no estimate of the error in space: {why}")
     steps = run.steps

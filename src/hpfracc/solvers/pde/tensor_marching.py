@@ -16,9 +16,10 @@ import numpy as np
 
 from hpfracc._arrays import is_tracer, tracks_gradient
 from hpfracc._xp import NUMPY
-from hpfracc.solvers.pde.forms import FrameBlock, ModalForm, steps_together
-from hpfracc.solvers.pde.history.exponentials import ExponentialHistory
-from hpfracc.solvers.pde.history.weights import IntervalWeights
+from hpfracc.history.blocks import steps_together
+from hpfracc.history.interval_states import ExponentialHistory
+from hpfracc.history.intervals import IntervalWeights
+from hpfracc.solvers.pde.forms import FrameBlock, ModalForm
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
 __all__ = ["can_march_tensors", "march_tensors"]
@@ -27,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 
 def can_march_tensors(problem: EvolutionProblem, form: Any, memory: str) -> bool:
-    """Whether blocks of steps can be used: real eigenvalues; for PyTorch also direct sums and no gradients.
+    """Whether blocks of steps can be used: real eigenvalues; JAX with exponentials, PyTorch with direct sums.
 
     With PyTorch, gradients need the ordinary steps, which also update exponentials in place.
     """
@@ -35,7 +36,7 @@ def can_march_tensors(problem: EvolutionProblem, form: Any, memory: str) -> bool
     if not isinstance(form, ModalForm) or xp.is_complex(form.symbol):
         return False
     if xp.library == "jax":
-        return True
+        return memory == "exponentials"
     given = (problem.u0, form.symbol, *(one for pair in problem.orders for one in pair))
     free = not any(tracks_gradient(one) for one in given)
     return xp.library == "torch" and memory == "direct" and free and not problem.varies
@@ -89,7 +90,7 @@ def march_tensors(
     mesh: Array,
     history: ExponentialHistory | None,
 ) -> Iterator[FrameBlock]:
-    """Make all steps, with direct sums if ``history`` is None."""
+    """Make all steps: with PyTorch by direct sums, with JAX by the exponentials of ``history``."""
     rows = _Rows(problem, form)
     plain = all(isinstance(number, int | float) for pair in problem.orders for number in pair)
     if plain:
@@ -97,9 +98,8 @@ def march_tensors(
         weights = IntervalWeights(*given, parabola=weights.parabola, xp=NUMPY, breaks=weights.breaks)
     if problem.xp.library == "torch":
         return _march_torch(rows, weights, mesh, problem)
-    if history is None:
-        return _march_jax(rows, weights, mesh, problem)
-    return _march_jax_exponentials(rows, weights, mesh, problem, history)
+    assert history is not None
+    return _march_jax(rows, weights, mesh, problem, history)
 
 
 def _march_torch(rows: _Rows, weights: IntervalWeights, mesh: Array, problem: EvolutionProblem) -> Iterator[FrameBlock]:
@@ -147,41 +147,7 @@ def _known_rows(rows: _Rows, problem: EvolutionProblem, weights: IntervalWeights
     return xp.stack(found)
 
 
-def _march_jax(rows: _Rows, weights: IntervalWeights, mesh: Array, problem: EvolutionProblem) -> Iterator[FrameBlock]:
-    """All blocks have one shape, so that a single function is compiled: weights beyond the last step are zero."""
-    xp, u, sigma = rows.xp, rows.start, weights.sigma
-    steps = len(mesh) - 1
-    block = steps_together(8 * int(u.size), steps)
-    whole = -(-steps // block) * block
-    past = xp.zeros((whole, int(u.size)), "float64")
-    every = None if weights.xp.library == "numpy" else weights.rows(1, steps + 1)
-    for first in range(1, steps + 1, block):
-        stop = min(first + block, steps + 1)
-        count, before = stop - first, first - 1
-        # The diagonal is one beyond the end, where the result is not used.
-        if every is None:
-            table = np.zeros((block, whole))
-            table[:count, : stop - 1] = weights.rows(first, stop)
-            far, near = table.copy(), np.zeros((block, block))
-            far[:, before:] = 0.0
-            near[:, :count] = table[:, before : stop - 1]
-            own = np.diagonal(near).copy()
-            own[count:] = 1.0
-        else:
-            table = xp.concatenate([every[before : stop - 1], xp.zeros((count, whole - steps), "float64")], 1)
-            table = xp.concatenate([table, xp.zeros((block - count, whole), "float64")])
-            far = table * xp.array(np.arange(whole) < before)
-            near = table[:, before : before + block]
-            own = near[np.arange(block), np.arange(block)] + xp.array(np.arange(block) >= count)
-        known = _known_rows(rows, problem, weights, range(first, stop), block)
-        tables = [xp.array(one) for one in (far, near, own, sigma)]
-        u, past, frames = _called("direct", u, past, before, *tables, rows.symbol, known)
-        if count < block:
-            frames = frames[:count]
-        yield rows.block(frames)
-
-
-def _march_jax_exponentials(
+def _march_jax(
     rows: _Rows, weights: IntervalWeights, mesh: Array, problem: EvolutionProblem, history: ExponentialHistory
 ) -> Iterator[FrameBlock]:
     """The states of the exponentials are carried from block to block."""
@@ -195,7 +161,7 @@ def _march_jax_exponentials(
         stop = min(first + block, steps + 1)
         tables = _exponential_tables(history, steps, range(first, stop), block, parabola=parabola)
         known = _known_rows(rows, problem, weights, range(first, stop), block)
-        carried, frames = _called("exponentials", *carried, tables, xp.array(sigma), rows.symbol, known)
+        carried, frames = _called(*carried, tables, xp.array(sigma), rows.symbol, known)
         yield rows.block(frames[: stop - first] if stop - first < block else frames)
 
 
@@ -225,44 +191,16 @@ def _exponential_tables(
     return owns, befores, *found
 
 
-def _called(name: str, *args: Any) -> Any:
+def _called(*args: Any) -> Any:
     """Run a block; its buffers are donated unless gradients may need them."""
     leaves = sys.modules["jax"].tree_util.tree_leaves(args)
-    return _compiled(name, over=not any(is_tracer(one) for one in leaves))(*args)
+    return _compiled(over=not any(is_tracer(one) for one in leaves))(*args)
 
 
 @functools.cache
-def _compiled(name: str, *, over: bool) -> Any:
+def _compiled(*, over: bool) -> Any:
     """The function of a block, compiled by JAX once per shape and process."""
-    jax = sys.modules["jax"]
-    if name == "direct":
-        return jax.jit(_direct_block, donate_argnums=(1,) if over else ())
-    return jax.jit(_exponential_block, donate_argnums=(3,) if over else ())
-
-
-def _direct_block(
-    u: Any, past: Any, before: Any, far: Any, near: Any, own: Any, sigma: Any, symbol: Any, known: Any
-) -> tuple[Any, Any, Any]:
-    jax = sys.modules["jax"]
-    block = near.shape[0]
-
-    def step(carried: tuple[Any, Any], given: tuple[Any, ...]) -> tuple[tuple[Any, Any], Any]:
-        u, changes = carried
-        place, total, row, weight, data = given
-        total = total + row @ changes - symbol * u
-        if data is not None:
-            total = total - data
-        elif known is not None:
-            total = total - known[0]
-        change = total / ((symbol - weight / sigma) * sigma)
-        u = u + change
-        return (u, changes.at[place].set(change)), u
-
-    data = known if known is not None and known.shape[0] == block and block > 1 else None
-    start = (u, jax.numpy.zeros((block, u.size), u.dtype))
-    inputs = (jax.numpy.arange(block), far @ past, near, own, data)
-    (u, changes), frames = jax.lax.scan(step, start, inputs)
-    return u, jax.lax.dynamic_update_slice(past, changes, (before, 0)), frames
+    return sys.modules["jax"].jit(_exponential_block, donate_argnums=(3,) if over else ())
 
 
 def _exponential_block(

@@ -11,7 +11,7 @@ import numpy as np
 from hpfracc._arrays import is_tracer
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
-__all__ = ["TimeData", "breaks_of", "scan_data"]
+__all__ = ["MOST_BREAKS", "TimeData", "breaks_of", "just_before", "scan_data"]
 
 Array = np.ndarray[Any, Any]
 
@@ -23,9 +23,9 @@ _SAME = 64
 _NEAR, _NEARER, _GROWS = 20, 40, 1.5
 #: A difference between two looks that is checked for a jump, in units of the median; halvings that a jump survives.
 _LARGE, _HALVINGS = 4.0, 12
-#: Largest numbers of differences that are checked and of jumps at which steps end.
-_CHECKED, _MOST_BREAKS = 32, 8
-#: Steps end this many ulps before a jump, so that no rounding of a time moves it to the other side.
+#: Largest numbers of differences that are checked, of jumps between two looks, and of jumps at which a mesh is graded.
+_CHECKED, _AT_ONCE, MOST_BREAKS = 256, 8, 8
+#: Steps of a mesh end this many ulps before a jump.
 _ULPS = 16
 
 
@@ -38,7 +38,7 @@ class TimeData:
     looks : numpy.ndarray
         The times at which the data were evaluated.
     jumps : tuple of float
-        Times just before which the data jump.
+        Times at which the data jump: they have the value behind the jump there.
     power : float
         The p < 0 of data that grow like ``(t - t0)^p`` at the start; 0 if they do not.
     """
@@ -47,32 +47,40 @@ class TimeData:
     jumps: tuple[float, ...] = ()
     power: float = 0.0
 
-    def defect(self, problem: EvolutionProblem, mesh: Array) -> float:
+    def defect(self, problem: EvolutionProblem, mesh: Array, points: int = 2) -> float:
         r"""The error of u from data that change between the steps unseen.
 
-        On each step longer than the distance between two looks, the data at the looks are compared with the line
-        through the data at the ends of the step. A mean difference d on a step :math:`\tau` changes u by up to about
-        :math:`d \tau^\alpha / \Gamma(1+\alpha)`.
+        On each step longer than the distance between two looks, the data at the looks are compared with the polynomial
+        through the data at ``points`` ends of steps around it, between two jumps. A mean difference d on a step
+        :math:`\tau` changes u by up to about :math:`d \tau^\alpha / \Gamma(1+\alpha)`.
         """
         if not len(self.looks):
             return 0.0
         data, alpha = _data(problem), problem.alpha_value
         spacing = (mesh[-1] - mesh[0]) / len(self.looks)
         places = np.searchsorted(mesh, self.looks, side="right") - 1
+        bounds = np.concatenate([[0], np.flatnonzero(np.isin(mesh, problem.breaks)), [len(mesh) - 1]])
         worst = 0.0
         for k in np.flatnonzero(np.diff(mesh) > spacing):
             low, high = float(mesh[k]), float(mesh[k + 1])
             looks = self.looks[(places == k) & (self.looks > low)]
             if not len(looks) or (k == 0 and self.power < 0.0):
                 continue
-            # Data jump behind the ends of steps: the next step starts with the value after the jump.
-            begin = low + 2.0 * _ULPS * float(np.spacing(abs(high))) if low in problem.breaks else low
-            ends = data(begin), data(high)
-            parts = (looks - low) / (high - low)
-            gaps = [
-                _largest(problem, data(float(look)) - (1.0 - float(part)) * ends[0] - float(part) * ends[1])
-                for look, part in zip(looks, parts, strict=True)
-            ]
+            piece = int(np.searchsorted(bounds, k, side="right"))
+            first, last = int(bounds[piece - 1]), int(bounds[piece])
+            first = min(max(int(k) + 1 - points // 2, first), max(first, last + 1 - points))
+            times = mesh[first : min(first + points, last + 1)].copy()
+            nodes = times.copy()
+            if times[0] in problem.breaks:  # behind the jump, which steps end before
+                times[0] += 2.0 * (times[0] - just_before(float(times[0]), problem))
+            values = [data(float(t)) for t in times]
+            gaps = []
+            for look in looks:
+                # Lagrange's polynomials.
+                apart = nodes[:, None] - nodes + np.eye(len(nodes))
+                factors = np.prod(np.where(np.eye(len(nodes), dtype=bool), 1.0, (look - nodes) / apart), axis=1)
+                line = sum(float(factor) * value for factor, value in zip(factors, values, strict=True))
+                gaps.append(_largest(problem, data(float(look)) - line))
             worst = max(worst, float(np.mean(gaps)) * (high - low) ** alpha / math.gamma(1.0 + alpha))
         return worst
 
@@ -112,15 +120,15 @@ def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
 
 
 def _find_jumps(problem: EvolutionProblem, low: float, high: float, least: float) -> list[float]:
-    """The times just before jumps by more than ``least`` between two times, by bisection; at most a few."""
+    """The times of jumps by more than ``least`` between two times, by bisection; at most a few."""
     found: list[float] = []
     intervals = [(low, high)]
-    while intervals and len(found) <= _MOST_BREAKS:
+    while intervals and len(found) <= _AT_ONCE:
         begin, end = intervals.pop()
         jump = _find_jump(problem, begin, end, least) if begin < end else None
         if jump is not None:
-            place = jump[0] - _ULPS * float(np.spacing(max(abs(problem.t0), abs(problem.t1))))
-            found += [place] if place > problem.t0 else []
+            place = just_before(jump[1], problem)
+            found += [jump[1]] if place > problem.t0 else []
             intervals += [(begin, place), (jump[1], end)]
     return found
 
@@ -145,9 +153,15 @@ def _find_jump(problem: EvolutionProblem, a: float, b: float, least: float) -> t
     return None
 
 
-def breaks_of(data: TimeData) -> tuple[float, ...]:
-    """The jumps at which steps end; none if there are too many."""
-    return data.jumps if len(data.jumps) <= _MOST_BREAKS else ()
+def breaks_of(data: TimeData, problem: EvolutionProblem, given: tuple[float, ...] = ()) -> tuple[float, ...]:
+    """The times of jumps: those that are given, and those that were found."""
+    near = 1e-12 * (problem.t1 - problem.t0)
+    return tuple(sorted([*given, *(t for t in data.jumps if all(abs(t - other) > near for other in given))]))
+
+
+def just_before(t: float, problem: EvolutionProblem) -> float:
+    """A time before a jump at ``t`` at which steps of a mesh end, so that no rounding moves data to the other side."""
+    return t - (_ULPS + 1) * float(np.spacing(max(abs(problem.t0), abs(problem.t1))))
 
 
 def _data(problem: EvolutionProblem) -> Any:

@@ -8,11 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hpfracc.solvers.ode.adaptive.corrector import Corrector
-from hpfracc.solvers.ode.adaptive.memory import ExponentialMemory
+from hpfracc.history.states import ExponentialMemory
 from hpfracc.solvers.ode.adaptive.stencil import Stencil, make_stencil
-from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
-from hpfracc.solvers.ode.newton import Norm
+from hpfracc.solvers.ode.adaptive.system import NotFiniteError, SteppedSystem
 
 __all__ = ["Arithmetic", "NumpyArithmetic", "StepState", "Taken", "Trial"]
 
@@ -24,9 +22,9 @@ _KEPT_STENCILS = 128
 class StepState(Protocol):
     """The state of a pass that the next step depends on; see ``Stepper``."""
 
-    system: FlatSystem
+    system: SteppedSystem
     memories: list[ExponentialMemory]
-    corrector: Corrector
+    corrector: Any  # a StepCorrector; compiled steps need the whole Corrector
     values: Array
     steps: list[float]
     levels: list[int | None]
@@ -69,6 +67,8 @@ class Trial:
         The tolerance of the step.
     inherited : array, shape (n,)
         Contribution of the history to the global error.
+    each : array of int, shape (n,), or None
+        The degree of each element, if they differ.
     """
 
     y: Array
@@ -79,6 +79,7 @@ class Trial:
     errors: list[float]
     scale: Array
     inherited: Array
+    each: Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,21 +122,28 @@ class NumpyArithmetic:
             known[which] += history[:half]
             inherited[which] = history[half:]
         weights = self._weights(stepper, parts, step)
-        rule = weights[: degree + 1].sum(axis=0)  # (R,) or (R, n)
+        limits = corrector.degrees()
+        each = None if limits is None or limits.min() >= degree else np.minimum(limits, degree)
+        rule = _rule(weights, degree, each)
         known = known + _combine(rule[1:], past)
         row = stencil.differences[min(degree + 1, count)]
         guess = known + rule[0] * (-(row[1:] @ past) / row[0])
-        norm = Norm(stepper.scale(guess), system.components)
+        norm = system.norm(stepper.scale(guess))
         solved = corrector.solve(end, known, rule[0], guess, norm, stepper.accepted + stepper.rejected)
         if solved is None:
             return None
         values = np.concatenate([solved.f[np.newaxis], past])
         terms = _combine_rows(weights, values)
         scale = stepper.scale(solved.y)
-        felt = np.stack([corrector.damped(term) for term in terms]) if corrector.stiff else terms
+        if limits is not None:  # where a degree is limited, its omitted term stands for all higher ones
+            terms = np.take_along_axis(terms, np.minimum(np.arange(count + 1)[:, np.newaxis], limits + 1), 0)
+        felt = terms
+        if corrector.stiff:  # only the terms that degrees near this one are judged by
+            felt = terms.copy()
+            felt[degree : degree + 3] = [corrector.damped(term) for term in terms[degree : degree + 3]]
         factor = stepper.distance_factor(step, end)
-        errors = [factor * error for error in Norm(scale, system.components).rows(felt)]
-        return Trial(solved.y, values, stencil, weights, terms, errors, scale, inherited)
+        errors = [factor * error for error in system.norm(scale).rows(felt)]
+        return Trial(solved.y, values, stencil, weights, terms, errors, scale, inherited, each)
 
     def take(self, stepper: StepState, trial: Trial, step: float, end: float, degree: int) -> Taken:
         """Propagate the error, and add the step to the history."""
@@ -152,15 +160,18 @@ class NumpyArithmetic:
         except NotFiniteError:
             error, moved = known, stepper.moved
         coefficients = np.zeros((defect + 1, y.size), system.dtype)
-        coefficients[: degree + 1] = stencil.coefficients(degree) @ values
-        wrong = np.outer(stencil.polynomials[defect, : defect + 1], stencil.differences[defect] @ values)
+        wrong = np.zeros_like(coefficients)
+        for own, which in _by_degree(degree, trial.each):
+            omitted = min(own + 1, len(values) - 1)
+            coefficients[: own + 1, which] = stencil.coefficients(own) @ values[:, which]
+            polynomial, difference = stencil.polynomials[omitted], stencil.differences[omitted] @ values[:, which]
+            wrong[: omitted + 1, which] = np.outer(polynomial[: omitted + 1], difference)
         wrong[0] += moved
         wrong[1] += stepper.moved - moved
         for (_, which), memory in zip(system.groups, stepper.memories, strict=True):
             memory.advance(step, np.concatenate([coefficients[:, which], wrong[:, which]], axis=1))
-        largest = np.maximum(np.abs(y), stepper.largest * (stepper.tau / end))
-        # The maximum over components: a mean over many would hide the error of one.
-        ratio = float((np.abs(error) / (stepper.atol + stepper.rtol * largest)).max())
+        largest = np.maximum(system.magnitude(y), stepper.largest * (stepper.tau / end))
+        ratio = system.ratio(error, stepper.atol + stepper.rtol * largest)
         return Taken(error, moved, coefficients[: degree + 1], largest, ratio)
 
     def _stencil(self, stepper: StepState, step: float, level: int | None, count: int) -> tuple[Stencil, list[Array]]:
@@ -189,6 +200,20 @@ class NumpyArithmetic:
         for part, (alpha, which) in zip(parts, groups, strict=True):
             weights[..., which] = (part * step**alpha)[..., np.newaxis]
         return weights
+
+
+def _by_degree(degree: int, each: Array | None) -> list[tuple[int, Any]]:
+    """Degrees, and the elements that have them."""
+    if each is None:
+        return [(degree, slice(None))]
+    return [(int(own), np.flatnonzero(each == own)) for own in np.unique(each)]
+
+
+def _rule(weights: Array, degree: int, each: Array | None) -> Array:
+    """Weights of the values in the integral over the step, shape (R,), or (R, n) if elements differ."""
+    if each is None:
+        return np.asarray(weights[: degree + 1].sum(axis=0))
+    return np.asarray(np.cumsum(weights, axis=0)[each].T)
 
 
 def _combine(rule: Array, values: Array) -> Array:

@@ -8,10 +8,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hpfracc.solvers.ode.adaptive.system import FlatSystem
+from hpfracc.solvers.ode.adaptive.system import FlatSystem, SizeNorm
 from hpfracc.solvers.ode.newton import KEPT_ITERATIONS, Newton, Norm
 
-__all__ = ["FAR", "LINEAR_ITERATIONS", "MAX_ITERATIONS", "MAX_NEWTON", "MIN_RATE", "PART", "Corrector", "Solved"]
+__all__ = [
+    "FAR",
+    "LINEAR_ITERATIONS",
+    "MAX_ITERATIONS",
+    "MAX_NEWTON",
+    "MIN_RATE",
+    "PART",
+    "Corrector",
+    "Solved",
+    "StepCorrector",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -50,6 +60,31 @@ class Loops(Protocol):
         """The same as :meth:`Newton.keep`."""
 
 
+class StepCorrector(Protocol):
+    """Solves the equations of steps, and says how stiff they are; see :class:`Corrector`."""
+
+    stiff: bool
+    switches: int
+    contraction: float
+
+    def solve(self, tau: float, known: Array, weight: Any, guess: Array, norm: SizeNorm, steps: int) -> Solved | None:
+        """The solution of ``y = known + weight f(tau, y)``, or None if the step is too long."""
+
+    def damped(self, change: Array) -> Array:
+        """The effect of a change of ``known`` on the solution."""
+
+    def propagate(
+        self, known: Array, weight: Any, guess: Array, change: Callable[[Array], Array]
+    ) -> tuple[Array, Array]:
+        """The estimated error ``e = known + weight * change(e)``, and its change."""
+
+    def degrees(self) -> Array | None:
+        """The highest stable degree of each element; None if they are coupled, and have one degree."""
+
+    def accepted(self, weight: Any, scale: Array) -> None:
+        """Record an accepted step."""
+
+
 class Corrector:
     """Solves the equations of the steps, and detects stiffness."""
 
@@ -70,7 +105,7 @@ class Corrector:
         """The inverse matrix that a stiff step was solved with."""
         return self.newton.inverse if self.stiff else None
 
-    def solve(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm, steps: int) -> Solved | None:
+    def solve(self, tau: float, known: Array, weight: Any, guess: Array, norm: Any, steps: int) -> Solved | None:
         """The solution to a fraction of the tolerance, or None if the step is too long."""
         if self.stiff:
             return self._newton(tau, known, weight, guess, norm)
@@ -84,6 +119,9 @@ class Corrector:
         self._failures = [step for step in self._failures if step > steps - _STRETCH] + [steps]
         if len(self._failures) >= _FAILURES:
             self._switch(True)
+
+    def degrees(self) -> None:
+        """The elements are coupled, and have one degree."""
 
     def damped(self, change: Array) -> Array:
         """The effect of a change of ``known`` on the solution, damped if the equation is stiff."""

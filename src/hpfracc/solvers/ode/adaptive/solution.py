@@ -12,11 +12,11 @@ import numpy as np
 from scipy import special
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode.adaptive.memory import Snapshot
-from hpfracc.solvers.ode.adaptive.system import FlatSystem
+from hpfracc.history.states import Snapshot
+from hpfracc.solvers.ode.adaptive.system import FlatSystem, SteppedSystem
 from hpfracc.solvers.ode.fixed.grid import initial_part
 
-__all__ = ["AdaptiveSolution", "Continuation", "Piece", "piece_integral"]
+__all__ = ["AdaptiveSolution", "Continuation", "Piece", "PieceStore", "piece_integral"]
 
 Array = np.ndarray[Any, Any]
 
@@ -112,6 +112,44 @@ class Continuation:
         return total
 
 
+class PieceStore:
+    """The steps of a solve, from which its state at any time is integrated.
+
+    Parameters
+    ----------
+    system : SteppedSystem
+        The equation.
+    """
+
+    def __init__(self, system: SteppedSystem) -> None:
+        self._system = system
+        self._pieces: list[Piece] = []
+        self.rights: list[float] = []
+        self._kept: list[list[Snapshot]] = []
+
+    def add(self, piece: Piece, before: list[Snapshot]) -> None:
+        """Add a step and the states before it."""
+        if len(self._pieces) % _EVERY == 0:
+            self._kept.append(before)
+        self._pieces.append(piece)
+        self.rights.append(piece.right)
+
+    def state(self, tau: float) -> Array:
+        """The flat state at one time."""
+        if not self._pieces or tau == 0.0:
+            return self._system.start(0.0).astype(self._system.dtype)
+        index = min(bisect.bisect_left(self.rights, tau), len(self._pieces) - 1)
+        return np.asarray(self.continuation(index)(np.array([tau]))[0])
+
+    def continuation(self, index: int) -> Continuation:
+        """The solution over a step."""
+        # At least one full step between the states and the time, unless they are the initial states.
+        block = max(index - 1, 0) // _EVERY
+        first = block * _EVERY
+        pieces = self._pieces[first : index + 1]
+        return Continuation(self._system.groups, self._kept[block], pieces[0].left, pieces, self._system.start)
+
+
 class AdaptiveSolution:
     r"""The solution at any time, of shape (..., d) + t.shape.
 
@@ -122,18 +160,13 @@ class AdaptiveSolution:
 
     def __init__(self, system: FlatSystem) -> None:
         self._system = system
-        self._pieces: list[Piece] = []
-        self._rights: list[float] = []
-        self._kept: list[list[Snapshot]] = []
+        self._store = PieceStore(system)
         self.t_min = system.problem.t0
         self.t_max = system.problem.t0
 
     def add(self, piece: Piece, before: list[Snapshot]) -> None:
         """Add a step and the states before it."""
-        if len(self._pieces) % _EVERY == 0:
-            self._kept.append(before)
-        self._pieces.append(piece)
-        self._rights.append(piece.right)
+        self._store.add(piece, before)
         self.t_max = self._system.time(piece.right)
 
     def end_at(self, t: float) -> None:
@@ -160,26 +193,17 @@ class AdaptiveSolution:
         early = tau < 0.0  # only the initial part
         if early.any():
             result[early] = initial_part(self._system.problem, elapsed[early]).T
-        tau = np.minimum(tau, self._rights[-1] if self._rights else 0.0)
-        indices = np.searchsorted(self._rights, tau)
+        rights = self._store.rights
+        tau = np.minimum(tau, rights[-1] if rights else 0.0)
+        indices = np.searchsorted(rights, tau)
         for index in np.unique(indices[~early]):
             which = (indices == index) & ~early
-            if not self._pieces:
+            if not rights:
                 result[which] = self._system.start(0.0)
             else:
-                result[which] = self._continuation(int(index))(tau[which])
+                result[which] = self._store.continuation(int(index))(tau[which])
         return result
 
     def state(self, tau: float) -> Array:
         """The flat state at one time."""
-        if not self._pieces or tau == 0.0:
-            return self._system.start(0.0).astype(self._system.dtype)
-        index = min(bisect.bisect_left(self._rights, tau), len(self._pieces) - 1)
-        return np.asarray(self._continuation(index)(np.array([tau]))[0])
-
-    def _continuation(self, index: int) -> Continuation:
-        # At least one full step between the states and the time, unless they are the initial states.
-        block = max(index - 1, 0) // _EVERY
-        first = block * _EVERY
-        pieces = self._pieces[first : index + 1]
-        return Continuation(self._system.groups, self._kept[block], pieces[0].left, pieces, self._system.start)
+        return self._store.state(tau)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpfracc.solvers.ode import compilation, compiled
+from hpfracc.solvers.ode.adaptive.system import FlatSystem
 from hpfracc.solvers.ode.compilation import compile_problem, read_backend
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
@@ -102,6 +103,7 @@ class Speed:
             compiled.load("adaptive")
             from hpfracc.solvers.ode.compiled.adaptive import CompiledArithmetic
 
+            assert isinstance(stepper.system, FlatSystem)
             stepper.arithmetic = CompiledArithmetic(stepper.system, self._function, self._abandon)
             if self._lesson is None:
                 self._lesson = compilation.KernelLesson(self._kernel)

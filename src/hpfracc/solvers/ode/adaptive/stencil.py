@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,12 +90,14 @@ class Between:
     order: float
 
 
-def interpolate_states(stencil: Stencil, states: Array, tolerance: Array, own: tuple[float, float]) -> Between:
+def interpolate_states(
+    stencil: Stencil, states: Array, ratio: Callable[[Array], float], own: tuple[float, float]
+) -> Between:
     """The more accurate of the method's integral, with error and order ``own``, and a polynomial through ``states``.
 
     At the steps of a stiff equation an error of the right-hand side is damped by the implicit solve; in the integral
     between them it is not. The states are smooth there: of the polynomials through the newest 2, 3, ... states, the one
-    with the smallest next term is used.
+    with the smallest next term is used; ``ratio`` is the size of a term in units of the tolerance.
     """
     best = Between(None, *own)
     for points in range(2, min(stencil.points, len(states))):
@@ -102,7 +105,7 @@ def interpolate_states(stencil: Stencil, states: Array, tolerance: Array, own: t
         shape = float(
             np.abs(_INSIDE[:, None] ** np.arange(points + 1) @ stencil.polynomials[points, : points + 1]).max()
         )
-        error = shape * float((np.abs(difference) / tolerance).max())
+        error = shape * ratio(difference)
         if error < best.error:
             coefficients = stencil.coefficients(points - 1)[:, :points] @ states[:points]
             best = Between(coefficients, error, float(points))

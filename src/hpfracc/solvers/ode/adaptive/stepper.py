@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc.history.states import ExponentialMemory, Snapshot
 from hpfracc.solvers.ode.adaptive.arithmetic import Arithmetic, NumpyArithmetic, Trial
 from hpfracc.solvers.ode.adaptive.controller import Controller
-from hpfracc.solvers.ode.adaptive.corrector import Corrector
-from hpfracc.solvers.ode.adaptive.memory import ExponentialMemory, Snapshot
+from hpfracc.solvers.ode.adaptive.corrector import Corrector, StepCorrector
 from hpfracc.solvers.ode.adaptive.solution import Continuation, Piece
 from hpfracc.solvers.ode.adaptive.stencil import Between, interpolate_states
-from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
-from hpfracc.solvers.ode.newton import Norm
+from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError, SteppedSystem
 from hpfracc.solvers.ode.options import Options
 
-__all__ = ["Stepper", "Stopped"]
+__all__ = ["Stepper", "Stopped", "stable_degrees"]
 
 Array = np.ndarray[Any, Any]
 
@@ -48,7 +47,7 @@ class Stepper:
 
     Parameters
     ----------
-    system : FlatSystem
+    system : SteppedSystem
         The equation.
     length : float
         Length of the interval.
@@ -58,10 +57,19 @@ class Stepper:
         Fraction of the tolerance for one step.
     between : bool
         Whether the solution is also needed between the steps.
+    corrector : StepCorrector, optional
+        Solves the equations of the steps; by default by iteration and Newton's method.
     """
 
     def __init__(
-        self, system: FlatSystem, length: float, options: Options, share: float, *, between: bool = True
+        self,
+        system: SteppedSystem,
+        length: float,
+        options: Options,
+        share: float,
+        *,
+        between: bool = True,
+        corrector: StepCorrector | None = None,
     ) -> None:
         self.between, self.most_step = between, options.max_step
         self.system, self.length, self.rtol, self.share = system, length, options.rtol, share
@@ -73,7 +81,10 @@ class Stepper:
             ExponentialMemory(alpha, 2 * system.initial[0][which].size, length, eps, system.dtype)
             for alpha, which in system.groups
         ]
-        self.corrector = Corrector(system)
+        if corrector is None:
+            assert isinstance(system, FlatSystem)
+            corrector = Corrector(system)
+        self.corrector: Any = corrector
         self.tau = 0.0
         self.y = system.start(0.0).astype(system.dtype)
         self.values = system.first(self.y)[np.newaxis]  # of the right-hand side, the newest first, shape (count, n)
@@ -85,7 +96,7 @@ class Stepper:
         self.error = np.zeros_like(self.y)
         self.moved = np.zeros_like(self.y)
         self.ratio = 0.0
-        self.largest = np.abs(self.y)
+        self.largest = system.magnitude(self.y)
         self.accepted = self.rejected = self.jumps = 0
         self.pieces: list[Piece] = []  # the last two
         self.snapshots: list[list[Snapshot]] = []  # before each of them
@@ -202,7 +213,7 @@ class Stepper:
         ahead = int(self.corrector.stiff)
         error = errors[min(degree + ahead, len(errors) - 1)]
         jump = self._find_jump(trial, step, degree)
-        size = 0.0 if jump is None else Norm(trial.scale, self.system.components)(jump)
+        size = 0.0 if jump is None else self.system.norm(trial.scale)(jump)
         if size < _NEGLIGIBLE:  # such as rounding of terms that cancel
             jump = None
         if jump is not None and error <= 1.0:
@@ -221,8 +232,9 @@ class Stepper:
         if self.between and self.corrector.stiff:
             tolerance = trial.scale / self.share
             defect = min(degree + 1, len(trial.terms) - 1)
-            own = float((np.abs(trial.terms[defect]) / tolerance).max()), defect + self.least
-            between = interpolate_states(trial.stencil, np.stack([trial.y, *self.states]), tolerance, own)
+            own = self.system.ratio(trial.terms[defect], tolerance), defect + self.least
+            states = np.stack([trial.y, *self.states])
+            between = interpolate_states(trial.stencil, states, lambda x: self.system.ratio(x, tolerance), own)
             if not between.error <= 1.0:
                 self.rejected += 1
                 self.controller.reject(between.error, between.order - self.least)
@@ -325,23 +337,16 @@ class Stepper:
         self.controller.accept(errors[min(best + ahead, len(errors) - 1)], best + ahead, most)
 
     def _highest(self) -> int:
-        """The highest degree that is stable for a stiff equation.
-
-        Measured for ``D^alpha y = -z y`` with constant steps: degrees 1, 2, 3 are stable for all z up to the orders 1,
-        1/2 and 0.3; for higher orders up to a limit of z times the weight of the newest value, given below.
-        """
+        """The highest degree that is stable."""
         contraction = self.corrector.contraction if self.corrector.stiff else 0.0
-        if contraction <= 0.5:
-            return HIGHEST
-        if contraction <= 0.9 or self.most <= 0.3:
-            return 3
-        return 2 if contraction <= 2.0 or self.most <= 0.5 else 1
+        return int(stable_degrees(np.array(contraction), self.most))
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
     def scale(self, y: Array) -> Array:
         """The tolerance of a step that ends with ``y``."""
-        return np.asarray(self.atol + self.rtol * np.maximum(np.abs(self.y), np.abs(y))) * self.share
+        sizes = np.maximum(self.system.magnitude(self.y), self.system.magnitude(y))
+        return np.asarray(self.atol + self.rtol * sizes) * self.share
 
     def distance_factor(self, step: float, end: float) -> float:
         """Factor by which an error of this step grows until ``end``; above 1 for orders above 1."""
@@ -349,7 +354,7 @@ class Stepper:
 
     def _first_step(self) -> float:
         """A step whose first term is about the tolerance: very small, because y behaves like t^alpha."""
-        f, norm = self.values[0], Norm(self.scale(self.y), self.system.components)
+        f, norm = self.values[0], self.system.norm(self.scale(self.y))
         size = norm(f)
         step = self.length * 1e-3
         if size > 0.0:
@@ -368,6 +373,17 @@ class Stepper:
                 break
             step = min(step * _power(0.3 / max(error, 1e-12), 0.5 / self.least), self.length * 1e-3)
         return max(step, 1e3 * _SHORTEST)
+
+
+def stable_degrees(contraction: Array, alpha: float) -> Array:
+    """The highest degrees that are stable for ``D^alpha y = -z y``, ``contraction`` being z times the newest weight.
+
+    Measured with constant steps: degrees 1, 2, 3 are stable for all z up to the orders 1, 1/2 and 0.3; for higher
+    orders up to a limit.
+    """
+    few = 3 if alpha <= 0.3 else 2 if alpha <= 0.5 else 1
+    limits = np.where(contraction <= 0.9, 3, np.where(contraction <= 2.0, 2, 1))
+    return np.where(contraction <= 0.5, HIGHEST, np.maximum(limits, few))
 
 
 def _power(base: float, exponent: float) -> float:

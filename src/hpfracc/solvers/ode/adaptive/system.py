@@ -5,21 +5,81 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from hpfracc.solvers.ode.delays import history_at
 from hpfracc.solvers.ode.fixed.grid import initial_part
 from hpfracc.solvers.ode.jacobian import JacobianSource
+from hpfracc.solvers.ode.newton import Norm
 from hpfracc.solvers.ode.problem import NotFiniteError, Problem, check_jacobian, check_value
 
-__all__ = ["FlatSystem", "NotFiniteError"]
+__all__ = ["FlatSystem", "NotFiniteError", "SteppedSystem"]
 
 Array = np.ndarray[Any, Any]
 
 #: Largest state that is checked one number at a time.
 _FEW = 32
+
+
+class SizeNorm(Protocol):
+    """A norm of changes, in units of the tolerance."""
+
+    def __call__(self, change: Array) -> float:
+        """The norm of one change."""
+
+    def rows(self, changes: Array) -> list[float]:
+        """The norms of several changes."""
+
+
+class SteppedSystem(Protocol):
+    """An equation ``D^alpha y = f(t, y)`` on flat states, as adaptive steps need it; see :class:`FlatSystem`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the state."""
+
+    @property
+    def dtype(self) -> Any:
+        """Dtype of the state."""
+
+    @property
+    def size(self) -> int:
+        """Number of elements of the state."""
+
+    @property
+    def offset(self) -> float:
+        """Origin of time, relative to t0."""
+
+    @property
+    def initial(self) -> list[Array]:
+        """The initial values, flat."""
+
+    @property
+    def groups(self) -> list[tuple[float, Any]]:
+        """Orders, and the elements that have them."""
+
+    def __call__(self, tau: float, y: Array, *, shifted: bool = False) -> Array:
+        """The right-hand side."""
+
+    def first(self, y: Array) -> Array:
+        """The right-hand side at the start."""
+
+    def start(self, tau: float) -> Array:
+        """The part of the initial values."""
+
+    def time(self, tau: float) -> float:
+        """The time at ``tau`` after the start."""
+
+    def magnitude(self, y: Array) -> Array:
+        """The size that the relative tolerance of each element refers to."""
+
+    def norm(self, scale: Array) -> SizeNorm:
+        """The norm of the local error."""
+
+    def ratio(self, error: Array, tolerance: Array) -> float:
+        """The largest error in units of the tolerance."""
 
 
 class FlatSystem:
@@ -90,6 +150,18 @@ class FlatSystem:
     def size(self) -> int:
         """Number of elements of the state."""
         return self.initial[0].size
+
+    def magnitude(self, y: Array) -> Array:
+        """The size that the relative tolerance of each element refers to."""
+        return np.abs(y)
+
+    def norm(self, scale: Array) -> Norm:
+        """The norm of the local error, in units of ``scale``."""
+        return Norm(scale, self.components)
+
+    def ratio(self, error: Array, tolerance: Array) -> float:
+        """The largest error of an element in units of its tolerance: a mean over many would hide that of one."""
+        return float((np.abs(error) / tolerance).max())
 
     def time(self, tau: float) -> float:
         """The time that ``fun`` receives."""

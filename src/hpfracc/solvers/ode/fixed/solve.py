@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hpfracc._interrupts import raise_if_nested
+from hpfracc.history.blocks import BLOCK, DIRECT_BELOW
 from hpfracc.solvers.ode import compiled
 from hpfracc.solvers.ode.compiled import on_cuda
 from hpfracc.solvers.ode.compiled.on_cuda.choice import MovedError, make_offer
@@ -18,7 +19,6 @@ from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
 from hpfracc.solvers.ode.fixed.error_estimate import Estimate, estimate_errors
 from hpfracc.solvers.ode.fixed.grid import make_grid, row_orders
-from hpfracc.solvers.ode.fixed.history import BLOCK, DIRECT_BELOW
 from hpfracc.solvers.ode.fixed.scheme import Scheme, StartError, Tableau, make_tableau
 from hpfracc.solvers.ode.fixed.switching import SwitchingStepper
 from hpfracc.solvers.ode.newton import Newton

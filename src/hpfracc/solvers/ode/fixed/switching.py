@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from hpfracc.errors import InvalidInputError
+from hpfracc.history.blocks import History
 from hpfracc.solvers.ode import compilation, compiled
 from hpfracc.solvers.ode.compilation import compile_problem, read_backend, solve_preference
 from hpfracc.solvers.ode.compiled.on_cuda.choice import GPUOffer, MovedError
 from hpfracc.solvers.ode.fixed.grid import row_orders
-from hpfracc.solvers.ode.fixed.history import History
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
 from hpfracc.solvers.ode.fixed.stepping import NumpyStepper
 from hpfracc.solvers.ode.newton import Newton, make_newton, step_part

@@ -30,7 +30,7 @@ class Adaptive(Method):
 
     Each step interpolates the right-hand side by a polynomial of degree 1 to 5 through its newest values and integrates
     it exactly against the kernel, as Adams methods do for alpha = 1; the history is a sum of exponentials
-    (:func:`~hpfracc.solvers.ode.adaptive.kernel.exponential_kernel`). So N steps take O(N log N) time and O(log N)
+    (:func:`~hpfracc.history.states.exponential_kernel`). So N steps take O(N log N) time and O(log N)
     memory. Steps start very small, because :math:`y - y_0 \sim t^\alpha`, and grow.
 
     The error is integrated along with the solution, from the defect of the interpolation and the response of the

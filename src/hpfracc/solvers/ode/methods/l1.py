@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, ClassVar, final
-
-import numpy as np
+from typing import ClassVar, final
 
 from hpfracc._reading import number
-from hpfracc.solvers.ode.graded import DifferenceScheme, refuse_graded, solve_graded
+from hpfracc.solvers.ode.graded import refuse_graded, solve_graded
 from hpfracc.solvers.ode.method import Method, register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
@@ -18,8 +14,6 @@ from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.tensors.mesh import refuse_graded_tensors, solve_graded_tensors
 
 __all__ = ["L1"]
-
-Array = np.ndarray[Any, Any]
 
 
 @register_method
@@ -75,18 +69,4 @@ class L1(Method):
         if problem.library != "numpy":
             return solve_graded_tensors(problem, options, self.name, grading)
         assert grading is not None
-        return solve_graded(problem, options, self.name, grading, _steps, 1)
-
-
-def _steps(scheme: DifferenceScheme, mesh: Array) -> Iterator[Array]:
-    y = scheme.system.start(0.0).astype(scheme.system.dtype)
-    slope = np.zeros_like(y)
-    for before, now in pairwise(mesh):
-        step = now - before
-        weight = step**scheme.orders * scheme.gamma * (1.0 - scheme.orders)
-        known = y - weight * scheme.remembered(step)
-        new = scheme.solve(now, known, weight, y + step * slope)
-        slope = (new - y) / step
-        scheme.remember(step, slope[np.newaxis])
-        y = new
-        yield y
+        return solve_graded(problem, options, self.name, grading)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, ClassVar, final
-
-import numpy as np
+from typing import ClassVar, final
 
 from hpfracc._reading import number
-from hpfracc.solvers.ode.graded import DifferenceScheme, refuse_graded, solve_graded
+from hpfracc.solvers.ode.graded import refuse_graded, solve_graded
 from hpfracc.solvers.ode.method import Method, register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
@@ -19,8 +14,6 @@ from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.tensors.mesh import refuse_graded_tensors, solve_graded_tensors
 
 __all__ = ["L2Sigma"]
-
-Array = np.ndarray[Any, Any]
 
 
 @register_method
@@ -75,46 +68,4 @@ class L2Sigma(Method):
         if problem.library != "numpy":
             return solve_graded_tensors(problem, options, self.name, grading)
         assert grading is not None
-        return solve_graded(problem, options, self.name, grading, _steps, 2)
-
-
-def _steps(scheme: DifferenceScheme, mesh: Array) -> Iterator[Array]:
-    alpha = float(scheme.orders[0])
-    power, sigma = 1.0 - alpha, 1.0 - 0.5 * alpha
-    scale = 1.0 / math.gamma(1.0 + power)
-    y = scheme.system.start(0.0).astype(scheme.system.dtype)
-    rise, width = np.zeros_like(y), 0.0  # y' as a difference over the interval before, and its length
-    for before, now in pairwise(mesh):
-        step = now - before
-        at = before + sigma * step
-        # The newest, partial interval: (y_n - y)/step over a length sigma step.
-        newest = (sigma * step) ** power * scale / step
-        past, share = np.zeros_like(y), 0.0
-        if width:
-            past = scheme.remembered(sigma * step + width)
-            # On the interval before, y' = rise + bend (s - middle), bend = 2 ((y_n - y)/step - rise)/(width + step):
-            # its two moments against the kernel, from the distances to its ends.
-            level, tilt = _moments(power, sigma * step, width)
-            bend = 2.0 * scale * power * tilt / (width + step)
-            past = past + rise * (level * scale * power - bend)
-            share = bend / step
-        weight = newest + share
-        # weight (y_n - y) + past = f(at, y_sigma), y_sigma = sigma y_n + (1 - sigma) y: solved for y_sigma.
-        known = y - sigma * past / weight
-        middle = scheme.solve(at, known, np.full(y.size, sigma / weight), y + sigma * step * rise)
-        new = y + (middle - y) / sigma
-        slope = (new - y) / step
-        if width:
-            curve = 2.0 * (slope - rise) / (width + step)
-            # In x = (right end - s)/width: rise + curve (width/2 - width x).
-            scheme.remember(width, np.stack([rise + 0.5 * width * curve, -width * curve]))
-        y, rise, width = new, slope, step
-        yield y
-
-
-def _moments(power: float, near: float, width: float) -> tuple[float, float]:
-    """Integrals of ``u^(power-1)`` and of ``u^(power-1) (middle - u)`` from ``near`` to ``near + width``."""
-    far = near + width
-    level = (far**power - near**power) / power
-    first = (far ** (power + 1.0) - near ** (power + 1.0)) / (power + 1.0)
-    return level, (near + 0.5 * width) * level - first
+        return solve_graded(problem, options, self.name, grading)

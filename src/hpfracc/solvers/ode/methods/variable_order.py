@@ -1,30 +1,27 @@
-"""Orders that vary with time: implicit L1."""
+"""Orders that vary with time: implicit L1, and Alikhanov's scheme on a graded mesh."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, final
 
 import numpy as np
-from scipy.special import gamma
 
-from hpfracc._xp import NUMPY
+from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
-from hpfracc.operators.core.sequences import power_differences
+from hpfracc.history.intervals import IntervalWeights
 from hpfracc.solvers.ode.compilation import refuse_compiled
 from hpfracc.solvers.ode.fixed.grid import make_grid
-from hpfracc.solvers.ode.fixed.history import BLOCK
-from hpfracc.solvers.ode.fixed.scheme import Tableau
-from hpfracc.solvers.ode.fixed.solve import walk_grid
-from hpfracc.solvers.ode.mesh import without_estimate
+from hpfracc.solvers.ode.mesh import StepError, walk_mesh
 from hpfracc.solvers.ode.method import Method, register_method
 from hpfracc.solvers.ode.newton import Newton, make_newton
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide
-from hpfracc.solvers.ode.result import FODEResult
+from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 
-__all__ = ["VariableOrder"]
+__all__ = ["VariableOrder", "VariableOrderGraded"]
 
 Array = np.ndarray[Any, Any]
 
@@ -58,73 +55,121 @@ class VariableOrder(Method):
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Requires a single equation in the Caputo derivative, with orders up to 1."""
-        if problem.terms or problem.delays:
-            return f"method={self.name!r} takes one derivative and no delays"
-        if problem.derivative != "caputo":
-            return f"method={self.name!r} takes Caputo's derivative, and not derivative={problem.derivative!r}"
-        if problem.orders.ceiling > 1:
-            return f"method={self.name!r} takes orders up to 1, and alpha exceeds 1"
-        return refuse_compiled(options, self.name)
+        return _refuse(problem, options, self.name)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
-        """Solve with new weights at each step."""
-        started = time.perf_counter()
-        assert options.step is not None
-        grid = make_grid(problem.t0, problem.t1, options.step, options.max_steps)
-        y = np.empty((problem.y0.size, grid.count), problem.dtype)
-        y[:, 0] = problem.y0.reshape(-1)
-        table = Tableau(problem, grid, np.empty((0, 0, 0)), None, y, np.zeros_like(y), np.empty((0, 0, 0)))
-        decision = (self.name, "asked for", "direct")
-        result = walk_grid(table, options, _Steps(table, options), BLOCK, decision, started)
-        if result.success and options.estimate is not False:
-            result.message += without_estimate(self.name)
-        return result
+        """One implicit equation per step, with new weights."""
+        return _solve(problem, options, self.name, 1.0, parabola=False)
 
 
-class _Steps:
-    """The steps, each with its own weights."""
+@register_method
+@final
+@dataclass(frozen=True, slots=True)
+class VariableOrderGraded(Method):
+    r"""The Caputo derivative with an order :math:`\alpha(t)` of the current time, by L2-1sigma on a graded mesh.
 
-    compiled = False
-    compile_seconds = 0.0
+    As :class:`L2Sigma`, with a new order and collocation point :math:`t_{n-\alpha/2}` at each step. Order 2 in the
+    maximum error over the mesh if :math:`\alpha(t)` is smooth, also for solutions that start like :math:`t^\alpha`.
+    ``alpha(t)`` returns one order for all components,
+    :math:`0 < \alpha(t) \le 1`. The weights change at every step, so a solve costs O(N^2). ``step`` is the mean step.
 
-    def __init__(self, table: Tableau, options: Options) -> None:
-        problem = table.problem
-        self.table = table
-        self.notes: list[str] = []
-        self.fun = RightHandSide(problem)
-        self.newton: Newton | None = make_newton(problem, options, self.fun)
-        #: Newest increment last, one row for each component.
-        self.increments = np.zeros_like(table.y)
+    Parameters
+    ----------
+    grading : float, optional
+        r of the mesh :math:`t_j = t_0 + T (j/N)^r`, at least 1; by default :math:`2/\alpha(t_0)`, at most 10.
 
-    @property
-    def evaluations(self) -> int:
-        return self.fun.count
+    References
+    ----------
+    A. A. Alikhanov, J. Comput. Phys. 280 (2015) 424-438; R. Du, A. A. Alikhanov, Z.-Z. Sun, Comput. Math. Appl. 79
+    (2020) 2952-2972, for variable orders.
+    """
 
-    def start(self) -> None:
-        problem = self.table.problem
-        self.table.f[:, 0] = self.fun(problem.t0, np.array(problem.y0)).reshape(-1)
+    grading: float | None = None
 
-    def run(self, begin: int, first: int, stop: int, last: int) -> int:
-        table, shape, newton = self.table, self.table.problem.shape, self.newton
-        assert newton is not None
-        h, function = table.grid.step, table.problem.orders.value
-        for n in range(first, stop):
-            t = table.grid.time(n)
-            value = function(t) if callable(function) else function
-            orders = np.broadcast_to(np.asarray(value, dtype=np.float64), shape).reshape(-1)
-            if not np.all((orders > 0.0) & (orders <= 1.0)):
-                raise InvalidInputError(f"alpha({t:g}) = {value!r}; this method takes orders above 0 and up to 1")
-            past = np.array(table.y[:, n - 1])
-            for order in np.unique(orders):
-                mine = orders == order
-                weights = power_differences(NUMPY, 1.0 - float(order), n)[:0:-1]
-                past[mine] -= self.increments[mine, 1:n] @ weights
-            weight = h**orders * gamma(2.0 - orders)
-            found = newton.solve(t, past, weight, np.array(table.y[:, n - 1]))
-            if found is None:
-                table.known = n
-                return n
-            table.y[:, n], table.f[:, n] = found
-            self.increments[:, n] = table.y[:, n] - table.y[:, n - 1]
-        table.known = stop
-        return stop
+    name: ClassVar[str] = "variable_order_l2"
+    aliases: ClassVar[tuple[str, ...]] = ("variable_order_graded",)
+    order: ClassVar[str] = "2 on the graded mesh for smooth orders, for solutions like t^alpha too"
+    implicit: ClassVar[bool] = True
+    search_limit: ClassVar[int] = 8192
+
+    def __post_init__(self) -> None:
+        if self.grading is not None:
+            number("grading", self.grading, least=1.0)  # 1 is a uniform mesh
+
+    def refuses(self, problem: Problem, options: Options) -> str | None:
+        """Requires the Caputo derivative, and one order up to 1 for all components."""
+        if problem.orders.function is None and problem.orders.single is None:
+            return f"method={self.name!r} takes one order for all components; use method='variable_order'"
+        if problem.orders.function is not None and np.size(problem.orders.function(problem.t0)) != 1:
+            return f"method={self.name!r} takes one order for all components; use method='variable_order'"
+        return _refuse(problem, options, self.name)
+
+    def solve(self, problem: Problem, options: Options) -> FODEResult:
+        """One implicit equation per step, with new weights."""
+        grading = self.grading
+        if grading is None:
+            grading = min(2.0 / float(_orders(problem, problem.t0)[0]), 10.0)
+        return _solve(problem, options, self.name, grading, parabola=True)
+
+
+def _refuse(problem: Problem, options: Options, name: str) -> str | None:
+    if problem.terms or problem.delays:
+        return f"method={name!r} takes one derivative and no delays"
+    if problem.derivative != "caputo":
+        return f"method={name!r} takes Caputo's derivative, and not derivative={problem.derivative!r}"
+    if problem.orders.ceiling > 1:
+        return f"method={name!r} takes orders up to 1, and alpha exceeds 1"
+    return refuse_compiled(options, name)
+
+
+def _solve(problem: Problem, options: Options, name: str, grading: float, *, parabola: bool) -> FODEResult:
+    assert options.step is not None
+    steps = make_grid(problem.t0, problem.t1, options.step).steps
+    fun = RightHandSide(problem)
+    newton = make_newton(problem, options, fun)
+    notes = () if grading == 1.0 else (f"steps grow like those of t_j = T (j/{steps})^{grading:.4g}",)
+    return walk_mesh(
+        problem,
+        options,
+        steps,
+        grading,
+        lambda mesh: _steps(problem, newton, mesh, parabola),
+        SolveDecision(name, "asked for", "direct", False, notes),
+        lambda: (fun.count, newton.jacobians),
+    )
+
+
+def _orders(problem: Problem, t: float) -> Array:
+    """The orders of all components at a time."""
+    value = problem.orders.value
+    found = value(t) if callable(value) else value
+    orders = np.broadcast_to(np.asarray(found, dtype=np.float64), problem.shape).reshape(-1)
+    if not np.all((orders > 0.0) & (orders <= 1.0)):
+        raise InvalidInputError(f"alpha({t:g}) = {found!r}; this method takes orders above 0 and up to 1")
+    return orders
+
+
+def _steps(problem: Problem, newton: Newton, mesh: Array, parabola: bool) -> Iterator[Array]:
+    """Steps of ``sum_k A[n, k] (y_k - y_(k-1)) = f(t*, y*)``, with y* between the last two states."""
+    y, slope = np.array(problem.y0).reshape(-1), 0.0 * np.array(problem.y0).reshape(-1)
+    increments = np.zeros((len(mesh) - 1, y.size), y.dtype)
+    for n, (before, now) in enumerate(pairwise(mesh)):
+        orders, sigma = _orders(problem, problem.t0 + now), 1.0
+        for _ in range(4 if parabola else 0):  # the point depends on the order there
+            sigma = 1.0 - 0.5 * float(orders[0])
+            orders = _orders(problem, problem.t0 + before + sigma * (now - before))
+        past, own = np.zeros_like(y), np.empty(y.size)
+        for order in np.unique(orders):
+            mine = orders == order
+            row = IntervalWeights([(1.0, float(order))], mesh[: n + 2], sigma, parabola=parabola).rows(n + 1, n + 2)[0]
+            past[mine], own[mine] = row[:-1] @ increments[:n, mine], row[-1]
+        at, weight = problem.t0 + before + sigma * (now - before), sigma / own
+        solved = newton.solve(at, y - weight * past, weight, y + sigma * (now - before) * slope)
+        if solved is None:
+            raise StepError(
+                f"Newton's method did not converge at t = {at:g}: take a smaller step, give jac, or check that the "
+                "right-hand side is smooth there."
+            )
+        increments[n] = (solved[0] - y) / sigma
+        y, slope = y + increments[n], increments[n] / (now - before)
+        yield y

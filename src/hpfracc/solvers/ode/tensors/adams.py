@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hpfracc.solvers.ode.tensors.exponentials import Memory, combined, moments, product, remember, remembered
+from hpfracc.history.states import Memory, combined, moments, product, remember, remembered
 
 __all__ = [
     "CORRECTIONS",

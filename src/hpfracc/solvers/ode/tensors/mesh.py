@@ -11,6 +11,8 @@ import numpy as np
 
 from hpfracc._arrays import library_of, tracks_gradient
 from hpfracc._xp import array_namespace
+from hpfracc.history.states import make_memory
+from hpfracc.solvers.ode.differences import make_difference_tables
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
@@ -18,8 +20,6 @@ from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.between import interpolated
-from hpfracc.solvers.ode.tensors.differences import make_difference_tables
-from hpfracc.solvers.ode.tensors.exponentials import make_memory
 from hpfracc.solvers.ode.tensors.search import TOLERATED, AdaptiveTask
 from hpfracc.solvers.ode.tensors.solve import (
     NO_ESTIMATE,

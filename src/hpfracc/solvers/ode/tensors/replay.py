@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from hpfracc._interrupts import raise_if_nested
 from hpfracc._xp import Namespace
+from hpfracc.history.states import Memory, combined, remembered
+from hpfracc.solvers.ode.differences import DifferenceTables, step_l1, step_l2_sigma
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.blocks import Loop
-from hpfracc.solvers.ode.tensors.differences import DifferenceTables, step_l1, step_l2_sigma
-from hpfracc.solvers.ode.tensors.exponentials import Memory, combined, remembered
 from hpfracc.solvers.ode.tensors.loops import branch
 from hpfracc.solvers.ode.tensors.newton import solve_step
 from hpfracc.solvers.ode.tensors.search import AdaptiveEquation, Mesh, first_past

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc._reading import choice
-from hpfracc._xp import Namespace, array_namespace, namespace_of
+from hpfracc._xp import Namespace, array_namespace, convert_like, namespace_of
 from hpfracc.operators.core.sequences import power_difference, second_difference
-from hpfracc.operators.core.values import real_dtype
 
 __all__ = ["ADJOINTS", "Sums", "TensorRule", "Weights", "check_adjoint", "convert_like", "make_weights"]
 
@@ -140,9 +139,3 @@ def _write(xp: Namespace, alpha: Any, steps: int, step: float) -> tuple[Any, Any
     first = xp.concatenate([0.0 * ones, first[1:]])
     factor = scale * xp.rgamma(alpha + 2.0)
     return predictor, corrector * factor, first * factor
-
-
-def convert_like(values: Any, like: Any) -> Any:
-    """Convert real numbers to the library, device and precision of ``like``."""
-    xp = array_namespace(like)
-    return xp.astype(xp.asarray(values, like), real_dtype(like), like)

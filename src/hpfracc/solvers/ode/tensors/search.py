@@ -16,11 +16,11 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc._interrupts import raise_if_nested
 from hpfracc._xp import NUMPY, Namespace
+from hpfracc.history.states import Memory, combined, moments, remembered
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors import adams
-from hpfracc.solvers.ode.tensors.exponentials import Memory, combined, moments, remembered
 from hpfracc.solvers.ode.tensors.loops import branch, repeat_while
 from hpfracc.solvers.ode.tensors.tolerance import MAX_PASSES, Tolerance, next_share
 

@@ -41,7 +41,7 @@ def _series(alpha: float) -> Array:
 def _integrals(
     alpha: float, scale: float, series: Array, near: float, length: float, power: float, parabola: bool
 ) -> tuple[float, float]:
-    """The mean of the kernel over an interval, and its moment; see ``history/weights.py``.
+    """The mean of the kernel over an interval, and its moment; see ``history/intervals.py``.
 
     ``power`` is that of the distance of its midpoint, multiplied by the scale.
     """

@@ -12,9 +12,9 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._xp import Namespace
-from hpfracc.solvers.pde.forms import FrameBlock, StepForm, choose_form, steps_together
-from hpfracc.solvers.pde.history.direct import DirectHistory
-from hpfracc.solvers.pde.history.toeplitz import TRANSFORMS_FROM, ToeplitzHistory
+from hpfracc.history.blocks import TRANSFORMS_FROM, ToeplitzHistory, steps_together
+from hpfracc.history.direct import DirectHistory
+from hpfracc.solvers.pde.forms import FrameBlock, StepForm, choose_form
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem

@@ -34,6 +34,8 @@ class EvolutionOptions(TypedDict, total=False):
     atol: float
     step: float | None
     max_step: float | None
+    first_step: float | None
+    breakpoints: Sequence[float]
     t_eval: Any
     args: Any
     jac: Callable[..., Any] | None

@@ -3,9 +3,9 @@ r"""The kernel of the Caputo equation as a sum of exponentials, and the integral
 .. math:: \frac{1}{h} \int_{jh}^{(j+1)h} \frac{s^{\alpha-1}}{\Gamma(\alpha)}\,ds = \sum_l w_l\,d_l^{\,j-1},
     \qquad j \ge 1,
 
-to 8 digits: the trapezoidal rule for :math:`s^{\alpha-1} = \int_0^\infty x^{-\alpha} e^{-xs} dx / \Gamma(1-\alpha)` in
-the logarithm of x. The rates do not depend on the order, the weights are smooth in it up to :math:`\alpha = 1`. The
-history of a path is a sum over about 60 decaying states, so the cost of a step does not depend on its length.
+to 8 digits (:mod:`hpfracc.history.exponentials`). The rates do not depend on the order, the weights are smooth in it
+up to :math:`\alpha = 1`. The history of a path is a sum over about 40 decaying states, so the cost of a step does not
+depend on its length.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import Any
 import numpy as np
 
 from hpfracc._xp import NUMPY, Namespace, namespace_of, of_variables
+from hpfracc.history.exponentials import Nodes, exponential_nodes, node_weights
 
 __all__ = ["count_rates", "decayed", "kernel_weights", "past"]
 
-#: Step of the trapezoidal rule in the logarithm of the rates: its error is exp(-pi^2 / step), 3e-9.
-_SPACING = 0.5
-#: Rates times the step, and times the interval, between which nodes are needed.
-_FASTEST, _SLOWEST = 40.0, 1e-9
+#: Relative error of the kernel.
+_RTOL = 1e-8
 
 
-def _logarithms(steps: int) -> np.ndarray:
-    return np.arange(math.log(_SLOWEST / steps), math.log(_FASTEST), _SPACING)
+def _nodes(steps: int) -> Nodes:
+    """Nodes for the steps that ended 1 to ``steps`` steps ago, in units of the step."""
+    return exponential_nodes(0.0, 1.0, 1.0, max(steps, 2.0), _RTOL)
 
 
 def count_rates(steps: int) -> int:
     """Number of decaying states of a component."""
-    return _logarithms(steps).size + 1
+    return _nodes(steps).logs.size + 1
 
 
 def kernel_weights(alpha: Any, steps: int, h: float) -> tuple[Any, ...]:
@@ -51,7 +51,7 @@ def kernel_weights(alpha: Any, steps: int, h: float) -> tuple[Any, ...]:
     xp = namespace_of(alpha)
     if xp.library == "numpy":
         return _kept_weights(float(alpha), steps, h)
-    decay = np.append(np.exp(-np.exp(_logarithms(steps))), 1.0)
+    decay = np.exp(-_nodes(steps).rates)
     with xp.scope():
         made = of_variables(xp, lambda order: _weights(xp, order, steps, h))(xp.array(alpha))
         return (xp.array(decay), *made)
@@ -60,29 +60,19 @@ def kernel_weights(alpha: Any, steps: int, h: float) -> tuple[Any, ...]:
 @lru_cache(maxsize=16)
 def _kept_weights(alpha: float, steps: int, h: float) -> tuple[Any, ...]:
     weights, drift, cross, spread = _weights(NUMPY, alpha, steps, h)
-    decay = np.append(np.exp(-np.exp(_logarithms(steps))), 1.0)
+    decay = np.exp(-_nodes(steps).rates)
     decay.flags.writeable = weights.flags.writeable = False
     return decay, weights, float(drift), float(cross), float(spread)
 
 
 def _weights(xp: Namespace, alpha: Any, steps: int, h: float) -> tuple[Any, ...]:
     """Weights, without differences or quotients that lose digits near order 1."""
-    power = 1.0 - alpha
-    logs = _logarithms(steps)
-    rates = np.exp(logs)
+    power, nodes = 1.0 - alpha, _nodes(steps)
     gamma = xp.rgamma(xp.array(alpha))
-    # 1/Gamma(power) is power/Gamma(1 + power).
-    scale = _SPACING * power * xp.rgamma(xp.array(1.0 + power)) * gamma
-    means = xp.array(np.exp(-rates) * -np.expm1(-rates) / rates)
-    fast = scale * xp.power(rates, power) * means
-    # Slower ones do not decay: their sum is a geometric series, with the factor x / (1 - exp(-x)).
-    x = power * _SPACING
-    small = x < 1e-4
-    safe = xp.where(small, 1.0, x)
-    ratio = xp.where(small, 1.0 + x * (0.5 + x / 12.0), safe / -xp.expm1(-safe))
-    slow = xp.exp(power * (logs[0] - _SPACING)) * xp.rgamma(xp.array(1.0 + power)) * gamma * ratio
+    fast = nodes.rates[1:]
+    means = np.concatenate([[1.0], np.exp(-fast) * -np.expm1(-fast) / fast])
     unit = xp.exp((alpha - 1.0) * math.log(h))
-    weights = unit * xp.concatenate([fast, slow.reshape(1)])
+    weights = node_weights(xp, xp.array(power), nodes) * xp.array(means) * (unit * gamma)
     drift = h * unit * gamma / alpha
     cross = unit * gamma / alpha
     excess = 2.0 * alpha - 1.0

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.special import factorial, rgamma
 
-from hpfracc.operators.core.exponentials import MIN_TOLERANCE, exponential_sum
+from hpfracc.history.exponentials import MIN_TOLERANCE, exponential_sum
 from hpfracc.solvers.ode.fixed.grid import UniformGrid
 from hpfracc.solvers.ode.fixed.scheme import Scheme, trapezoid_weights
 

@@ -12,14 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpfracc._arrays import is_tracer
-from hpfracc._xp import namespace, namespace_of
+from hpfracc._xp import convert_like, namespace, namespace_of
 from hpfracc.errors import InvalidInputError
+from hpfracc.history.states import Memory
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.blocks import PLAIN
-from hpfracc.solvers.ode.tensors.exponentials import Memory
 from hpfracc.solvers.ode.tensors.on_jax.programs import run_program
 from hpfracc.solvers.ode.tensors.replay import repeat_steps, solve_differences
-from hpfracc.solvers.ode.tensors.rule import convert_like
 from hpfracc.solvers.ode.tensors.search import (
     TOLERATED,
     Adapted,

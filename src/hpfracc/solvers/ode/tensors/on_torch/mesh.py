@@ -13,17 +13,16 @@ import torch
 
 from hpfracc._arrays import library_of, tracks_gradient
 from hpfracc._torch_transforms import is_wrapped
-from hpfracc._xp import array_namespace, namespace_of
+from hpfracc._xp import array_namespace, convert_like, namespace_of
 from hpfracc.errors import InvalidInputError
+from hpfracc.history.states import Memory
+from hpfracc.solvers.ode.differences import DifferenceTables
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.blocks import PLAIN, Loop, run_plainly
-from hpfracc.solvers.ode.tensors.differences import DifferenceTables
-from hpfracc.solvers.ode.tensors.exponentials import Memory
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 from hpfracc.solvers.ode.tensors.on_torch.once import check_members
 from hpfracc.solvers.ode.tensors.on_torch.recomputation import checkpointed
 from hpfracc.solvers.ode.tensors.replay import repeat_steps, solve_differences
-from hpfracc.solvers.ode.tensors.rule import convert_like
 from hpfracc.solvers.ode.tensors.search import Adapted, AdaptiveEquation, AdaptiveTask, choose_mesh, why_stopped
 from hpfracc.solvers.ode.tensors.solve import torch_functions
 

@@ -24,9 +24,9 @@ from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.problem import EvolutionProblem
 from hpfracc.solvers.pde.recording import FrameRecorder, Save, frames_kept
-from hpfracc.solvers.pde.time_data import TimeData, breaks_of, scan_data
+from hpfracc.solvers.pde.time_data import MOST_BREAKS, TimeData, breaks_of, just_before
 
-__all__ = ["GRID_SHARE", "run_adaptive"]
+__all__ = ["GRID_SHARE", "run_refined"]
 
 Array = np.ndarray[Any, Any]
 
@@ -47,8 +47,9 @@ GRID_SHARE, _CLOSE, _LOOSEST = 0.1, 0.1, 1e-2
 _SHORTER, _SHORTER_ASKED = 2, 8
 
 
-def run_adaptive(
+def run_refined(
     problem: EvolutionProblem,
+    data: TimeData,
     method: EvolutionMethod,
     options: Options,
     save: Save,
@@ -69,14 +70,12 @@ def run_adaptive(
     saved frames are joined.
     """
     length = problem.t1 - problem.t0
-    stats = dict(problem.stats)
-    data = scan_data(problem, options.max_step)
-    problem.stats.clear()
-    problem.stats.update(stats)
     if data.power < 0.0:
         problem.start_power = problem.alpha_value + data.power
     if method.meets_breaks:
-        problem.breaks = breaks_of(data)
+        breaks = breaks_of(data, problem, options.breakpoints)
+        breaks = breaks if len(breaks) <= MOST_BREAKS else options.breakpoints
+        problem.breaks = tuple(just_before(t, problem) for t in breaks)
     if data.jumps:
         told = ", ".join(f"{t:.6g}" for t in data.jumps[:4]) + (", ..." if len(data.jumps) > 4 else "")
         problem.notes.append(f"the data jump at t = {told}" + (": steps end there" if problem.breaks else ""))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import hpfracc as hf
-from hpfracc.solvers.ode.fixed import history as module
-from hpfracc.solvers.ode.fixed.history import BLOCK, DIRECT_BELOW, History
+from hpfracc.history import blocks as module
+from hpfracc.history.blocks import BLOCK, DIRECT_BELOW, History
 
 
 @pytest.mark.parametrize("n", [1, 7, 8, 9, 64, 65, 150])

@@ -1,7 +1,12 @@
-"""History sums in O(N log^2 N): contributions of past blocks to later blocks by FFT."""
+"""Time in blocks: contributions of past blocks to later blocks, by FFT for weights that depend on the distance alone.
+
+:class:`History` completes the sums of rows of values in O(N log^2 N); :class:`ToeplitzHistory` those of whole states,
+one step at a time. :func:`steps_together` is the length of the blocks of states.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +14,7 @@ from scipy import fft
 
 from hpfracc.engine.execution.api import spectral_multiply
 
-__all__ = ["BLOCK", "DIRECT_BELOW", "ENGINE_FROM", "History"]
+__all__ = ["BLOCK", "DIRECT_BELOW", "ENGINE_FROM", "TRANSFORMS_FROM", "History", "ToeplitzHistory", "steps_together"]
 
 Array = np.ndarray[Any, Any]
 
@@ -22,6 +27,17 @@ DIRECT_BELOW = 1600
 #: equation with two kinds of weights. They take 1 % longer on a processor, and the engine's first call in a process
 #: takes 36 ms of about 2 s (benchmarks/history_sums.py).
 ENGINE_FROM = 1 << 21
+#: Number of steps of whole states from which transforms are faster than products of blocks; a guess, not measured.
+TRANSFORMS_FROM = 2048
+#: Steps whose mutual contributions are summed directly.
+_STATES = 128
+#: Steps in a block of states, the bytes that limit it, and the fewest steps in a block.
+_STEPS, _BYTES, _FEWEST = 32, 1 << 25, 4
+
+
+def steps_together(size: int, steps: int) -> int:
+    """The number of steps in a block, for states of ``size`` bytes."""
+    return min(steps, max(_FEWEST, min(_STEPS, _BYTES // max(1, size))))
 
 
 class History:
@@ -107,3 +123,54 @@ def _multiply(spectrum: Array, past: Array, size: int) -> Array:
     signal = np.zeros((len(past), size), past.dtype)
     signal[:, : past.shape[1]] = past
     return np.asarray(spectral_multiply(spectrum, signal, real=None if past.dtype.kind == "c" else True))
+
+
+class ToeplitzHistory:
+    """``h_n = sum_{k<n} b[n - k] x_k``, completed block by block.
+
+    Parameters
+    ----------
+    weights : numpy.ndarray
+        The weights b, from distance 0 on.
+    steps : int
+        Number of steps.
+    like : numpy.ndarray
+        A state with the shape and dtype of the x.
+    """
+
+    name = "fft"
+
+    def __init__(self, weights: Array, steps: int, like: Array) -> None:
+        self._shape, self._complex = like.shape, like.dtype.kind == "c"
+        rows = math.prod(self._shape) * (2 if self._complex else 1)
+        self._weights = weights
+        # x_k has index k - 1 and h_n has index n - 1, so that the distance is the same.
+        self._values = np.zeros((rows, steps))
+        self._sums = np.zeros((1, rows, steps))
+        self._history = History(weights[None, None, :], None, self._values, self._sums, _STATES)
+        self._known = 0
+
+    def begin(self, n: int) -> tuple[float, Any]:
+        """The weight of the newest x, and the sum over the earlier ones; None for the first step."""
+        first = (n - 1) // _STATES * _STATES
+        if n == 1:
+            return float(self._weights[0]), None
+        total = self._sums[0, :, n - 1]
+        if n - 1 > first:
+            total = total + self._values[:, first : n - 1] @ self._weights[n - 1 - first : 0 : -1]
+        flat = np.ascontiguousarray(total)
+        flat = flat.view(np.complex128) if self._complex else flat
+        return float(self._weights[0]), flat.reshape(self._shape)
+
+    def remember(self, x: Array) -> None:
+        """Append the newest x."""
+        flat = np.ascontiguousarray(x).reshape(-1)
+        self._values[:, self._known] = flat.view(np.float64) if self._complex else flat
+        self._known += 1
+        if self._known % _STATES == 0 and self._known < self._values.shape[1]:
+            self._history.complete(self._known)
+
+    @staticmethod
+    def forecast(steps: int, size: int) -> int:
+        """Bytes for a state of ``size`` bytes: values, sums, and the transforms of the longest block."""
+        return 5 * steps * size

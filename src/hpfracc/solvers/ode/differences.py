@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._xp import namespace_of
-from hpfracc.solvers.ode.tensors.exponentials import Memory, moments, remember, remembered
-from hpfracc.solvers.ode.tensors.rule import convert_like
+from hpfracc._xp import convert_like, namespace_of
+from hpfracc.history.intervals import interval_integrals
+from hpfracc.history.states import Memory, moments, remember, remembered
 
 __all__ = ["DifferenceTables", "make_difference_tables", "step_l1", "step_l2_sigma"]
 
@@ -55,25 +55,19 @@ def make_difference_tables(name: str, order: Any, mesh: Array, like: Any) -> Dif
     width = np.concatenate([[0.0], step[:-1]])
     with xp.scope():
         alpha = xp.array(order)
-        power = 1.0 - alpha
         if name == "l1":
             column = (slice(None), *(None,) * alpha.ndim)
             weight = xp.exp(alpha * xp.array(np.log(step)[column])) * xp.exp(xp.lgamma(2.0 - alpha))
             made: tuple[Any, ...] = (mesh[1:], step, width, step, weight)
             return DifferenceTables(*(convert_like(each, like) for each in made))
-        sigma = 1.0 - 0.5 * alpha
-        scale = xp.rgamma(1.0 + power)
-        steps, widths = xp.array(step), xp.array(width)
+        sigma, steps, widths = 1.0 - 0.5 * alpha, xp.array(step), xp.array(width)
         near = sigma * steps
-        far = near + widths
-        level = (xp.exp(power * xp.log(far)) - xp.exp(power * xp.log(near))) / power
-        first = (xp.exp((power + 1.0) * xp.log(far)) - xp.exp((power + 1.0) * xp.log(near))) / (power + 1.0)
-        tilt = (near + 0.5 * widths) * level - first
-        bend = 2.0 * scale * power * tilt / (widths + steps)
-        newest = xp.exp(power * xp.log(near)) * scale / steps
+        mean, moment = interval_integrals(xp, alpha, near, widths, parabola=True)
+        newest, _ = interval_integrals(xp, alpha, 0.0 * near, near, parabola=False)
+        bend = 2.0 * moment * widths * widths / (widths + steps)
         made = (
-            xp.array(mesh[:-1]) + near, steps, widths, far, newest + bend / steps, level * scale * power, bend,
-            sigma + 0.0 * steps,
+            xp.array(mesh[:-1]) + near, steps, widths, near + widths, newest * sigma + bend / steps, mean * widths,
+            bend, sigma + 0.0 * steps,
         )  # fmt: skip
         return DifferenceTables(*(convert_like(each, like) for each in made))
 

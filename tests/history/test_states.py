@@ -1,4 +1,4 @@
-"""The parts of the adaptive method: kernel, moments, stencils and memory, each beside its definition."""
+"""States of a sum of exponentials: kernel, moments and memory, each beside its definition."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ import pytest
 from scipy.integrate import quad
 
 from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.ode.adaptive.kernel import exponential_kernel
-from hpfracc.solvers.ode.adaptive.memory import ExponentialMemory, exponential_moments
-from hpfracc.solvers.ode.adaptive.solution import Piece, piece_integral
-from hpfracc.solvers.ode.adaptive.stencil import make_stencil
+from hpfracc.history.states import ExponentialMemory, exponential_kernel, exponential_moments, moment_rule
 
 
 @pytest.mark.parametrize("eps", [1e-4, 1e-8, 1e-13])
@@ -45,24 +42,12 @@ def test_a_kernel_that_cannot_be_is_refused(shortest: float, longest: float, eps
 def test_moments_are_those_of_mpmath():
     """All moments for z from 0 to 1e6 have their digits."""
     z = np.array([0.0, 1e-8, 0.3, 5.0, 11.9, 12.1, 40.0, 1e3, 1e6])
-    found = exponential_moments(z, 9)
+    found = exponential_moments(np, z, moment_rule(9))
     for row, value in zip(found, z, strict=True):
         for q, entry in enumerate(row):
             middle = min(1.0, 40.0 / (value + 1e-9))
             exact = mpmath.quad(lambda x, q=q, v=value: x**q * mpmath.exp(-v * x), [0, middle, 1])
             assert entry == pytest.approx(float(exact), rel=1e-12)
-
-
-def test_stencils_reproduce_polynomials():
-    """Through k + 1 points a polynomial of degree k comes back, and so does its weighted integral."""
-    nodes = np.array([0.0, 1.0, 2.3, 2.9, 5.0])
-    stencil = make_stencil(nodes)
-    coefficients = np.array([1.0, -2.0, 0.5, 0.25, -0.1])
-    values = np.polynomial.polynomial.polyval(nodes, coefficients)
-    assert stencil.coefficients(4) @ values == pytest.approx(coefficients, rel=1e-10)
-    alpha = 0.6
-    exact = np.sum(coefficients / (alpha + np.arange(5)))
-    assert (stencil.contributions(alpha) @ values).sum() == pytest.approx(exact, rel=1e-11)
 
 
 @pytest.mark.parametrize("alpha", [0.3, 0.8, 1.0, 1.5, 2.2])
@@ -90,25 +75,3 @@ def test_the_memory_is_the_integral(alpha: float):
         found = memory.history(distance)[0]
         assert found == pytest.approx(exact, rel=2e-9)
         assert memory.snapshot().history(np.array([distance]))[0, 0] == pytest.approx(found, rel=1e-10)
-
-
-@pytest.mark.parametrize("alpha", [0.3, 1.0, 1.7])
-def test_pieces_integrate_exactly(alpha: float):
-    """What a piece adds, at times within it, just after it and long after it, is the integral."""
-    piece = Piece(1.0, 0.5, 1.5, np.array([[1.0], [2.0], [-1.0], [0.5]]))
-    times = np.array([1.2, 1.5, 1.6, 1.99, 2.01, 40.0])
-    found = piece_integral(piece, alpha, times, slice(None))[:, 0]
-    polynomial = np.polynomial.Polynomial([1.0, 2.0, -1.0, 0.5])
-    for t, value in zip(times, found, strict=True):
-
-        def smooth(s: float) -> float:
-            return float(polynomial((1.5 - s) / 0.5))
-
-        def whole(s: float, t: float = t) -> float:
-            return (t - s) ** (alpha - 1.0) * smooth(s)
-
-        if t <= 1.5:
-            exact = quad(smooth, 1.0, t, weight="alg", wvar=(0.0, alpha - 1.0))[0]
-        else:
-            exact = quad(whole, 1.0, 1.5, epsrel=1e-12)[0]
-        assert value == pytest.approx(exact / math.gamma(alpha), rel=1e-9)

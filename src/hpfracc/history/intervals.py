@@ -21,6 +21,7 @@ A. A. Alikhanov, J. Comput. Phys. 280 (2015) 424-438; H. Liao, W. McLean, J. Zha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,13 +29,23 @@ import numpy as np
 
 from hpfracc._xp import NUMPY, Namespace
 
-__all__ = ["IntervalWeights", "interval_integrals"]
+__all__ = ["IntervalWeights", "interval_integrals", "order_value"]
 
 Array = np.ndarray[Any, Any]
 
 #: Ratio of half an interval to the distance of its midpoint below which series are summed, and the number of terms.
 _FAR = 0.25
 _TERMS = 14
+#: The ratio below which four terms have all digits.
+_FEW, _FEW_TERMS = 0.01, 4
+
+
+def order_value(alpha: Any) -> float:
+    """An order as a number; nan if it is traced and has no value."""
+    try:
+        return float(alpha.detach() if hasattr(alpha, "detach") else alpha)
+    except (TypeError, RuntimeError):  # a JAX tracer, and a tensor that is mapped by torch.func
+        return math.nan
 
 
 def interval_integrals(xp: Namespace, alpha: Any, near: Any, length: Any, *, parabola: bool) -> tuple[Any, Any]:
@@ -62,32 +73,39 @@ def interval_integrals(xp: Namespace, alpha: Any, near: Any, length: Any, *, par
     q = 0.5 * length / middle
     far = q < _FAR
     scale = xp.rgamma(xp.array(1.0 - alpha))
+    power = xp.exp(-alpha * xp.log(middle)) * scale
     # The series of (1 + q y)^-alpha, integrated over y in [-1, 1], with and without a factor y.
-    small = xp.where(far, q, 0.0)
-    squares = small * small
     coefficients = [1.0]
     for j in range(2 * _TERMS):
         coefficients.append(coefficients[-1] * (alpha + j) / (j + 1.0))
-    power = xp.exp(-alpha * xp.log(middle)) * scale
-    mean = _horner(coefficients[0::2], 1, squares) * power
-    moment: Any = _horner(coefficients[1::2], 3, squares) * (0.5 * power) * small if parabola else None
     if xp.library == "numpy":
-        close = np.nonzero(~far)
-        first, second = _closed(xp, alpha, near[close], length[close], scale)
-        mean[close] = first
-        if parabola:
-            moment[close] = second
+        mean, moment = _series(coefficients, q, power, _FEW_TERMS, parabola)
+        some, close = np.nonzero(far & (q >= _FEW)), np.nonzero(~far)
+        for where, found in (
+            (some, _series(coefficients, q[some], power[some], _TERMS, parabola)),
+            (close, _closed(xp, alpha, near[close], length[close], scale)),
+        ):
+            mean[where] = found[0]
+            if parabola:
+                moment[where] = found[1]
         return mean, moment
     # Both are computed everywhere, because the condition may be traced.
+    mean, moment = _series(coefficients, xp.where(far, q, 0.0), power, _TERMS, parabola)
     first, second = _closed(xp, alpha, xp.where(far, 0.25, near), xp.where(far, 1.0, length), scale)
-    mean = xp.where(far, mean, first)
-    return mean, xp.where(far, moment, second) if parabola else None
+    return xp.where(far, mean, first), xp.where(far, moment, second) if parabola else None
 
 
-def _horner(coefficients: Sequence[Any], first: int, squares: Any) -> Any:
+def _series(coefficients: Sequence[Any], q: Any, power: Any, terms: int, parabola: bool) -> tuple[Any, Any]:
+    """The integrals of distant intervals, as series in the ratio of their half lengths to their distances."""
+    squares = q * q
+    mean = _horner(coefficients[0::2], 1, squares, terms) * power
+    return mean, _horner(coefficients[1::2], 3, squares, terms) * (0.5 * power) * q if parabola else None
+
+
+def _horner(coefficients: Sequence[Any], first: int, squares: Any, terms: int) -> Any:
     """``sum_i c_i q^(2i) / (first + 2i)``."""
     total: Any = 0.0
-    for place in range(_TERMS - 1, -1, -1):
+    for place in range(terms - 1, -1, -1):
         total = total * squares + coefficients[place] / (first + 2.0 * place)
     return total
 

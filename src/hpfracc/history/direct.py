@@ -10,7 +10,7 @@ import numpy as np
 
 from hpfracc._arrays import tracks_gradient
 from hpfracc._xp import Namespace
-from hpfracc.solvers.pde.forms import steps_together
+from hpfracc.history.blocks import steps_together
 
 __all__ = ["DirectHistory"]
 

@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 from hpfracc._arrays import tracks_gradient
-from hpfracc._xp import NUMPY
-from hpfracc.operators.core.exponentials import compress, exponential_nodes, exponential_sum, node_weights
-from hpfracc.solvers.pde.history.weights import IntervalWeights, interval_integrals
-from hpfracc.solvers.pde.problem import order_value
+from hpfracc.history.exponentials import exponential_nodes, node_weights
+from hpfracc.history.intervals import IntervalWeights, interval_integrals, order_value
+from hpfracc.history.states import exponential_moments, moment_rule
 
 __all__ = ["TABLE_STEPS", "ExponentialHistory", "count_exponentials"]
 
@@ -33,8 +32,6 @@ _DEAD = 40.0
 _UNDERFLOW = 600.0
 #: Steps whose tables are computed together.
 TABLE_STEPS = 256
-#: Below this, the moment of an exponential about the middle of its interval is summed as a series.
-_SERIES = 0.5
 #: Range of orders for which nodes are chosen if the order is traced and has no value.
 _ANY_ORDER = (0.02, 0.99)
 
@@ -58,9 +55,6 @@ def _kernel(weights: IntervalWeights, distances: Array, rtol: float) -> tuple[Ar
     terms = [(c, alpha) for c, alpha in weights.orders if not (isinstance(alpha, int | float) and alpha == 1)]
     if not terms:  # all of order 1, without memory
         return np.zeros(1), xp.zeros((1,), "float64")
-    if all(isinstance(number, int | float) for pair in terms for number in pair):
-        rates, found = _plain_kernel(terms, shortest, longest, rtol)
-        return rates, xp.array(found)
     values = [order_value(alpha) for _, alpha in terms]
     known = not any(math.isnan(value) for value in values)
     least, most = (min(values), max(values)) if known else _ANY_ORDER
@@ -71,23 +65,6 @@ def _kernel(weights: IntervalWeights, distances: Array, rtol: float) -> tuple[Ar
         part = node_weights(xp, order, nodes) * (coefficient * xp.rgamma(1.0 - order))
         total = part if total is None else total + part
     return nodes.rates, total
-
-
-def _plain_kernel(terms: list[tuple[Any, Any]], shortest: float, longest: float, rtol: float) -> tuple[Array, Array]:
-    """The kernel for orders without a gradient, with few terms."""
-    if len(terms) == 1:
-        coefficient, alpha = terms[0]
-        found = exponential_sum(float(alpha), shortest, longest, rtol)
-        return found.rates, found.weights * (coefficient / math.gamma(1.0 - alpha))
-    orders = [float(alpha) for _, alpha in terms]
-    nodes = exponential_nodes(min(orders), max(orders), shortest, longest, rtol)
-    scales = [float(c) / math.gamma(1.0 - alpha) for (c, _), alpha in zip(terms, orders, strict=True)]
-    weights = sum(
-        scale * np.asarray(node_weights(NUMPY, alpha, nodes)) for scale, alpha in zip(scales, orders, strict=True)
-    )
-    least = sum(scale * longest**-alpha for scale, alpha in zip(scales, orders, strict=True))
-    few = compress(nodes.rates, np.asarray(weights), longest, rtol * least)
-    return few.rates, few.weights
 
 
 def count_exponentials(weights: IntervalWeights, rtol: float) -> int:
@@ -253,14 +230,13 @@ class ExponentialHistory:
         real = intervals[intervals >= 0]
         tau = weights.steps[real][:, None]
         z = tau * rates
-        inner = np.exp(-z)
-        mean = np.where(z > 1e-300, -np.expm1(-z) / np.maximum(z, 1e-300), 1.0)
+        mean, about = _means(z)
         left = _decayed((end - mesh[real + 1])[:, None] * rates)
         added = np.zeros((stop - first + lag, alive))
         skipped = len(intervals) - len(real)
         if weights.parabola:
             following = weights.following[real][:, None]
-            lever = 2.0 * tau / (tau + following) * _middle_moment(z, mean, inner)
+            lever = 2.0 * tau / (tau + following) * about
             added[skipped:-1] = left * (mean - lever)
             added[skipped + 1 :] += left * (lever * (tau / following))
         else:
@@ -285,7 +261,7 @@ class ExponentialHistory:
         tau = weights.steps[intervals - 1][:, None]
         z = tau * rates
         decay = np.exp(-z)
-        mean = np.where(z > 1e-300, -np.expm1(-z) / np.maximum(z, 1e-300), 1.0)
+        mean, about = _means(z)
         reach = weights.steps[ns - 1][:, None] if weights.parabola else 0.0
         if xp.library == "numpy":
             g = np.exp(-(reach + weights.sigma * weights.steps[ns][:, None]) * rates) * np.asarray(self._w)
@@ -295,7 +271,7 @@ class ExponentialHistory:
         p, q = mean, None
         if weights.parabola:
             following = weights.following[intervals - 1][:, None]
-            lever = 2.0 * tau / (tau + following) * _middle_moment(z, mean, decay)
+            lever = 2.0 * tau / (tau + following) * about
             p, q = mean - lever, lever * (tau / following)
         return decay, p, q, g
 
@@ -314,20 +290,10 @@ class ExponentialHistory:
         return count * size + 4 * size + 4 * 8 * count * TABLE_STEPS
 
 
-def _middle_moment(z: Array, mean: Array, decay: Array) -> Array:
-    r""":math:`\int_0^1 (1/2 - x) e^{-zx} dx`."""
-    small = z < _SERIES
-    safe = np.where(small, z, 0.0)
-    # The series of e^{-z/2} times that of -int y sinh(z y) over [-1/2, 1/2]: only odd powers.
-    series, term, square = np.zeros_like(safe), safe * 0.5, 0.25 * safe * safe
-    for j in range(7):
-        # int_{-1/2}^{1/2} y (z y)^(2j+1) / (2j+1)! dy = (z/2)^(2j+1) / ((2j+1)! (2j+3) 2)
-        series += term / (2.0 * (2 * j + 3))
-        term = term * square / ((2 * j + 2) * (2 * j + 3))
-    series *= np.exp(-0.5 * safe)
-    large = np.where(small, 1.0, z)
-    direct = 0.5 * mean - (mean - decay) / large
-    return np.where(small, series, direct)
+def _means(z: Array) -> tuple[Array, Array]:
+    r""":math:`\int_0^1 e^{-zx} dx` and :math:`\int_0^1 (1/2 - x) e^{-zx} dx`."""
+    found = exponential_moments(np, z.reshape(-1), moment_rule(2)).reshape(*z.shape, 2)
+    return found[..., 0], 0.5 * found[..., 0] - found[..., 1]
 
 
 def _decayed(z: Array) -> Array:

@@ -1,0 +1,1 @@
+"""Fractional memory: weights on any mesh, kernels as sums of exponentials and their states, sums over past blocks."""

@@ -1,0 +1,178 @@
+r"""Powers as sums of exponentials: :math:`t^{-\beta} \approx \sum_j w_j e^{-\lambda_j t}` on an interval.
+
+The trapezoidal rule with step d in x for
+
+.. math:: t^{-\beta} = \frac{1}{\Gamma(\beta)} \int_0^\infty \lambda^{\beta-1} e^{-\lambda t}\,d\lambda, \qquad
+    \lambda = e^{x - e^{-x}} / T,
+
+has a relative error of about :math:`2 |\Gamma(\beta + 2\pi i/d)| / \Gamma(\beta)` at every t, which determines d from
+the tolerance. The rates fall doubly exponentially on the left; those that cannot be distinguished from 0 up to the
+longest distance T are combined into one term of rate 0, whose weight makes the sum exact at T. Terms too fast for the
+shortest distance are dropped. This takes :math:`O(\log(T/h) \log(1/\epsilon))` terms. The rates do not depend on
+:math:`\beta`, so that weights exist for an order that carries a gradient, up to and including :math:`\beta = 0`. A
+shorter distance appends terms and leaves the others as they are, so that their states stay valid.
+
+References
+----------
+W. McLean, Exponential sum approximations for t^-beta, in Contemporary Computational Mathematics (2018) 911-930;
+G. Beylkin, L. Monzón, Appl. Comput. Harmon. Anal. 28 (2010) 131-149.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from hpfracc._xp import NUMPY, Namespace
+from hpfracc.errors import InvalidInputError
+
+__all__ = [
+    "FULL_PRECISION",
+    "MIN_TOLERANCE",
+    "Exponentials",
+    "Nodes",
+    "exponential_nodes",
+    "exponential_sum",
+    "node_weights",
+]
+
+Array = np.ndarray[Any, Any]
+
+#: The smallest tolerance that a user can request.
+MIN_TOLERANCE = 1e-13
+#: The smallest error that double precision allows.
+FULL_PRECISION = 1e-15
+#: Share of the tolerance for the trapezoidal rule: its largest error, over powers up to 2.5, is then below all of it.
+_RULE = 0.2
+#: Smaller powers have the spacing of this one, which is shorter than theirs.
+_LEAST = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Exponentials:
+    """A sum of decaying exponentials.
+
+    Attributes
+    ----------
+    rates, weights : numpy.ndarray
+        Decay rate and weight of each term; read-only.
+    """
+
+    rates: Array
+    weights: Array
+
+    def __call__(self, t: Any) -> Array:
+        """The sum at ``t``."""
+        return np.asarray(np.exp(-np.multiply.outer(t, self.rates)) @ self.weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The nodes of the trapezoidal rule, independent of the power.
+
+    Attributes
+    ----------
+    logs : numpy.ndarray
+        Logarithms of the rates times ``longest``, increasing.
+    masses : numpy.ndarray
+        The weights of the rule in the logarithm of the rate.
+    longest : float
+        The longest distance.
+    """
+
+    logs: Array
+    masses: Array
+    longest: float
+
+    @property
+    def rates(self) -> Array:
+        """The rates, the first of which is 0: it represents all slower ones."""
+        return np.concatenate([[0.0], np.exp(self.logs) / self.longest])
+
+
+def exponential_nodes(least: float, most: float, shortest: float, longest: float, rtol: float) -> Nodes:
+    """Nodes for every power ``t**-beta`` with ``least <= beta <= most`` on ``[shortest, longest]``."""
+    _check(least, most, shortest, longest, rtol)
+    spacing = min(_spacing(max(beta, _LEAST), rtol) for beta in (least, 0.5 * (least + most), most))
+    slowest = _solve_left(math.log(0.25 * rtol))
+    # A power below the tolerance is constant up to the tolerance, and no rate is too fast.
+    fast = float(special.gammainccinv(most, 0.25 * rtol)) if most else 0.0
+    fastest = math.log(max(fast, rtol) * longest / shortest) + 0.5 * spacing
+    x = slowest + spacing * np.arange(max(2, math.ceil((fastest - slowest) / spacing) + 1))
+    slope = np.exp(-x)
+    return Nodes(x - slope, spacing * (1.0 + slope), longest)
+
+
+def node_weights(xp: Namespace, beta: Any, nodes: Nodes) -> Any:
+    """The weights of ``t**-beta`` at the rates of ``nodes``, in the library of ``beta``; (terms, ...) for an array."""
+    column = (slice(None), *(None,) * getattr(beta, "ndim", 0))
+    masses, logs = xp.array(nodes.masses[column]), xp.array(nodes.logs[column])
+    weights = xp.exp(beta * logs) * masses * xp.rgamma(beta)
+    rest = 1.0 - (weights * xp.array(np.exp(-np.exp(nodes.logs))[column])).sum(0)
+    return xp.concatenate([rest[None], weights]) * xp.exp(-beta * math.log(nodes.longest))
+
+
+@lru_cache(maxsize=256)
+def exponential_sum(beta: float, shortest: float, longest: float, rtol: float) -> Exponentials:
+    """The power ``t**-beta`` on ``[shortest, longest]`` to the relative tolerance ``rtol``.
+
+    Parameters
+    ----------
+    beta : float
+        0 or more: ``1 + alpha``, ``alpha`` or ``1 - alpha`` for the kernels of derivatives and integrals.
+    shortest, longest : float
+        The interval.
+    rtol : float
+        At least 1e-15, where rounding is noticeable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hpfracc.history.exponentials import exponential_sum
+    >>> power = exponential_sum(0.5, 1e-5, 1.0, 1e-6)
+    >>> t = np.geomspace(1e-5, 1.0, 1001)
+    >>> bool(np.max(np.abs(power(t) * np.sqrt(t) - 1.0)) < 1e-6), len(power.rates) < 40
+    (True, True)
+    """
+    nodes = exponential_nodes(beta, beta, shortest, longest, rtol)
+    found = Exponentials(nodes.rates, np.asarray(node_weights(NUMPY, beta, nodes)))
+    for array in (found.rates, found.weights):
+        array.setflags(write=False)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _spacing(beta: float, rtol: float) -> float:
+    """The longest spacing of the trapezoidal rule whose relative error is within its share of ``rtol``."""
+
+    def excess(step: float) -> float:
+        log_ratio = special.loggamma(complex(beta, 2.0 * math.pi / step)).real - special.gammaln(beta)
+        return float(log_ratio + math.log(2.0 / (_RULE * rtol)))
+
+    low, high = 1e-2, 20.0
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if excess(middle) < 0.0 else (low, middle)
+    return low
+
+
+def _solve_left(target: float) -> float:
+    """The x with ``x - exp(-x) = target``, for a target below 0."""
+    x = -math.log(1.0 - target)
+    for _ in range(20):
+        x -= (x - math.exp(-x) - target) / (1.0 + math.exp(-x))
+    return x
+
+
+def _check(least: float, most: float, shortest: float, longest: float, rtol: float) -> None:
+    if not (0.0 <= least <= most and math.isfinite(most)):
+        raise InvalidInputError(f"beta={least:g}: growing powers are no sums of decaying exponentials; give beta >= 0")
+    if not (0.0 < shortest <= longest and math.isfinite(longest)):
+        raise InvalidInputError(f"the interval from {shortest:g} to {longest:g} must be positive, finite and rise")
+    if not 0.25 * FULL_PRECISION <= rtol < 1.0:
+        raise InvalidInputError(f"rtol={rtol:g}: a sum of exponentials reaches {FULL_PRECISION:g} to 1; give 1e-6, say")

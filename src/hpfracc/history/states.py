@@ -1,0 +1,390 @@
+r"""The states of a sum of exponentials: their moments over a step, their advance, and what they contribute.
+
+A function f of the past enters a fractional integral through
+:math:`S_{k,j}(t) = \int_0^{t} u^k e^{-\lambda_j u} f(t-u)\,du`. Over a step they fade by :math:`e^{-\lambda_j h}`, and
+gain the moments of the polynomial that f is there. Written once for arrays of every library (``xp`` is NumPy,
+``jax.numpy``, or NumPy for the small arrays of a step and PyTorch for the states); :class:`ExponentialMemory` keeps
+only the states that the current step length needs.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special
+
+from hpfracc._arrays import library_of
+from hpfracc._xp import NUMPY, convert_like, namespace_of
+from hpfracc.errors import InvalidInputError
+from hpfracc.history.exponentials import exponential_nodes, node_weights
+
+__all__ = [
+    "ExponentialKernel",
+    "ExponentialMemory",
+    "Memory",
+    "MomentRule",
+    "Snapshot",
+    "Tables",
+    "combined",
+    "exponential_kernel",
+    "exponential_moments",
+    "make_memory",
+    "moment_rule",
+    "moments",
+    "product",
+    "remember",
+    "remembered",
+]
+
+Array = np.ndarray[Any, Any]
+
+#: Gauss-Legendre quadrature of moments below this, the closed form above, where it loses no digits.
+_SWITCH = 12.0
+_POINTS, _WEIGHTS = special.roots_legendre(20)
+_POINTS, _WEIGHTS = 0.5 * (_POINTS + 1.0), 0.5 * _WEIGHTS
+#: Factor by which the kernel is extended below the step that needs it.
+_HEADROOM = 1e-3
+#: Maximum number of step sizes with cached tables.
+_KEPT = 64
+#: Maximum number of coefficients of a polynomial of the right-hand side.
+_COEFFICIENTS = 8
+
+
+# -- moments ----------------------------------------------------------------------------------------------------------
+
+
+class MomentRule(NamedTuple):
+    """For the moments of exponentials over a step: nodes, their weighted powers, exponents and log-factorials."""
+
+    points: Any
+    quadrature: Any
+    powers: Any
+    factorials: Any
+
+
+@functools.cache
+def moment_rule(count: int) -> MomentRule:
+    """The rule of the moments 0, 1, ..., ``count - 1``, at most 12 of them."""
+    powers = np.arange(float(count))
+    return MomentRule(_POINTS, _POINTS[:, None] ** powers * _WEIGHTS[:, None], powers, special.gammaln(powers + 1.0))
+
+
+def exponential_moments(xp: Any, z: Any, rule: MomentRule) -> Any:
+    r""":math:`\int_0^1 x^q e^{-z x} dx` for each ``z >= 0`` and q = 0, 1, ..., shape (len(z), count).
+
+    Gauss-Legendre for small z; for z of 12 and more :math:`q!/z^{q+1} (1 - e^{-z} \sum_{k \le q} z^k/k!)`.
+    """
+    small = z <= _SWITCH
+    near = xp.where(small, z, 0.0 * z)
+    far = xp.where(small, _SWITCH + 0.0 * z, z)
+    by_rule = product(xp, xp.exp(-near[:, None] * rule.points), rule.quadrature)
+    logarithms = xp.log(far)[:, None]
+    tail = xp.exp(logarithms * rule.powers - far[:, None] - rule.factorials)
+    closed = xp.exp(rule.factorials - logarithms * (rule.powers + 1.0)) * (1.0 - xp.cumsum(tail, 1))
+    return xp.where(small[:, None], by_rule, closed)
+
+
+def product(xp: Any, matrix: Any, values: Any) -> Any:
+    """``matrix @ values`` over the first axis of ``values``, in full precision."""
+    if library_of(values) == "jax":
+        return xp.tensordot(matrix, values, axes=1, precision="highest")
+    flat = values.reshape(values.shape[0], -1)
+    if library_of(values) == "torch":
+        matrix = matrix.to(values.dtype)
+    return (matrix @ flat).reshape(*matrix.shape[:-1], *values.shape[1:])
+
+
+def combined(xp: Any, row: Any, values: Any) -> Any:
+    """``sum_j row[j] values[j]``, where a row may also have the shape of the orders."""
+    if row.ndim == 1:
+        return product(xp, row[None], values)[0]
+    return (row.reshape(row.shape[0], *(1,) * (values.ndim - row.ndim), *row.shape[1:]) * values).sum(0)
+
+
+# -- states of a known range of distances, for arrays of every library ------------------------------------------------
+
+
+class Memory(NamedTuple):
+    r""":math:`u^{\alpha-1}/\Gamma(\alpha) \approx u^m \sum_j w_j e^{-s_j u}`, in the library and on the device of y.
+
+    Attributes
+    ----------
+    rates : array, shape (E,)
+        :math:`s_j`, the first of them 0.
+    weights : array, shape (E, ...)
+        :math:`w_j`, followed by the shape of the order.
+    points, quadrature, powers, factorials : arrays
+        The :class:`MomentRule`.
+    """
+
+    rates: Any
+    weights: Any
+    points: Any
+    quadrature: Any
+    powers: Any
+    factorials: Any
+
+
+def make_memory(order: Any, power: int, shortest: float, longest: float, eps: float, like: Any, count: int) -> Memory:
+    r"""The kernel of a fractional integral of this order, for distances from ``shortest`` to ``longest``.
+
+    Parameters
+    ----------
+    order : array
+        Above ``power``, at most ``power + 1``; its weights are differentiable in it.
+    count : int
+        Number of moments.
+    """
+    nodes = exponential_nodes(0.0, power + 1.0, shortest, longest, eps)
+    xp = namespace_of(order)
+    with xp.scope():
+        order = xp.array(order)
+        weights = convert_like(node_weights(xp, power + 1.0 - order, nodes) * xp.rgamma(order), like)
+    return Memory(convert_like(nodes.rates, like), weights, *(convert_like(each, like) for each in moment_rule(count)))
+
+
+def moments(xp: Any, memory: Memory, step: Any) -> Any:
+    """The moments of each exponential over a step."""
+    return exponential_moments(xp, memory.rates * step, MomentRule(*memory[2:]))
+
+
+def remembered(xp: Any, memory: Memory, states: Any, distance: Any) -> Any:
+    """Contribution of the history to the integral at this distance after it; ``states`` is (m + 1, E, ...)."""
+    power = states.shape[0] - 1
+    row = xp.exp(-memory.rates * distance)
+    row = row.reshape(row.shape[0], *(1,) * (memory.weights.ndim - 1)) * memory.weights
+    parts = [combined(xp, row, states[k]) for k in range(power + 1)]
+    factors = [math.comb(power, k) * distance ** (power - k) for k in range(power)]
+    return sum((factor * part for factor, part in zip(factors, parts, strict=False)), parts[-1])
+
+
+def remember(xp: Any, memory: Memory, states: Any, step: Any, integrals: Any, coefficients: Any) -> Any:
+    """The states after an interval on which the function is a polynomial in (right end - t)/step.
+
+    ``coefficients[q]`` belongs to the q-th power, ``integrals`` are the moments.
+    """
+    return _advanced(xp, states, step, xp.exp(-memory.rates * step), integrals, coefficients)
+
+
+def _advanced(xp: Any, states: Any, step: Any, decay: Any, integrals: Any, coefficients: Any) -> Any:
+    count = coefficients.shape[0]
+    faded = decay.reshape(decay.shape[0], *(1,) * (states.ndim - 2))
+    new = []
+    for k in range(states.shape[0]):
+        shifted = sum((math.comb(k, i) * step ** (k - i) * states[i] for i in range(k)), states[k])
+        part = step ** (k + 1) * product(xp, integrals[:, k : k + count], coefficients)
+        new.append(faded * shifted + part)
+    return xp.stack(new)
+
+
+# -- states that follow the step length -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialKernel:
+    r""":math:`u^{\alpha-1}/\Gamma(\alpha) \approx u^m \sum_j w_j e^{-s_j u}`, between two distances.
+
+    Attributes
+    ----------
+    alpha : float
+        The order.
+    power : int
+        The largest integer m below ``alpha``.
+    rates : numpy.ndarray
+        :math:`s_j \ge 0`, increasing.
+    weights : numpy.ndarray
+        :math:`w_j`.
+    reach : float
+        Exponentials with :math:`s_j u` above this are below the tolerance and can be omitted at distances of at least
+        u.
+    """
+
+    alpha: float
+    power: int
+    rates: Array
+    weights: Array
+    reach: float
+
+    def needed(self, distance: float) -> int:
+        """Number of exponentials that matter at this distance and beyond."""
+        return min(int(np.searchsorted(self.rates, self.reach / distance)) + 1, self.rates.size)
+
+    def covers(self, distance: float) -> bool:
+        """Whether the sum is accurate at this distance."""
+        return self.power + 1 == self.alpha or bool(self.rates[-1] * distance >= self.reach)
+
+    def __call__(self, u: Array) -> Array:
+        """The value of the sum."""
+        u = np.asarray(u, dtype=float)
+        return np.asarray(u**self.power * (np.exp(-u[..., np.newaxis] * self.rates) @ self.weights))
+
+
+def exponential_kernel(alpha: float, shortest: float, longest: float, eps: float) -> ExponentialKernel:
+    r"""The kernel of a fractional integral to a relative tolerance ``eps``.
+
+    Parameters
+    ----------
+    alpha : float
+        Any order above 0. For an integer order the kernel is a power, and the sum has one term with rate 0.
+    shortest, longest : float
+        Range of distances.
+    eps : float
+        Relative tolerance, from 1e-15 to 0.1.
+
+    Returns
+    -------
+    ExponentialKernel
+        With O(log(longest/shortest) log(1/eps)) terms. A smaller ``shortest`` appends terms and does not change the
+        others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> kernel = exponential_kernel(0.5, 1e-6, 1.0, 1e-8)
+    >>> u = np.geomspace(1e-6, 1.0, 200)
+    >>> bool(np.all(np.abs(kernel(u) * np.sqrt(np.pi * u) - 1) < 1e-8))
+    True
+    """
+    if not 1e-15 <= eps <= 0.1:
+        raise InvalidInputError(f"eps={eps:g} has to lie between 1e-15 and 0.1")
+    power = math.ceil(alpha) - 1
+    beta = power + 1 - alpha
+    reach = math.log(4.0 / eps)
+    if beta == 0.0:
+        return ExponentialKernel(alpha, power, np.zeros(1), np.array([1.0 / math.gamma(alpha)]), reach)
+    # As fast as order 1 needs, so that the last rate covers the shortest distance.
+    nodes = exponential_nodes(beta, 1.0, shortest, longest, eps)
+    weights = np.asarray(node_weights(NUMPY, beta, nodes)) / math.gamma(alpha)
+    return ExponentialKernel(alpha, power, nodes.rates, weights, reach)
+
+
+class Tables:
+    """Values that depend only on the step length, for all exponentials of a kernel; moments are computed on demand."""
+
+    def __init__(self, kernel: ExponentialKernel, step: float, moments: int) -> None:
+        self._products, self._count = kernel.rates * step, moments
+        self.decay = np.exp(-self._products)
+        self.weighted = self.decay * kernel.weights
+        self.needed = kernel.needed(step)
+
+    @functools.cached_property
+    def moments(self) -> Array:
+        """Moments of shape (exponentials, count); see :func:`exponential_moments`."""
+        return np.asarray(exponential_moments(np, self._products, moment_rule(self._count)))
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The states at one time: ``states[k, j]`` is the integral of ``u^k exp(-s_j u) f(t - u)`` over the past."""
+
+    kernel: ExponentialKernel
+    states: Array
+
+    def history(self, distances: Array) -> Array:
+        """Contribution of the history to the integral at these distances after the snapshot, shape (len, n)."""
+        power, count = self.kernel.power, self.states.shape[1]
+        rates, weights = self.kernel.rates[:count], self.kernel.weights[:count]
+        decayed = np.exp(-np.outer(distances, rates)) * weights
+        total = np.zeros((len(distances), self.states.shape[2]), self.states.dtype)
+        for index in range(power + 1):
+            factor = math.comb(power, index) * np.asarray(distances)[:, np.newaxis] ** (power - index)
+            total += factor * (decayed @ self.states[index])
+        return total
+
+
+class ExponentialMemory:
+    """The history of columns that share an order, over steps that grow and shrink by any factor.
+
+    Only exponentials that matter at the current step length are updated. Those that a shorter step needs again are
+    computed from the newest interval only, because their contribution from older ones has decayed.
+
+    Parameters
+    ----------
+    alpha : float
+        The order.
+    columns : int
+        Number of functions of time.
+    longest : float
+        The length of the whole interval.
+    eps : float
+        Relative tolerance of the kernel.
+    dtype : dtype
+        Dtype of the states.
+    coefficients : int
+        Maximum number of coefficients of a polynomial.
+    """
+
+    def __init__(
+        self, alpha: float, columns: int, longest: float, eps: float, dtype: Any, coefficients: int = _COEFFICIENTS
+    ) -> None:
+        self.alpha, self.longest, self.eps, self.coefficients = alpha, longest, eps, coefficients
+        self.kernel = exponential_kernel(alpha, longest, longest, eps)
+        self.states = np.zeros((self.kernel.power + 1, 0, columns), dtype)
+        self._newest: tuple[float, Array] | None = None
+        self._tables: dict[float, Tables] = {}
+
+    def tables(self, step: float) -> Tables:
+        """The tables of a step, cached. Extends the states if the step needs more exponentials."""
+        if not self.kernel.covers(step):
+            self.kernel = exponential_kernel(self.alpha, step * _HEADROOM, self.longest, self.eps)
+            self._tables.clear()
+        found = self._tables.get(step)
+        if found is None:
+            found = Tables(self.kernel, step, self.coefficients + self.kernel.power)
+            if len(self._tables) >= _KEPT:
+                self._tables.pop(next(iter(self._tables)))
+            self._tables[step] = found
+        if found.needed > self.states.shape[1]:
+            self._extend(found.needed)
+        return found
+
+    def history(self, step: float) -> Array:
+        """Contribution of the history to the fractional integral one step ahead, shape (columns,)."""
+        tables = self.tables(step)
+        power, count = self.kernel.power, self.states.shape[1]
+        row = tables.weighted[:count]
+        if power == 0:
+            return np.asarray(row @ self.states[0])
+        return np.asarray(
+            sum(math.comb(power, k) * step ** (power - k) * (row @ self.states[k]) for k in range(power + 1))
+        )
+
+    def advance(self, step: float, coefficients: Array) -> None:
+        """Add an interval on which the functions are polynomials, ``coefficients[q]`` that of ``x^q`` (see Stencil)."""
+        tables = self.tables(step)
+        old = self.trimmed(tables)
+        count = old.shape[1]
+        new = _advanced(np, old, step, tables.decay[:count], tables.moments[:count], coefficients)
+        self.replace(new, step, coefficients)
+
+    def trimmed(self, tables: Tables) -> Array:
+        """The states that a step needs, and a few more, so that trimming is rare."""
+        count = self.states.shape[1]
+        if count > tables.needed + 24:
+            return np.ascontiguousarray(self.states[:, : tables.needed + 8])
+        return self.states
+
+    def replace(self, states: Array, step: float, coefficients: Array) -> None:
+        """The states after an interval of this length, on which the functions were these polynomials."""
+        self.states = states
+        self._newest = (step, coefficients)
+
+    def snapshot(self) -> Snapshot:
+        """The current states. They are not modified later."""
+        return Snapshot(self.kernel, self.states)
+
+    def _extend(self, needed: int) -> None:
+        count = self.states.shape[1]
+        extended = np.zeros((self.kernel.power + 1, needed, self.states.shape[2]), self.states.dtype)
+        extended[:, :count] = self.states
+        if self._newest is not None:
+            step, coefficients = self._newest
+            z = self.kernel.rates[count:needed] * step
+            integrals = exponential_moments(np, z, moment_rule(coefficients.shape[0] + self.kernel.power))
+            nothing = np.zeros_like(extended[:, count:])
+            extended[:, count:] = _advanced(np, nothing, step, np.exp(-z), integrals, coefficients)
+        self.states = extended

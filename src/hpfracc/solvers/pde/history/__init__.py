@@ -1,1 +1,0 @@
-"""The memory of a fractional derivative in time: weights of difference formulas, and history sums."""

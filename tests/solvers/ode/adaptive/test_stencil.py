@@ -1,0 +1,46 @@
+"""Stencils and pieces of the adaptive method, each beside its definition."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+from hpfracc.solvers.ode.adaptive.solution import Piece, piece_integral
+from hpfracc.solvers.ode.adaptive.stencil import make_stencil
+
+
+def test_stencils_reproduce_polynomials():
+    """Through k + 1 points a polynomial of degree k comes back, and so does its weighted integral."""
+    nodes = np.array([0.0, 1.0, 2.3, 2.9, 5.0])
+    stencil = make_stencil(nodes)
+    coefficients = np.array([1.0, -2.0, 0.5, 0.25, -0.1])
+    values = np.polynomial.polynomial.polyval(nodes, coefficients)
+    assert stencil.coefficients(4) @ values == pytest.approx(coefficients, rel=1e-10)
+    alpha = 0.6
+    exact = np.sum(coefficients / (alpha + np.arange(5)))
+    assert (stencil.contributions(alpha) @ values).sum() == pytest.approx(exact, rel=1e-11)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0, 1.7])
+def test_pieces_integrate_exactly(alpha: float):
+    """What a piece adds, at times within it, just after it and long after it, is the integral."""
+    piece = Piece(1.0, 0.5, 1.5, np.array([[1.0], [2.0], [-1.0], [0.5]]))
+    times = np.array([1.2, 1.5, 1.6, 1.99, 2.01, 40.0])
+    found = piece_integral(piece, alpha, times, slice(None))[:, 0]
+    polynomial = np.polynomial.Polynomial([1.0, 2.0, -1.0, 0.5])
+    for t, value in zip(times, found, strict=True):
+
+        def smooth(s: float) -> float:
+            return float(polynomial((1.5 - s) / 0.5))
+
+        def whole(s: float, t: float = t) -> float:
+            return (t - s) ** (alpha - 1.0) * smooth(s)
+
+        if t <= 1.5:
+            exact = quad(smooth, 1.0, t, weight="alg", wvar=(0.0, alpha - 1.0))[0]
+        else:
+            exact = quad(whole, 1.0, 1.5, epsrel=1e-12)[0]
+        assert value == pytest.approx(exact / math.gamma(alpha), rel=1e-9)
