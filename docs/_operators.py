@@ -28,6 +28,8 @@ _NEEDS: dict[str, dict[str, Any]] = {
     "tempered": {"rate": 1.0},
     "tempered_caputo": {"rate": 1.0},
 }
+#: Definitions that come first.
+_FIRST = ("caputo", "riemann_liouville", "grunwald_letnikov")
 _POINTS = 241
 _WIDTH, _HEIGHT, _MARGIN = 640, 250, 34
 
@@ -73,7 +75,7 @@ def plot(name: str) -> str:
     finite = np.concatenate([row[np.isfinite(row)] for _, row in curves[1:]] + [f])
     # A derivative that is infinite at the origin leaves the drawing.
     low, high = (float(np.quantile(finite, share)) for share in (0.01, 0.99))
-    low, high = min(low, 0.0), max(high, 0.0)
+    low, high = min(low - 0.1 * (high - low), 0.0), max(high + 0.1 * (high - low), 0.0)
     right = 104
 
     def place(x: Any, y: Any) -> tuple[Any, Any]:
@@ -150,6 +152,15 @@ def _grids(kind: type[FractionalOperator]) -> str:
     return ", ".join("non-uniform" if grid == "any" else grid for grid in kind.grids)
 
 
+def _in_order() -> list[type[FractionalOperator]]:
+    """Derivatives and then integrals, those of the usual definitions first."""
+
+    def place(kind: type[FractionalOperator]) -> tuple[str, int]:
+        return kind.kind, _FIRST.index(kind.definition) if kind.definition in _FIRST else len(_FIRST)
+
+    return sorted(all_operators(), key=place)
+
+
 def _anchor(kind: type[FractionalOperator]) -> str:
     return f"operator-{kind.function_name.replace('_', '-')}"
 
@@ -189,13 +200,13 @@ def _section(kind: type[FractionalOperator]) -> Iterator[str]:
 
 def operators() -> str:
     """A section for each operator: formula, names, grids, backends, order and cost of methods, and a drawing."""
-    return "\n\n".join(text for kind in all_operators() for text in _section(kind))
+    return "\n\n".join(text for kind in _in_order() for text in _section(kind))
 
 
 def operators_overview() -> str:
     """Table of all operators."""
     rows = [
-        (f"[`{kind.definition}`](#{_anchor(kind)})", kind.kind, _words(kind), _grids(kind)) for kind in all_operators()
+        (f"[`{kind.definition}`](#{_anchor(kind)})", kind.kind, _words(kind), _grids(kind)) for kind in _in_order()
     ]
     head = ("definition", "kind", "summary", "grids")
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, tuple("---" for _ in head), *rows))
