@@ -205,8 +205,6 @@ def operators() -> str:
 
 def operators_overview() -> str:
     """Table of all operators."""
-    rows = [
-        (f"[`{kind.definition}`](#{_anchor(kind)})", kind.kind, _words(kind), _grids(kind)) for kind in _in_order()
-    ]
+    rows = [(f"[`{kind.definition}`](#{_anchor(kind)})", kind.kind, _words(kind), _grids(kind)) for kind in _in_order()]
     head = ("definition", "kind", "summary", "grids")
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, tuple("---" for _ in head), *rows))
