@@ -3,11 +3,16 @@
 A part stands in a page between ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->``. ``python docs/_generate.py``
 writes all of them, a test checks that they are up to date, and Sphinx generates them again, with their drawings. So a
 kernel, an operation or a command-line option is declared once, in the code.
+
+Two more are filled only in the built pages. ``<!-- entries: MODULE`` with a name on each line, up to ``-->``, stands
+for the documentation of these names (``Name: one, two`` with those members, ``Name: *`` with all), or of all public
+names of the module if there are none. ``<!-- contents -->`` stands for a table of the entries of its page.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import inspect
 import re
@@ -19,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from unittest import mock
 
 import hpfracc
-from hpfracc import _lazy, cli
+from hpfracc import cli
 from hpfracc._environment import BACKENDS
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import KernelSpec
@@ -31,11 +36,15 @@ from hpfracc.profiling.document import read_schema
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-__all__ = ["GENERATED", "fill", "setup"]
+__all__ = ["GENERATED", "document", "entries", "fill", "setup"]
 
 _PLACE = re.compile(r"^<!-- generated: (\w+) -->\n.*?^<!-- end of \1 -->$", re.MULTILINE | re.DOTALL)
 #: Placeholder of a drawing, which only the built pages have.
 _DRAWING = re.compile(r"^<!-- drawing: (\w+) -->$", re.MULTILINE)
+
+#: Placeholders of entries: the module, and the lines with names.
+_ENTRIES = re.compile(r"^<!-- entries: ([\w.]+)\n?(.*?) ?-->$", re.MULTILINE | re.DOTALL)
+_CONTENTS = re.compile(r"^<!-- contents -->$", re.MULTILINE)
 
 #: Groups of dtypes with a short name, which the page explains.
 _GROUPS = {"floating": INEXACT, "integer": INTEGERS, "floating, integer": INEXACT | INTEGERS}
@@ -48,8 +57,13 @@ _WHERE = {"numpy": "host", "numba": "host", "torch": "host, GPU", "jax": "host, 
 
 
 def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]] | list[tuple[str, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
+    lines = [head, tuple("---" for _ in head), *([_cell(each) for each in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    """The text with bars that do not end the cell."""
+    return re.sub(r"(?<!\\)\|", r"\\|", text)
 
 
 def _dtypes(names: frozenset[str]) -> str:
@@ -85,18 +99,26 @@ def _kernel_row(backend: str, spec: KernelSpec) -> tuple[str, ...]:
 
 
 def _sentence(function: Callable[..., Any]) -> str:
-    text = inspect.getdoc(function) or ""
-    return " ".join(text.split("\n\n")[0].split()).replace("``", "`")
+    return _markdown((inspect.getdoc(function) or "").split("\n\n")[0])
+
+
+def _markdown(text: str) -> str:
+    """A paragraph of a docstring as Markdown."""
+    text = " ".join(text.split()).replace("``", "`").replace("\\ ", "")
+    text = re.sub(r":su([bp]):`([^`]*)`", r"<su\1>\2</su\1>", text)
+    text = re.sub(r":math:`([^`]*)`", r"$\1$", text)
+    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text)
 
 
 def _operation(name: str, primitive: Primitive) -> Iterator[str]:
     public = getattr(hpfracc, name)
     yield f"(operation-{name})=\n## {name}"
     words = inspect.cleandoc(type(primitive).__doc__ or "")
-    if inspect.isfunction(public):
+    if name in hpfracc.__all__:
+        text = f"Called as :py:func:`hpfracc.{name}`. Contract of its kernels:\n\n{words}"
+    elif inspect.isfunction(public):
         # A public function wraps the primitive: document both.
-        home = "hpfracc" if name in hpfracc.__all__ else "hpfracc.engine"
-        text = f".. autofunction:: {home}.{name}\n\nContract of its kernels:\n\n{words}"
+        text = f".. autofunction:: hpfracc.engine.{name}\n\nContract of its kernels:\n\n{words}"
     else:
         body = "\n".join(f"   {line}".rstrip() for line in words.splitlines())
         text = f".. py:function:: {_call(name)}\n\n{body}"
@@ -192,7 +214,7 @@ def _option_row(action: argparse.Action) -> tuple[str, str]:
         name = value
     else:
         name = action.option_strings[-1] + ("" if action.nargs == 0 else f" {value}")
-    return f"`{name}`".replace("|", "\\|"), (action.help or "").replace("|", "\\|")
+    return f"`{name}`", action.help or ""
 
 
 def functions() -> str:
@@ -219,22 +241,58 @@ def names() -> str:
     return _table(("name", "what it computes"), rows)
 
 
-#: Headings of packages whose name is not one.
-_HEADINGS = {"ml": "Machine learning", "special": "Special functions"}
+def entries(text: str) -> dict[str, str]:
+    """The names that a page documents, with their members."""
+    found: dict[str, str] = {}
+    for module, lines in _ENTRIES.findall(text):
+        listed = dict(_entry(line) for line in lines.splitlines() if line.strip())
+        for name, members in (listed or dict.fromkeys(_own_names(module), "*")).items():
+            found[f"{module}.{name}"] = members
+    return found
 
 
-def packages() -> str:
-    """Public names outside the engine, by package."""
-    found: dict[str, list[str]] = {}
-    for name in hpfracc.__all__:
-        package = _lazy.homes("hpfracc").get(name, "").split(".")[1:2]
-        if package and package[0] not in ("engine", "_config", "_explain") and name not in PRIMITIVES:
-            kind = "class" if inspect.isclass(getattr(hpfracc, name)) else "function"
-            found.setdefault(package[0], []).append(f".. auto{kind}:: hpfracc.{name}")
-    return "\n\n".join(
-        "\n\n".join((f"## {_HEADINGS.get(package, package.capitalize())}", "```{eval-rst}", *entries, "```"))
-        for package, entries in sorted(found.items())
-    )
+def _entry(line: str) -> tuple[str, str]:
+    name, _, members = line.partition(":")
+    return name.strip(), members.strip()
+
+
+def _own_names(module: str) -> list[str]:
+    """Public names of a module, without those that ``hpfracc`` has too."""
+    return [name for name in _module(module).__all__ if name not in hpfracc.__all__ and name not in PRIMITIVES]
+
+
+def _module(path: str) -> Any:
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError:
+        return _object(path)  # an attribute of a module, such as pde.problems
+
+
+def _object(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(_module(module), name)
+
+
+def _directive(path: str, members: str) -> str:
+    value = _object(path)
+    kind = "class" if inspect.isclass(value) else "function" if callable(value) else "data"
+    wanted = f"   :members: {members}".replace(" *", "") if members else "   :no-members:"
+    return f".. auto{kind}:: {path}" + (f"\n{wanted}" if kind == "class" else "")
+
+
+def document(text: str) -> str:
+    """The page with its entries and their table."""
+
+    def write(found: re.Match[str]) -> str:
+        parts = [_directive(path, members) for path, members in entries(found[0]).items()]
+        return "\n\n".join(("```{eval-rst}", *parts, "```"))
+
+    def row(path: str) -> tuple[str, str]:
+        role = "class" if inspect.isclass(_object(path)) else "func" if callable(_object(path)) else "data"
+        return f"{{py:{role}}}`hf{path.removeprefix('hpfracc')} <{path}>`", _sentence(_object(path))
+
+    rows = [row(path) for path in entries(text)]
+    return _CONTENTS.sub(lambda _: _table(("name", "what it is"), rows), _ENTRIES.sub(write, text))
 
 
 def _neighbour(name: str) -> ModuleType:
@@ -285,7 +343,6 @@ GENERATED: dict[str, Callable[[], str]] = {
     "operators_overview": lambda: str(_neighbour("_operators").operators_overview()),
     "overview": overview,
     "profile_fields": profile_fields,
-    "packages": packages,
 }
 
 
@@ -306,12 +363,13 @@ def draw(text: str) -> str:
 
 
 def _read(_app: Sphinx, _page: str, source: list[str]) -> None:
-    source[0] = draw(fill(source[0]))
+    source[0] = document(draw(fill(source[0])))
 
 
 def _outdated(app: Sphinx, env: Any, _added: set[str], _changed: set[str], _removed: set[str]) -> list[str]:
     """Pages with generated parts, which are read again at every build because the code may have changed."""
-    return [page for page in env.found_docs if _PLACE.search(env.doc2path(page).read_text(encoding="utf-8"))]
+    texts = {page: env.doc2path(page).read_text(encoding="utf-8") for page in env.found_docs}
+    return [page for page, text in texts.items() if _PLACE.search(text) or _ENTRIES.search(text)]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

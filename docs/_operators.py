@@ -28,6 +28,8 @@ _NEEDS: dict[str, dict[str, Any]] = {
     "tempered": {"rate": 1.0},
     "tempered_caputo": {"rate": 1.0},
 }
+#: Definitions that come first.
+_FIRST = ("caputo", "riemann_liouville", "grunwald_letnikov")
 _POINTS = 241
 _WIDTH, _HEIGHT, _MARGIN = 640, 250, 34
 
@@ -38,10 +40,13 @@ def _make(kind: type[FractionalOperator], alpha: float, method: str = "auto") ->
 
 
 def _samples(kind: type[FractionalOperator]) -> tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """A test function as text, points that suit the operator, and its values there."""
+    """A test function as text, points that suit the operator, and its values there.
+
+    It does not vanish at the origin, where the definitions differ.
+    """
     if kind.definition in ("hadamard", "caputo_hadamard"):
         t = np.geomspace(1.0, 8.0, _POINTS)
-        return "sin(3 log t)", t, np.sin(3.0 * np.log(t))
+        return "cos(3 log t)", t, np.cos(3.0 * np.log(t))
     if kind.definition == "weyl":
         t = np.arange(_POINTS) * (2.0 * np.pi / _POINTS)
         return "sin t + sin(3t)/3", t, np.sin(t) + np.sin(3.0 * t) / 3.0
@@ -49,7 +54,7 @@ def _samples(kind: type[FractionalOperator]) -> tuple[str, np.ndarray[Any, Any],
         t = np.linspace(-4.0, 4.0, _POINTS)
         return "exp(-t²)", t, np.exp(-(t**2))
     t = np.linspace(0.0, 8.0, _POINTS)
-    return "t exp(-t/2)", t, t * np.exp(-t / 2.0)
+    return "cos t", t, np.cos(t)
 
 
 def _curves(kind: type[FractionalOperator]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
@@ -68,8 +73,9 @@ def plot(name: str) -> str:
     what, t, f = _samples(kind)
     curves = [("f", f), *_curves(kind)]
     finite = np.concatenate([row[np.isfinite(row)] for _, row in curves[1:]] + [f])
-    low, high = (float(np.quantile(finite, share)) for share in (0.002, 0.998))
-    low, high = min(low, 0.0), max(high, 0.0)
+    # A derivative that is infinite at the origin leaves the drawing.
+    low, high = (float(np.quantile(finite, share)) for share in (0.01, 0.99))
+    low, high = min(low - 0.1 * (high - low), 0.0), max(high + 0.1 * (high - low), 0.0)
     right = 104
 
     def place(x: Any, y: Any) -> tuple[Any, Any]:
@@ -98,7 +104,7 @@ def plot(name: str) -> str:
         colour = "currentColor" if number == 0 else _COLOURS[number - 1]
         xs, ys = place(t, row)
         good = np.isfinite(ys)
-        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(xs[good], ys[good], strict=True))
+        points = " ".join(f"{x:.0f},{y:.1f}" for x, y in zip(xs[good][::2], ys[good][::2], strict=True))
         dash = ' stroke-dasharray="4 3"' if number == 0 else ""
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.8"{dash}/>')
         ends.append((float(ys[good][-1]), name, colour))
@@ -146,12 +152,25 @@ def _grids(kind: type[FractionalOperator]) -> str:
     return ", ".join("non-uniform" if grid == "any" else grid for grid in kind.grids)
 
 
+def _in_order() -> list[type[FractionalOperator]]:
+    """Derivatives and then integrals, those of the usual definitions first."""
+
+    def place(kind: type[FractionalOperator]) -> tuple[str, int]:
+        return kind.kind, _FIRST.index(kind.definition) if kind.definition in _FIRST else len(_FIRST)
+
+    return sorted(all_operators(), key=place)
+
+
+def _anchor(kind: type[FractionalOperator]) -> str:
+    return f"operator-{kind.function_name.replace('_', '-')}"
+
+
 def _section(kind: type[FractionalOperator]) -> Iterator[str]:
     function = kind.function_name
     words = _words(kind)
-    yield f"(operator-{function.replace('_', '-')})=\n## {words.split(': ')[0].rstrip('.')}"
+    yield f"({_anchor(kind)})=\n## {re.split('[:.] ', words)[0].rstrip('.')}"
     yield f"$$ {kind.formula} $$"
-    yield f"{words} Called as [`hf.{function}`](api.md) or {{py:class}}`hpfracc.{kind.__name__}`."
+    yield words
     operations, serving = _backends(kind)
     factory = f"create_fractional_{kind.kind}"
     names = ", ".join(f'`"{name}"`' for name in (kind.definition, *kind.short_names))
@@ -176,15 +195,16 @@ def _section(kind: type[FractionalOperator]) -> Iterator[str]:
     head = ("method", "grid", "order of accuracy, smooth samples", "cost", "error estimate")
     yield "\n".join(f"| {' | '.join(line)} |" for line in (head, tuple("---" for _ in head), *rows))
     yield f"<!-- drawing: {kind.definition}_{kind.kind} -->"
+    yield f"<!-- entries: hpfracc\n{function}\n{kind.__name__}\n-->"
 
 
 def operators() -> str:
     """A section for each operator: formula, names, grids, backends, order and cost of methods, and a drawing."""
-    return "\n\n".join(text for kind in all_operators() for text in _section(kind))
+    return "\n\n".join(text for kind in _in_order() for text in _section(kind))
 
 
 def operators_overview() -> str:
     """Table of all operators."""
-    rows = [(f"`{kind.definition}`", kind.kind, _words(kind), _grids(kind)) for kind in all_operators()]
+    rows = [(f"[`{kind.definition}`](#{_anchor(kind)})", kind.kind, _words(kind), _grids(kind)) for kind in _in_order()]
     head = ("definition", "kind", "summary", "grids")
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, tuple("---" for _ in head), *rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,9 +84,11 @@ def run_blocks(blocks: list[Block], path: Path) -> dict[str, object]:
 
 @pytest.fixture
 def forget_operations() -> Iterator[None]:
-    """Removes the operations that a page registers."""
+    """Removes the operations that a page registers, and closes its figures."""
     before = set(all_operations())
     yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
     for name in set(all_operations()) - before:
         registry.remove_operation(name)
         unregister(name)
@@ -145,6 +148,19 @@ def test_blocks_share_a_namespace_and_nothing_else_runs(tmp_path: Path):
     ]
     assert problems(blocks) == []
     assert run_blocks(blocks, tmp_path / "page.md")["y"] == 2
+
+
+def test_hidden_blocks_run(tmp_path: Path):
+    """A block in a comment, which readers do not see, runs as the others do."""
+    blocks = find_blocks("```python\nx = 1\n```\n\n<!-- checked:\n```python\ny = x + 1\n```\n-->\n")
+    assert run_blocks(blocks, tmp_path / "page.md")["y"] == 2
+
+
+@pytest.mark.parametrize("path", PAGES, ids=[str(path.relative_to(REPOSITORY)) for path in PAGES])
+def test_readers_see_no_test_library(path: Path):
+    """Code for users does not import pytest."""
+    code = [block.text for block in find_blocks(path.read_text(encoding="utf-8")) if block.language == "python"]
+    assert "import pytest" not in "\n".join(code)
 
 
 def test_an_error_points_into_the_page(tmp_path: Path):

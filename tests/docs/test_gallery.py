@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -28,13 +29,34 @@ print("printed {number}")
 '''
 
 
-def test_pages_are_written_and_only_changed_scripts_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Each page has formula, picture, output, code and download; the index links to all; results are kept."""
+@pytest.fixture
+def gallery() -> ModuleType:
     spec = importlib.util.spec_from_file_location("docs_gallery", REPOSITORY / "docs" / "_gallery.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def test_a_picture_in_a_page_is_drawn_by_the_blocks_above_it(tmp_path: Path, gallery: ModuleType):
+    """Each picture is that of the blocks above, and is drawn again if they changed."""
+    first = "```python\nimport matplotlib.pyplot as plt\n\nplt.plot([0, 1])\n```\n\n<!-- picture: A line -->\n"
+    page = first + "\n```python\nplt.figure()\nplt.plot([1, 0])\n```\n\n<!-- picture: Another -->\n\n"
+    folder = tmp_path / "gallery" / "pages"
+    text = gallery.draw_pictures("tutorials/one", page + "```python\nraise ValueError\n```\n", folder)
+    assert "![A line](/gallery/pages/tutorials-one-0.png)\n" in text
+    assert "![Another](/gallery/pages/tutorials-one-1.png)\n" in text
+    before = (folder / "tutorials-one-0.png").read_bytes()
+    assert before != (folder / "tutorials-one-1.png").read_bytes()
+    gallery.draw_pictures("tutorials/one", first.replace("[0, 1]", "[0, 1, 5]"), folder)
+    assert before != (folder / "tutorials-one-0.png").read_bytes()
+
+
+def test_pages_are_written_and_only_changed_scripts_run(
+    tmp_path: Path, gallery: ModuleType, monkeypatch: pytest.MonkeyPatch
+):
+    """Each page has formula, picture, output, code and download; the index links to all; results are kept."""
     source, folder, ran = tmp_path / "source", tmp_path / "pages", []
     source.mkdir()
     (source / "contents.txt").write_text("# One\nfirst\n# Two\nsecond\n", encoding="utf-8")
@@ -42,9 +64,9 @@ def test_pages_are_written_and_only_changed_scripts_run(tmp_path: Path, monkeypa
     for number, name in enumerate(("first", "second")):
         (source / f"{name}.py").write_text(SCRIPT.format(title=name, number=number), encoding="utf-8")
     monkeypatch.setattr(scripts, "_FOLDERS", (source,))
-    run = module.run_script
-    monkeypatch.setattr(module, "run_script", lambda script: ran.append(script.name) or run(script))
-    module.write_pages(folder)
+    run = gallery.run_script
+    monkeypatch.setattr(gallery, "run_script", lambda script: ran.append(script.name) or run(script))
+    gallery.write_pages(folder)
     page = (folder / "second.md").read_text(encoding="utf-8")
     for part in ("# second\n", "$$\ny = 1\n$$", "![second](second.png)", "printed 1", ":lines: 10-", "<second.py>"):
         assert part in page
@@ -52,6 +74,6 @@ def test_pages_are_written_and_only_changed_scripts_run(tmp_path: Path, monkeypa
     index = (folder / "index.md").read_text(encoding="utf-8")
     assert index.index("## One") < index.index("(first.md)") < index.index("## Two") < index.index("(second.md)")
     (source / "second.py").write_text(SCRIPT.format(title="second", number=7), encoding="utf-8")
-    module.write_pages(folder)
+    gallery.write_pages(folder)
     assert ran == ["first", "second", "second"]
     assert "printed 7" in (folder / "second.md").read_text(encoding="utf-8")

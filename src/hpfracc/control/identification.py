@@ -88,7 +88,7 @@ def fit_frequency(w: Any, response: Any, model: Any, *, orders: str = "free", we
     orders : {"free", "fixed"}
         Whether powers other than 0 are fitted too.
     weights : array_like, optional
-        Weight of each residual; by default 1/|response|.
+        Weight of each residual; by default ``1/|response|``.
 
     Returns
     -------
