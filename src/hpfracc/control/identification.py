@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import optimize
 
 from hpfracc._reading import choice, numbers, shown
+from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.control.responses import lsim
 from hpfracc.control.transfer import TransferFunction, frequencies, single
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -32,7 +33,7 @@ _STARTS, _SEARCHES = 24, 4
 
 
 @dataclass(frozen=True, eq=False)
-class SystemFit:
+class SystemFit(Result):
     """A fitted transfer function.
 
     Attributes
@@ -64,6 +65,26 @@ class SystemFit:
     identifiable: bool
     success: bool
     message: str
+
+    _parts: ClassVar[tuple[type, ...]] = (TransferFunction,)
+
+    def _labelled(self) -> LabelledArrays:
+        rows = ("parameter",)
+        variables = {
+            "value": (rows, self.values),
+            "standard_error": (rows, self.standard_errors),
+            "covariance": (("parameter", "other_parameter"), self.covariance),
+        }
+        names = np.array(self.names)
+        coords = {"parameter": names, "other_parameter": names}
+        return LabelledArrays(variables, coords, "parameter", ("value", "standard_error"))
+
+    def _facts(self) -> dict[str, Any]:
+        told = {"system": str(self.system), "residual": float(self.residual), "identifiable": bool(self.identifiable)}
+        return {**told, "success": bool(self.success), "message": self.message}
+
+    def _curves(self) -> list[SmallCurve]:
+        return []
 
     def __repr__(self) -> str:
         rows = ", ".join(
