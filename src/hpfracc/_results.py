@@ -276,7 +276,8 @@ def _unpack(value: Any, arrays: Mapping[str, Array], parts: Mapping[str, type]) 
         return {_unpack(k, arrays, parts): _unpack(v, arrays, parts) for k, v in value["dict"]}
     if "objects" in value:
         made = np.empty(len(value["objects"]), object)
-        made[:] = [_unpack(each, arrays, parts) for each in value["objects"]]
+        for place, each in enumerate(value["objects"]):
+            made[place] = _unpack(each, arrays, parts)
         return made.reshape(value["shape"])
     items = [_unpack(each, arrays, parts) for each in value.get("tuple", value.get("list", ()))]
     return tuple(items) if "tuple" in value else items

@@ -66,9 +66,8 @@ class FrequencyResponse(Result):
         level, angle, values = (self._rows(each) for each in (self.decibels, self.degrees, self.response))
         if self.kind == "nyquist":
             return [SmallCurve(row.real, row.imag) for row in values]
-        return [
-            SmallCurve(np.log10(self.w) if self.kind == "bode" else x, y) for x, y in zip(angle, level, strict=True)
-        ]
+        places = [np.log10(self.w)] * len(level) if self.kind == "bode" else angle
+        return [SmallCurve(x, y) for x, y in zip(places, level, strict=True)]
 
     @property
     def margins(self) -> Margins | None:

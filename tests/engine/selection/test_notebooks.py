@@ -22,5 +22,5 @@ def test_the_text_of_an_explanation_is_returned_not_displayed(
     plain = make(found)
     monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
     assert make(found) == plain
-    assert "fft: 64 float64" in plain
+    assert "fft: 33 float64" in plain
     assert capsys.readouterr().out == ""
