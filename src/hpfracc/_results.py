@@ -279,8 +279,9 @@ def _unpack(value: Any, arrays: Mapping[str, Array], parts: Mapping[str, type]) 
         for place, each in enumerate(value["objects"]):
             made[place] = _unpack(each, arrays, parts)
         return made.reshape(value["shape"])
-    items = [_unpack(each, arrays, parts) for each in value.get("tuple", value.get("list", ()))]
-    return tuple(items) if "tuple" in value else items
+    ((word, packed),) = value.items()
+    items = [_unpack(each, arrays, parts) for each in packed]
+    return tuple(items) if word == "tuple" else items
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy import optimize
@@ -94,7 +94,9 @@ class SystemFit(Result):
         return f"SystemFit({self.system}; {rows}; residual {self.residual:.2g})"
 
 
-def fit_frequency(w: Any, response: Any, model: Any, *, orders: str = "free", weights: Any = None) -> SystemFit:
+def fit_frequency(
+    w: Any, response: Any, model: Any, *, orders: Literal["free", "fixed"] = "free", weights: Any = None
+) -> SystemFit:
     """Fit the coefficients and orders of a transfer function to a frequency response, or to an impedance.
 
     Parameters
@@ -142,7 +144,7 @@ def fit_frequency(w: Any, response: Any, model: Any, *, orders: str = "free", we
     return _fit(form, residuals, starts, _relative)
 
 
-def fit_time(u: Any, y: Any, t: Any, model: Any, *, orders: str = "free") -> SystemFit:
+def fit_time(u: Any, y: Any, t: Any, model: Any, *, orders: Literal["free", "fixed"] = "free") -> SystemFit:
     """Fit the coefficients and orders of a transfer function to a measured input and output.
 
     Parameters

@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc._arrays import dtype_name, is_array, is_tracer, library_of
+from hpfracc._choices import BoundaryName, EvolutionMethodName
 from hpfracc._interrupts import interrupt_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.options import Options, read_options
 from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.adaptive import run_adaptive
+from hpfracc.solvers.pde.boundary import BoundaryCondition
 from hpfracc.solvers.pde.driver import Run, StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.interpolation import FrameCubic, FrameSolution
@@ -52,11 +54,11 @@ def solve_fpde(
     *,
     x: Any,
     space: Any,
-    boundary: Any,
+    boundary: BoundaryName | BoundaryCondition | tuple[Any, ...] | list[Any],
     alpha: Any = 1.0,
     du0: Any = None,
     source: Any = None,
-    method: str | EvolutionMethod = "auto",
+    method: EvolutionMethodName | EvolutionMethod = "auto",
     rtol: float = 1e-6,
     atol: float = 1e-9,
     step: float | None = None,
