@@ -228,7 +228,7 @@ def packages() -> str:
     found: dict[str, list[str]] = {}
     for name in hpfracc.__all__:
         package = _lazy.homes("hpfracc").get(name, "").split(".")[1:2]
-        if package and package[0] not in ("engine", "_config", "_explain") and name not in PRIMITIVES:
+        if package and package[0] not in ("engine", "_config", "_explain", "cli") and name not in PRIMITIVES:
             kind = "class" if inspect.isclass(getattr(hpfracc, name)) else "function"
             found.setdefault(package[0], []).append(f".. auto{kind}:: hpfracc.{name}")
     return "\n\n".join(

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from hpfracc import _choices
-from hpfracc._environment import BACKENDS
+from hpfracc._environment import BACKENDS, BackendName
 from hpfracc.solvers.ode.method import all_methods
 from hpfracc.solvers.pde.boundary import read_boundary
 from hpfracc.solvers.pde.method import all_evolution_methods
@@ -47,7 +47,7 @@ def test_names_of_methods_are_complete():
 
 
 def test_names_of_backends_and_boundaries_are_complete():
-    assert set(get_args(_choices.BackendName)) == {"auto", *BACKENDS}
+    assert set(get_args(BackendName)) == {"auto", *BACKENDS}
     for name in get_args(_choices.BoundaryName):
         assert read_boundary(name, 1)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from hpfracc._environment import BackendName
+
 __all__ = [
-    "BackendName",
     "BoundaryName",
     "DerivativeName",
     "EvolutionMethodName",
@@ -20,8 +21,7 @@ __all__ = [
     "SolverBackendName",
 ]
 
-#: Backends of the engine, and of solvers of ordinary equations.
-BackendName = Literal["auto", "numpy", "numba", "torch", "jax", "cupy"]
+#: Backends of solvers of ordinary equations.
 SolverBackendName = BackendName | Literal["numba-cuda"]
 
 #: Definitions of the derivative in an equation.

@@ -19,8 +19,7 @@ from os import PathLike, fspath
 from types import TracebackType
 from typing import Any, Literal, TypedDict, Unpack, get_type_hints
 
-from hpfracc._choices import BackendName
-from hpfracc._environment import BACKENDS, Environment, check_fraction, read_environment
+from hpfracc._environment import BACKENDS, BackendName, Environment, check_fraction, read_environment
 from hpfracc.errors import ConfigurationError
 
 __all__ = [
