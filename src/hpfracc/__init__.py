@@ -41,7 +41,7 @@ Modules
     errors, batch, distributed, engine, memory, noise, pde, rough, transport, profiling, analytics, lattice, ml,
     solvers, special, operators
 Command line
-    ``hpfracc demo``, ``hpfracc info``, ``hpfracc --help``
+    ``hpfracc demo``, ``hpfracc info``, ``hpfracc --help``; show_versions prints what a report of a problem needs
 
 ``help(hpfracc.caputo)`` describes one name. Names are loaded on first use, so ``import hpfracc`` is fast and imports no
 accelerator library.
@@ -52,7 +52,7 @@ from __future__ import annotations
 from hpfracc import _clusters, _lazy
 from hpfracc.profiling.clocks import Counters, DeviceClock, plug_in, plug_in_energy
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # The engine's names can be used here too, as existing code does; they are listed in ``hpfracc.engine``.
 __getattr__, __dir__, __all__ = _lazy.attach(__name__, unlisted="hpfracc.engine")

@@ -20,6 +20,7 @@ from hpfracc import transport as transport
 from hpfracc._config import config as config
 from hpfracc._config import use_backend as use_backend
 from hpfracc._explain import explain as explain
+from hpfracc.cli.info import show_versions as show_versions
 from hpfracc.distributed.parameters import grid as grid
 from hpfracc.distributed.parameters import points as points
 from hpfracc.distributed.results import SweepResult as SweepResult

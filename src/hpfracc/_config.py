@@ -14,11 +14,12 @@ import weakref
 from collections.abc import Hashable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from os import PathLike, fspath
 from types import TracebackType
 from typing import Any, Literal, TypedDict, Unpack, get_type_hints
 
-from hpfracc._environment import BACKENDS, Environment, check_fraction, read_environment
+from hpfracc._environment import BACKENDS, BackendName, Environment, check_fraction, read_environment
 from hpfracc.errors import ConfigurationError
 
 __all__ = [
@@ -433,7 +434,7 @@ class use_backend:
     ...     pass
     """
 
-    def __init__(self, backend: Any, *, _banned: frozenset[str] = frozenset()) -> None:
+    def __init__(self, backend: BackendName | Enum, *, _banned: frozenset[str] = frozenset()) -> None:
         self._name = check_backend(backend, auto=True)
         self._banned = _banned
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from hpfracc._optional import EXTRAS, is_installed
 from hpfracc.errors import ConfigurationError
 
 #: All backends, in the order in which ties are broken.
 BACKENDS: tuple[str, ...] = ("numpy", "numba", "torch", "jax", "cupy")
+#: Their names as arguments, for type checkers.
+BackendName = Literal["auto", "numpy", "numba", "torch", "jax", "cupy"]
 
 _FLAGS = {"1": True, "true": True, "0": False, "false": False}
 

@@ -20,6 +20,8 @@ FLOORS = {
     "_arrays": 0,
     "_xp": 0,
     "_frames": 0,
+    "_results": 0,
+    "_choices": 0,
     "_shielded": 0,
     "_interrupts": 0,
     "_clusters": 0,

@@ -43,8 +43,8 @@ HOMES = {
     "networkx": ("lattice.graphs",),
     "rustworkx": ("lattice.graphs",),
     "sklearn": ("ml._differencer",),
-    "pandas": ("ml._differencer",),
-    "xarray": ("distributed",),
+    "pandas": ("_results", "ml._differencer"),
+    "xarray": ("_results", "distributed"),
 }
 
 

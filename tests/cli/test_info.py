@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import hpfracc as hf
@@ -61,3 +62,16 @@ def test_no_array_library_is_imported():
     assert "'numpy'" in answer.stderr
     for name in ("torch", "jax", "cupy", "numba"):
         assert f"'{name}'" not in answer.stderr
+
+
+def test_versions_for_a_report(capsys: pytest.CaptureFixture[str]):
+    """hpfracc, Python, every library with its version or its absence, and the devices."""
+    hf.show_versions()
+    text = capsys.readouterr().out
+    assert f"hpfracc {hf.__version__}" in text
+    assert f"Python {sys.version.split()[0]}" in text
+    assert "processor" in text
+    for name in ("numpy", "scipy", "torch", "pandas", "sklearn"):
+        line = next(line for line in text.splitlines() if line.startswith(name))
+        assert line.split()[1][0].isdigit() or line.rstrip().endswith("not installed")
+    assert next(line for line in text.splitlines() if line.startswith("numpy")).rstrip().endswith(np.__version__)

@@ -7,12 +7,12 @@ import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.cli.answer import Answer, hpfracc_version
+from hpfracc.cli.answer import Answer, hpfracc_version, make_console
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["add_command", "collect"]
+__all__ = ["add_command", "collect", "show_versions"]
 
 
 def add_command(commands: Any, summary: str, common: argparse.ArgumentParser) -> None:
@@ -54,6 +54,29 @@ def collect() -> dict[str, Any]:
         "settings": asdict(settings),
         "environment": {name: value for name, value in sorted(os.environ.items()) if name.startswith("HPFRACC_")},
     }
+
+
+def show_versions() -> None:
+    """Print the versions of hpfracc, Python and the libraries that it can use, and the devices.
+
+    Paste it into a report of a problem. No library is imported for it; ``hpfracc info`` shows more.
+
+    Examples
+    --------
+    >>> import hpfracc as hf
+    >>> hf.show_versions()  # doctest: +SKIP
+    hpfracc 0.2.0
+    processor  Intel(R) Xeon(R) Processor, 2 of 2 threads (x86_64)
+    ...
+    """
+    from rich.console import Group
+
+    from hpfracc._optional import EXTRAS
+    from hpfracc.engine import hardware
+
+    names = ("numpy", "scipy", *EXTRAS)
+    libraries = [(name, hardware.library_version(name) or "not installed") for name in names]
+    make_console().print(Group(_machine(collect()), _grid(libraries)))
 
 
 def _backend(name: str, disabled: frozenset[str]) -> dict[str, Any]:

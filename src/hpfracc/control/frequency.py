@@ -11,13 +11,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import integrate, optimize
 
 from hpfracc._optional import import_optional
 from hpfracc._reading import number
+from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.control.stability import is_stable, principal_poles
 from hpfracc.control.transfer import TransferFunction, as_systems, frequencies, single
 from hpfracc.errors import InvalidInputError
@@ -28,7 +29,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FrequencyResponse:
+class FrequencyResponse(Result):
     """``G(i w)`` over frequencies.
 
     Attributes
@@ -47,6 +48,26 @@ class FrequencyResponse:
     response: Array
     kind: str
     systems: Array
+
+    _parts: ClassVar[tuple[type, ...]] = (TransferFunction,)
+
+    def _labelled(self) -> LabelledArrays:
+        dims = (*(f"system_{axis}" for axis in range(self.response.ndim - 1)), "w")
+        found = {"decibels": self.decibels, "degrees": self.degrees, "response": self.response}
+        return LabelledArrays({name: (dims, each) for name, each in found.items()}, {"w": self.w}, "w", tuple(found))
+
+    def _facts(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {"kind": self.kind, "shape": str(self.response.shape)}
+        found = self.margins
+        return facts if found is None else {**facts, "gain_margin": found.gain, "phase_margin": found.phase}
+
+    def _curves(self) -> list[SmallCurve]:
+        """The curves of its plot; frequencies are logarithmic."""
+        level, angle, values = (self._rows(each) for each in (self.decibels, self.degrees, self.response))
+        if self.kind == "nyquist":
+            return [SmallCurve(row.real, row.imag) for row in values]
+        places = [np.log10(self.w)] * len(level) if self.kind == "bode" else angle
+        return [SmallCurve(x, y) for x, y in zip(places, level, strict=True)]
 
     @property
     def margins(self) -> Margins | None:

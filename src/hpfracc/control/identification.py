@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy import optimize
 
 from hpfracc._reading import choice, numbers, shown
+from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.control.responses import lsim
 from hpfracc.control.transfer import TransferFunction, frequencies, single
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -32,7 +33,7 @@ _STARTS, _SEARCHES = 24, 4
 
 
 @dataclass(frozen=True, eq=False)
-class SystemFit:
+class SystemFit(Result):
     """A fitted transfer function.
 
     Attributes
@@ -65,6 +66,26 @@ class SystemFit:
     success: bool
     message: str
 
+    _parts: ClassVar[tuple[type, ...]] = (TransferFunction,)
+
+    def _labelled(self) -> LabelledArrays:
+        rows = ("parameter",)
+        variables = {
+            "value": (rows, self.values),
+            "standard_error": (rows, self.standard_errors),
+            "covariance": (("parameter", "other_parameter"), self.covariance),
+        }
+        names = np.array(self.names)
+        coords = {"parameter": names, "other_parameter": names}
+        return LabelledArrays(variables, coords, "parameter", ("value", "standard_error"))
+
+    def _facts(self) -> dict[str, Any]:
+        told = {"system": str(self.system), "residual": float(self.residual), "identifiable": bool(self.identifiable)}
+        return {**told, "success": bool(self.success), "message": self.message}
+
+    def _curves(self) -> list[SmallCurve]:
+        return []
+
     def __repr__(self) -> str:
         rows = ", ".join(
             f"{name}={value:.6g} ± {error:.2g}"
@@ -73,7 +94,9 @@ class SystemFit:
         return f"SystemFit({self.system}; {rows}; residual {self.residual:.2g})"
 
 
-def fit_frequency(w: Any, response: Any, model: Any, *, orders: str = "free", weights: Any = None) -> SystemFit:
+def fit_frequency(
+    w: Any, response: Any, model: Any, *, orders: Literal["free", "fixed"] = "free", weights: Any = None
+) -> SystemFit:
     """Fit the coefficients and orders of a transfer function to a frequency response, or to an impedance.
 
     Parameters
@@ -121,7 +144,7 @@ def fit_frequency(w: Any, response: Any, model: Any, *, orders: str = "free", we
     return _fit(form, residuals, starts, _relative)
 
 
-def fit_time(u: Any, y: Any, t: Any, model: Any, *, orders: str = "free") -> SystemFit:
+def fit_time(u: Any, y: Any, t: Any, model: Any, *, orders: Literal["free", "fixed"] = "free") -> SystemFit:
     """Fit the coefficients and orders of a transfer function to a measured input and output.
 
     Parameters

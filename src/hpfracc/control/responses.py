@@ -23,6 +23,7 @@ from numpy.polynomial import chebyshev
 
 from hpfracc._optional import import_optional
 from hpfracc._reading import numbers
+from hpfracc._results import LabelledArrays, Result
 from hpfracc.control.laplace import PartialInverse, inverse_laplace
 from hpfracc.control.stability import is_stable, principal_poles
 from hpfracc.control.transfer import Terms, TransferFunction, _product, as_systems
@@ -42,7 +43,7 @@ _NODES, _RESOLVED, _MAX_SPLITS = 20, 1e-11, 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Response:
+class Response(Result):
     """A response in time; unpacks to ``t, y``.
 
     Attributes
@@ -61,6 +62,13 @@ class Response:
     y: Array
     error_estimate: float
     method: str
+
+    def _labelled(self) -> LabelledArrays:
+        dims = (*(f"system_{axis}" for axis in range(self.y.ndim - 1)), "t")
+        return LabelledArrays({"y": (dims, self.y)}, {"t": self.t}, "t")
+
+    def _facts(self) -> dict[str, Any]:
+        return {"shape": str(self.y.shape), "error_estimate": float(self.error_estimate), "method": self.method}
 
     def __iter__(self) -> Iterator[Array]:
         return iter((self.t, self.y))

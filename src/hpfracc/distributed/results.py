@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc._optional import import_optional
+from hpfracc._results import SmallCurve, as_html
 from hpfracc._shielded import run_shielded
 from hpfracc.distributed.outputs import VALUE, ItemArrays
 from hpfracc.distributed.parameters import ParameterGrid, SweepParameters
@@ -234,6 +235,28 @@ class SweepResult:
         if set(made) == {VALUE}:
             return made[VALUE].rename(self.label)
         return xarray.Dataset(made)
+
+    def to_dataframe(self) -> Any:
+        """The results as a pandas ``DataFrame``, with the parameters of a grid, or the items, as its index.
+
+        Needs xarray (``pip install hpfracc[frames]``).
+        """
+        return self.to_xarray().to_dataframe()
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "parameters": ", ".join(self.params.values),
+            "done": f"{self._ended:,} of {len(self.params):,}",
+            "failed": len(self.failed),
+        }
+        curves: list[SmallCurve] = []
+        # Not read from the store only to be drawn.
+        if self._found is not None and self._found.arrays and len(self.params.values) == 1:
+            (points,) = self.params.values.values()
+            drawable = points.ndim == 1 and points.dtype.kind in "iuf"
+            found = self.arrays().values() if drawable else ()
+            curves = [SmallCurve(points, array) for array in found if array.ndim == 1 and array.dtype.kind in "biuf"]
+        return as_html(f"SweepResult of {self.name}", facts, curves)
 
     def resume(self, *, failed: bool = False) -> SweepResult:
         """Run the items that have not ended, and with ``failed`` also those that failed.

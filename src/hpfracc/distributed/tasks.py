@@ -14,11 +14,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from hpfracc._config import Settings, config, current_backend, get_settings, use_backend
+from hpfracc._environment import BackendName
 from hpfracc._interrupts import interrupt_scope
 from hpfracc._shielded import start_thread
 from hpfracc.distributed import worker as workers
@@ -88,7 +89,7 @@ class Caller:
                 if self.settings:
                     stack.enter_context(config(**self.settings))
                 if self.backend:
-                    stack.enter_context(use_backend(self.backend))
+                    stack.enter_context(use_backend(cast(BackendName, self.backend)))
                 yield
         except BaseException as error:
             if isinstance(error, Exception) or _is_interrupt(error):

@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from hpfracc._choices import DerivativeName, MethodName
 from hpfracc._interrupts import interrupt_scope
 from hpfracc.errors import InvalidInputError, SolveError
 from hpfracc.solvers.ode.fixed.grid import make_grid
@@ -22,7 +23,7 @@ class FixedStepOptions(CommonOptions, total=False):
 
     args: Any
     events: Any
-    method: str | Method
+    method: MethodName | Method
     step: float | None
     t_eval: Any
 
@@ -41,10 +42,13 @@ class FixedStepODESolver:
     """
 
     def __init__(
-        self, derivative_type: str = "caputo", method: str = "predictor_corrector", adaptive: bool = False
+        self,
+        derivative_type: DerivativeName = "caputo",
+        method: MethodName = "predictor_corrector",
+        adaptive: bool = False,
     ) -> None:
-        self.derivative_type = derivative_type
-        self.method = method
+        self.derivative_type: DerivativeName = derivative_type
+        self.method: MethodName = method
         self.adaptive = adaptive
 
     def solve(

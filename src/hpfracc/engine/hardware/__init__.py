@@ -40,6 +40,7 @@ __all__ = [
 _PACKAGES: dict[str, tuple[str, ...]] = {
     "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy"),
     "pynvml": ("nvidia-ml-py",),
+    "sklearn": ("scikit-learn",),
 }
 #: The libraries of :func:`library_versions`.
 _LIBRARIES = ("numpy", "scipy", "numba", "torch", "jax", "jaxlib", "cupy", "pynvml")

@@ -181,7 +181,8 @@ def as_text(renderable: RenderableType) -> str:
     from rich.console import Console
 
     out = io.StringIO()
-    Console(file=out, width=140, color_system=None).print(renderable)
+    # In a notebook, rich would otherwise display it and write nothing to the file.
+    Console(file=out, width=140, color_system=None, force_jupyter=False).print(renderable)
     return out.getvalue().rstrip()
 
 

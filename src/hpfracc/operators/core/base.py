@@ -284,6 +284,8 @@ class FractionalOperator(ABC):
             decisions=made,
             origin=start,
             note=note,
+            where=t if isinstance(problem, Function) else grid,
+            axis=axis,
         )
 
     def _is_right(self) -> bool:

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import to_host
-from hpfracc._frames import Opened
+from hpfracc._arrays import is_transformed, to_host
+from hpfracc._frames import Opened, has_labels
+from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.engine.selection.decision import Decision
 from hpfracc.errors import AccuracyWarning
-from hpfracc.operators.core.grids import known_values
+from hpfracc.operators.core.grids import Grid, known_values
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, largest, real_dtype, scalar
@@ -56,7 +57,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OperatorResult:
+class OperatorResult(Result):
     """The result with ``full_output=True``.
 
     Attributes
@@ -78,6 +79,10 @@ class OperatorResult:
         Whether the tolerance was met, for callables; True for samples, which have no tolerance.
     message : str
         Remarks for the caller.
+    t : array or None
+        The points; None if they are not known, such as for a step that JAX traces, or lie along several axes.
+    axis : int
+        The axis of ``value`` along which they lie.
     """
 
     value: Any
@@ -87,6 +92,74 @@ class OperatorResult:
     origin: float
     converged: bool = True
     message: str = field(default="")
+    t: Any = None
+    axis: int = -1
+
+    def _labelled(self) -> LabelledArrays:
+        values = to_host(self.value)
+        if not values.ndim:
+            values = values[None]
+        place = self.axis % values.ndim
+        dims = tuple("t" if axis == place else f"axis_{axis}" for axis in range(values.ndim))
+        # The estimate has its points last.
+        shape = (*np.delete(values.shape, place), values.shape[place])
+        errors = np.moveaxis(np.broadcast_to(to_host(self.error_estimate), shape), -1, place)
+        variables = {"value": (dims, values), "error_estimate": (dims, errors)}
+        points = None if self.t is None else np.atleast_1d(to_host(self.t))
+        coords = {"t": points} if points is not None and points.ndim == 1 else {}
+        return LabelledArrays(variables, coords, "t", tuple(variables))
+
+    def _facts(self) -> dict[str, Any]:
+        facts = {"method": self.method, "shape": str(tuple(np.shape(self.value))), "origin": float(self.origin)}
+        error = _largest_error(self.error_estimate)
+        if error is not None:
+            facts["largest_error_estimate"] = error
+        return {**facts, "converged": bool(self.converged), "message": self.message}
+
+    def _state(self) -> dict[str, Any]:
+        # The engine's decisions belong to the machine that made them.
+        return {**Result._state(self), "decision": None}
+
+    def _curves(self) -> list[SmallCurve]:
+        return [] if known_values(self.value) is None else Result._curves(self)
+
+    def to_xarray(self) -> Any:
+        """The value and its error estimate as an xarray ``Dataset``; labels of the samples are kept."""
+        if not has_labels(self.value):
+            return Result.to_xarray(self)
+        value = self.value if hasattr(self.value, "coords") else self.value.to_xarray()
+        # A frame gives a Dataset of its columns.
+        return value if hasattr(value, "data_vars") else value.rename("value").to_dataset()
+
+    def to_dataframe(self) -> Any:
+        """The value and its error estimate as a pandas ``DataFrame``; labels of the samples are kept."""
+        if not has_labels(self.value):
+            return Result.to_dataframe(self)
+        if hasattr(self.value, "to_frame"):
+            return self.value.to_frame("value")
+        return self.value.copy() if hasattr(self.value, "columns") else self.to_xarray().to_dataframe()
+
+    def __repr__(self) -> str:
+        error = _largest_error(self.error_estimate)
+        told = "" if error is None else f", error_estimate up to {error:.1e}"
+        state = "" if self.converged else ", not converged"
+        shape = tuple(np.shape(self.value))
+        return f"OperatorResult(method={self.method!r}, value of shape {shape}, origin={self.origin}{told}{state})"
+
+
+def _largest_error(estimate: Any) -> float | None:
+    """The largest estimate that is known; None if there is none."""
+    known = known_values(estimate)
+    if known is None or not np.isfinite(known).any():
+        return None
+    return float(np.max(known[np.isfinite(known)]))
+
+
+def _points_of(where: Any) -> Any:
+    """The points of a grid, or those of a callable; None if they are traced."""
+    if not isinstance(where, Grid):
+        return where
+    return None if where.points is None and is_transformed(where.step) else where.times()
 
 
 def report_outcome(
@@ -100,6 +173,8 @@ def report_outcome(
     decisions: list[Decision],
     origin: float,
     note: str,
+    where: Any = None,
+    axis: int = -1,
 ) -> Any:
     """The value, with a warning if its error is too large; or the :class:`OperatorResult` with ``full_output``."""
     converged, message = outcome.converged, outcome.message
@@ -118,7 +193,8 @@ def report_outcome(
     if outcome.note is not None:
         message = _joined(message, outcome.note())
     message = _joined(message, _missing_note(estimate, message), note)
-    return OperatorResult(value, outcome.method, estimate, decision, origin, converged, message)
+    points = _points_of(where)
+    return OperatorResult(value, outcome.method, estimate, decision, origin, converged, message, points, axis)
 
 
 def _missing_note(estimate: Any, message: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Unpack, cast
 import numpy as np
 
 from hpfracc._arrays import library_of, refuse_masked, tracks_gradient
+from hpfracc._choices import MethodName
 from hpfracc._frames import refuse_dates
 from hpfracc._interrupts import interrupt_scope
 from hpfracc._reading import numbers
@@ -33,7 +34,7 @@ def fdeint(
     t: Any,
     alpha: Any,
     *,
-    method: str | Method = "auto",
+    method: MethodName | Method = "auto",
     step: float | None = None,
     **options: Unpack[SolveOptions],
 ) -> Any:

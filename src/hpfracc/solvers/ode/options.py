@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of, refuse_masked, to_host, tracks_gradient
+from hpfracc._choices import DerivativeName
 from hpfracc._frames import refuse_dates
 from hpfracc._reading import flag, listed, number, numbers, shown, whole
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -50,7 +51,7 @@ class SolveOptions(CommonOptions, total=False):
     """The options of ``solve_fode`` that ``fdeint`` accepts, for type checkers."""
 
     args: Any
-    derivative: str
+    derivative: DerivativeName
 
 
 @dataclass(frozen=True, slots=True, eq=False)

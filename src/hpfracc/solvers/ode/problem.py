@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from hpfracc._arrays import library_of, refuse_masked
+from hpfracc._choices import DerivativeName
 from hpfracc._reading import choice, listed
 from hpfracc.errors import HpfraccError, InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.solvers.ode.jacobian import DENSE_BELOW, is_sparse, read_sparsity
@@ -29,7 +30,7 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 #: Supported definitions of the derivative.
-DERIVATIVES = ("caputo", "riemann_liouville")
+DERIVATIVES: tuple[str, ...] = get_args(DerivativeName)
 
 #: The longest interval for which powers and quotients of times stay within float64.
 LONGEST = 1e100

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+
+from hpfracc._results import LabelledArrays, Result
 
 __all__ = ["FODEResult", "SolveDecision"]
 
@@ -41,7 +43,7 @@ class SolveDecision:
 
 
 @dataclass(slots=True, eq=False)
-class FODEResult:
+class FODEResult(Result):
     """The solution of an initial-value problem of fractional order.
 
     Attributes
@@ -90,6 +92,21 @@ class FODEResult:
     decision: SolveDecision | None = None
     t_events: list[Any] | None = None
     y_events: list[Any] | None = None
+
+    _parts: ClassVar[tuple[type, ...]] = (SolveDecision,)
+
+    def _labelled(self) -> LabelledArrays:
+        leading = np.ndim(self.y) - 2
+        batch = ("member",) if leading == 1 else tuple(f"member_{axis}" for axis in range(leading))
+        return LabelledArrays({"y": ((*batch, "component", "t"), self.y)}, {"t": self.t}, "t")
+
+    def _facts(self) -> dict[str, Any]:
+        facts = {"success": self.success, "message": self.message, "shape": str(tuple(np.shape(self.y)))}
+        if self.decision is not None:
+            facts["method"] = self.decision.method
+        if np.ndim(self.error_estimate) == 0:
+            facts["error_estimate"] = float(self.error_estimate)
+        return facts if self.nfev is None else {**facts, "nfev": int(self.nfev)}
 
     @property
     def status(self) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any
 
 from hpfracc._arrays import dtype_name
+from hpfracc._choices import DerivativeName, MethodName, SolverBackendName
 from hpfracc._interrupts import interrupt_scope, raise_if_nested
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.recorder import watched
@@ -30,7 +32,7 @@ def solve_fode(
     y0: Any,
     alpha: Any,
     *,
-    method: str | Method = "auto",
+    method: MethodName | Method = "auto",
     rtol: float = 1e-6,
     atol: Any = 1e-9,
     step: float | None = None,
@@ -45,11 +47,11 @@ def solve_fode(
     first_step: float | None = None,
     breakpoints: Sequence[float] = (),
     dy0: Any = None,
-    derivative: str = "caputo",
+    derivative: DerivativeName = "caputo",
     terms: Sequence[tuple[Any, float]] = (),
     delays: Sequence[float] = (),
     history: Callable[[float], Any] | Any = None,
-    backend: Any = "auto",
+    backend: SolverBackendName | Enum = "auto",
     compile: bool | str = "auto",
     progress: bool | Callable[..., Any] = False,
     estimate: bool | str = "auto",

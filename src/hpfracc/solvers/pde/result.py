@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from hpfracc._arrays import to_host
+from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.errors import InvalidInputError
 
 __all__ = ["EvolutionDecision", "FPDEResult", "FrameTools", "SpaceTimeError"]
@@ -17,6 +18,8 @@ Array = np.ndarray[Any, Any]
 
 #: Quadrature points for the potential of a reaction; exact for polynomials of degree 31.
 _POTENTIAL_POINTS = 16
+#: Profiles in a notebook.
+_PROFILES = 6
 
 
 class SpaceTimeError(NamedTuple):
@@ -59,7 +62,7 @@ class EvolutionDecision:
 
 
 @dataclass(slots=True, eq=False)
-class FPDEResult:
+class FPDEResult(Result):
     """The solution of a fractional partial differential equation.
 
     Attributes
@@ -113,6 +116,42 @@ class FPDEResult:
         self._tools = None
         for name, value in state.items():
             setattr(self, name, value)
+
+    _parts: ClassVar[tuple[type, ...]] = (EvolutionDecision, SpaceTimeError)
+
+    def _state(self) -> dict[str, Any]:
+        return {**self.__getstate__(), "_tools": None}
+
+    def _labelled(self) -> LabelledArrays:
+        grid = self.x if isinstance(self.x, tuple) else (self.x,)
+        shape = tuple(np.shape(self.u))
+        coords = {"t": self.t}
+        if self.stats.get("frames", True):
+            names = ("x", "y", "z")[: len(grid)]
+            dims = (*(("component",) if len(shape) == len(grid) + 2 else ()), *names)
+            coords |= dict(zip(names, grid, strict=True))
+        else:
+            dims = tuple(f"value_{axis}" for axis in range(len(shape) - 1))
+        return LabelledArrays({"u": (("t", *dims), self.u)}, coords, "t")
+
+    def _facts(self) -> dict[str, Any]:
+        facts = {"success": self.success, "message": self.message, "shape": str(tuple(np.shape(self.u)))}
+        if self.decision is not None:
+            facts |= {"method": self.decision.method, "space": self.decision.space}
+        return {**facts, "error_in_time": float(self.error_estimate.time), "error_in_space": self.error_estimate.space}
+
+    def _curves(self) -> list[SmallCurve]:
+        """Profiles over x at some times, in the middle of other axes; saved values over time."""
+        if not self.stats.get("frames", True):
+            return Result._curves(self)
+        grid = self.x if isinstance(self.x, tuple) else (self.x,)
+        u = to_host(self.u)
+        u = u[:, 0] if u.ndim == len(grid) + 2 else u
+        for axis in reversed(grid[1:]):
+            u = u[..., len(axis) // 2]
+        u = np.abs(u) if np.iscomplexobj(u) else u
+        chosen = np.unique(np.linspace(0, len(u) - 1, _PROFILES).astype(int)) if len(u) else ()
+        return [SmallCurve(grid[0], u[k]) for k in chosen]
 
     @property
     def mass(self) -> Any:

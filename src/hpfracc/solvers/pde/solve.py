@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpfracc._arrays import dtype_name, is_array, is_tracer, library_of
+from hpfracc._choices import BoundaryName, EvolutionMethodName
 from hpfracc._interrupts import interrupt_scope
 from hpfracc.errors import AccuracyWarning, InvalidInputError
 from hpfracc.profiling.recorder import watched
 from hpfracc.solvers.ode.options import Options, read_options
 from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.pde.adaptive_steps import can_step, run_steps
+from hpfracc.solvers.pde.boundary import BoundaryCondition
 from hpfracc.solvers.pde.choice import ASKED, choose_time_method, refusal
 from hpfracc.solvers.pde.driver import Run, StepProgress, check_memory, exact_mesh, given_steps, run_estimated, run_mesh
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
@@ -46,11 +48,11 @@ def solve_fpde(
     *,
     x: Any,
     space: Any,
-    boundary: Any,
+    boundary: BoundaryName | BoundaryCondition | tuple[Any, ...] | list[Any],
     alpha: Any = 1.0,
     du0: Any = None,
     source: Any = None,
-    method: str | EvolutionMethod = "auto",
+    method: EvolutionMethodName | EvolutionMethod = "auto",
     rtol: float = 1e-6,
     atol: float = 1e-9,
     step: float | None = None,

@@ -6,12 +6,13 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import is_tracer, library_of
+from hpfracc._choices import Interpretation
 from hpfracc._xp import Namespace, namespace
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian, LevyNoise, StableLevy
@@ -20,7 +21,7 @@ from hpfracc.solvers.sde.placement import refuse_unreal
 
 __all__ = ["Functions", "NoisyProblem", "Traits", "read_problem"]
 
-INTERPRETATIONS = ("ito", "stratonovich", "young")
+INTERPRETATIONS: tuple[str, ...] = get_args(Interpretation)
 
 #: Functions for the drift, and for the diffusion unless it is constant.
 Functions = tuple[Callable[..., Any], Callable[..., Any] | None]

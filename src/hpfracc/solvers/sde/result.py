@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hpfracc._arrays import library_of, to_host
 from hpfracc._optional import import_optional
+from hpfracc._results import LabelledArrays, Result
 from hpfracc._xp import namespace
 from hpfracc.errors import InvalidInputError
 
@@ -61,7 +62,7 @@ def _pairs(values: Any) -> Any:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class FSDEResult:
+class FSDEResult(Result):
     """Paths of a stochastic equation, or saved values of them.
 
     Arrays are of the library of the call: NumPy, PyTorch or JAX.
@@ -102,6 +103,28 @@ class FSDEResult:
     message: str = "All paths were finished."
     stats: dict[str, Any] = field(default_factory=dict)
     moments: Moments | None = field(default=None, repr=False)
+
+    _parts: ClassVar[tuple[type, ...]] = (Moments,)
+
+    def _labelled(self) -> LabelledArrays:
+        found = {"y": self.y}
+        first: tuple[str, ...] = ("path",)
+        if self.y is None:
+            assert self.moments is not None
+            found, first = {"mean": self.moments.mean, "standard_error": self.moments.standard_error}, ()
+        shape = np.shape(next(iter(found.values())))[len(first) :]
+        over_time = len(shape) == 2 and shape[-1] == self.t.size
+        rest = ("component", "t") if over_time else ("component", *(f"value_{axis}" for axis in range(1, len(shape))))
+        dims = (*first, *rest[: len(shape)])
+        variables = {name: (dims, values) for name, values in found.items()}
+        if self.noise is not None:
+            variables["noise"] = (("path", "noise_component", "t"), self.noise)
+        coords = {"t": self.t} if over_time else {}
+        return LabelledArrays(variables, coords, "t" if over_time else dims[0], tuple(found))
+
+    def _facts(self) -> dict[str, Any]:
+        facts = {"method": self.method, "paths": self.paths, "steps": int(self.t.size - 1)}
+        return {**facts, "success": self.success, "message": self.message}
 
     def mean(self) -> Any:
         """Mean over the paths."""

@@ -6,12 +6,13 @@ import inspect
 import math
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import is_tracer, is_transformed, library_of, refuse_chunked
+from hpfracc._choices import Interpretation, PathMethodName
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.sde.driving import Driving, read_correlation, refuse_antithetic
 from hpfracc.solvers.sde.methods import ALIASES, METHODS, PathMethod, methods_for
@@ -43,10 +44,10 @@ def solve_fsde(
     rng: Any = None,
     key: Any = None,
     first_path: int = 0,
-    interpretation: str | None = None,
-    method: str = "auto",
-    save: str | Callable[[Any, Any], Any] = "all",
-    keep: str = "values",
+    interpretation: Interpretation | None = None,
+    method: PathMethodName = "auto",
+    save: Literal["all", "last"] | Callable[[Any, Any], Any] = "all",
+    keep: Literal["values", "moments"] = "values",
     antithetic: bool = False,
     backend: str = "auto",
     progress: bool | Callable[..., Any] = False,

@@ -10,6 +10,7 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import library_of, refuse_chunked
+from hpfracc._choices import LossName, MethodName
 from hpfracc._reading import array, choice, instance, listed, numbers, shown, whole
 from hpfracc._signatures import names_options_of
 from hpfracc.errors import AccuracyWarning, InvalidInputError, PinnedBackendError, ShapeError, SolveError
@@ -69,7 +70,7 @@ def fit_fode(
     y0: Any = "free",
     guess: Mapping[str, Any] | None = None,
     bounds: Mapping[str, Any] | None = None,
-    loss: str = "linear",
+    loss: LossName = "linear",
     f_scale: float = 1.0,
     sigma: Any = None,
     absolute_sigma: bool = False,
@@ -77,7 +78,7 @@ def fit_fode(
     t0: float | None = None,
     jac: Callable[..., Any] | None = None,
     jac_parameters: Callable[..., Any] | None = None,
-    method: str | Method = "auto",
+    method: MethodName | Method = "auto",
     step: float | None = None,
     halve: bool = True,
     max_evaluations: int = 100,
@@ -168,7 +169,7 @@ def fit_fode(
     for name in options:
         if name in _REFUSED:
             raise InvalidInputError(f"fit_fode does not take {name}: {_REFUSED[name]}; omit it")
-    loss = choice("loss", loss, LOSSES)
+    choice("loss", loss, LOSSES)
     f_scale = _reading.number("f_scale", f_scale, above=0.0)
     max_evaluations = whole("max_evaluations", max_evaluations, least=1)
     if jac_parameters is not None and jac is None:

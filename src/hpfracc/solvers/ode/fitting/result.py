@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import special
 
 from hpfracc import _reading
+from hpfracc._results import LabelledArrays, Result, SmallCurve
 from hpfracc.errors import InvalidInputError, SolveError
 from hpfracc.solvers.ode.fitting.models import PlainModel, TensorModel
 from hpfracc.solvers.ode.fitting.unknowns import read_times
@@ -43,7 +44,7 @@ class FittedSet:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FODEFit:
+class FODEFit(Result):
     """Estimates of a fractional equation's parameters, with their uncertainty.
 
     Attributes
@@ -102,6 +103,31 @@ class FODEFit:
         """Drop the user's functions, which may not be picklable: ``predict`` is not available then."""
         return {name: getattr(self, name) for name in self.__slots__} | {"_model": None}
 
+    _parts: ClassVar[tuple[type, ...]] = (FittedSet,)
+
+    def _state(self) -> dict[str, Any]:
+        return self.__getstate__()
+
+    def _labelled(self) -> LabelledArrays:
+        rows = ("unknown",)
+        low, high = np.array(list(self.confidence_intervals().values())).T
+        found = {"estimate": self.estimates, "standard_error": self.standard_errors, "low": low, "high": high}
+        variables: dict[str, tuple[tuple[str, ...], Any]] = {name: (rows, each) for name, each in found.items()}
+        variables["covariance"] = (("unknown", "other_unknown"), self.covariance)
+        variables["correlation"] = (("unknown", "other_unknown"), self.correlation)
+        names = np.array(self.names)
+        return LabelledArrays(variables, {"unknown": names, "other_unknown": names}, "unknown", tuple(found))
+
+    def _facts(self) -> dict[str, Any]:
+        facts = {"spread": float(self.spread), "degrees_of_freedom": int(self.degrees_of_freedom)}
+        return {**facts, "success": bool(self.success), "message": self.message}
+
+    def _curves(self) -> list[SmallCurve]:
+        """The fitted curves and the data."""
+        lines = [SmallCurve(each.curve_t, row) for each in self.sets for row in each.curve]
+        points = [SmallCurve(each.t, row, as_points=True) for each in self.sets for row in each.data]
+        return [each for both in zip(lines, points, strict=True) for each in both]
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             object.__setattr__(self, name, value)
@@ -139,7 +165,7 @@ class FODEFit:
         True
         """
         if self._model is None:
-            raise InvalidInputError("this fit was pickled, which drops its functions; call predict before")
+            raise InvalidInputError("this fit was pickled or loaded, which drops its functions; call predict before")
         times, place = read_times(t), _reading.whole("number", number, least=0, most=len(self.sets) - 1)
         first = self._model.equation.t0
         if times[0] < first or times[-1] <= first:
@@ -186,6 +212,11 @@ class FODEFit:
         from hpfracc.solvers.ode.plot import plot_fit
 
         return plot_fit(self.sets, axes)
+
+    def __repr__(self) -> str:
+        pairs = zip(self.names, self.estimates, self.standard_errors, strict=True)
+        told = ", ".join(f"{name}={value:.6g} ± {error:.2g}" for name, value, error in pairs)
+        return f"FODEFit({'success' if self.success else 'stopped'}: {told})"
 
     def __str__(self) -> str:
         intervals = self.confidence_intervals()

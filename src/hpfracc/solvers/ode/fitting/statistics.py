@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
+
+from hpfracc._choices import LossName
 
 __all__ = ["LOSSES", "Certainty", "certainty"]
 
 Array = np.ndarray[Any, Any]
 
 #: Losses of ``scipy.optimize.least_squares``.
-LOSSES = ("linear", "soft_l1", "huber", "cauchy", "arctan")
+LOSSES: tuple[str, ...] = get_args(LossName)
 #: Singular values below this fraction of the largest, with scaled columns, count as zero: finite differences have about
 #: six digits.
 _RANK = 3e-6

@@ -1,0 +1,69 @@
+"""The texts that arguments take are those that they take at run time, and mypy refuses all others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from hpfracc import _choices
+from hpfracc._environment import BACKENDS, BackendName
+from hpfracc.solvers.ode.method import all_methods
+from hpfracc.solvers.pde.boundary import read_boundary
+from hpfracc.solvers.pde.method import all_evolution_methods
+from hpfracc.solvers.sde.methods import ALIASES, CAPUTO_METHODS, METHODS
+from tests.helpers.source import REPOSITORY
+
+WRONG = (
+    'hf.solve_fode(f, (0.0, 1.0), [1.0], 0.5, method="peec")',
+    'hf.solve_fode(f, (0.0, 1.0), [1.0], 0.5, derivative="captuo")',
+    'hf.solve_fode(f, (0.0, 1.0), [1.0], 0.5, backend="nunpy")',
+    'hf.solve_fpde(None, (0.0, 1.0), x, x=x, space=pde.Diffusion(1.0), boundary="perodic")',
+    'hf.solve_fpde(None, (0.0, 1.0), x, x=x, space=pde.Diffusion(1.0), boundary="periodic", method="l3")',
+    'hf.solve_fsde(f, 0.1, (0.0, 1.0), [1.0], step=0.1, keep="moment")',
+    'hf.solve_fsde(f, 0.1, (0.0, 1.0), [1.0], step=0.1, interpretation="itoo")',
+    'hf.fit_fode(f, x, x, parameters={"k": 1.0}, loss="hubber")',
+    'hf.use_backend("torhc")',
+)
+RIGHT = (
+    'hf.solve_fode(f, (0.0, 1.0), [1.0], 0.5, method="pece", derivative="caputo", backend="numba-cuda")',
+    "hf.solve_fode(f, (0.0, 1.0), [1.0], 0.5, method=hf.solvers.ode.PECE(), backend=hf.BackendType.NUMPY)",
+    'hf.solve_fpde(None, (0.0, 1.0), x, x=x, space=pde.Diffusion(1.0), boundary=("dirichlet", pde.Neumann(0.0)))',
+    'hf.solve_fsde(f, 0.1, (0.0, 1.0), [1.0], step=0.1, keep="moments", method="euler")',
+    'hf.use_backend("torch")',
+)
+
+
+def test_names_of_methods_are_complete():
+    """Every name and alias of a method, and no other."""
+    assert set(get_args(_choices.MethodName)) == {"auto"} | {
+        name for method in all_methods() for name in (method.name, *method.aliases)
+    }
+    assert set(get_args(_choices.EvolutionMethodName)) == {"auto"} | {each.name for each in all_evolution_methods()}
+    assert set(get_args(_choices.PathMethodName)) == {"auto", *METHODS, *CAPUTO_METHODS, *ALIASES}
+
+
+def test_names_of_backends_and_boundaries_are_complete():
+    assert set(get_args(BackendName)) == {"auto", *BACKENDS}
+    for name in get_args(_choices.BoundaryName):
+        assert read_boundary(name, 1)
+
+
+@pytest.mark.slow
+def test_mypy_refuses_wrong_calls_and_takes_right_ones(tmp_path: Path):
+    """Each wrong call is an error at its line, of the argument's type; the right ones are none."""
+    pytest.importorskip("mypy")
+    head = "from typing import Any\nimport numpy as np\nimport hpfracc as hf\nfrom hpfracc import pde\n"
+    head += "x = np.linspace(0.0, 1.0, 5)\ndef f(t: Any, y: Any) -> Any: ...\n"
+    first = head.count("\n") + 1
+    script = tmp_path / "calls.py"
+    script.write_text(head + "\n".join((*WRONG, *RIGHT)) + "\n")
+    command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", "--cache-dir", str(tmp_path / "cache")]
+    done = subprocess.run([*command, str(script)], cwd=REPOSITORY, capture_output=True, text=True, timeout=550)
+    lines = [line for line in done.stdout.splitlines() if "calls.py:" in line and ": error:" in line]
+    refused = {int(line.split("calls.py:")[1].split(":")[0]) for line in lines}
+    assert refused == set(range(first, first + len(WRONG))), done.stdout
+    assert all("[arg-type]" in line for line in lines)
