@@ -1,6 +1,8 @@
-"""Drugs, epidemics and oscillators against closed forms, transforms and SciPy."""
+"""Drugs, epidemics, oscillators and transport against closed forms, transforms and SciPy."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import hpfracc as hf
 from hpfracc import control, models
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode import problems
+from hpfracc.solvers.pde.problems import subdiffusion
 
 T = np.linspace(0.5, 20.0, 12)
 
@@ -91,3 +94,28 @@ def test_bad_input_is_refused():
         models.sir().simulate([1.0, 0.5])
     with pytest.raises(InvalidInputError, match="did you mean 'lorenz'"):
         models.chaos("lorentz")
+
+
+@pytest.mark.parametrize("name", ["subdiffusion", "diffusion_wave", "column", "burgers"])
+def test_models_are_those_of_the_problems(name):
+    model = models.transport(name)
+    assert model.reference == model.equation.reference and model.equation.name
+    usual = model.make()
+    for key, value in model.values.items():
+        assert usual.parameters[key] == value
+
+
+def test_simulation_has_the_exact_solution():
+    model = models.transport("subdiffusion").replace(alpha=0.7)
+    found = model.simulate([0.3, 0.8], rtol=1e-6)
+    np.testing.assert_allclose(found.u[-1], model.equation.exact(0.8), atol=2e-3)
+
+
+def test_fit_of_the_order():
+    """From the model's own field."""
+    model = dataclasses.replace(models.transport("subdiffusion"), make=lambda alpha: subdiffusion(alpha, points=17))
+    t = np.array([0.2, 0.6])
+    data = model.replace(alpha=0.8).simulate(t, rtol=1e-6).u
+    assert model.fit(t, data).model.values["alpha"] == pytest.approx(0.8, abs=1e-4)
+    with pytest.raises(ShapeError, match="the field at each time"):
+        model.fit(t, data[:, 1:])

@@ -60,12 +60,11 @@ def test_fit_of_spike_times():
     assert (np.abs(fit.estimates - [25.0, 0.7]) < 3.5 * fit.standard_errors).all()
 
 
-def test_bad_input_is_refused():
+def test_bad_input_is_refused(monkeypatch):
     with pytest.raises(InvalidInputError, match="below threshold"):
         models.integrate_and_fire(reset=-40.0)
     with pytest.raises(InvalidInputError, match="increasing"):
         models.integrate_and_fire().fit([3.0, 2.0])
-    neuron = models.integrate_and_fire()
-    object.__setattr__(neuron, "max_spikes", 3)
-    with pytest.raises(SolveError, match="max_spikes=3"):
-        neuron.simulate()
+    monkeypatch.setattr("hpfracc.models.neurons._MAX_SPIKES", 3)
+    with pytest.raises(SolveError, match="more than 3 spikes"):
+        models.integrate_and_fire().simulate()

@@ -2,7 +2,6 @@
 
 from hpfracc.models.base import ModelFit as ModelFit
 from hpfracc.models.base import Parameter as Parameter
-from hpfracc.models.base import ResponseModel as ResponseModel
 from hpfracc.models.compartments import one_compartment as one_compartment
 from hpfracc.models.compartments import seir as seir
 from hpfracc.models.compartments import sir as sir
@@ -12,10 +11,10 @@ from hpfracc.models.dielectric import cole_cole as cole_cole
 from hpfracc.models.dielectric import davidson_cole as davidson_cole
 from hpfracc.models.dielectric import havriliak_negami as havriliak_negami
 from hpfracc.models.equations import EquationModel as EquationModel
-from hpfracc.models.equations import Simulation as Simulation
+from hpfracc.models.equations import FieldModel as FieldModel
+from hpfracc.models.equations import TimeCourse as TimeCourse
 from hpfracc.models.equations import chaos as chaos
-from hpfracc.models.fields import FieldModel as FieldModel
-from hpfracc.models.fields import transport as transport
+from hpfracc.models.equations import transport as transport
 from hpfracc.models.impedance import Impedance as Impedance
 from hpfracc.models.impedance import capacitor as capacitor
 from hpfracc.models.impedance import constant_phase as constant_phase
@@ -26,6 +25,7 @@ from hpfracc.models.impedance import resistor as resistor
 from hpfracc.models.impedance import warburg as warburg
 from hpfracc.models.neurons import Neuron as Neuron
 from hpfracc.models.neurons import integrate_and_fire as integrate_and_fire
+from hpfracc.models.responses import ResponseModel as ResponseModel
 from hpfracc.models.rheology import Rheology as Rheology
 from hpfracc.models.rheology import kelvin_voigt as kelvin_voigt
 from hpfracc.models.rheology import maxwell as maxwell

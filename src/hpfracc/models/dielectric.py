@@ -14,7 +14,8 @@ from typing import Any, final
 import numpy as np
 from scipy.special import gammaincc
 
-from hpfracc.models.base import ResponseModel, described
+from hpfracc.models.base import described
+from hpfracc.models.responses import ResponseModel
 from hpfracc.special import mittag_leffler
 
 __all__ = ["Dielectric", "cole_cole", "davidson_cole", "havriliak_negami"]

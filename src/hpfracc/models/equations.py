@@ -1,4 +1,4 @@
-r"""Models that are equations of fractional order: :math:`D^\alpha y = f(t, y; p)`, Caputo, from t = 0."""
+r"""Models that are equations: ordinary, :math:`D^\alpha y = f(t, y; p)` of Caputo from t = 0 on, and partial."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ import numpy as np
 
 from hpfracc._reading import choice, function, listed, number, numbers
 from hpfracc.errors import ShapeError, SolveError
-from hpfracc.models.base import Model, ModelFit, described, new_axes, read_times
+from hpfracc.models.base import Model, ModelFit, described, increasing_times, new_axes
 from hpfracc.solvers.ode.problems import TestEquation, brusselator, duffing, lorenz, lotka_volterra
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.solve import solve_fode
+from hpfracc.solvers.pde.problems import ModelEquation, burgers, column, diffusion_wave, subdiffusion
+from hpfracc.solvers.pde.result import FPDEResult
 
-__all__ = ["EquationModel", "Simulation", "chaos"]
+__all__ = ["EquationModel", "FieldModel", "TimeCourse", "chaos", "transport"]
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Simulation:
+class TimeCourse:
     """What a model does in time.
 
     Attributes
@@ -107,7 +109,7 @@ class EquationModel(Model):
         number("t_end", self.t_end, above=0.0)
         object.__setattr__(self, "outputs", self.outputs or self.states)
 
-    def simulate(self, t: Any = None, *, rtol: float = 1e-8, atol: float = 1e-10, method: str = "auto") -> Simulation:
+    def simulate(self, t: Any = None, *, rtol: float = 1e-8, atol: float = 1e-10, method: str = "auto") -> TimeCourse:
         """Solve the equation.
 
         Parameters
@@ -119,26 +121,18 @@ class EquationModel(Model):
 
         Returns
         -------
-        Simulation
+        TimeCourse
         """
-        times = read_times(np.linspace(0.0, self.t_end, 401) if t is None else t)
+        times = increasing_times(np.linspace(0.0, self.t_end, 401) if t is None else t)
         values = self.values
         start, orders = ([values.get(each, each) for each in given] for given in (self.y0, self.orders))
-        found = solve_fode(
-            self.fun,
-            (0.0, float(times[-1])),
-            start,
-            orders[0] if len(set(orders)) == 1 else orders,
-            t_eval=times,
-            args=tuple(values.values()),
-            rtol=rtol,
-            atol=atol,
-            method=method,
-        )
+        given: dict[str, Any] = {"t_eval": times, "args": tuple(values.values()), "method": method}
+        order = orders[0] if len(set(orders)) == 1 else orders
+        found = solve_fode(self.fun, (0.0, float(times[-1])), start, order, rtol=rtol, atol=atol, **given)
         if not found.success:
             raise SolveError(f"{self.name} could not be solved: {found.message}")
         y = found.y if self.output is None else np.asarray(self.output(found.y, *values.values()))
-        return Simulation(times, y, self.outputs, found)
+        return TimeCourse(times, y, self.outputs, found)
 
     def fit(
         self,
@@ -173,7 +167,7 @@ class EquationModel(Model):
         ModelFit
             For other equations, several experiments and outliers use :func:`hpfracc.fit_fode`.
         """
-        times = read_times(t)
+        times = increasing_times(t)
         given = np.atleast_2d(numbers("data", data, finite=False))
         wanted = self.outputs if observe is None else listed("observe", observe, f"some of {', '.join(self.outputs)}")
         for each in wanted:
@@ -232,3 +226,108 @@ def chaos(name: str = "lorenz") -> EquationModel:
         orders=("alpha",) * len(states),
         t_end=usual.t_span[1],
     )
+
+
+@dataclass(frozen=True, eq=False)
+class FieldModel(Model):
+    """A model that is a partial differential equation.
+
+    Attributes
+    ----------
+    make : callable
+        ``make(**values)``, a :class:`hpfracc.solvers.pde.problems.ModelEquation`.
+    """
+
+    make: Callable[..., ModelEquation]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        function("make", self.make, "(**values)")
+
+    @property
+    def equation(self) -> ModelEquation:
+        """The equation with the values of the model: grid, terms, boundary conditions, exact solution if known."""
+        return self.make(**self.values)
+
+    def simulate(self, t: Any = None, *, rtol: float = 1e-4) -> FPDEResult:
+        """Solve it; at the times ``t``, or at those of the solver until its usual end."""
+        equation = self.equation
+        if t is None:
+            return equation.solve(rtol=rtol)
+        times = increasing_times(t)
+        return equation.solve(t_span=(0.0, float(times[-1])), t_eval=times, rtol=rtol)
+
+    def fit(
+        self,
+        t: Any,
+        data: Any,
+        *,
+        free: Sequence[str] | None = None,
+        sigma: Any = None,
+        absolute_sigma: bool = False,
+        rtol: float = 1e-6,
+    ) -> ModelFit:
+        """Fit the parameters to a field measured on the grid, by least squares.
+
+        Parameters
+        ----------
+        t : array_like, shape (N,)
+            Increasing times.
+        data : array_like, shape (N, points)
+            The field there, on the grid of ``equation``.
+        free, sigma, absolute_sigma
+            As in :meth:`ResponseModel.fit`.
+        rtol : float
+            Tolerance of the solves.
+
+        Returns
+        -------
+        ModelFit
+        """
+        given = numbers("data", data)
+        shape = (np.size(t), *np.shape(self.equation.u0))
+        if given.shape != shape:
+            raise ShapeError(f"data has shape {given.shape}; give {shape}, the field at each time on the model's grid")
+
+        def predict(*values: float) -> Array:
+            found = self.replace(**dict(zip(self.names, values, strict=True))).simulate(t, rtol=rtol)
+            if not found.success:
+                raise SolveError(f"{self.name} could not be solved for {values}: {found.message}")
+            return np.asarray(found.u)
+
+        return self.least_squares(
+            predict, increasing_times(t), given, free=free, sigma=sigma, absolute_sigma=absolute_sigma, solved=True
+        )
+
+    def draw(self, ax: Any, x: Array, y: Array, quantity: str, **style: Any) -> Any:
+        """Draw the field over space, a line for each time."""
+        for row in y:
+            ax.plot(self.equation.x, row, **style)
+        ax.set_xlabel("x")
+        return ax
+
+
+#: Makers, and their usual values.
+_TRANSPORT: dict[str, tuple[Callable[..., ModelEquation], tuple[float, ...]]] = {
+    "subdiffusion": (subdiffusion, (0.5,)),
+    "diffusion_wave": (diffusion_wave, (1.5, 0.5)),
+    "column": (column, (1.6, 1.0, 0.1)),
+    "burgers": (burgers, (2.0, 0.1)),
+}
+
+
+def transport(name: str = "subdiffusion") -> FieldModel:
+    """A model of transport in one dimension.
+
+    Parameters
+    ----------
+    name : {"subdiffusion", "diffusion_wave", "column", "burgers"}
+        Those of ``hpfracc.solvers.pde.problems``, with their exact solutions where known.
+
+    Returns
+    -------
+    FieldModel
+        :meth:`FieldModel.replace` changes its values.
+    """
+    make, values = _TRANSPORT[choice("name", name, _TRANSPORT)]
+    return FieldModel(**described(name, *values), make=make)

@@ -18,7 +18,8 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc._reading import choice
-from hpfracc.models.base import ResponseModel, described
+from hpfracc.models.base import described
+from hpfracc.models.responses import ResponseModel
 
 __all__ = [
     "Impedance",

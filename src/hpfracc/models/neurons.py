@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from hpfracc._reading import function, number, numbers, whole
+from hpfracc._reading import function, number, numbers
 from hpfracc.errors import InvalidInputError, SolveError
-from hpfracc.models.base import Model, ModelFit, described, read_times
-from hpfracc.models.equations import Simulation
+from hpfracc.models.base import Model, ModelFit, described, increasing_times
+from hpfracc.models.equations import TimeCourse
 from hpfracc.solvers.ode.solve import solve_fode
 from hpfracc.special import mittag_leffler
 
@@ -29,6 +29,8 @@ __all__ = ["Neuron", "integrate_and_fire"]
 
 Array = np.ndarray[Any, Any]
 
+#: A simulation with more spikes is an error.
+_MAX_SPIKES = 10_000
 #: Times at which the voltage is compared with the threshold, by default.
 _POINTS = 2001
 
@@ -41,18 +43,14 @@ class Neuron(Model):
     ----------
     drive : callable or None
         ``drive(t)``, a current in nanoampere that is added to the constant one.
-    max_spikes : int
-        A simulation with more is an error.
     """
 
     drive: Callable[[float], float] | None = None
-    max_spikes: int = 10_000
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.drive is not None:
             function("drive", self.drive, "(t)")
-        whole("max_spikes", self.max_spikes, least=1)
         values = self.values
         needed = ("tau", "alpha", "resistance", "current", "rest", "threshold", "reset")
         if tuple(values) != needed:
@@ -63,7 +61,7 @@ class Neuron(Model):
                 f"{values['threshold']:g}"
             )
 
-    def simulate(self, t: Any = None, *, rtol: float = 1e-8) -> Simulation:
+    def simulate(self, t: Any = None, *, rtol: float = 1e-8) -> TimeCourse:
         """The voltage, and the times of the spikes.
 
         Parameters
@@ -77,16 +75,14 @@ class Neuron(Model):
 
         Returns
         -------
-        Simulation
+        TimeCourse
             ``.t .y .spikes``; at a spike the voltage is that after the reset.
         """
-        times = read_times(np.linspace(0.0, 500.0, _POINTS) if t is None else t)
-        spikes, voltage = self._run(times, number("rtol", rtol, above=0.0), self.max_spikes + 1)
-        if spikes.size > self.max_spikes:
-            raise SolveError(
-                f"more than max_spikes={self.max_spikes} spikes before {times[-1]:g}; raise it, or end sooner"
-            )
-        return Simulation(times, voltage[np.newaxis], ("voltage",), None, spikes)
+        times = increasing_times(np.linspace(0.0, 500.0, _POINTS) if t is None else t)
+        spikes, voltage = self._run(times, number("rtol", rtol, above=0.0), _MAX_SPIKES + 1)
+        if spikes.size > _MAX_SPIKES:
+            raise SolveError(f"more than {_MAX_SPIKES} spikes before {times[-1]:g}; end sooner, or lower the current")
+        return TimeCourse(times, voltage[np.newaxis], ("voltage",), None, spikes)
 
     def _free(self, end: float, rtol: float) -> Callable[[Any], Any]:
         """The voltage without spikes."""
@@ -106,7 +102,7 @@ class Neuron(Model):
         return lambda t: solution(np.asarray(t))[0]
 
     def _run(self, times: Array, rtol: float, most: int) -> tuple[Array, Array]:
-        """Spikes, at most so many, and the voltage at the times."""
+        """The first ``most`` spikes, and the voltage at the times."""
         tau, alpha, _, _, _, threshold, reset = self.values.values()
         free, rate, height = self._free(float(times[-1]), rtol), tau**-alpha, threshold - reset
         spikes: list[float] = []

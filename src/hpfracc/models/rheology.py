@@ -18,7 +18,8 @@ from typing import Any, final
 import numpy as np
 from scipy.special import rgamma
 
-from hpfracc.models.base import ResponseModel, described
+from hpfracc.models.base import described
+from hpfracc.models.responses import ResponseModel
 from hpfracc.special import mittag_leffler
 
 __all__ = ["Rheology", "kelvin_voigt", "maxwell", "poynting_thomson", "springpot", "zener"]
