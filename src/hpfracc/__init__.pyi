@@ -9,6 +9,7 @@ from hpfracc import errors as errors
 from hpfracc import lattice as lattice
 from hpfracc import memory as memory
 from hpfracc import ml as ml
+from hpfracc import models as models
 from hpfracc import noise as noise
 from hpfracc import operators as operators
 from hpfracc import pde as pde

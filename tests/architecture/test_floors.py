@@ -57,6 +57,7 @@ FLOORS = {
     "lattice": 8,
     "ml": 9,
     "control": 9,
+    "models": 9,
     "distributed": 9,
     "_explain": 9,
     "analytics": 9,

@@ -36,6 +36,7 @@ HOMES = {
         "solvers.sde.result",
         "control.frequency",
         "control.responses",
+        "models.base",
         "solvers.sde.rough.smile",
         "solvers.sde.transport",
     ),

@@ -16,7 +16,7 @@ from hpfracc.errors import InvalidInputError, SolveError
 from hpfracc.solvers.ode.fitting.models import PlainModel, TensorModel
 from hpfracc.solvers.ode.fitting.unknowns import read_times
 
-__all__ = ["FODEFit", "FittedSet"]
+__all__ = ["Estimates", "FODEFit", "FittedSet"]
 
 Array = np.ndarray[Any, Any]
 
@@ -43,8 +43,37 @@ class FittedSet:
     curve: Array
 
 
+class Estimates:
+    """What a fit found: names, estimates and standard errors, as intervals and as a table."""
+
+    __slots__ = ()
+
+    names: tuple[str, ...]
+    estimates: Array
+    standard_errors: Array
+    degrees_of_freedom: int
+
+    def confidence_intervals(self, level: float = 0.95) -> dict[str, tuple[float, float]]:
+        """Confidence intervals of each unknown at this level, from Student's distribution."""
+        level = _reading.number("level", level, above=0, below=1)
+        free = self.degrees_of_freedom
+        width = float(special.stdtrit(free, 0.5 + 0.5 * level)) if free > 0 else math.nan
+        pairs = zip(self.names, self.estimates, self.standard_errors, strict=True)
+        return {name: (float(value - width * error), float(value + width * error)) for name, value, error in pairs}
+
+    def table(self) -> list[str]:
+        """The lines of a table."""
+        intervals = self.confidence_intervals()
+        width = max(9, *(len(name) for name in self.names))
+        lines = [f"{'unknown':<{width}}  {'estimate':>12}  {'std. error':>11}  95 % interval"]
+        for name, value, error in zip(self.names, self.estimates, self.standard_errors, strict=True):
+            low, high = intervals[name]
+            lines.append(f"{name:<{width}}  {value:>12.6g}  {error:>11.3g}  [{low:.6g}, {high:.6g}]")
+        return lines
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class FODEFit(Result):
+class FODEFit(Estimates, Result):
     """Estimates of a fractional equation's parameters, with their uncertainty.
 
     Attributes
@@ -185,14 +214,6 @@ class FODEFit(Result):
         variance = np.einsum("...i,ij,...j->...", part, self.covariance[np.ix_(known, known)], part)
         return np.where((slopes[..., lost] != 0.0).any(-1), np.inf, np.sqrt(np.maximum(variance, 0.0)))
 
-    def confidence_intervals(self, level: float = 0.95) -> dict[str, tuple[float, float]]:
-        """Confidence intervals of each unknown at this level, from Student's distribution."""
-        level = _reading.number("level", level, above=0, below=1)
-        free = self.degrees_of_freedom
-        width = float(special.stdtrit(free, 0.5 + 0.5 * level)) if free > 0 else math.nan
-        pairs = zip(self.names, self.estimates, self.standard_errors, strict=True)
-        return {name: (float(value - width * error), float(value + width * error)) for name, value, error in pairs}
-
     def to_dict(self) -> Mapping[str, Any]:
         """Estimates and standard errors as plain data."""
         return {
@@ -219,12 +240,7 @@ class FODEFit(Result):
         return f"FODEFit({'success' if self.success else 'stopped'}: {told})"
 
     def __str__(self) -> str:
-        intervals = self.confidence_intervals()
-        width = max(9, *(len(name) for name in self.names))
-        lines = [f"{'unknown':<{width}}  {'estimate':>12}  {'std. error':>11}  95 % interval"]
-        for name, value, error in zip(self.names, self.estimates, self.standard_errors, strict=True):
-            low, high = intervals[name]
-            lines.append(f"{name:<{width}}  {value:>12.6g}  {error:>11.3g}  [{low:.6g}, {high:.6g}]")
+        lines = self.table()
         if self.halved is not None:
             moved = ", ".join(f"{name} = {value:.6g}" for name, value in self.halved.items())
             lines.append(f"with half the step: {moved}")

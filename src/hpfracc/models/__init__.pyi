@@ -1,0 +1,34 @@
+"""Public names, loaded on first use: see ``_lazy.py``."""
+
+from hpfracc.models.base import ModelFit as ModelFit
+from hpfracc.models.base import Parameter as Parameter
+from hpfracc.models.compartments import one_compartment as one_compartment
+from hpfracc.models.compartments import seir as seir
+from hpfracc.models.compartments import sir as sir
+from hpfracc.models.compartments import two_compartments as two_compartments
+from hpfracc.models.dielectric import Dielectric as Dielectric
+from hpfracc.models.dielectric import cole_cole as cole_cole
+from hpfracc.models.dielectric import davidson_cole as davidson_cole
+from hpfracc.models.dielectric import havriliak_negami as havriliak_negami
+from hpfracc.models.equations import EquationModel as EquationModel
+from hpfracc.models.equations import FieldModel as FieldModel
+from hpfracc.models.equations import TimeCourse as TimeCourse
+from hpfracc.models.equations import chaos as chaos
+from hpfracc.models.equations import transport as transport
+from hpfracc.models.impedance import Impedance as Impedance
+from hpfracc.models.impedance import capacitor as capacitor
+from hpfracc.models.impedance import constant_phase as constant_phase
+from hpfracc.models.impedance import finite_warburg as finite_warburg
+from hpfracc.models.impedance import inductor as inductor
+from hpfracc.models.impedance import randles as randles
+from hpfracc.models.impedance import resistor as resistor
+from hpfracc.models.impedance import warburg as warburg
+from hpfracc.models.neurons import Neuron as Neuron
+from hpfracc.models.neurons import integrate_and_fire as integrate_and_fire
+from hpfracc.models.responses import ResponseModel as ResponseModel
+from hpfracc.models.rheology import Rheology as Rheology
+from hpfracc.models.rheology import kelvin_voigt as kelvin_voigt
+from hpfracc.models.rheology import maxwell as maxwell
+from hpfracc.models.rheology import poynting_thomson as poynting_thomson
+from hpfracc.models.rheology import springpot as springpot
+from hpfracc.models.rheology import zener as zener

@@ -1,0 +1,385 @@
+"""What all models share: parameters in words, values, a fit with standard errors, a plot.
+
+A model is data: its equations, its parameters, and functions of them. To change a value, make another model with
+:meth:`Model.replace`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Self
+
+import numpy as np
+from scipy import optimize
+
+from hpfracc._optional import import_optional
+from hpfracc._reading import choice, flag, instance, listed, number, numbers, text
+from hpfracc.errors import AccuracyWarning, InvalidInputError, ShapeError, SolveError
+from hpfracc.solvers.ode.fitting.result import Estimates
+from hpfracc.solvers.ode.fitting.statistics import certainty
+
+__all__ = ["Model", "ModelFit", "Parameter", "described", "increasing_times", "new_axes"]
+
+Array = np.ndarray[Any, Any]
+
+#: Distance of a fitted value from the end of a finite interval that does not belong to it.
+_INSIDE = 0.01
+#: Number of starts that are searched from: the values of the model, and the best of the random ones.
+_SEARCHES = 3
+#: Distance from a bound within which an estimate counts as lying on it.
+_AT_BOUND = 1e-9
+#: Step of central differences and tolerance of the search: of closed forms, and of solutions.
+_EXACT, _SOLVED = (1e-5, 1e-13), (1e-3, 1e-8)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a model.
+
+    Attributes
+    ----------
+    name : str
+        Its name, as in the equations.
+    value : float
+        Its value.
+    unit : str
+        Its unit in words, such as ``"pascal"``.
+    meaning : str
+        What it is.
+    low, high : float
+        It lies above ``low`` and up to ``high``.
+    closed : bool
+        Whether it may equal ``low``.
+    known : bool
+        Whether a fit leaves it as it is, unless it is named.
+    """
+
+    name: str
+    value: float
+    unit: str = "dimensionless"
+    meaning: str = ""
+    low: float = 0.0
+    high: float = math.inf
+    closed: bool = False
+    known: bool = False
+
+    def __post_init__(self) -> None:
+        text("name", self.name)
+        for each in ("unit", "meaning"):
+            instance(each, getattr(self, each), str, f"{each}='pascal'")
+        low, high = (number(each, getattr(self, each), infinite=True) for each in ("low", "high"))
+        flag("known", self.known)
+        limits = {"least" if flag("closed", self.closed) else "above": low, "most": high}
+        object.__setattr__(self, "value", number(self.name, self.value, **limits))  # type: ignore[arg-type]
+
+    @property
+    def is_scale(self) -> bool:
+        """Whether it may be any positive number; then its logarithm is fitted."""
+        return self.low == 0.0 and self.high == math.inf and not self.closed
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Bounds of what a fit varies."""
+        if self.is_scale:
+            return -math.inf, math.inf
+        inside = 0.0 if self.closed or self.high == math.inf else _INSIDE * (self.high - self.low)
+        return min(self.low + inside, self.value), self.high
+
+
+@functools.cache
+def _catalogue() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(resources.files(__package__).joinpath("catalogue.json").read_text("utf-8"))
+    return found
+
+
+def described(key: str, *values: Any) -> dict[str, Any]:
+    """Name, equations, reference and parameters of a model of the catalogue, as fields of :class:`Model`."""
+    entry = dict(_catalogue()[key])
+    parameters = [
+        Parameter(value=value, **{**each, "low": -math.inf if each.get("low", 0.0) is None else each.get("low", 0.0)})
+        for each, value in zip(entry["parameters"], values, strict=True)
+    ]
+    return {**entry, "parameters": tuple(parameters)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelFit(Estimates):
+    """A fitted model.
+
+    Attributes
+    ----------
+    model : Model
+        The model with the fitted values.
+    names : tuple of str
+        The fitted parameters.
+    estimates, standard_errors : array, shape (p,)
+        Their values and standard errors: ``inf`` if the data do not determine one, ``nan`` at a bound.
+    covariance, correlation : array, shape (p, p)
+        Covariance and correlation.
+    spread : float
+        Standard deviation of the residuals, in units of ``sigma``.
+    degrees_of_freedom : int
+        Number of real data minus number of parameters.
+    success : bool
+        Whether the search converged.
+    message : str
+        How it ended, and what the data do not determine.
+    warnings : tuple of str
+        The latter alone.
+    x, data, fitted : array
+        What was fitted, and the fit there.
+    quantity : str
+        Which quantity of the model the data are.
+    """
+
+    model: Any
+    names: tuple[str, ...]
+    estimates: Array
+    standard_errors: Array
+    covariance: Array
+    correlation: Array
+    spread: float
+    degrees_of_freedom: int
+    success: bool
+    message: str
+    warnings: tuple[str, ...]
+    x: Array
+    data: Array
+    fitted: Array
+    quantity: str = ""
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the data as dots and the fit as lines; returns the axes. Needs Matplotlib (extra ``plot``)."""
+        ax = new_axes(ax)
+        self.model.draw(ax, self.x, self.data, self.quantity, linestyle="none", marker="o", markersize=4, alpha=0.6)
+        ax.set_prop_cycle(None)  # the colours of the data
+        return self.model.draw(ax, self.x, self.fitted, self.quantity)
+
+    def __str__(self) -> str:
+        return "\n".join([*self.table(), self.message])
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model: names, words, and parameters.
+
+    Attributes
+    ----------
+    name : str
+        Name of the model.
+    equations : tuple of str
+        Its equations, in LaTeX.
+    reference : str
+        Source in the literature.
+    parameters : tuple of Parameter
+        Its parameters, with values, units in words and limits.
+    """
+
+    name: str
+    equations: tuple[str, ...]
+    reference: str
+    parameters: tuple[Parameter, ...]
+
+    def __post_init__(self) -> None:
+        text("name", self.name)
+        instance("reference", self.reference, str, "'M. Caputo, F. Mainardi, Pure Appl. Geophys. 91 (1971) 134-147'")
+        object.__setattr__(self, "equations", tuple(listed("equations", self.equations, "strings of LaTeX")))
+        given = tuple(listed("parameters", self.parameters, "Parameters"))
+        for each in given:
+            instance("parameters", each, Parameter, "Parameter('tau', 1.0, 'second', 'relaxation time')")
+        object.__setattr__(self, "parameters", given)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parameters; equal ones are numbered from 1 on."""
+        often, seen, found = Counter(each.name for each in self.parameters), Counter[str](), []
+        for each in self.parameters:
+            seen[each.name] += 1
+            found.append(f"{each.name}{seen[each.name]}" if often[each.name] > 1 else each.name)
+        return tuple(found)
+
+    @property
+    def values(self) -> dict[str, float]:
+        """Values of the parameters."""
+        return dict(zip(self.names, (each.value for each in self.parameters), strict=True))
+
+    def replace(self, **values: Any) -> Self:
+        """The same model with other values of these parameters."""
+        names = self.names
+        for name in values:
+            choice("parameter", name, names)
+        new = [
+            dataclasses.replace(each, value=values.get(name, each.value))
+            for name, each in zip(names, self.parameters, strict=True)
+        ]
+        return dataclasses.replace(self, parameters=tuple(new))
+
+    def __str__(self) -> str:
+        rows = [
+            f"  {name} = {each.value:g}  ({each.unit}; {each.meaning})"
+            for name, each in zip(self.names, self.parameters, strict=True)
+        ]
+        return "\n".join([self.name, *(f"  {each}" for each in self.equations), *rows, f"  {self.reference}"])
+
+    def draw(self, ax: Any, x: Array, y: Array, quantity: str, **style: Any) -> Any:
+        """Draw values of a quantity into axes."""
+        for row in np.atleast_2d(y):
+            ax.plot(x, row, **style)
+        return ax
+
+    def simulate(self, x: Any = None) -> Any:
+        """What the model does at ``x``; each kind of model has its own."""
+        raise NotImplementedError
+
+    def plot(self, x: Any = None, ax: Any = None, **style: Any) -> Any:
+        """Simulate and draw; returns the axes. Needs Matplotlib (extra ``plot``)."""
+        return self.simulate(x).plot(ax=ax, **style)
+
+    def least_squares(
+        self,
+        predict: Callable[..., Any],
+        x: Array,
+        data: Array,
+        *,
+        free: Any = None,
+        sigma: Any = None,
+        absolute_sigma: bool = False,
+        quantity: str = "",
+        candidates: int = 0,
+        solved: bool = False,
+    ) -> ModelFit:
+        """Fit ``predict(*values)``, of the shape of the data, by least squares; see :meth:`ResponseModel.fit`.
+
+        Data that are nan are left out. Values for which ``predict`` raises :class:`SolveError` are avoided. ``solved``:
+        whether predictions have the error of a solver, for wider differences and an earlier end.
+        """
+        names = self.names
+        usual = [name for name, each in zip(names, self.parameters, strict=True) if not each.known]
+        wanted = usual if free is None else listed("free", free, f"names of parameters: {', '.join(names)}")
+        places = sorted({names.index(choice("free", each, names)) for each in wanted})
+        chosen = [self.parameters[k] for k in places]
+        lower, upper = (np.array([each.bounds[k] for each in chosen]) for k in (0, 1))
+        scales = np.array([each.is_scale for each in chosen], bool)
+        start = np.array([math.log(each.value) if each.is_scale else each.value for each in chosen])
+        weight, keep = 1.0 / _read_sigma(sigma, data), np.isfinite(data)
+
+        def flat(values: Array) -> Array:
+            kept = (values * weight)[keep]
+            return np.concatenate([kept.real, kept.imag]) if data.dtype.kind == "c" else kept
+
+        observed = flat(data)
+        if not places or observed.size < len(places):
+            raise InvalidInputError(
+                f"{observed.size} data for {len(places)} parameters; give at least as many data as parameters, and "
+                "name at least one in free"
+            )
+
+        def values(unknowns: Array) -> list[float]:
+            found = [each.value for each in self.parameters]
+            for place, value, scale in zip(places, unknowns.tolist(), scales, strict=True):
+                found[place] = math.exp(min(max(value, -700.0), 700.0)) if scale else value
+            return found
+
+        def residuals(unknowns: Array) -> Array:
+            try:
+                with np.errstate(all="ignore"):
+                    apart = flat(np.asarray(predict(*values(unknowns)))) - observed
+            except SolveError:
+                apart = np.full(observed.shape, np.nan)
+            return np.asarray(np.nan_to_num(apart, nan=1e6, posinf=1e6, neginf=-1e6))
+
+        step, end = _SOLVED if solved else _EXACT
+
+        def jacobian(unknowns: Array) -> Array:
+            # SciPy's own steps are relative to the unknown, which may be the logarithm of 1.
+            shifts = np.diag(step * np.maximum(1.0, np.abs(unknowns)))
+            sides = [np.clip(unknowns + sign * shifts, lower, upper) for sign in (1.0, -1.0)]
+            return np.stack(
+                [(residuals(a) - residuals(b)) / np.sum(a - b) for a, b in zip(*sides, strict=True)], axis=1
+            )
+
+        def cost(unknowns: Array) -> float:
+            return float(np.linalg.norm(residuals(unknowns)))
+
+        rng, others = np.random.default_rng(7), []
+        anywhere = scales | np.isinf(lower) | np.isinf(upper)
+        for _ in range(candidates):
+            moved = start + rng.normal(0.0, 2.0, start.size)
+            inside = rng.uniform(np.where(anywhere, 0.0, lower), np.where(anywhere, 1.0, upper))
+            others.append(np.clip(np.where(anywhere, moved, inside), lower, upper))
+        options = {"x_scale": "jac", "xtol": end, "ftol": end, "gtol": end}
+        found = min(
+            (
+                optimize.least_squares(residuals, each, jacobian, bounds=(lower, upper), **options)
+                for each in (start, *sorted(others, key=cost)[: _SEARCHES - 1])
+            ),
+            key=lambda each: float(each.cost),
+        )
+        estimates = np.array([values(found.x)[k] for k in places])
+        near = (found.active_mask != 0) | (found.x - lower < _AT_BOUND) | (upper - found.x < _AT_BOUND)
+        fitted = tuple(names[k] for k in places)
+        sure = certainty(
+            fitted,
+            found.jac / np.where(scales, estimates, 1.0),
+            found.fun,
+            found.fun + observed,
+            np.where(estimates == 0.0, 1.0, np.abs(estimates)),
+            near,
+            "linear",
+            1.0,
+            flag("absolute_sigma", absolute_sigma),
+        )
+        for complaint in sure.complaints:
+            warnings.warn(complaint, AccuracyWarning, stacklevel=3)
+        return ModelFit(
+            model=self.replace(**dict(zip(fitted, estimates.tolist(), strict=True))),
+            names=fitted,
+            estimates=estimates,
+            standard_errors=np.sqrt(np.diagonal(sure.covariance)),
+            covariance=sure.covariance,
+            correlation=sure.correlation,
+            spread=sure.spread,
+            degrees_of_freedom=observed.size - int((~near).sum()),
+            success=bool(found.success),
+            message=". ".join([str(found.message).rstrip("."), *sure.complaints]) + ".",
+            warnings=sure.complaints,
+            x=x,
+            data=data,
+            fitted=np.asarray(predict(*values(found.x))),
+            quantity=quantity,
+        )
+
+
+def new_axes(ax: Any) -> Any:
+    """The given axes, or those of a new figure."""
+    pyplot = import_optional("matplotlib.pyplot")
+    return pyplot.subplots(layout="constrained")[1] if ax is None else ax
+
+
+def increasing_times(t: Any) -> Array:
+    """Increasing times from 0 or later to one above 0."""
+    times = numbers("t", t, ndim=1, least=0.0)
+    if not times.size or times[-1] == 0.0 or (np.diff(times) <= 0.0).any():
+        raise InvalidInputError("t has to increase, from 0 or later, to a time above 0")
+    return times
+
+
+def _read_sigma(sigma: Any, data: Array) -> Array:
+    if sigma is None:
+        return np.ones(data.shape)
+    found = numbers("sigma", sigma)
+    try:
+        found = np.broadcast_to(found, data.shape)
+    except ValueError:
+        raise ShapeError(f"sigma has shape {found.shape} and data {data.shape}; give one for each, or one") from None
+    if not (found > 0.0).all():
+        raise InvalidInputError("sigma has entries that are not above 0 (by default |data|); give positive ones")
+    return found

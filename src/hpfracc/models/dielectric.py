@@ -1,0 +1,134 @@
+r"""Dielectrics: permittivity over frequency, and the decay of the polarisation in time.
+
+With :math:`s = i\omega` the permittivity is :math:`\varepsilon' - i\varepsilon''`.
+
+References
+----------
+R. Garrappa, F. Mainardi, G. Maione, Fract. Calc. Appl. Anal. 19 (2016) 1105-1160.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from scipy.special import gammaincc
+
+from hpfracc.models.base import described
+from hpfracc.models.responses import ResponseModel
+from hpfracc.special import mittag_leffler
+
+__all__ = ["Dielectric", "cole_cole", "davidson_cole", "havriliak_negami"]
+
+Array = np.ndarray[Any, Any]
+
+
+@final
+class Dielectric(ResponseModel):
+    """A dielectric; see :class:`ResponseModel` for ``simulate``, ``fit`` and ``plot``."""
+
+    def permittivity(self, w: Any) -> Any:
+        """The relative permittivity, with a negative imaginary part."""
+        return self.simulate(w, "permittivity")
+
+    def decay(self, t: Any) -> Any:
+        """The polarisation after a constant unit field is switched off at 0, without that which follows at once."""
+        return self.simulate(t, "decay")
+
+    def draw(self, ax: Any, x: Array, y: Array, quantity: str, **style: Any) -> Any:
+        """Draw loss against storage (Cole and Cole's plot), or the decay."""
+        if quantity != self.frequency:
+            return super().draw(ax, x, y, quantity, **style)
+        ax.plot(y.real, -y.imag, **style)
+        ax.set(xlabel=r"$\varepsilon'$", ylabel=r"$\varepsilon''$")
+        ax.set_aspect("equal", adjustable="datalim")
+        return ax
+
+
+def cole_cole(strength: float = 1.0, tau: float = 1.0, alpha: float = 0.7, infinite: float = 1.0) -> Dielectric:
+    r"""Cole and Cole's model, whose plot is a symmetric depressed arc.
+
+    .. math:: \varepsilon(s) = \varepsilon_\infty + \frac{\Delta\varepsilon}{1 + (s\tau)^\alpha}, \quad
+              \text{decay } \Delta\varepsilon\,E_\alpha(-(t/\tau)^\alpha)
+
+    Parameters
+    ----------
+    strength : float
+        The difference of the permittivities at low and at high frequencies, dimensionless.
+    tau : float
+        Relaxation time in seconds.
+    alpha : float
+        ``0 < alpha <= 1``; 1 is Debye's model. (Cole and Cole write 1 - alpha.)
+    infinite : float
+        Permittivity at high frequencies, dimensionless.
+
+    Returns
+    -------
+    Dielectric
+    """
+    return _made(
+        described("cole_cole", strength, tau, infinite, alpha),
+        lambda s, size, tau, infinite, a: infinite + size / (1.0 + (s * tau) ** a),
+        lambda t, size, tau, infinite, a: size * np.asarray(mittag_leffler(-((t / tau) ** a), a)),
+    )
+
+
+def davidson_cole(strength: float = 1.0, tau: float = 1.0, gamma: float = 0.5, infinite: float = 1.0) -> Dielectric:
+    r"""Davidson and Cole's model, whose arc is skewed towards high frequencies.
+
+    .. math:: \varepsilon(s) = \varepsilon_\infty + \frac{\Delta\varepsilon}{(1 + s\tau)^\gamma}, \quad
+              \text{decay } \Delta\varepsilon\,\Gamma(\gamma, t/\tau)/\Gamma(\gamma)
+
+    Parameters
+    ----------
+    strength, tau, infinite : float
+        As in :func:`cole_cole`.
+    gamma : float
+        ``0 < gamma <= 1``; 1 is Debye's model.
+
+    Returns
+    -------
+    Dielectric
+    """
+    return _made(
+        described("davidson_cole", strength, tau, infinite, gamma),
+        lambda s, size, tau, infinite, g: infinite + size / (1.0 + s * tau) ** g,
+        lambda t, size, tau, infinite, g: size * gammaincc(g, t / tau),
+    )
+
+
+def havriliak_negami(
+    strength: float = 1.0, tau: float = 1.0, alpha: float = 0.8, gamma: float = 0.6, infinite: float = 1.0
+) -> Dielectric:
+    r"""Havriliak and Negami's model, of which Cole-Cole and Davidson-Cole are special cases.
+
+    .. math:: \varepsilon(s) = \varepsilon_\infty + \frac{\Delta\varepsilon}{(1 + (s\tau)^\alpha)^\gamma}, \quad
+              \text{decay } \Delta\varepsilon\big(1 - x^\gamma E^\gamma_{\alpha,\alpha\gamma+1}(-x)\big), \quad
+              x = (t/\tau)^\alpha
+
+    Parameters
+    ----------
+    strength, tau, infinite : float
+        As in :func:`cole_cole`.
+    alpha, gamma : float
+        Above 0, at most 1: width and skewness of the arc.
+
+    Returns
+    -------
+    Dielectric
+        Its decay has about 13 digits relative to ``strength``, not to itself.
+    """
+
+    def decay(t: Array, size: float, tau: float, infinite: float, a: float, g: float) -> Array:
+        x = (t / tau) ** a
+        return np.asarray(size * (1.0 - x**g * mittag_leffler(-x, a, a * g + 1.0, g)))
+
+    return _made(
+        described("havriliak_negami", strength, tau, infinite, alpha, gamma),
+        lambda s, size, tau, infinite, a, g: infinite + size / (1.0 + (s * tau) ** a) ** g,
+        decay,
+    )
+
+
+def _made(fields: dict[str, Any], transfer: Any, decay: Any) -> Dielectric:
+    return Dielectric(**fields, transfer=transfer, curves={"decay": decay}, frequency="permittivity")
