@@ -85,8 +85,8 @@ FIRST_CALLS = {
     "hpfracc.mittag_leffler(-1.0, 0.5)": 76,
     "t = numpy.linspace(0.0, 1.0, 101); hpfracc.caputo(t**2, t, 0.5)": 100,
     "hpfracc.fbm(100, 0.7)": 90,
-    "hpfracc.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.5)": 80,
-    "hpfracc.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.5, step=0.01)": 125,
+    "hpfracc.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.5)": 81,
+    "hpfracc.solve_fode(lambda t, y: -y, (0.0, 1.0), [1.0], 0.5, step=0.01)": 128,
 }
 #: What a first call on arrays of NumPy has no use for: chunked runs, clean-up under memory pressure, recorded spans,
 #: adapters of libraries that are not imported, and reports.

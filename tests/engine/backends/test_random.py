@@ -28,12 +28,11 @@ def test_words_are_those_of_numpys_generator() -> None:
 @pytest.mark.skipif(not is_installed("numba"), reason="needs Numba")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_host_kernels_agree_to_the_bit(dtype: str) -> None:
-    """NumPy's two ways and the compiled one, in one thread and in several."""
+    """NumPy's way and the compiled one, in one thread and in several."""
     from hpfracc.engine.backends.numba.kernels.random import random_compiled
 
     for case in cases(PRIMITIVES["random"], dtype):
-        first, second = (kernel.run(*case.arrays, **case.params) for kernel in KERNELS.values())
-        np.testing.assert_array_equal(first, second)
+        (first,) = (kernel.run(*case.arrays, **case.params) for kernel in KERNELS.values())
         for workers in (1, 3):
             np.testing.assert_array_equal(random_compiled(*case.arrays, **case.params, workers=workers), first)
 
