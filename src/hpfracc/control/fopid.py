@@ -360,9 +360,8 @@ def tune(
     if not callable(objective) or isinstance(objective, type):
         choice("objective", objective, ("itae", "ise", "iae"))
     tries, most = whole("starts", starts, least=1), number("max_control", max_control, above=0.0, infinite=True)
-    kept = {
-        name: number(f"fixed[{name!r}]", v) for name, v in instance("fixed", fixed or {}, dict, "{'mu': 1.0}").items()
-    }
+    given: Any = instance("fixed", {} if fixed is None else fixed, dict, "{'mu': 1.0}")
+    kept = {name: number(f"fixed[{name!r}]", value) for name, value in given.items()}
     random = np.random.default_rng(whole("seed", seed, least=0))
     if start is not None:
         instance("start", start, FOPID, "control.FOPID(1.0, 0.5)")
