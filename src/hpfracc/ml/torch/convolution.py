@@ -50,13 +50,18 @@ class _Convolution(nn.Module):
         self.conv = conv
         order, channel_axis = as_order(alpha), -1 - len(conv.kernel_size)
         made = [FractionalDerivative(order, axis=axis, channel_axis=channel_axis, **rule) for axis in axes]
-        self.derivatives = nn.Sequential(*made)
+        # Names in the state of a layer, which checkpoints have.
+        if len(conv.kernel_size) == 1:
+            (self.derivative,) = made
+        else:
+            self.derivatives = nn.Sequential(*made)
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer to samples of shape (batch, channels, ...), or without the batch."""
         check_tensor(x)
         check_kernel(x.shape, self.conv.kernel_size, self.conv.padding, self.conv.dilation)
-        y: Tensor = self.conv(self.derivatives(x))
+        derivatives = self.derivative if len(self.conv.kernel_size) == 1 else self.derivatives
+        y: Tensor = self.conv(derivatives(x))
         return y
 
 
