@@ -106,6 +106,8 @@ CHECKS: dict[str, Callable[[Names], None]] = {
     "chirp": below(0.011),
     "fopid": below(1e-10),
     "battery_spectrum": below(0.03),
+    "rheology": below(1e-9),
+    "spiking_neuron": below(1e-9),
     "learned_order": below(0.01),
     "neural_equation": below(0.2),
     "maze": below(1e-9),
