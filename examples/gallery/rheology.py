@@ -1,6 +1,6 @@
 r"""A viscoelastic solid: relaxation, creep and its complex modulus.
 
-$$ G(t) = E_0 + E_1 E_\alpha\big(-(t/\tau)^\alpha\big) $$
+$$ G(t) = E_0 + E_1 E_\alpha(-(t/\tau)^\alpha) $$
 
 The fractional Zener solid at four orders. The slopes of its moduli are those of a power law over decades, which chains
 of springs and dashpots need many parameters for. Dots are inverse Laplace transforms of the complex modulus.
