@@ -2,8 +2,8 @@ r"""A neuron that adapts because its membrane remembers.
 
 $$ \tau^\alpha D^\alpha V = -(V - V_{\mathrm{rest}}) + R I $$
 
-Leaky integrate-and-fire with a constant current. At order 1 spikes are regular; below it each spike is forgotten slowly,
-so that the intervals between them grow.
+Leaky integrate-and-fire with a constant current. At order 1 spikes are regular; below it each spike is forgotten
+slowly, so that the intervals between them grow.
 
 W. Teka, T. M. Marinov, F. Santamaria, PLoS Comput. Biol. 10 (2014) e1003526.
 """
@@ -25,7 +25,6 @@ for ax, alpha in zip(axes, (1.0, 0.7), strict=False):
 axes[2].set(xlabel="$t$", ylabel="interval")
 axes[2].legend()
 error = float(np.ptp(intervals[1.0]) / intervals[1.0].mean())
-print(
-    f"intervals at order 1 are equal to {error:.0e}; at 0.7 they grow {intervals[0.7][-1] / intervals[0.7][0]:.1f} times"
-)
+growth = intervals[0.7][-1] / intervals[0.7][0]
+print(f"intervals at order 1 are equal to {error:.0e}; at 0.7 they grow {growth:.1f} times")
 plt.show()
