@@ -38,8 +38,8 @@ MethodName = Literal[
 
 #: Methods of ``solve_fpde``.
 EvolutionMethodName = Literal[
-    "auto", "convolution_quadrature", "crank_nicolson", "etdrk4", "exact_modes", "imex_bdf2", "l1", "l2_1sigma",
-    "strang", "yoshida4",
+    "auto", "adaptive", "convolution_quadrature", "crank_nicolson", "etdrk4", "exact_modes", "imex_bdf2", "l1",
+    "l2_1sigma", "strang", "yoshida4",
 ]  # fmt: skip
 
 #: Methods of ``solve_fsde``.

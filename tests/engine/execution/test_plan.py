@@ -55,8 +55,7 @@ def test_at_most_one_in_ten_short_calls_is_reviewed(n: int, monkeypatch: pytest.
     weights, signal = np.ones(n), np.ones(n)
     for _ in range(100):
         hf.engine.causal_convolution(weights, signal)
-    # The call after a review is slow too, because caches are cold.
-    assert 2 * len(decisions) <= 10 + 2  # the plan itself is one
+    assert len(decisions) <= 10 + 1  # the plan itself is one
 
 
 def test_short_calls_are_reviewed_geometrically_and_a_trial_ends_at_once() -> None:

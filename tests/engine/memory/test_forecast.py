@@ -81,7 +81,7 @@ import hpfracc as hf
 from hpfracc import memory
 
 with hf.use_backend("numpy"):
-    for n in (100_000, 110_000, 120_000):
+    for n in (500_000, 550_000, 600_000):
         for _ in range(2):
             hf.causal_convolution(np.ones(n), np.ones((16, n)))
 row = next(row for row in memory.report().forecasts if row.operation == "causal_convolution")

@@ -100,6 +100,7 @@ def test_a_kernel_that_fails_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(plan.bound, "run", fail)
     monkeypatch.setattr(plan.bound, "bare", None)
+    monkeypatch.setattr(plan.bound, "run_prepared", None)
     np.testing.assert_allclose(call(signal), expected, rtol=0, atol=1e-12)
     assert last().fallbacks
 
