@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import hpfracc
@@ -33,8 +32,3 @@ autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 # Words such as "shape" in the types of parameters are attributes of several classes: no link is made or meant.
 suppress_warnings = ["ref.python"]
-
-# The page of a package that this version does not have is left out.
-if find_spec("hpfracc.models") is None:
-    exclude_patterns.append("reference/models.md")
-    suppress_warnings += ["toc.excluded", "toc.not_readable"]

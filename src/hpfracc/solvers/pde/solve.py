@@ -156,8 +156,7 @@ def solve_fpde(
         The first step of ``"adaptive"``.
     breakpoints : sequence of float, optional
         Times within the interval at which source, boundary data or reaction jump: steps of ``"adaptive"``, ``"l1"`` and
-        ``"l2_1sigma"`` end there and start anew behind. Jumps are also looked for (see ``max_step``); those of
-        less than the tolerance, or of more than eight, have to be given.
+        ``"l2_1sigma"`` end there and start anew behind. Jumps are also looked for (see ``max_step``).
     backend : {"auto", "numpy", "numba"}
         How loops over steps run for NumPy problems; tensors and JAX arrays stay in their own library.
     compile : bool or "auto"
