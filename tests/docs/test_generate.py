@@ -110,6 +110,7 @@ DOCUMENTED = (
     "hpfracc.distributed",
     "hpfracc.engine",
     "hpfracc.lattice",
+    "hpfracc.models",
     "hpfracc.memory",
     "hpfracc.ml",
     "hpfracc.ml.backends",
