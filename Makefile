@@ -3,6 +3,8 @@
 #   make demo     the scripts of examples/gallery, into one HTML file with their pictures; says where it is
 #   make test     the tests, less those marked slow or bench       (make test PYTEST_ARGS="-x tests/engine")
 #   make test-all the slow ones too
+#   make test-oldest  with the lowest versions that pyproject.toml allows; make test-bare: with no optional library
+#   make package  the sdist and the wheel, checked, and the wheel tried in an environment of its own
 #   make lint     ruff and mypy
 #   make bench    the benchmarks; tables go to benchmarks/results/
 #   make docs     the documentation, warnings as errors; goes to docs/_build/html/
@@ -27,7 +29,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --num
 unexport PYTHONDONTWRITEBYTECODE
 BENCHMARKS := $(filter-out benchmarks/_% benchmarks/make_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help demo test test-all lint bench docs clean
+.PHONY: help demo test test-all test-oldest test-bare package lint bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -52,6 +54,30 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# No PyTorch: its oldest builds for the CPU are not on the package index.
+test-oldest:
+	$(PYTHON) -m venv --clear .venv-oldest
+	$(PYTHON) -m tests.packaging.lowest > .venv-oldest/lowest.txt
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-oldest/lowest.txt \
+		--editable '.[test-bare,numba,jax,dask,plot,graph,parallel,sklearn,frames]'
+	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest --numprocesses $(JOBS) -m "not slow and not bench" $(PYTEST_ARGS)
+
+test-bare:
+	$(PYTHON) -m venv --clear .venv-bare
+	.venv-bare/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test-bare]'
+	OMP_NUM_THREADS=1 .venv-bare/bin/python -m pytest --numprocesses $(JOBS) -m "not slow and not bench" $(PYTEST_ARGS)
+
+package:
+	rm -rf dist
+	$(PYTHON) -m venv --clear .venv-package
+	.venv-package/bin/python -m pip install --quiet --disable-pip-version-check build twine
+	.venv-package/bin/python -m build --quiet
+	.venv-package/bin/python -m twine check --strict dist/*
+	$(PYTHON) -m tests.packaging.check dist
+	$(PYTHON) -m venv --clear .venv-package
+	.venv-package/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	cd dist && ../.venv-package/bin/python ../tests/packaging/exercise.py
+
 bench: $(VENV)/.full
 	@mkdir -p benchmarks/results
 	@for file in $(BENCHMARKS); do \
@@ -65,7 +91,7 @@ docs: $(VENV)/.docs
 	@echo "The documentation is in docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest .venv-bare .venv-package dist docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # --- the environment ---------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from hpfracc import _config
 from hpfracc.engine.execution import state
 from hpfracc.operators.core import fast_memory
 from tests.helpers.gpus import hide_gpus
+from tests.helpers.optional import OptionalLibraries
 from tests.helpers.rounding import rounding_by_shape
 from tests.helpers.thinned import Thinning
 
@@ -45,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Thinning())
+    config.pluginmanager.register(OptionalLibraries())
 
 
 def _resets() -> list[Callable[[], None]]:

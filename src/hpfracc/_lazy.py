@@ -44,7 +44,11 @@ def attach(package: str, unlisted: str = "") -> tuple[Callable[[str], Any], Call
         if name not in declared:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home, there = declared[name]
-        module = importlib.import_module(home)
+        try:
+            module = importlib.import_module(home)
+        except ModuleNotFoundError as error:
+            _explain(error)
+            raise
         value = getattr(module, there) if there else module
         # Cached, so that the next lookup does not call this function.
         setattr(sys.modules[package], name, value)
@@ -54,6 +58,15 @@ def attach(package: str, unlisted: str = "") -> tuple[Callable[[str], Any], Call
         return sorted({*listed, "__version__"} if hasattr(sys.modules[package], "__version__") else listed)
 
     return load, directory, [name for name in listed if declared[name][1]]
+
+
+def _explain(error: ModuleNotFoundError) -> None:
+    """Raise our own error if what is missing is an optional library."""
+    from hpfracc._optional import EXTRAS, missing
+
+    root = str(error.name).partition(".")[0]
+    if root in EXTRAS:
+        raise missing(root) from error
 
 
 def homes(package: str) -> dict[str, str]:

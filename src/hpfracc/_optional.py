@@ -115,10 +115,15 @@ def import_optional(name: str) -> ModuleType:
         root = name.partition(".")[0]
         if error.name is None or error.name.partition(".")[0] != root:
             raise  # the library is installed and one of its dependencies is missing: keep the original error
-        extra = EXTRAS.get(root, root)
-        raise MissingDependencyError(
-            f"{root!r} is not installed; install it with: pip install 'hpfracc[{extra}]'", name=root
-        ) from error
+        raise missing(root) from error
+
+
+def missing(library: str) -> MissingDependencyError:
+    """The error that says how to install a library."""
+    extra = EXTRAS.get(library, library)
+    return MissingDependencyError(
+        f"{library!r} is not installed; install it with: pip install 'hpfracc[{extra}]'", name=library
+    )
 
 
 def import_shielded(name: str) -> ModuleType:

@@ -11,9 +11,10 @@ import pytest
 
 import hpfracc.ml as ml
 from hpfracc.errors import InvalidInputError
-from tests.ml.test_layers import LAYERS, learned, made, output
 
 torch = pytest.importorskip("torch")
+
+from tests.ml.test_layers import LAYERS, learned, made, output  # noqa: E402  (imports PyTorch)
 
 
 def replica(module: Any) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numba  # noqa: F401  (hpfracc.solvers.ode.compiled needs it)
 import numpy as np
 import pytest
 
