@@ -122,5 +122,5 @@ $(VENV)/.lint: $(VENV)/.made pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.made pyproject.toml constraints.txt
-	$(INSTALL) --editable '.[docs,numba,torch,jax,plot]'
+	$(INSTALL) --editable '.[docs,numba,torch,jax,plot,dask,frames,sklearn,graph]'
 	@touch $@

@@ -1,9 +1,6 @@
 """Sphinx extension: runs the scripts of ``examples/gallery``, and writes a page for each and one with all pictures.
 
 The pages are in ``docs/gallery``, which is not part of the repository. A script runs again if it or the style changed.
-
-Other pages have pictures too: ``<!-- picture: WORDS -->`` stands for what the Python blocks above it draw, in the same
-style, with WORDS as its description. As in the scripts, a variable named ``error`` must be a number.
 """
 
 from __future__ import annotations
@@ -11,7 +8,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import re
 import shutil
 from itertools import groupby
 from pathlib import Path
@@ -22,10 +18,7 @@ from hpfracc.cli.demo.scripts import Script, find_scripts, run_script
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-__all__ = ["draw_pictures", "setup", "write_pages"]
-
-_PICTURE = re.compile(r"^<!-- picture: ([^>]+?) -->$", re.MULTILINE)
-_PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+__all__ = ["setup", "write_pages"]
 
 _INDEX = """\
 # Gallery
@@ -91,34 +84,11 @@ def _first_line(script: Script) -> int:
     return ast.parse(script.source).body[1].lineno
 
 
-def draw_pictures(page: str, text: str, folder: Path) -> str:
-    """The page with its pictures, which are drawn into ``folder`` by the Python blocks above each."""
-    style = find_scripts()[0].path.with_name("gallery.mplstyle")
-
-    def draw(found: re.Match[str]) -> str:
-        code = "\n".join(_PYTHON.findall(text[: found.start()]))
-        name = f"{page.replace('/', '-')}-{text.count('<!-- picture: ', 0, found.start())}"
-        path = folder / f"{name}.py"
-        path.write_text(code, encoding="utf-8")
-        _result(Script(name, "", path, code, found[1], (), (), ""), folder)
-        return f"![{' '.join(found[1].split())}](/{folder.parent.name}/{folder.name}/{name}.png)"
-
-    if _PICTURE.search(text):
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(style, folder / style.name)
-    return _PICTURE.sub(draw, text)
-
-
 def _build(app: Sphinx) -> None:
     write_pages(Path(app.srcdir) / "gallery")
-
-
-def _read(app: Sphinx, page: str, source: list[str]) -> None:
-    source[0] = draw_pictures(page, source[0], Path(app.srcdir) / "gallery" / "pages")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the extension with Sphinx."""
     app.connect("builder-inited", _build)
-    app.connect("source-read", _read)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -7,14 +7,22 @@ from pathlib import Path
 
 import hpfracc
 
-sys.path.insert(0, str(Path(__file__).parent))  # for _gallery, _generate and _mathml
+sys.path.insert(0, str(Path(__file__).parent))  # for the extensions of ours
 
 project = "hpfracc"
 author = "the hpfracc authors"
 copyright = author
 version = release = hpfracc.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "_gallery", "_generate", "_mathml"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "_gallery",
+    "_outputs",
+    "_generate",
+    "_mathml",
+]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"hpfracc {release}"

@@ -104,6 +104,14 @@ def test_every_block_runs(path: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     run_blocks(blocks, path)
 
 
+@pytest.mark.parametrize("path", PAGES, ids=[str(path.relative_to(REPOSITORY)) for path in PAGES])
+def test_readers_see_no_tests(path: Path):
+    """What is asserted stands in comments, ``<!-- checked: ... -->``."""
+    shown = re.sub(r"<!-- checked:.*?-->", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    code = "\n".join(block.text for block in find_blocks(shown) if block.language == "python")
+    assert re.findall(r"^ *(?:assert .*|import pytest|.*testing\.assert_.*)", code, re.MULTILINE) == []
+
+
 def test_a_page_with_python_was_found():
     """The README has Python blocks."""
     assert "python" in {block.language for block in find_blocks(PAGES[0].read_text(encoding="utf-8"))}

@@ -39,20 +39,6 @@ def gallery() -> ModuleType:
     return module
 
 
-def test_a_picture_in_a_page_is_drawn_by_the_blocks_above_it(tmp_path: Path, gallery: ModuleType):
-    """Each picture is that of the blocks above, and is drawn again if they changed."""
-    first = "```python\nimport matplotlib.pyplot as plt\n\nplt.plot([0, 1])\n```\n\n<!-- picture: A line -->\n"
-    page = first + "\n```python\nplt.figure()\nplt.plot([1, 0])\n```\n\n<!-- picture: Another -->\n\n"
-    folder = tmp_path / "gallery" / "pages"
-    text = gallery.draw_pictures("tutorials/one", page + "```python\nraise ValueError\n```\n", folder)
-    assert "![A line](/gallery/pages/tutorials-one-0.png)\n" in text
-    assert "![Another](/gallery/pages/tutorials-one-1.png)\n" in text
-    before = (folder / "tutorials-one-0.png").read_bytes()
-    assert before != (folder / "tutorials-one-1.png").read_bytes()
-    gallery.draw_pictures("tutorials/one", first.replace("[0, 1]", "[0, 1, 5]"), folder)
-    assert before != (folder / "tutorials-one-0.png").read_bytes()
-
-
 def test_pages_are_written_and_only_changed_scripts_run(
     tmp_path: Path, gallery: ModuleType, monkeypatch: pytest.MonkeyPatch
 ):

@@ -15,7 +15,7 @@ from typing import Any
 
 from hpfracc.errors import InvalidInputError, MissingDependencyError
 
-__all__ = ["Script", "ScriptRun", "find_scripts", "run_script"]
+__all__ = ["Script", "ScriptRun", "find_scripts", "run_script", "to_png"]
 
 #: In an installed package, and in the source tree that this module runs from.
 _FOLDERS = (Path(__file__).parent / "gallery", Path(__file__).resolve().parents[4] / "examples" / "gallery")
@@ -119,7 +119,7 @@ def run_script(script: Script) -> ScriptRun:
             if library not in _EXTRAS:
                 raise
             return ScriptRun(script, skipped=f"needs {library}: pip install 'hpfracc[{_EXTRAS[library]}]'")
-        picture = _png(pyplot.gcf())
+        picture = to_png(pyplot.gcf())
     error = float(names["error"]) if "error" in names else None
     return ScriptRun(script, time.perf_counter() - begin, picture, printed.getvalue().rstrip(), error)
 
@@ -138,7 +138,7 @@ def _without_windows(pyplot: Any) -> Any:
         pyplot.switch_backend(before)
 
 
-def _png(figure: Any) -> bytes:
+def to_png(figure: Any) -> bytes:
     """The figure in at most 256 colours, which is a third of the bytes."""
     from PIL import Image
 
