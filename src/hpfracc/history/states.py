@@ -373,6 +373,12 @@ class ExponentialMemory:
         self.states = states
         self._newest = (step, coefficients)
 
+    def multiply(self, factors: Array) -> None:
+        """Multiply the past of each column by its factor."""
+        self.states = self.states * factors
+        if self._newest is not None:
+            self._newest = self._newest[0], self._newest[1] * factors
+
     def snapshot(self) -> Snapshot:
         """The current states. They are not modified later."""
         return Snapshot(self.kernel, self.states)

@@ -51,6 +51,30 @@ def test_a_switched_source_costs_few_steps(alpha: float):
         assert found.stats["steps_in_all"] < 600
 
 
+@pytest.mark.parametrize(
+    ("alpha", "power", "rate", "start", "velocity", "rtol"),
+    [
+        (0.6, 0.0, 1.0, 1.0, 0.0, 1e-3),
+        (1.75, 0.0, 1.0, 1.0, 0.0, 3e-3),
+        (1.9, 0.0, 4.0, 1.0, 1.0, 1e-3),
+        (1.93, 0.5, 1.8, 0.1, 0.0, 2e-4),
+    ],
+)
+def test_estimates_hold_where_the_source_is_not_smooth_at_the_start(
+    alpha: float, power: float, rate: float, start: float, velocity: float, rtol: float
+):
+    """A source that is zero at t0 but not behind it, or starts like a root: few steps, whose errors do not fade."""
+    given = {"du0": velocity * SINE} if alpha > 1.0 else {}
+    found = hf.solve_fpde(
+        None, (0.0, 2.0), start * SINE, **{**LINE, "space": Diffusion(rate)}, alpha=alpha, method="adaptive", rtol=rtol,
+        source=lambda t, x: (t**power if t > 0.0 else 0.0) * np.sin(x), estimate=False, **given,
+    )  # fmt: skip
+    t, z = found.t, -rate * found.t**alpha
+    exact = start * mittag_leffler(z, alpha) + velocity * t * mittag_leffler(z, alpha, 2.0)
+    exact += math.gamma(power + 1.0) * t ** (alpha + power) * mittag_leffler(z, alpha, alpha + power + 1.0)
+    assert found.success and np.abs(found.u[:, 8] - exact).max() < 2.0 * found.error_estimate.time
+
+
 @pytest.mark.parametrize("alpha", [0.6, 1.5])
 def test_a_fast_source_is_followed_as_by_the_mode(alpha: float):
     """As many steps as solve_fode takes for the one mode, within a factor of 2, and the same values."""

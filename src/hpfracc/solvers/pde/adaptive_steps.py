@@ -54,8 +54,9 @@ class _EvolutionSystem:
 
     offset = 0.0
 
-    def __init__(self, problem: EvolutionProblem, breaks: tuple[float, ...]) -> None:
+    def __init__(self, problem: EvolutionProblem, breaks: tuple[float, ...], first: float) -> None:
         self.problem, self.breaks = problem, breaks
+        self.ends = (max(problem.t0, first), *breaks, problem.t1)
         self.form = choose_form(problem)
         given = [problem.u0] if problem.du0 is None else [problem.u0, problem.du0]
         coefficients = [np.asarray(self.form.encode(each)) for each in given]
@@ -65,7 +66,7 @@ class _EvolutionSystem:
         self.size = self.initial[0].size
         self.shape = (self.size,)
         self.groups: list[tuple[float, Any]] = [(float(problem.alpha), slice(None))]
-        self.segment = (problem.t0, problem.t1)
+        self.enter(0)
         self._sizes: list[tuple[Array, float]] = []  # of the newest states, which are asked for several times
 
     def time(self, tau: float) -> float:
@@ -74,9 +75,8 @@ class _EvolutionSystem:
 
     def enter(self, number: int) -> None:
         """Evaluate the data between two breakpoints, counted from 0."""
-        ends = (self.problem.t0, *self.breaks, self.problem.t1)
-        last = number == len(self.breaks)
-        self.segment = ends[number], ends[-1] if last else math.nextafter(ends[number + 1], -math.inf)
+        low, high = self.ends[number : number + 2]
+        self.segment = low, high if number == len(self.breaks) else math.nextafter(high, -math.inf)
 
     def start(self, tau: float) -> Array:
         """The polynomial of the initial values."""
@@ -239,6 +239,7 @@ class _EvolutionPass:
     save: Save
     args: tuple[Any, ...]
     breaks: tuple[float, ...]
+    first: float
     share: float
     system: _EvolutionSystem = field(init=False)
     stepper: Stepper | None = None
@@ -247,7 +248,7 @@ class _EvolutionPass:
     pieces: PieceStore | None = None
 
     def __post_init__(self) -> None:
-        self.system = _EvolutionSystem(self.problem, self.breaks)
+        self.system = _EvolutionSystem(self.problem, self.breaks, self.first)
 
     def run(self, report: Callable[[float, Callable[[], Any]], None], most_ratio: float) -> Run:
         """Step until the end, a terminal event, a failure or an interrupt."""
@@ -387,7 +388,7 @@ def run_steps(
     for number in range(1, _MAX_PASSES + 1):
         last = number == _MAX_PASSES
         problem.breaks = breaks
-        current = _EvolutionPass(problem, options, save, args, breaks, share)
+        current = _EvolutionPass(problem, options, save, args, breaks, data.first, share)
         run = current.run(progress.of_times(problem.t0, problem.t1), math.inf if last else _HOPELESS)
         # As meshes have them, for what the data do between the steps and for the error in space.
         problem.breaks = tuple(just_before(t, problem) for t in breaks)

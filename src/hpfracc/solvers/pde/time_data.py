@@ -23,6 +23,8 @@ _SAME = 64
 _NEAR, _NEARER, _GROWS = 20, 40, 1.5
 #: A difference between two looks that is checked for a jump, in units of the median; halvings that a jump survives.
 _LARGE, _HALVINGS = 4.0, 12
+#: Share of the change up to the first look by which data that jump at t0 have changed just behind it.
+_STAYS = 0.5
 #: Largest numbers of differences that are checked, of jumps between two looks, and of jumps at which a mesh is graded.
 _CHECKED, _AT_ONCE, MOST_BREAKS = 256, 8, 8
 #: Steps of a mesh end this many ulps before a jump.
@@ -41,11 +43,14 @@ class TimeData:
         Times at which the data jump: they have the value behind the jump there.
     power : float
         The p < 0 of data that grow like ``(t - t0)^p`` at the start; 0 if they do not.
+    first : float
+        Where the data jump at t0, the first time behind it; ``-inf`` if they do not.
     """
 
     looks: Array
     jumps: tuple[float, ...] = ()
     power: float = 0.0
+    first: float = -math.inf
 
     def defect(self, problem: EvolutionProblem, mesh: Array, points: int = 2) -> float:
         r"""The error of u from data that change between the steps unseen.
@@ -73,7 +78,7 @@ class TimeData:
             nodes = times.copy()
             if times[0] in problem.breaks:  # behind the jump, which steps end before
                 times[0] += 2.0 * (times[0] - just_before(float(times[0]), problem))
-            values = [data(float(t)) for t in times]
+            values = [data(max(float(t), self.first)) for t in times]
             gaps = []
             for look in looks:
                 # Lagrange's polynomials.
@@ -116,7 +121,11 @@ def scan_data(problem: EvolutionProblem, longest: float = math.inf) -> TimeData:
     for i in np.argsort(-gaps)[:_CHECKED]:
         if gaps[i] > least:
             jumps += _find_jumps(problem, float(looks[i]), float(looks[i + 1]), least)
-    return TimeData(looks, tuple(sorted(set(jumps))), power)
+    behind = 2.0 * problem.t0 - just_before(problem.t0, problem)
+    at, soon, later = (data(t) for t in (problem.t0, behind, float(looks[0])))
+    change = _largest(problem, soon - at)
+    jumps_at_start = change > max(problem.rtol * float(sizes.max()), _STAYS * _largest(problem, later - at))
+    return TimeData(looks, tuple(sorted(set(jumps))), power, behind if jumps_at_start else -math.inf)
 
 
 def _find_jumps(problem: EvolutionProblem, low: float, high: float, least: float) -> list[float]:

@@ -305,6 +305,8 @@ class Stepper:
         self, trial: Trial, step: float, level: int | None, end: float, degree: int, through: Array | None
     ) -> None:
         """Accept a step: update the estimated global error, the history and the newest points."""
+        if self.accepted == 1:
+            self._orient_first_error(trial, step)
         before = [memory.snapshot() for memory in self.memories]
         taken = self.arithmetic.take(self, trial, step, end, degree)
         self.snapshots = [*self.snapshots[-1:], before]
@@ -318,6 +320,20 @@ class Stepper:
         self.levels = [level, *self.levels[: HIGHEST + 1]]
         self.accepted += 1
         self.corrector.accepted(trial.weights[: degree + 1, 0].sum(axis=0), trial.scale)
+
+    def _orient_first_error(self, trial: Trial, step: float) -> None:
+        """Give the estimated error of the first step its sign, which the curvature over two steps tells.
+
+        The term that stands for it, the last included one, has the right size at most. With the other sign it would
+        cancel the errors of the next steps; above order 1 none of them fades.
+        """
+        newest, end, start = trial.values[:3]
+        bulge = (end - start) / self.steps[0] - (newest - end) / step  # above the straight line, if positive
+        signs = np.where(np.real((start - end) * np.conj(bulge)) < 0.0, -1.0, 1.0)
+        self.moved = signs * self.moved
+        trial.inherited[...] = signs * trial.inherited
+        for (_, which), memory in zip(self.system.groups, self.memories, strict=True):
+            memory.multiply(np.concatenate([np.ones_like(signs[which]), signs[which]]))
 
     def _choose_degree(self, errors: list[float], degree: int, between: Between | None) -> None:
         ahead = int(self.corrector.stiff)
