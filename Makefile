@@ -7,6 +7,7 @@
 #   make package  the sdist and the wheel, checked, and the wheel tried in an environment of its own
 #   make lint     ruff and mypy
 #   make bench    the benchmarks; tables go to benchmarks/results/
+#   make peers    the same problems by other libraries, into docs/explanation/peers.md
 #   make docs     the documentation, warnings as errors; goes to docs/_build/html/
 
 SHELL := bash
@@ -27,9 +28,10 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 # Tests start many interpreters: each would compile the library again.
 unexport PYTHONDONTWRITEBYTECODE
-BENCHMARKS := $(filter-out benchmarks/_% benchmarks/make_%,$(wildcard benchmarks/*.py))
+# peers.py needs other libraries, and has a target of its own.
+BENCHMARKS := $(filter-out benchmarks/_% benchmarks/make_% benchmarks/peers.py,$(wildcard benchmarks/*.py))
 
-.PHONY: help demo test test-all test-oldest test-bare package lint bench docs clean
+.PHONY: help demo test test-all test-oldest test-bare package lint bench peers docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -86,12 +88,18 @@ bench: $(VENV)/.full
 		PYTHONUNBUFFERED=1 $(BIN)/python "$$file" $$options | tee "benchmarks/results/$$(basename "$$file" .py).txt"; \
 	done
 
+peers:
+	$(PYTHON) -m venv --clear .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable '.[numba,torch,jax]' pycaputo differint numfracpy pymittagleffler fbm stochastic py-pde diffrax torchdiffeq
+	OMP_NUM_THREADS=1 .venv-peers/bin/python benchmarks/peers.py --write
+
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html
 	@echo "The documentation is in docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-bare .venv-package dist docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest .venv-bare .venv-package .venv-peers dist docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # --- the environment ---------------------------------------------------------------------------------------------
 
