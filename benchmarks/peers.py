@@ -37,7 +37,7 @@ def largest(exact: Any) -> Callable[[Any], float]:
 
 
 def derivatives() -> Iterator[Contestant]:
-    """Derivative of order 1/2 of sin t on [0, 10], from 2,000 and 10,000 samples"""
+    """Derivative of order 1/2 of sin t on [0, 10], from 2,000 and 10,000 samples."""
     for n in (2_000, 10_000):
         t = np.linspace(0.0, 10.0, n)
         exact = (1j * t**0.5 * hf.mittag_leffler(1j * t, 1.0, 1.5)).imag
@@ -60,7 +60,7 @@ def derivatives() -> Iterator[Contestant]:
 
 
 def mittag_leffler() -> Iterator[Contestant]:
-    """Mittag-Leffler function of order 1/2 at 1,000 points of [-10, 0] (exact: scaled complementary error function)"""
+    """Mittag-Leffler function of order 1/2 at 1,000 points of [-10, 0] (exact: `scipy.special.erfcx`)."""
     x = np.linspace(-10.0, 0.0, 1_000)
     exact = special.erfcx(-x)
     error = lambda found: float(np.max(np.abs(np.asarray(found).real / exact - 1.0)))  # noqa: E731
@@ -76,7 +76,7 @@ def mittag_leffler() -> Iterator[Contestant]:
 
 
 def relaxation() -> Iterator[Contestant]:
-    """Relaxation of order 0.6, D^0.6 y = -y, to t = 10: error at the end"""
+    """Relaxation of order 0.6, D^0.6 y = -y, to t = 10: error at the end."""
     exact = hf.mittag_leffler(-(10.0**0.6), 0.6)
     error = lambda found: abs(float(found) - exact)  # noqa: E731
     for rtol in (1e-3, 1e-6, 1e-9):
@@ -123,7 +123,7 @@ def _decay(t: float, y: Any) -> Any:
 
 
 def brownian() -> Iterator[Contestant]:
-    """One path of fractional Brownian motion, H = 0.3, 10,000 points (all are exact in law)"""
+    """One path of fractional Brownian motion, H = 0.3, 10,000 points (all are exact in law)."""
     none = lambda found: 0.0  # noqa: E731
     yield "hpfracc", "`fbm`", lambda: hf.fbm(10_000, 0.3, rng=1), none
     with contextlib.suppress(ImportError):
@@ -139,7 +139,7 @@ def brownian() -> Iterator[Contestant]:
 
 
 def reaction_diffusion() -> Iterator[Contestant]:
-    """Allen-Cahn equation of order 1 in time, 256 periodic points, to t = 2"""
+    """Allen-Cahn equation of order 1 in time, 256 periodic points, to t = 2."""
     equation = hf.pde.problems.allen_cahn(2.0, points=256, thickness=0.1, t_end=2.0)
     reference = equation.solve(rtol=1e-10, save="last").u[-1]
     error = largest(reference)
@@ -159,7 +159,7 @@ def reaction_diffusion() -> Iterator[Contestant]:
 
 
 def integer_order() -> Iterator[Contestant]:
-    """An ordinary equation of order 1: Lotka and Volterra's, to t = 20, rtol 1e-6"""
+    """An ordinary equation of order 1: Lotka and Volterra's, to t = 20, rtol 1e-6."""
     span, start = (0.0, 20.0), [1.0, 1.0]
     tight = integrate.solve_ivp(_hunt, span, start, rtol=1e-12, atol=1e-12, method="DOP853").y[:, -1]
     error = largest(tight)
@@ -239,7 +239,7 @@ def tables() -> str:
             except Exception as failure:
                 rows.append(f"| {library} | {what} | {type(failure).__name__} | |")
         head = "| library | call | error | processor time |\n| --- | --- | --- | --- |"
-        parts.append(f"**{(problem.__doc__ or '').strip()}**\n\n{head}\n" + "\n".join(rows))
+        parts.append(f"**{(problem.__doc__ or '').strip().rstrip('.')}**\n\n{head}\n" + "\n".join(rows))
     return "\n\n".join(parts)
 
 
