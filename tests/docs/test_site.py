@@ -1,0 +1,99 @@
+"""The built documentation in a real Chromium without a network. ``make docs`` builds it; without it these tests skip."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.browser import find_browser, full_screenshot, resize, start_browser
+from tests.helpers.source import REPOSITORY
+
+SITE = REPOSITORY / "docs" / "_build" / "html"
+PAGES = (
+    "index",
+    "tutorials/first-steps",
+    "tutorials/noise-that-remembers",
+    "how-to/control",
+    "reference/operators",
+    "gallery/index",
+    "explanation/peers",
+)
+#: Where the screenshots go, if they are to be kept.
+ARTIFACTS = os.environ.get("BROWSER_ARTIFACTS")
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(find_browser() is None, reason="no chromium with chromedriver"),
+    pytest.mark.skipif(not (SITE / "index.html").is_file(), reason="the documentation is not built: make docs"),
+]
+pytest.importorskip("selenium")
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Any]:
+    with start_browser() as found:
+        yield found
+
+
+def visit(driver: Any, page: str) -> None:
+    driver.get((SITE / f"{page}.html").as_uri())
+    driver.execute_async_script("document.fonts.ready.then(() => arguments[0]())")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_needs_no_network_and_fits_a_phone(driver: Any, page: str):
+    """Everything comes from the folder of the site, in light and dark, and nothing is wider than 360 points."""
+    for scheme in ("light", "dark"):
+        driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        )
+        for width in (360, 1300):
+            resize(driver, width, 900, mobile=width < 600)
+            visit(driver, page)
+            loaded = driver.execute_script("return performance.getEntriesByType('resource').map(each => each.name)")
+            assert [name for name in loaded if not name.startswith(("file:", "data:"))] == []
+            assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+            if ARTIFACTS:
+                name = f"{page.replace('/', '-')}-{width}-{scheme}.png"
+                Path(ARTIFACTS).mkdir(parents=True, exist_ok=True)
+                full_screenshot(driver, Path(ARTIFACTS) / name, width)
+    assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_formulas_are_drawn_with_the_bundled_font(driver: Any):
+    """The font of formulas is loaded from the site."""
+    visit(driver, "tutorials/first-steps")
+    family = driver.execute_script("return getComputedStyle(document.querySelector('math')).fontFamily")
+    assert family.startswith('"STIX Two Math"')
+    fonts = driver.execute_script("return [...document.fonts].map(each => [each.family, each.status])")
+    assert ["STIX Two Math", "loaded"] in [[family.strip('"'), status] for family, status in fonts]
+
+
+def test_search_finds_a_name(driver: Any):
+    """A search for "caputo" lists its page of the reference."""
+    driver.get((SITE / "search.html").as_uri() + "?q=caputo")
+    deadline = time.monotonic() + 60.0
+    found: list[str] = []
+    while not any("reference/operators" in each for each in found) and time.monotonic() < deadline:
+        time.sleep(0.2)
+        found = driver.execute_script(
+            "return [...document.querySelectorAll('#search-results a')].map(each => each.href)"
+        )
+    assert any("reference/operators" in each for each in found)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_markup_is_left(driver: Any, page: str):
+    """Text shows no roles, fences or comments of its source."""
+    visit(driver, page)
+    text = driver.execute_script(
+        "const copy = document.querySelector('article').cloneNode(true);"
+        "copy.querySelectorAll('pre, code').forEach(each => each.remove()); return copy.innerText"
+    )
+    for mark in ("```", ":func:", ":class:", "<!--", "{download}", "**", "$$"):
+        assert mark not in text
