@@ -1,4 +1,4 @@
-"""The built documentation in a real Chromium without a network. ``make docs`` builds it; without it these tests skip."""
+"""The built documentation in a real Chromium without a network. ``make docs`` builds it; else these tests skip."""
 
 from __future__ import annotations
 
