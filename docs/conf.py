@@ -23,14 +23,6 @@ extensions = [
     "_generate",
     "_mathml",
 ]
-    "myst_parser",
-    "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
-    "_gallery",
-    "_outputs",
-    "_generate",
-    "_mathml",
-]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"hpfracc {release}"
