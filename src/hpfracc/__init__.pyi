@@ -81,6 +81,8 @@ from hpfracc.operators._riemann_liouville_integral import RiemannLiouvilleIntegr
 from hpfracc.operators._riemann_liouville_integral import riemann_liouville_integral as riemann_liouville_integral
 from hpfracc.operators._riesz import Riesz as Riesz
 from hpfracc.operators._riesz import riesz as riesz
+from hpfracc.operators._smooth_derivative import SmoothDerivative as SmoothDerivative
+from hpfracc.operators._smooth_derivative import smooth_derivative as smooth_derivative
 from hpfracc.operators._stream import OperatorStream as OperatorStream
 from hpfracc.operators._tempered import TemperedCaputo as TemperedCaputo
 from hpfracc.operators._tempered import TemperedIntegral as TemperedIntegral
