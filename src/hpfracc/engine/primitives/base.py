@@ -23,6 +23,8 @@ __all__ = [
     "FLOATS",
     "INEXACT",
     "INTEGERS",
+    "NUMBERS",
+    "REALS",
     "ArraySpec",
     "Call",
     "Cut",
@@ -31,6 +33,7 @@ __all__ = [
     "broadcast_cuts",
     "dtype_of",
     "fills_one_block",
+    "itemsize",
     "outer_cuts",
     "several_axes",
 ]
@@ -38,10 +41,13 @@ __all__ = [
 FLOATS: frozenset[str] = frozenset({"float32", "float64"})
 INEXACT: frozenset[str] = FLOATS | {"complex64", "complex128"}
 INTEGERS: frozenset[str] = frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
+REALS: frozenset[str] = FLOATS | INTEGERS
+NUMBERS: frozenset[str] = INEXACT | INTEGERS
 
 
 @cache
-def _itemsize(dtype: str) -> int:
+def itemsize(dtype: str) -> int:
+    """Bytes of one element."""
     return int(np.dtype(dtype).itemsize)
 
 
@@ -108,7 +114,7 @@ class Call:
     @property
     def itemsize(self) -> int:
         """Bytes of one element in the dtype of the computation."""
-        return _itemsize(self.dtype)
+        return itemsize(self.dtype)
 
     @property
     def wide_itemsize(self) -> int:
@@ -130,7 +136,7 @@ class Transform(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes of the signals."""
-        return math.prod(self.lengths) * self.rows * _itemsize(self.dtype)
+        return math.prod(self.lengths) * self.rows * itemsize(self.dtype)
 
 
 class Primitive(ABC):
@@ -152,16 +158,45 @@ class Primitive(ABC):
     def describe(self, *arrays: Any, **params: Any) -> Call:
         """Check the operands (arrays or :class:`ArraySpec`) and return what the cost depends on."""
 
+    def call(
+        self,
+        dtype: str,
+        shape: tuple[int, ...],
+        given: Iterable[tuple[int, ...]],
+        /,
+        *,
+        batch: int | None = None,
+        length: int | None = None,
+        result: str | None = None,
+        more_bytes: int = 0,
+        **facts: Any,
+    ) -> Call:
+        """Describe a call with operands of the shapes ``given`` in ``dtype``, and others of ``more_bytes`` in total.
+
+        ``shape`` is that of the result, and ``result`` its dtype if it is another one. Its last axis is the length and
+        the others are the batch, unless these are given.
+        """
+        return Call(
+            operation=self.name,
+            batch=math.prod(shape[:-1]) if batch is None else batch,
+            length=shape[-1] if length is None else length,
+            dtype=dtype,
+            shape=shape,
+            input_bytes=sum(map(math.prod, given)) * itemsize(dtype) + more_bytes,
+            output_bytes=math.prod(shape) * itemsize(result or dtype),
+            facts=facts if result is None else {**facts, "result": result},
+        )
+
     @abstractmethod
     def work(self, call: Call, algorithm: str) -> float:
         """Elementary steps of ``call`` by ``algorithm``: time is interpolated along it, so only its growth matters."""
 
-    @abstractmethod
     def workspace(self, call: Call, algorithm: str) -> int:
         """Bytes of the working arrays of ``algorithm``, counted once; a kernel needs a multiple of them.
 
         See :class:`~hpfracc.engine.backends.base.MemoryModel`.
         """
+        return 0
 
     def block_elements(self, call: Call, algorithm: str) -> int:
         """Elements that ``algorithm`` processes in blocks of a bounded size, such as computed weights."""

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, final
 
-from hpfracc.engine.primitives.base import (
-    INTEGERS,
-    ArraySpec,
-    Call,
-    Cut,
-    Primitive,
-    broadcast_cuts,
-)
-from hpfracc.engine.primitives.operands import broadcast, dtype_bytes, elements, promoted, read_dtype, shape_of
+from hpfracc.engine.primitives.base import INTEGERS, ArraySpec, Call, Cut, Primitive, broadcast_cuts
+from hpfracc.engine.primitives.operands import broadcast, promoted, read_dtype, shape_of
 from hpfracc.errors import UnsupportedDtypeError
 
 __all__ = ["BitwiseXor"]
@@ -38,26 +32,13 @@ class BitwiseXor(Primitive):
             raise UnsupportedDtypeError(
                 f"{self.name}: no integer dtype holds both {pair[0]} and {pair[1]}; convert one with .astype()"
             )
-        left, right = shape_of(a), shape_of(b)
-        shape = broadcast(self.name, left, right)
-        size, item = elements(shape), dtype_bytes(dtype)
-        return Call(
-            operation=self.name,
-            batch=1,
-            length=size,
-            dtype=dtype,
-            shape=shape,
-            input_bytes=(elements(left) + elements(right)) * item,
-            output_bytes=size * item,
-        )
+        given = shape_of(a), shape_of(b)
+        shape = broadcast(self.name, *given)
+        return self.call(dtype, shape, given, batch=1, length=math.prod(shape))
 
     def work(self, call: Call, algorithm: str) -> float:
         """Bytes: an element's width counts."""
         return float(call.output_bytes)
-
-    def workspace(self, call: Call, algorithm: str) -> int:
-        """Nothing."""
-        return 0
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Every axis, the longest first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, final
@@ -9,30 +10,12 @@ from typing import Any, final
 import numpy as np
 
 from hpfracc.engine.numerics.expression import Node, parse_expression
-from hpfracc.engine.primitives.base import (
-    INEXACT,
-    INTEGERS,
-    ArraySpec,
-    Call,
-    Cut,
-    Primitive,
-    broadcast_cuts,
-)
-from hpfracc.engine.primitives.operands import (
-    broadcast,
-    complex_of,
-    dtype_bytes,
-    elements,
-    promoted,
-    read_dtype,
-    real_of,
-    shape_of,
-)
+from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, broadcast_cuts
+from hpfracc.engine.primitives.operands import broadcast, complex_of, inexact, promoted, read_dtype, real_of, shape_of
 from hpfracc.errors import ShapeError
 
 __all__ = ["Elementwise", "live_bytes"]
 
-_TAKES = INEXACT | INTEGERS
 Shape = tuple[int, ...]
 
 
@@ -66,31 +49,16 @@ class Elementwise(Primitive):
         result = {"bool": "bool", "real": real_of(dtype), "complex": complex_of(dtype)}[kind]
         shapes = [shape_of(array) for array in arrays]
         shape = broadcast(self.name, *shapes)
-        size = elements(shape)
-        return Call(
-            operation=self.name,
-            batch=1,
-            length=size,
-            dtype=dtype,
-            shape=shape,
-            input_bytes=sum(map(elements, shapes)) * dtype_bytes(dtype),
-            output_bytes=size * dtype_bytes(result),
-            facts={
-                "steps": formula.steps,
-                "temporaries": live_bytes(expression, formula.names, tuple(shapes), dtype),
-                "result": result,
-            },
-        )
+        live = live_bytes(expression, formula.names, tuple(shapes), dtype)
+        facts = {"steps": formula.steps, "temporaries": live}
+        return self.call(dtype, shape, shapes, batch=1, length=math.prod(shape), result=result, **facts)
 
     def _dtype(self, names: tuple[str, ...], arrays: tuple[Any, ...]) -> str:
         strong: list[str] = []
         weak: list[str] = []
         for name, array in zip(names, arrays, strict=True):
-            dtype = read_dtype(self.name, name, array, _TAKES)
-            (strong if hasattr(array, "dtype") else weak).append(dtype)
-        dtype = promoted(tuple(strong or weak))
-        if dtype not in INEXACT:
-            dtype = "float64"
+            (strong if hasattr(array, "dtype") else weak).append(read_dtype(self.name, name, array))
+        dtype = inexact(promoted(tuple(strong or weak)))
         return complex_of(dtype) if any(name.startswith("complex") for name in weak) else dtype
 
     def work(self, call: Call, algorithm: str) -> float:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, final
 
-from hpfracc.engine.primitives.base import (
-    INEXACT,
-    INTEGERS,
-    ArraySpec,
-    Call,
-    Cut,
-    Primitive,
-    broadcast_cuts,
-)
-from hpfracc.engine.primitives.operands import broadcast, dtype_bytes, elements, promoted, read_dtype, shape_of
+from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, broadcast_cuts
+from hpfracc.engine.primitives.operands import broadcast, promoted, read_dtype, shape_of
 from hpfracc.errors import ShapeError
 
 __all__ = ["Matmul"]
-
-_TAKES = INEXACT | INTEGERS
 
 
 @final
@@ -37,7 +28,7 @@ class Matmul(Primitive):
 
     def describe(self, a: Any, b: Any) -> Call:
         """Check both operands; ``facts``: ``rows``, ``inner`` and ``columns`` of one product."""
-        dtype = promoted((read_dtype(self.name, "a", a, _TAKES), read_dtype(self.name, "b", b, _TAKES)))
+        dtype = promoted((read_dtype(self.name, "a", a), read_dtype(self.name, "b", b)))
         left, right = shape_of(a), shape_of(b)
         if not left or not right:
             raise ShapeError(
@@ -51,32 +42,19 @@ class Matmul(Primitive):
             )
         batch = broadcast(self.name, left[:-2], right[:-2])
         shape = batch + (() if len(left) == 1 else (rows,)) + (() if len(right) == 1 else (columns,))
-        size, item = elements(batch), dtype_bytes(dtype)
-        return Call(
-            operation=self.name,
-            batch=size,
-            # Elements of square matrices whose product takes the same number of steps.
-            length=round((rows * inner * columns) ** (2 / 3)),
-            dtype=dtype,
-            shape=shape,
-            input_bytes=(elements(left) + elements(right)) * item,
-            output_bytes=size * rows * columns * item,
-            facts={"rows": rows, "inner": inner, "columns": columns},
-        )
+        # Elements of square matrices whose product takes the same number of steps.
+        length = round((rows * inner * columns) ** (2 / 3))
+        facts = {"rows": rows, "inner": inner, "columns": columns}
+        return self.call(dtype, shape, (left, right), batch=math.prod(batch), length=length, **facts)
 
     def work(self, call: Call, algorithm: str) -> float:
         """Multiplications."""
         return float(call.batch * call.facts["rows"] * call.facts["inner"] * call.facts["columns"])
 
-    def workspace(self, call: Call, algorithm: str) -> int:
-        """Nothing: BLAS reads the operands in place."""
-        return 0
-
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """The stack; then rows of the first matrix, or columns of the second, whichever are more."""
         left, right = map(shape_of, arrays)
-        vectors = (1 if len(left) == 1 else 2, 1 if len(right) == 1 else 2)
-        yield from broadcast_cuts((left, right), call.shape, vectors)
+        yield from broadcast_cuts((left, right), call.shape, (min(len(left), 2), min(len(right), 2)))
         ways = []
         if len(left) > 1:
             ways.append(Cut(-1 if len(right) == 1 else -2, left[-2], (-2, None)))

@@ -8,16 +8,8 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives.base import (
-    INEXACT,
-    INTEGERS,
-    ArraySpec,
-    Call,
-    Cut,
-    Primitive,
-    outer_cuts,
-)
-from hpfracc.engine.primitives.operands import broadcast, dtype_bytes, elements, promoted, read_dtype, shape_of
+from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, outer_cuts
+from hpfracc.engine.primitives.operands import broadcast, inexact, promoted, read_dtype, shape_of
 from hpfracc.errors import ShapeError
 
 __all__ = ["TridiagonalSolve"]
@@ -48,10 +40,7 @@ class TridiagonalSolve(Primitive):
     def describe(self, lower: Any, diagonal: Any, upper: Any, rhs: Any) -> Call:
         """Check the operands; ``facts``: ``matrices``, the number of distinct ones."""
         given = dict(zip(self.operands, (lower, diagonal, upper, rhs), strict=True))
-        names = tuple(read_dtype(self.name, name, array, INEXACT | INTEGERS) for name, array in given.items())
-        dtype = promoted(names)
-        if dtype not in INEXACT:
-            dtype = "float64"
+        dtype = inexact(promoted(tuple(read_dtype(self.name, name, array) for name, array in given.items())))
         shapes = {name: shape_of(array) for name, array in given.items()}
         for name, shape in shapes.items():
             if not shape:
@@ -61,19 +50,9 @@ class TridiagonalSolve(Primitive):
                     f"{self.name}: {name} has {shape[-1]} points along the last axis, and rhs {shapes['rhs'][-1]}; "
                     "give the same number (the first of lower and the last of upper are not read)"
                 )
-        whole = broadcast(self.name, *shapes.values())
         matrices = broadcast(self.name, *(shapes[name] for name in self.operands[:3]))
-        item = dtype_bytes(dtype)
-        return Call(
-            operation=self.name,
-            batch=elements(whole[:-1]),
-            length=whole[-1],
-            dtype=dtype,
-            shape=whole,
-            input_bytes=sum(elements(shape) for shape in shapes.values()) * item,
-            output_bytes=elements(whole) * item,
-            facts={"matrices": elements(matrices[:-1])},
-        )
+        whole = broadcast(self.name, *shapes.values())
+        return self.call(dtype, whole, shapes.values(), matrices=math.prod(matrices[:-1]))
 
     def work(self, call: Call, algorithm: str) -> float:
         """Points of all rows, times the steps of a reduction."""
@@ -86,12 +65,11 @@ class TridiagonalSolve(Primitive):
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """Rows."""
-        return outer_cuts(tuple(shape_of(array) for array in arrays), call.shape, (-1,))
+        return outer_cuts(map(shape_of, arrays), call.shape, (-1,))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """A matrix for every row."""
-        spec = ArraySpec(shape or (1,), dtype)
-        return (spec,) * 4, {}
+        return (ArraySpec(shape or (1,), dtype),) * 4, {}
 
     def typical(self, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         """Diagonally dominant."""
