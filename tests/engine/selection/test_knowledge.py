@@ -19,7 +19,7 @@ from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.selection import knowledge
 from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.knowledge import Prior, general_name, knowledge_for, load_prior
-from hpfracc.engine.selection.wisdom.store import Wisdom
+from hpfracc.engine.selection.wisdom import Wisdom
 from tests.helpers.own_operations import double, own_operation
 
 W, X = np.ones(300), np.arange(300.0)

@@ -18,7 +18,7 @@ from hpfracc.engine.memory import budget
 from hpfracc.engine.memory.budget import relief
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.spans import memory_spans
-from hpfracc.engine.selection import knowledge, selector, wisdom
+from hpfracc.engine.selection import knowledge, selector, wisdom_files
 from hpfracc.engine.selection.call_memory import forecasts
 from hpfracc.profiling import recorder
 
@@ -51,6 +51,6 @@ def reset() -> None:
     remembered_sizes.clear()
     remembered_kernels.clear()
     hardware.reset()
-    wisdom.reset_warnings()
+    wisdom_files.reset_warnings()
     decision_log.forget_last()
     recorder.reset()

@@ -31,9 +31,9 @@ from hpfracc.engine.selection.costs import CostEstimate, CostModel, Option, Tran
 from hpfracc.engine.selection.policy import Chooser
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.engine.selection.request import CostKey, Request
-from hpfracc.engine.selection.wisdom import continuing, resolve_path
-from hpfracc.engine.selection.wisdom.records import Kind, Record
-from hpfracc.engine.selection.wisdom.store import Wisdom, shares_records
+from hpfracc.engine.selection.wisdom import Wisdom, shares_records
+from hpfracc.engine.selection.wisdom_files import continuing, resolve_path
+from hpfracc.engine.selection.wisdom_records import Kind, Record
 from hpfracc.engine.workers import machine_load
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.recorder import shared as spans
