@@ -84,7 +84,7 @@ class Engine:
     @property
     def exploring(self) -> float:
         """Share of the time that went into trying alternatives."""
-        return self.chooser.ledger.report().total.exploring
+        return self.chooser.report().total.exploring
 
 
 class Fixed:

@@ -27,8 +27,8 @@ from hpfracc.engine.primitives.base import ArraySpec, Primitive
 from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES, fresh_bytes, memory_share, predicted_bytes, stays_put
 from hpfracc.engine.selection.decide import Selection, decide
 from hpfracc.engine.selection.decision import Decision, Fallback
-from hpfracc.engine.selection.exploration import LONG_CALL_SECONDS, MAX_WARMUP_CALLS
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
+from hpfracc.engine.selection.policy import LONG_CALL_SECONDS, MAX_WARMUP_CALLS
 from hpfracc.engine.selection.request import Placement, Request, find_preference, place
 from hpfracc.errors import InvalidInputError, ShapeError
 

@@ -18,7 +18,7 @@ from hpfracc.profiling.formats import format_bytes, format_seconds
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Candidate", "Decision", "Explanation", "Fallback", "as_text"]
+__all__ = ["Candidate", "Decision", "Explanation", "Fallback", "as_text", "plain_values"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Candidate:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain values, with None for unknown numbers."""
-        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+        return plain_values(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,10 @@ class Decision:
         }
 
 
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def plain_values(row: Any) -> dict[str, Any]:
+    """The fields of a dataclass with slots, with None for numbers that are not finite."""
+    values = ((name, getattr(row, name)) for name in row.__slots__)
+    return {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values}
 
 
 _COLUMNS = ("", "arm", "predicted", "interval", "transfer", "first call", "memory", "samples", "from")

@@ -302,7 +302,7 @@ class IntelligentBackendSelector:
 
     def regret_report(self) -> RegretReport:
         """Time that the engine's choices cost compared with the best ones, as measured in this process."""
-        return knowledge_for(self.settings).chooser.ledger.report()
+        return knowledge_for(self.settings).chooser.report()
 
     def calculate_gpu_threshold(self, dtype_size: int = 8) -> int:
         """Elements that fit on the first GPU now, within ``gpu_memory_limit``; 0 without a GPU."""
