@@ -353,9 +353,8 @@ class Chooser(Guarded):
         estimate, price = self.costs.estimate, self._account.price
         rows = []
         for option in options:
-            key, x = option.key, option.x
-            found = estimate(key, bucket, x, 0.0 if option.includes_transfer else option.transfer)
-            wait = option.startup + price(key, option.compile_key, x)
+            found = estimate(option.key, bucket, option.x, option.extra)
+            wait = option.startup + price(option.key, option.compile_key, option.x)
             rows.append(Scored(option, found, found.seconds, wait))
         return rows
 
