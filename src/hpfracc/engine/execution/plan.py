@@ -24,7 +24,7 @@ from hpfracc.engine.execution.bind import BoundArm, bind
 from hpfracc.engine.execution.timing import log_transfer
 from hpfracc.engine.memory.budget import MemoryGuard, get_budget
 from hpfracc.engine.primitives.base import ArraySpec, Primitive
-from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES, fresh_bytes, memory_share, predicted_bytes, stays_put
+from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES, fresh_bytes, memory_share, predicted_bytes
 from hpfracc.engine.selection.decide import Selection, decide
 from hpfracc.engine.selection.decision import Decision, Fallback
 from hpfracc.engine.selection.knowledge import Knowledge, knowledge_for
@@ -93,7 +93,7 @@ def memory_guard(request: Request, arm: Arm) -> MemoryGuard | None:
     need = predicted_bytes(request.primitive, request.call, arm)
     if need < NEGLIGIBLE_BYTES or request.placement.traced:
         return None
-    fresh = fresh_bytes(need, request.call, stays_put(request.placement, arm))
+    fresh = fresh_bytes(request, arm, need)
     owner = None if arm.on_host else arm.backend
     return get_budget().guard(fresh, arm.device, memory_share(request.settings, arm), owner)
 

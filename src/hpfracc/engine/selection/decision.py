@@ -55,10 +55,6 @@ class Fallback:
     kind: str
     error: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"arm": self.arm, "kind": self.kind, "error": self.error}
-
 
 @dataclass(frozen=True)
 class Decision:
@@ -113,23 +109,15 @@ class Decision:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
+        names = (
+            "operation", "arm", "backend", "device", "algorithm", "reason", "wish", "shape", "dtype", "bucket", "start",
+            "library", "explored", "chunks",
+        )  # fmt: skip
+        values = {name: getattr(self, name) for name in names}
         return {
-            "operation": self.operation,
-            "arm": self.arm,
-            "backend": self.backend,
-            "device": self.device,
-            "algorithm": self.algorithm,
-            "reason": self.reason,
-            "wish": self.wish,
-            "shape": list(self.shape),
-            "dtype": self.dtype,
-            "bucket": list(self.bucket),
-            "start": self.start,
-            "library": self.library,
-            "explored": self.explored,
-            "chunks": self.chunks,
+            **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
             "candidates": [row.to_dict() for row in self.candidates],
-            "fallbacks": [row.to_dict() for row in self.fallbacks],
+            "fallbacks": [plain_values(row) for row in self.fallbacks],
         }
 
 

@@ -165,7 +165,7 @@ class Knowledge(Guarded):
         key = request.cost_key(arm)
         if key not in self._primed:
             self._prime(request, arm, key)
-        call, transfer = request.call, 0.0
+        call, settings, transfer = request.call, request.settings, 0.0
         if not arm.on_host and request.placement.device == "cpu":
             transfer = self.transfers.estimate(f"host->{arm.device}", call.input_bytes)
             transfer += self.transfers.estimate(f"{arm.device}->host", call.output_bytes)
@@ -175,8 +175,10 @@ class Knowledge(Guarded):
             x=request.primitive.work(call, arm.algorithm),
             transfer=transfer,
             extra=transfer if key in self._without_transfer else 0.0,
-            compile_key=request.compile_key(arm),
-            startup=registry.import_cost(arm.backend),
+            # What is already compiled or imported differs from run to run.
+            compile_key=None if settings.deterministic else request.compile_key(arm),
+            startup=0.0 if settings.deterministic else registry.import_cost(arm.backend),
+            watts=self.watts(call.operation, arm) if settings.objective == "energy" else None,
         )
 
     def _prime(self, request: Request, arm: Arm, key: CostKey) -> None:
