@@ -10,10 +10,9 @@ from typing import Any
 
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
-from hpfracc.engine.execution.bind import BoundArm, compilation_span
+from hpfracc.engine.execution.bind import BoundArm, compilation_span, pending_times
 from hpfracc.engine.execution.plan import LOOK, MAX_CALLS_BETWEEN_LOOKS, REVIEW, Plan, choose_and_bind, learns
 from hpfracc.engine.execution.recover import RECHECK, recover
-from hpfracc.engine.execution.timing import pending_times
 from hpfracc.engine.selection.call_memory import read_marks, record_peak
 from hpfracc.engine.selection.costs import Option
 

@@ -20,8 +20,7 @@ from hpfracc._config import current_context
 from hpfracc._torch_transforms import is_deterministic
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
-from hpfracc.engine.execution.bind import BoundArm, bind
-from hpfracc.engine.execution.timing import log_transfer
+from hpfracc.engine.execution.bind import BoundArm, bind, log_transfer
 from hpfracc.engine.memory.budget import MemoryGuard, get_budget
 from hpfracc.engine.primitives.base import ArraySpec, Primitive
 from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES, fresh_bytes, memory_share, predicted_bytes
