@@ -11,8 +11,7 @@ from typing import Any
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.bind import BoundArm, compilation_span, pending_times
-from hpfracc.engine.execution.plan import LOOK, MAX_CALLS_BETWEEN_LOOKS, REVIEW, Plan, choose_and_bind, learns
-from hpfracc.engine.execution.recover import RECHECK, recover
+from hpfracc.engine.execution.plan import LOOK, MAX_CALLS_BETWEEN_LOOKS, RECHECK, REVIEW, Plan, choose_and_bind, learns
 from hpfracc.engine.selection.call_memory import read_marks, record_peak
 from hpfracc.engine.selection.costs import Option
 
@@ -120,7 +119,7 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
     try:
         result = timed.run(*arrays, **params)
     except Exception as error:
-        return recover(plan, bound, arrays, params, error)
+        return _recover(plan, bound, arrays, params, error)
     warms_up = plan.warms_up(bound.arm)
     due = timed.learn(calls, warms_up=warms_up)
     if due and timed.tells and not warms_up and decision.explored and plan.end_trial(timed.seconds, count):
@@ -136,12 +135,18 @@ def run_and_learn(plan: Plan, count: int, arrays: tuple[Any, ...], params: dict[
     return result
 
 
+def _recover(*failed: Any) -> Any:
+    from hpfracc.engine.execution.recover import recover  # loaded with the first failure
+
+    return recover(*failed)
+
+
 def _run_and_recheck(plan: Plan, bound: BoundArm, count: int, arrays: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Run the call and choose again without learning, to check whether a failed arm works again."""
     try:
         result = bound.run(*arrays, **params)
     except Exception as error:
-        return recover(plan, bound, arrays, params, error)
+        return _recover(plan, bound, arrays, params, error)
     review(plan, count, arrays)
     plan.keep_for(RECHECK, count)
     return result

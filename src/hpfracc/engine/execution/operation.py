@@ -20,12 +20,10 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import KINDS, PAIR_KINDS, is_chunked, library_of, quick_kind, wraps_chunks
-from hpfracc._clusters import cluster_support
 from hpfracc._config import check_backend, current_context, state
 from hpfracc.engine.execution.decision_log import Mode, current, record
 from hpfracc.engine.execution.learn import run_and_learn
-from hpfracc.engine.execution.plan import Plan, as_array, hashable_options, make_plan, make_request
-from hpfracc.engine.execution.recover import describe_shortage, make_room, recover
+from hpfracc.engine.execution.plan import Plan, as_array, hashable_options, make_plan, make_request, run_in_chunks
 from hpfracc.engine.memory.spans import memory_spans
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Primitive
@@ -112,14 +110,15 @@ class Operation:
             plan = self.plan_for(arrays, backend, weights_key, params)
         except OutOfMemoryError as error:
             keyed = _with_key(self.name, weights_key, params)
-            why = describe_shortage(error)
-            result = _run_in_chunks(self.primitive, arrays, keyed, backend=backend, why=why, whole=math.inf)
+            result = run_in_chunks(self.primitive, arrays, keyed, backend=backend, why=str(error), whole=math.inf)
             if result is None:
                 raise
             return result
         except InvalidInputError:
             if not any(is_chunked(each) or wraps_chunks(each) for each in arrays):
                 raise
+            from hpfracc._clusters import cluster_support
+
             return cluster_support().apply_operation(self, arrays, backend, params)
         return self.run(plan, arrays, weights_key, params, checked=True)
 
@@ -158,6 +157,8 @@ class Operation:
                 return run_prepared(weights_key, params, arrays)
             return bound.run(*arrays, weights_key=weights_key, **params)
         except Exception as error:
+            from hpfracc.engine.execution.recover import recover
+
             return recover(plan, bound, arrays, _with_key(self.name, weights_key, params), error)
 
     def plan_for(self, arrays: tuple[Any, ...], backend: Any, weights_key: Any, params: dict[str, Any]) -> Plan:
@@ -170,7 +171,7 @@ class Operation:
             options = dict(enumerate(hashable_options(self.name, params)))
             key = _key(arrays, backend, weights_key, options)
             plan = self._plans.get(key)
-        if plan is not None and plan.guard is not None and not plan.guard() and not make_room(plan):
+        if plan is not None and not plan.has_room():
             plan = None
         if plan is None or plan.version != state.version:
             plan = self._new_plan(key, arrays, backend, weights_key, params)
@@ -179,9 +180,7 @@ class Operation:
     def _new_plan(self, key: Any, arrays: Any, backend: Any, weights_key: Any, params: Any) -> Plan:
         with spans.span(f"choose for {self.name}", "decide"):
             keyed = weights_key is not None
-            plan = make_plan(
-                self.primitive, arrays, params, backend=backend, prepared=keyed, chunked_run=_run_in_chunks
-            )
+            plan = make_plan(self.primitive, arrays, params, backend=backend, prepared=keyed, splits=True)
         with self._lock:
             if len(self._plans) >= _MAX_PLANS:
                 self._retire(list(self._plans))
@@ -230,12 +229,6 @@ class Operation:
 
 
 # What most calls do not need is loaded with the first call that does.
-
-
-def _run_in_chunks(*call: Any, **options: Any) -> Any:
-    from hpfracc.engine.execution.batch.in_memory import run_in_chunks
-
-    return run_in_chunks(*call, **options)
 
 
 def _calls_are_wrapped() -> bool:

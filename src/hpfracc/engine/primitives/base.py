@@ -20,23 +20,9 @@ from hpfracc.engine.workload import Bucket, as_shape, bucket_of
 from hpfracc.errors import UnsupportedDtypeError
 
 __all__ = [
-    "FLOATS",
-    "INEXACT",
-    "INTEGERS",
-    "NUMBERS",
-    "REALS",
-    "ArraySpec",
-    "Call",
-    "Cut",
-    "Primitive",
-    "Transform",
-    "broadcast_cuts",
-    "dtype_of",
-    "fills_one_block",
-    "itemsize",
-    "outer_cuts",
-    "several_axes",
-]
+    "FLOATS", "INEXACT", "INTEGERS", "NUMBERS", "REALS", "ArraySpec", "Call", "Cut", "Primitive", "Transform",
+    "broadcast_cuts", "dtype_of", "fills_one_block", "itemsize", "outer_cuts", "several_axes",
+]  # fmt: skip
 
 FLOATS: frozenset[str] = frozenset({"float32", "float64"})
 INEXACT: frozenset[str] = FLOATS | {"complex64", "complex128"}

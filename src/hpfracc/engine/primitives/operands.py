@@ -17,16 +17,8 @@ from hpfracc.engine.primitives.base import INEXACT, NUMBERS, dtype_of
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 __all__ = [
-    "broadcast",
-    "complex_of",
-    "inexact",
-    "normal_axes",
-    "normal_axis",
-    "promoted",
-    "read_dtype",
-    "real_of",
-    "shape_of",
-]
+    "broadcast", "complex_of", "inexact", "normal_axes", "normal_axis", "promoted", "read_dtype", "real_of", "shape_of",
+]  # fmt: skip
 
 #: Cached names of dtypes, because formatting one takes a microsecond.
 _NAMES: dict[Any, str] = {}

@@ -25,14 +25,8 @@ if TYPE_CHECKING:
     from hpfracc.engine.selection.regret import RegretReport
 
 __all__ = [
-    "LONG_CALL_SECONDS",
-    "MAX_REVIEW_INTERVAL",
-    "MAX_WARMUP_CALLS",
-    "Choice",
-    "Chooser",
-    "Incumbent",
-    "warmup_calls",
-]
+    "LONG_CALL_SECONDS", "MAX_REVIEW_INTERVAL", "MAX_WARMUP_CALLS", "Choice", "Chooser", "Incumbent", "warmup_calls",
+]  # fmt: skip
 
 #: Samples of the incumbent until its bucket counts as settled. With 4 the settled regret on ``timings-h200.json`` grows
 #: by half, 16 gain nothing (benchmarks/selection.py).

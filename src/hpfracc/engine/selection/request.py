@@ -16,18 +16,9 @@ from hpfracc.engine.workload import named_for
 from hpfracc.errors import BackendUnavailableError, InvalidInputError
 
 __all__ = [
-    "HOST_PLACEMENT",
-    "CostKey",
-    "Placement",
-    "Preference",
-    "Request",
-    "find_preference",
-    "never_reason",
-    "place",
-    "preference_error",
-    "read_preference",
-    "refusal_reason",
-]
+    "HOST_PLACEMENT", "CostKey", "Placement", "Preference", "Request", "find_preference", "never_reason", "place",
+    "preference_error", "read_preference", "refusal_reason",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
