@@ -354,15 +354,12 @@ class Chooser(Guarded):
 
     def _price(self, row: Scored) -> float:
         """Seconds still to be paid before ``row`` runs at its total; 0 once the savings have covered them."""
-        if row.compile <= 0.0:
-            return 0.0
         option, pays = row.option, self._account.pays
         compiling = row.compile - option.startup
-        if compiling > 0.0 and not pays(option.compile_key, compiling):
-            return row.compile
-        if option.startup > 0.0 and not pays(_import_of(option), row.compile):
-            return row.compile
-        return 0.0
+        unpaid = (compiling > 0.0 and not pays(option.compile_key, compiling)) or (
+            option.startup > 0.0 and not pays(_import_of(option), row.compile)
+        )
+        return row.compile if unpaid else 0.0
 
     def _best(self, incumbent: Incumbent, rows: list[Scored], threshold: float) -> tuple[Scored, str]:
         """The row to use, and the reason: the cheapest, or an incumbent within the threshold."""
@@ -380,26 +377,27 @@ class Chooser(Guarded):
         if best is None:
             row = kept or rows[0]
             return row, f"{row.option.arm} is taken because nothing is known about any arm yet"
+        name, watts = best.option.arm, best.option.watts
         if kept is not None and kept is not best and kept_cost < (1.0 + threshold) * least:
-            more = kept_cost / least - 1.0
-            if kept.option.watts is not None:
-                return kept, f"{kept.option.arm} stays: {more:.0%} more energy than {best.option.arm}"
-            return kept, f"{kept.option.arm} stays: {more:.0%} slower than {best.option.arm}, less than {threshold:.0%}"
+            more = f"{kept.option.arm} stays: {kept_cost / least - 1.0:.0%}"
+            return kept, f"{more} slower than {name}, less than {threshold:.0%}" if watts is None else (
+                f"{more} more energy than {name}"
+            )
         found = best.estimate
         source = f"{found.samples} samples" if found.samples else _SOURCES[found.source]
-        watts = best.option.watts
+        here = f"{format_seconds(best.total)} from {source}"
         if watts is not None:
-            return best, (
-                f"{best.option.arm} is predicted to need least energy: {best.total * watts:.3g} J, "
-                f"{format_seconds(best.total)} from {source} at {watts:.3g} W"
+            return (
+                best,
+                f"{name} is predicted to need least energy: {best.total * watts:.3g} J, {here} at {watts:.3g} W",
             )
         quicker = min((row for row in rows if row.total < best.total), key=lambda row: row.total, default=None)
         if quicker is None:
-            return best, f"{best.option.arm} is predicted fastest: {format_seconds(best.total)} from {source}"
-        here, less, once = map(format_seconds, (best.total, quicker.total, quicker.compile))
+            return best, f"{name} is predicted fastest: {here}"
+        less, once = format_seconds(quicker.total), format_seconds(quicker.compile)
         return best, (
-            f"{best.option.arm} is taken: {here} from {source}; {quicker.option.arm} is predicted to take {less}, but "
-            f"its first call {once} more, which would not have paid yet"
+            f"{name} is taken: {here}; {quicker.option.arm} is predicted to take {less}, but its first call {once} "
+            "more, which would not have paid yet"
         )
 
     def _pick(
@@ -475,11 +473,8 @@ def _note_gains(incumbent: Incumbent, rows: Sequence[Scored], best: Scored, thre
         total = row.total if row.known else 0.0
         if best.total > (1.0 + threshold) * total:
             option, gain = row.option, best.total - total
-            if option.compile_key is not None:
-                gains[option.compile_key] = max(gain, gains.get(option.compile_key, 0.0))
-            if option.startup > 0.0:
-                library = _import_of(option)
-                gains[library] = max(gain, gains.get(library, 0.0))
+            bought = [option.compile_key, _import_of(option) if option.startup > 0.0 else None]
+            gains.update({item: max(gain, gains.get(item, 0.0)) for item in bought if item is not None})
 
 
 def _import_of(option: Option) -> tuple[str, str]:

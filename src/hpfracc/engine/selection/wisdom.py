@@ -159,8 +159,7 @@ class Wisdom(Guarded):
             self._pending.extend(given)
             if _sharing and own and len(self._shared) < _MAX_SHARED:
                 self._shared.extend(given)
-            full = len(self._pending) >= _GATHERED
-        if full:
+        if len(self._pending) >= _GATHERED:
             with continuing(self.path, "what is learned stays in memory only"):
                 self.flush()
 
@@ -178,7 +177,7 @@ class Wisdom(Guarded):
         with self._lock:
             if self._layout is None or self.read_only or not self._pending:
                 return True
-            if not self._may_write():
+            if self._is_resting():
                 self._trim_memory()
                 return False
             try:
@@ -199,21 +198,16 @@ class Wisdom(Guarded):
                 return len(self._everything()[0])
             self.flush()
             records, snapshot = self._everything()
-            if snapshot is not None and self._may_write():
+            if snapshot is not None and not self._is_resting():
                 self._unite_files(self._layout, records, snapshot)
             return len(records)
 
     def tidy(self) -> None:
         """Write the added records, and merge if there are many files; called at the end of a process."""
         self.flush()
-        if self._layout is None:
-            return
-        try:
-            scattered = len(list_files(self._layout)) > _SCATTERED
-        except OSError:  # a folder that cannot be read is not tidied
-            return
-        if scattered:
-            self.merge()
+        with contextlib.suppress(OSError):  # a folder that cannot be read is not tidied
+            if self._layout is not None and len(list_files(self._layout)) > _SCATTERED:
+                self.merge()
 
     def load(self) -> list[Record]:
         """All records of this version, oldest first."""
@@ -317,13 +311,9 @@ class Wisdom(Guarded):
             self._close_journal()
 
     def _state(self, *, readable: bool) -> str:
-        if self._layout is None:
-            return "off"
-        if not readable:
-            return "unreadable"
-        if self.read_only:
-            return "read-only"
-        return "kept" if self._retry_at is None else "memory only"
+        if self._layout is None or not readable:
+            return "off" if self._layout is None else "unreadable"
+        return "read-only" if self.read_only else "kept" if self._retry_at is None else "memory only"
 
     def _everything(self) -> tuple[list[Record], FolderSnapshot | None]:
         """The records on disk and in memory, trimmed, and a snapshot of the disk; None if it cannot be read."""
@@ -343,12 +333,11 @@ class Wisdom(Guarded):
 
     def _write(self, layout: WisdomLayout, lines: bytes) -> None:
         """Append to the journal, or to a new one if it was removed, is idle, or fails."""
-        if self._journal is not None:
-            if not self._journal.is_idle:
-                with contextlib.suppress(OSError):
-                    self._journal.write(lines)
-                    return
-            self._close_journal()
+        if self._journal is not None and not self._journal.is_idle:
+            with contextlib.suppress(OSError):
+                self._journal.write(lines)
+                return
+        self._close_journal()
         journal = Journal(layout)
         journal.write(lines)
         self._journal = journal
@@ -356,19 +345,19 @@ class Wisdom(Guarded):
     def _unite_files(self, layout: WisdomLayout, records: list[Record], snapshot: FolderSnapshot) -> None:
         """Merge the files on disk, then warn about damaged ones."""
         self._close_journal()  # all of it is in ``records``, so it may be removed too
-        notes: list[str] = []
         try:
             notes = merge_into_one(layout, records, snapshot)
+            self._retry_at = None
         except OSError as error:
             self._give_up(error)
-        else:
-            self._retry_at = None
+            return
         if notes:
             more = f"; so are {len(notes) - 1} other files there" if len(notes) > 1 else ""
             warn_once("damaged", notes[0], f"{notes[0]}{more}")
 
-    def _may_write(self) -> bool:
-        return self._retry_at is None or time.monotonic() >= self._retry_at
+    def _is_resting(self) -> bool:
+        """Whether a write failed a short while ago."""
+        return self._retry_at is not None and time.monotonic() < self._retry_at
 
     def _give_up(self, error: OSError) -> None:
         """After a failed write, keep records in memory for a while."""
@@ -406,6 +395,7 @@ def _after_fork() -> None:
         wisdom._forked()
 
 
+@atexit.register
 def _at_exit() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # at exit, so nothing can react to it
@@ -414,6 +404,5 @@ def _at_exit() -> None:
                 wisdom.close()
 
 
-atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
