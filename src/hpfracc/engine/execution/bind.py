@@ -11,7 +11,6 @@ import itertools
 import logging
 import math
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
@@ -23,7 +22,8 @@ from hpfracc._arrays import dtype_name, is_transformed, library_of, nbytes, trac
 from hpfracc._shielded import run_shielded
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Adapter, Arm, DeviceTimer, Kernel
-from hpfracc.engine.execution.prepared import PreparedOperand, prepared_operands
+from hpfracc.engine.execution.prepared import prepared_operands
+from hpfracc.engine.locks import Guarded
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.knowledge import Knowledge
 from hpfracc.engine.selection.request import Placement
@@ -59,7 +59,7 @@ class BoundArm:
     """
 
     __slots__ = (
-        "_apply_special", "_call", "_converters", "_index", "_kernel", "_no_scope", "_recent", "_scope", "_tag",
+        "_apply_special", "_call", "_converters", "_index", "_kernel", "_no_scope", "_scope", "_tag",
         "_to_caller", "arm", "bare", "decision", "expected", "fresh", "moves", "option", "run", "run_prepared",
         "slowdown",
     )  # fmt: skip
@@ -121,8 +121,6 @@ class BoundArm:
             operand = arrays[index]
             # A JAX array's sharding tells the devices of one host apart, which are one arm.
             kind = (np.shape(operand), dtype_name(operand), getattr(operand, "sharding", None))
-        #: The key of the last call and the cached transform of its operand.
-        self._recent: tuple[Any, PreparedOperand] | None = None
         #: Part of the key of a cached transform: another shape or dtype is another operand.
         self._tag = _tag_number(
             (call.operation, arm.name, call.dtype, call.facts.get("prepared_for", call.length), kind)
@@ -152,14 +150,7 @@ class BoundArm:
         """Run if only the cached operand would have to be moved."""
         if self._no_scope is not None and not self._no_scope():
             return self._run(*arrays, weights_key=weights_key, **params)
-        recent = self._recent
-        if recent is not None and recent[0] is weights_key and (prepared := recent[1].value) is not None:
-            # The same key as in the last call is not looked up: that takes 5 % of a row of 1,000 points.
-            recent[1].used = True
-            prepared_operands.hits += 1
-        else:
-            prepared, entry = prepared_operands.find((weights_key, self._tag), partial(self._prepare, arrays[0]))
-            self._recent = None if entry is None else (weights_key, entry)
+        prepared = prepared_operands.get((weights_key, self._tag), partial(self._prepare, arrays[0]))
         if self._apply_special is not None:
             return self._apply_special(prepared, *arrays[1:])
         assert self._kernel.apply is not None  # a kernel that prepares also applies
@@ -311,12 +302,12 @@ def compilation_span(arm: Arm) -> contextlib.AbstractContextManager[Any]:
 _MAX_PENDING = 256
 
 
-class PendingTimes:
+class PendingTimes(Guarded):
     """Pending timers, and the callback for each time."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._waiting: deque[tuple[DeviceTimer, Callable[[float], None]]] = deque(maxlen=_MAX_PENDING)
-        self._lock = threading.Lock()
 
     def add(self, timer: DeviceTimer, then: Callable[[float], None]) -> None:
         """Call ``then(seconds)`` in a later :meth:`settle`."""
@@ -343,7 +334,6 @@ class PendingTimes:
 
     def reset(self) -> None:
         """Discard pending timers, because a forked child must not read its parent's marks."""
-        self._lock = threading.Lock()
         self._waiting.clear()
 
 

@@ -173,10 +173,11 @@ def _reconsider(plan: Plan, count: int, arrays: tuple[Any, ...], at_least: int) 
         plan.expire()
         return
     plan.adopt(bound, selection, selection.expected)
-    # The first call of another arm is timed, because it may compile.
+    kept = selection.review_after
     if bound.arm == before:
-        plan.keep_for(max(selection.review_after, min(at_least, MAX_CALLS_BETWEEN_LOOKS)), count)
-    else:
-        plan.keep_for(selection.review_after if bound.arm.name in plan.warm else 0, count)
+        kept = max(kept, min(at_least, MAX_CALLS_BETWEEN_LOOKS))
+    elif bound.arm.name not in plan.warm:
+        kept = 0  # the first call of another arm is timed, because it may compile
+    plan.keep_for(kept, count)
     if bound.arm != before:
         logger.debug("%s: %s instead of %s: %s", plan.request.operation, bound.arm, before, selection.decision.reason)

@@ -24,6 +24,7 @@ from hpfracc._config import check_backend, current_context, state
 from hpfracc.engine.execution.decision_log import Mode, current, record
 from hpfracc.engine.execution.learn import run_and_learn
 from hpfracc.engine.execution.plan import Plan, as_array, hashable_options, make_plan, make_request, run_in_chunks
+from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.spans import memory_spans
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
 from hpfracc.engine.primitives.base import Primitive
@@ -45,7 +46,7 @@ _RETIRED = 64
 _ndarray = np.ndarray
 
 
-class Operation:
+class Operation(Guarded):
     """A callable operation: ``op(*arrays, backend=None, weights_key=None, **params)``.
 
     Parameters
@@ -62,6 +63,7 @@ class Operation:
     """
 
     def __init__(self, primitive: Primitive) -> None:
+        super().__init__()
         self.primitive = _reading.instance("primitive", primitive, Primitive, "that of a registered operation")
         self.name = primitive.name
         self.__name__ = primitive.name
@@ -77,7 +79,6 @@ class Operation:
         self._retired_calls = 0
         #: Recently replaced plans. A call that found one before its replacement is still counted there.
         self._retired: deque[Plan] = deque()
-        self._lock = threading.Lock()
 
     def __copy__(self) -> Operation:
         """Return the operation itself, because a process has only one of each name."""
@@ -220,10 +221,6 @@ class Operation:
             self._retired.clear()
             self._retired_calls = 0
 
-    def renew_lock(self) -> None:
-        """Create a new lock, because a forked child must not wait for one that a thread of its parent held."""
-        self._lock = threading.Lock()
-
     def __repr__(self) -> str:
         return f"<hpfracc operation {self.name!r}>"
 
@@ -348,7 +345,6 @@ def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()
     for operation in _operations.values():
-        operation.renew_lock()
         operation.reset_plans()  # a plan may be bound to a library whose threads are not in this process
 
 

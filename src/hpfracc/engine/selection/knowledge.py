@@ -373,16 +373,13 @@ class _KnowledgeCache(Guarded):
         #: By the setting as written, because resolving it takes longer than a decision.
         self.by_setting: dict[tuple[str | None, bool], Knowledge] = {}
 
-    def get(self, setting: str | None, frozen: bool) -> Knowledge:
-        known = self.by_setting.get((setting, frozen))
-        if known is None:
-            with self._lock:
-                path = resolve_path(setting)
-                known = self.known.get((path, frozen))
-                if known is None:
-                    known = self.known[path, frozen] = Knowledge(Wisdom(path, read_only=frozen))
-                self.by_setting[setting, frozen] = known
-        return known
+    def find(self, setting: str | None, frozen: bool) -> Knowledge:
+        with self._lock:
+            path = resolve_path(setting)
+            if (path, frozen) not in self.known:
+                self.known[path, frozen] = Knowledge(Wisdom(path, read_only=frozen))
+            found = self.by_setting[setting, frozen] = self.known[path, frozen]
+            return found
 
 
 _cache = _KnowledgeCache()
@@ -390,7 +387,8 @@ _cache = _KnowledgeCache()
 
 def knowledge_for(settings: Settings) -> Knowledge:
     """The knowledge for these settings. Deterministic runs have a separate one, which never changes."""
-    return _cache.get(settings.wisdom, settings.deterministic)
+    key = settings.wisdom, settings.deterministic
+    return _cache.by_setting.get(key) or _cache.find(*key)
 
 
 def all_knowledge() -> list[Knowledge]:

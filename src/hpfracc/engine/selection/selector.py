@@ -75,8 +75,8 @@ class _Answer:
     """A selected backend, and how long it is valid."""
 
     backend: BackendType
-    settings_version: int
-    reports_version: int
+    #: Of the settings and of the reports.
+    versions: tuple[int, int]
     review_at: float
     calls_left: int = _CALLS_KEPT
 
@@ -107,11 +107,8 @@ class IntelligentBackendSelector(Guarded):
     ) -> None:
         super().__init__()
         refresh_environment()
-        own = {
-            "enable_learning": enable_learning,
-            "gpu_memory_limit": gpu_memory_limit,
-            "performance_threshold": performance_threshold,
-        }
+        given = (enable_learning, gpu_memory_limit, performance_threshold)
+        own = dict(zip(("enable_learning", "gpu_memory_limit", "performance_threshold"), given, strict=True))
         self._own = config.check({name: value for name, value in own.items() if value is not None})
         self._records: deque[PerformanceRecord] = deque(maxlen=_MAX_RECORDS)
         #: Seconds, successes and failures.
@@ -173,11 +170,7 @@ class IntelligentBackendSelector(Guarded):
         except AttributeError:
             raise _no_workload(workload) from None
         answer = self._answers.get(key)
-        if (
-            answer is not None
-            and answer.settings_version == state.version
-            and answer.reports_version == backend_times.version
-        ):
+        if answer is not None and answer.versions == (state.version, backend_times.version):
             if answer.calls_left > 0:
                 answer.calls_left -= 1
                 return answer.backend
@@ -190,7 +183,7 @@ class IntelligentBackendSelector(Guarded):
         end = time.perf_counter()
         if len(self._answers) >= _MAX_ANSWERS:
             self._answers.clear()
-        self._answers[key] = _Answer(backend, *versions, end + (end - begin) / _REVIEW_SHARE)
+        self._answers[key] = _Answer(backend, versions, end + (end - begin) / _REVIEW_SHARE)
         return backend
 
     def _decide(self, workload: WorkloadCharacteristics, preferred: Any = None) -> Decision:
@@ -361,11 +354,9 @@ def calculate_gpu_threshold(dtype_size: int = 8, gpu_memory_limit: float | None 
     size = as_count("dtype_size", dtype_size)
     if size == 0:
         raise InvalidInputError("dtype_size=0 is not the size of an element; use its bytes, such as 8")
-    share = (
-        get_settings().gpu_memory_limit
-        if gpu_memory_limit is None
-        else check_fraction("gpu_memory_limit", gpu_memory_limit)
-    )
+    share = get_settings().gpu_memory_limit
+    if gpu_memory_limit is not None:
+        share = check_fraction("gpu_memory_limit", gpu_memory_limit)
     free = get_budget().free("cuda:0") if hardware.machine().gpus else None
     return 0 if free is None else allowed(free, share) // size
 
