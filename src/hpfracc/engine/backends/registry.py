@@ -415,7 +415,7 @@ def reset() -> None:
     with _registry._lock:
         of = _registry
         for known in (of.fingerprints, of.missing, of.broken, of.delayed, of.arms, of.kernels):
-            known.clear()  # type: ignore[attr-defined]
+            known.clear()
 
 
 class BackendManager:

@@ -150,7 +150,7 @@ class BoundArm:
         """Run if only the cached operand would have to be moved."""
         if self._no_scope is not None and not self._no_scope():
             return self._run(*arrays, weights_key=weights_key, **params)
-        prepared = prepared_operands.get((weights_key, self._tag), partial(self._prepare, arrays[0]))
+        prepared = prepared_operands.get((weights_key, self._tag), self._prepare, arrays[0])
         if self._apply_special is not None:
             return self._apply_special(prepared, *arrays[1:])
         assert self._kernel.apply is not None  # a kernel that prepares also applies
@@ -173,7 +173,7 @@ class BoundArm:
         run: Callable[..., Any] | None = self._kernel.run
         if index is not None:
             run = self._kernel.apply
-            operands.insert(0, prepared_operands.get((weights_key, self._tag), partial(self._prepare, arrays[index])))
+            operands.insert(0, prepared_operands.get((weights_key, self._tag), self._prepare, arrays[index]))
         assert run is not None  # a kernel that prepares also applies
         if spans.on and self.moves:  # otherwise its time is that of the call
             with spans.span(f"{self._call.operation} on {self.arm.name}", "kernel", queue_of(self.arm)):

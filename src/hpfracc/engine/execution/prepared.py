@@ -55,10 +55,10 @@ class PreparedOperands(Guarded):
     def capacity(self, value: int) -> None:
         self._capacity = value
 
-    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The transform of ``key``, computed by ``make()`` if missing (two threads may both compute it once)."""
+    def get(self, key: Hashable, make: Callable[..., Any], *args: Any) -> Any:
+        """The transform of ``key``, computed by ``make(*args)`` if missing (two threads may both compute it once)."""
         if is_tracing():
-            return make()
+            return make(*args)
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
@@ -66,7 +66,7 @@ class PreparedOperands(Guarded):
                 self.hits += 1
                 return entry[0]
             self.misses += 1
-        made = make()
+        made = make(*args)
         size = _size(made)
         if not may_be_cached(made) or size > self.capacity:
             return made

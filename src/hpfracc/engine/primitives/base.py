@@ -17,11 +17,11 @@ import numpy as np
 
 from hpfracc._arrays import dtype_name
 from hpfracc.engine.workload import Bucket, as_shape, bucket_of
-from hpfracc.errors import UnsupportedDtypeError
+from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
 __all__ = [
     "FLOATS", "INEXACT", "INTEGERS", "NUMBERS", "REALS", "ArraySpec", "Call", "Cut", "Primitive", "Transform",
-    "broadcast_cuts", "dtype_of", "fills_one_block", "itemsize", "outer_cuts", "several_axes",
+    "dtype_of", "fills_one_block", "itemsize", "outer_cuts", "own_axis", "several_axes",
 ]  # fmt: skip
 
 FLOATS: frozenset[str] = frozenset({"float32", "float64"})
@@ -139,6 +139,8 @@ class Primitive(ABC):
     prepared_operand: ClassVar[int | None] = None
     #: Whether operands are cast to ``Call.dtype`` before a kernel sees them.
     casts: ClassVar[bool] = True
+    #: Indices of the operands that every piece of a call needs whole.
+    whole_operands: ClassVar[tuple[int, ...]] = ()
 
     @abstractmethod
     def describe(self, *arrays: Any, **params: Any) -> Call:
@@ -201,8 +203,13 @@ class Primitive(ABC):
         return arrays
 
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Ways to split the call, the best first; none if it cannot be split."""
-        return iter(())
+        """Ways to split the call, the best first.
+
+        By default along every axis of the result, the longest first, but those that are ``inner`` by the call's facts:
+        usually the last one.
+        """
+        shapes = (None if index in self.whole_operands else shape_of(array) for index, array in enumerate(arrays))
+        return outer_cuts(shapes, call.shape, call.facts.get("inner", (-1,)))
 
     def merge(self, parts: np.ndarray, sizes: tuple[int, ...], **params: Any) -> np.ndarray:
         """The result from those of the pieces, stacked along a new first axis; ``sizes`` are their lengths."""
@@ -211,6 +218,17 @@ class Primitive(ABC):
     def memory(self, call: Call, algorithm: str) -> int:
         """Total bytes: operands, result and one workspace."""
         return call.input_bytes + call.output_bytes + self.workspace(call, algorithm)
+
+
+def shape_of(array: Any) -> tuple[int, ...]:
+    """The shape of an operand; a Python number has ``()``."""
+    shape = getattr(array, "shape", None)
+    if shape is not None:
+        return tuple(shape)
+    try:
+        return np.shape(array)
+    except ValueError as error:
+        raise ShapeError(f"a list is not an array ({error}); make its rows equally long") from None
 
 
 def dtype_of(array: Any) -> str:
@@ -250,25 +268,6 @@ class Cut:
     merges: bool = False
 
 
-def broadcast_cuts(
-    shapes: Iterable[tuple[int, ...]], result: tuple[int, ...], core: tuple[int, ...] = ()
-) -> Iterator[Cut]:
-    """Cuts along every axis that operands share by broadcasting, the longest first.
-
-    ``core`` is the number of last axes of each operand that do not broadcast.
-    """
-    shapes = tuple(shapes)
-    core = core or (0,) * len(shapes)
-    inner = len(result) - _broadcast_axes(shapes, core)
-    axes = sorted(range(-len(result), -inner), key=lambda axis: -result[axis])
-    for axis in axes:
-        if result[axis] < 2:
-            continue
-        operands = tuple(_own_axis(shape, axis + inner - own) for shape, own in zip(shapes, core, strict=True))
-        if any(own is not None for own in operands):
-            yield Cut(axis, result[axis], operands)
-
-
 def outer_cuts(
     shapes: Iterable[tuple[int, ...] | None], result: tuple[int, ...], inner: Iterable[int]
 ) -> Iterator[Cut]:
@@ -279,16 +278,12 @@ def outer_cuts(
     shapes, kept = tuple(shapes), frozenset(inner)
     axes = [axis for axis in range(-len(result), 0) if axis not in kept and result[axis] > 1]
     for axis in sorted(axes, key=lambda axis: -result[axis]):
-        operands = tuple(None if shape is None else _own_axis(shape, axis) for shape in shapes)
+        operands = tuple(None if shape is None else own_axis(shape, axis) for shape in shapes)
         if any(own is not None for own in operands):
             yield Cut(axis, result[axis], operands)
 
 
-def _broadcast_axes(shapes: tuple[tuple[int, ...], ...], core: tuple[int, ...]) -> int:
-    return max((len(shape) - own for shape, own in zip(shapes, core, strict=True)), default=0)
-
-
-def _own_axis(shape: tuple[int, ...], axis: int) -> int | None:
+def own_axis(shape: tuple[int, ...], axis: int) -> int | None:
     """The axis if the operand has it and is not repeated along it."""
     return axis if -axis <= len(shape) and shape[axis] > 1 else None
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, final
 
 from hpfracc import _reading
 from hpfracc.engine.numerics.lengths import fast_length
-from hpfracc.engine.primitives.base import REALS, ArraySpec, Call, Cut, Primitive, Transform, outer_cuts
+from hpfracc.engine.primitives.base import REALS, ArraySpec, Call, Primitive, Transform
 from hpfracc.engine.primitives.operands import broadcast, complex_of, inexact, read_dtype, real_of, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -100,10 +99,6 @@ class ChirpTransform(Primitive):
     def transform(self, call: Call, algorithm: str) -> Transform:
         """The transform of the padded rows."""
         return Transform((transform_length(call.length, call.facts["points"]),), call.batch, call.facts["result"])
-
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Rows."""
-        return outer_cuts(map(shape_of, arrays), call.shape, (-1,))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """As many points as samples, one set of rates for all rows."""

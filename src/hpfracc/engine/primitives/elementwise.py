@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, final
 
 import numpy as np
 
 from hpfracc.engine.numerics.expression import Node, parse_expression
-from hpfracc.engine.primitives.base import INTEGERS, ArraySpec, Call, Cut, Primitive, broadcast_cuts
+from hpfracc.engine.primitives.base import INTEGERS, ArraySpec, Call, Primitive
 from hpfracc.engine.primitives.operands import broadcast, complex_of, inexact, promoted, read_dtype, real_of, shape_of
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
@@ -50,8 +50,8 @@ class Elementwise(Primitive):
         shapes = [shape_of(array) for array in arrays]
         shape = broadcast(self.name, *shapes)
         live = live_bytes(expression, formula.names, tuple(shapes), dtype)
-        facts = {"steps": formula.steps, "temporaries": live}
-        return self.call(dtype, shape, shapes, batch=1, length=math.prod(shape), result=result, **facts)
+        facts: dict[str, Any] = {"steps": formula.steps, "temporaries": live}
+        return self.call(dtype, shape, shapes, batch=1, length=math.prod(shape), result=result, inner=(), **facts)
 
     def _dtype(self, names: tuple[str, ...], arrays: tuple[Any, ...]) -> str:
         strong: list[str] = []
@@ -68,10 +68,6 @@ class Elementwise(Primitive):
     def workspace(self, call: Call, algorithm: str) -> int:
         """Intermediate results: whole arrays, or nothing if the formula is evaluated in blocks."""
         return int(call.facts["temporaries"]) if algorithm == "default" else 0
-
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Every axis, the longest first."""
-        return broadcast_cuts(map(shape_of, arrays), call.shape)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """Two arrays, cheap arithmetic and one costly function."""
@@ -100,15 +96,11 @@ class BitwiseXor(Primitive):
             )
         given = shape_of(a), shape_of(b)
         shape = broadcast(self.name, *given)
-        return self.call(dtype, shape, given, batch=1, length=math.prod(shape))
+        return self.call(dtype, shape, given, batch=1, length=math.prod(shape), inner=())
 
     def work(self, call: Call, algorithm: str) -> float:
         """Bytes: an element's width counts."""
         return float(call.output_bytes)
-
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Every axis, the longest first."""
-        return broadcast_cuts(map(shape_of, arrays), call.shape)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """Two arrays; other dtypes are replaced by 64-bit integers."""

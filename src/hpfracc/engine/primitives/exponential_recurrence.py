@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, final
 
 import numpy as np
 
 from hpfracc import _reading
 from hpfracc.engine.numerics.recurrence import MAX_DEGREE
-from hpfracc.engine.primitives.base import REALS, ArraySpec, Call, Cut, Primitive, outer_cuts
+from hpfracc.engine.primitives.base import REALS, ArraySpec, Call, Primitive
 from hpfracc.engine.primitives.operands import broadcast, complex_of, inexact, read_dtype, real_of, shape_of
 from hpfracc.errors import ShapeError
 
@@ -42,6 +41,7 @@ class ExponentialRecurrence(Primitive):
     name = "exponential_recurrence"
     operands = ("rates", "weights", "steps", "signal", "initial")
     casts = False
+    whole_operands = (0, 1, 2)
 
     def describe(
         self,
@@ -100,10 +100,6 @@ class ExponentialRecurrence(Primitive):
         """The signal in double precision, and a state for each term of each segment of 128 points."""
         states: int = call.facts["terms"] * (1 + call.length // 128)
         return call.batch * (call.length + states) * call.wide_itemsize
-
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Rows of the signal and their states."""
-        return outer_cuts((None, None, None, shape_of(arrays[3]), shape_of(arrays[4])), call.shape, (-1,))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """Forty terms, as for a fractional derivative with six digits."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, final
 
 from hpfracc import _reading
 from hpfracc.engine.numerics.lengths import row_scratch
-from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, Transform, outer_cuts
+from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive, Transform
 from hpfracc.engine.primitives.operands import complex_of, inexact, normal_axis, read_dtype, real_of, shape_of
 from hpfracc.errors import ShapeError, UnsupportedDtypeError
 
@@ -66,6 +65,7 @@ class FourierTransform(Primitive):
             kind=kind,
             frequencies=frequencies,
             given=given,
+            inner=(axis - len(shape),),
         )
 
     def work(self, call: Call, algorithm: str) -> float:
@@ -87,12 +87,6 @@ class FourierTransform(Primitive):
             return None
         real = call.facts["kind"] == "irfft"
         return Transform((call.length,), call.batch, call.facts["result"] if real else call.dtype, inverse=real)
-
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Every axis except the transformed one, the longest first."""
-        shape = shape_of(arrays[0])
-        along = normal_axis(self.name, params.get("axis", -1), len(shape)) - len(shape)
-        return outer_cuts([shape], call.shape, (along,))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """The most common transform of this dtype: half the spectrum for real numbers."""

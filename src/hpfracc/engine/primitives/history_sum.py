@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, final
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from hpfracc import _reading
 from hpfracc.engine.numerics.history_tree import LEAF, NODES
 from hpfracc.engine.numerics.history_weights import KINDS
-from hpfracc.engine.primitives.base import REALS, ArraySpec, Call, Cut, Primitive, outer_cuts
+from hpfracc.engine.primitives.base import REALS, ArraySpec, Call, Primitive
 from hpfracc.engine.primitives.operands import inexact, read_dtype, real_of, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -44,6 +43,7 @@ class HistorySum(Primitive):
     name = "history_sum"
     operands = ("times", "signal", "parameters*")
     casts = False
+    whole_operands = (0, 2, 3)
 
     def describe(self, times: Any, signal: Any, *parameters: Any, kernel: str = "power", scaled: bool = False) -> Call:
         """Check operands and parameters; ``facts``: ``kernel``, ``scaled``."""
@@ -90,10 +90,6 @@ class HistorySum(Primitive):
     def block_elements(self, call: Call, algorithm: str) -> int:
         """A weight for each pair of points."""
         return call.length * (call.length + 1) // 2
-
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Rows of the signal."""
-        return outer_cuts((None, shape_of(arrays[1]), *(None for _ in arrays[2:])), call.shape, (-1,))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """The kernel of a half-derivative."""

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, broadcast_cuts, outer_cuts
+from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, own_axis
 from hpfracc.engine.primitives.operands import broadcast, inexact, promoted, read_dtype, shape_of
 from hpfracc.errors import ShapeError
 
@@ -46,7 +46,7 @@ class Matmul(Primitive):
         shape = batch + (() if len(left) == 1 else (rows,)) + (() if len(right) == 1 else (columns,))
         # Elements of square matrices whose product takes the same number of steps.
         length = round((rows * inner * columns) ** (2 / 3))
-        facts = {"rows": rows, "inner": inner, "columns": columns}
+        facts: dict[str, Any] = {"rows": rows, "inner": inner, "columns": columns}
         return self.call(dtype, shape, (left, right), batch=math.prod(batch), length=length, **facts)
 
     def work(self, call: Call, algorithm: str) -> float:
@@ -56,7 +56,13 @@ class Matmul(Primitive):
     def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
         """The stack; then rows of the first matrix, or columns of the second, whichever are more."""
         left, right = map(shape_of, arrays)
-        yield from broadcast_cuts((left, right), call.shape, (min(len(left), 2), min(len(right), 2)))
+        cores = min(len(left), 2), min(len(right), 2)
+        inner = len(call.shape) - max(len(left) - cores[0], len(right) - cores[1])
+        for axis in sorted(range(-len(call.shape), -inner), key=lambda axis: -call.shape[axis]):
+            shapes = zip((left, right), cores, strict=True)
+            operands = tuple(own_axis(shape, axis + inner - core) for shape, core in shapes)
+            if call.shape[axis] > 1 and operands != (None, None):
+                yield Cut(axis, call.shape[axis], operands)
         ways = []
         if len(left) > 1:
             ways.append(Cut(-1 if len(right) == 1 else -2, left[-2], (-2, None)))
@@ -117,10 +123,6 @@ class TridiagonalSolve(Primitive):
     def workspace(self, call: Call, algorithm: str) -> int:
         """The three diagonals and the right-hand side."""
         return (3 * int(call.facts["matrices"]) + call.batch) * call.length * call.itemsize
-
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Rows."""
-        return outer_cuts(map(shape_of, arrays), call.shape, (-1,))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """A matrix for every row."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, final
 
 import numpy as np
 
 from hpfracc import _reading
 from hpfracc.engine.numerics.mittag_leffler_plan import check_parameters
-from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, broadcast_cuts
+from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive
 from hpfracc.engine.primitives.operands import inexact, read_dtype, shape_of
 
 __all__ = ["MittagLefflerFunction"]
@@ -39,7 +38,7 @@ class MittagLefflerFunction(Primitive):
         order = _reading.whole(f"{self.name}: order", order, least=0)
         shape = shape_of(z)
         dtype = inexact(read_dtype(self.name, "z", z))
-        return self.call(dtype, shape, [shape], batch=1, length=math.prod(shape), order=order)
+        return self.call(dtype, shape, [shape], batch=1, length=math.prod(shape), inner=(), order=order)
 
     def work(self, call: Call, algorithm: str) -> float:
         """Elements times the number of derivatives."""
@@ -52,10 +51,6 @@ class MittagLefflerFunction(Primitive):
     def block_elements(self, call: Call, algorithm: str) -> int:
         """Points: each needs about fifty fractions."""
         return call.length
-
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Every axis, the longest first."""
-        return broadcast_cuts(map(shape_of, arrays), call.shape)
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """The solution of D^0.7 y = -y."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc.engine.primitives.base import INEXACT, NUMBERS, dtype_of
+from hpfracc.engine.primitives.base import INEXACT, NUMBERS, dtype_of, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 
 __all__ = [
@@ -24,17 +24,6 @@ __all__ = [
 _NAMES: dict[Any, str] = {}
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}
 _REAL = {"complex64": "float32", "complex128": "float64"}
-
-
-def shape_of(array: Any) -> tuple[int, ...]:
-    """The shape of an operand; a Python number has ``()``."""
-    shape = getattr(array, "shape", None)
-    if shape is not None:
-        return tuple(shape)
-    try:
-        return np.shape(array)
-    except ValueError as error:
-        raise ShapeError(f"a list is not an array ({error}); make its rows equally long") from None
 
 
 def read_dtype(operation: str, name: str, array: Any, allowed: frozenset[str] = NUMBERS) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple, final
 
 from hpfracc import _reading
 from hpfracc.engine.numerics.lengths import row_scratch
 from hpfracc.engine.numerics.trigonometric import TRIGONOMETRIC
-from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, Transform, itemsize, outer_cuts
+from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive, Transform, itemsize
 from hpfracc.engine.primitives.operands import (
     broadcast,
     complex_of,
@@ -134,6 +133,7 @@ class SpectralMultiply(Primitive):
             [given, points, *doubled],
             batch=batch,
             length=length,
+            inner=chosen,
             waves=plan.waves,
             turns=plan.turns,
             real=is_real,
@@ -188,12 +188,6 @@ class SpectralMultiply(Primitive):
             return None
         lengths = tuple(call.shape[axis] for axis in turns)
         return Transform(lengths, math.prod(call.shape) // math.prod(lengths), call.dtype, inverse=True)
-
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Every axis that is not transformed, the longest first."""
-        return outer_cuts(
-            map(shape_of, arrays), call.shape, SpectralAxes(call.facts["waves"], call.facts["turns"]).axes
-        )
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """A real symbol along the last axis, periodic: a fractional Laplacian of each row."""

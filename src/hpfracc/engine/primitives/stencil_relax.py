@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 
 from hpfracc import _reading
 from hpfracc.engine.numerics.stencils import NEIGHBOURHOODS, forward_offsets
-from hpfracc.engine.primitives.base import FLOATS, REALS, ArraySpec, Call, Cut, Primitive, outer_cuts
+from hpfracc.engine.primitives.base import FLOATS, REALS, ArraySpec, Call, Primitive
 from hpfracc.engine.primitives.operands import inexact, promoted, read_dtype, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -48,6 +48,7 @@ class StencilRelax(Primitive):
 
     name = "stencil_relax"
     operands = ("costs", "start")
+    whole_operands = (0,)
 
     def describe(
         self,
@@ -77,7 +78,8 @@ class StencilRelax(Primitive):
             raise ShapeError(
                 f"{self.name}: start has shape {points}, the lattice {lattice}; the last axes must be the lattice's"
             )
-        facts = {"lattice": lattice, "steps": 2 * steps, "reach": sum(lattice), "edges": edges}
+        facts: dict[str, Any] = {"lattice": lattice, "steps": 2 * steps, "reach": sum(lattice), "edges": edges}
+        facts["inner"] = tuple(range(-len(lattice), 0))
         batch, length = math.prod(points[: -len(lattice)]), math.prod(lattice)
         return self.call(inexact(promoted(pair)), points, (given, points), batch=batch, length=length, **facts)
 
@@ -96,10 +98,6 @@ class StencilRelax(Primitive):
         if algorithm == "csgraph":
             return steps * call.length * 72  # steps have 64-bit indices and lengths
         return (call.batch + (steps if call.facts["edges"] else 1)) * call.length * call.itemsize
-
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Maps."""
-        return outer_cuts((None, shape_of(arrays[1])), call.shape, range(-len(call.facts["lattice"]), 0))
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """One map of a lattice of that shape."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 from hpfracc.engine.numerics.lengths import fast_length
-from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive, Transform, outer_cuts
+from hpfracc.engine.primitives.base import ArraySpec, Call, Primitive, Transform
 from hpfracc.engine.primitives.operands import broadcast, complex_of, inexact, normal_axes, read_dtype, shape_of
 from hpfracc.errors import InvalidInputError, ShapeError
 
@@ -75,6 +75,7 @@ class ToeplitzApply(Primitive):
             batch=batch,
             length=math.prod(points),
             axes=chosen,
+            inner=chosen,
             points=points,
             used=used,
             taps=math.prod(used),
@@ -108,10 +109,6 @@ class ToeplitzApply(Primitive):
             return None
         sizes = padded_sizes(call.facts["points"], call.facts["used"])
         return Transform(sizes, call.batch, call.dtype, inverse=True)
-
-    def cuts(self, call: Call, *arrays: Any, **params: Any) -> Iterator[Cut]:
-        """Every axis except the summation axes, the longest first."""
-        return outer_cuts(map(shape_of, arrays), call.shape, call.facts["axes"])
 
     def example(self, shape: tuple[int, ...], dtype: str) -> tuple[tuple[ArraySpec, ...], dict[str, Any]]:
         """As many weights as points: a fractional derivative in space."""

@@ -322,7 +322,7 @@ class TransferModel(Guarded):
         """Learn from a copy."""
         check_seconds(seconds)
         with self._lock:
-            rings = (deque(maxlen=_KEPT) for _ in range(3))
+            rings = deque(maxlen=_KEPT), deque(maxlen=_KEPT), deque(maxlen=_KEPT)
             known = self._routes.setdefault(route, _Route(*rings))
             if nbytes <= _SMALL:
                 known.small.append(seconds)
