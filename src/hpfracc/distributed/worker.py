@@ -331,7 +331,7 @@ def merge_records(message: bytes, settings: Settings | None = None) -> int:
 def _encode(records: list[Record]) -> bytes:
     if not records:
         return b""
-    from hpfracc.engine.selection.wisdom_files import encode_lines
+    from hpfracc.engine.selection.wisdom_records import encode_lines
 
     return zlib.compress(encode_lines(records), 1)
 

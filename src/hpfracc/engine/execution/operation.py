@@ -23,7 +23,7 @@ from hpfracc._arrays import KINDS, PAIR_KINDS, is_chunked, library_of, quick_kin
 from hpfracc._config import check_backend, current_context, state
 from hpfracc.engine.execution.decision_log import Mode, current, record
 from hpfracc.engine.execution.learn import run_and_learn
-from hpfracc.engine.execution.plan import Plan, as_array, hashable_options, make_plan, make_request, run_in_chunks
+from hpfracc.engine.execution.plan import Plan, as_array, hashable_options, make_plan, make_request
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.memory.spans import memory_spans
 from hpfracc.engine.primitives import OWN_PRIMITIVES, PRIMITIVES
@@ -111,7 +111,7 @@ class Operation(Guarded):
             plan = self.plan_for(arrays, backend, weights_key, params)
         except OutOfMemoryError as error:
             keyed = _with_key(self.name, weights_key, params)
-            result = run_in_chunks(self.primitive, arrays, keyed, backend=backend, why=str(error), whole=math.inf)
+            result = _run_in_chunks(self.primitive, arrays, keyed, backend=backend, why=str(error), whole=math.inf)
             if result is None:
                 raise
             return result
@@ -181,7 +181,9 @@ class Operation(Guarded):
     def _new_plan(self, key: Any, arrays: Any, backend: Any, weights_key: Any, params: Any) -> Plan:
         with spans.span(f"choose for {self.name}", "decide"):
             keyed = weights_key is not None
-            plan = make_plan(self.primitive, arrays, params, backend=backend, prepared=keyed, splits=True)
+            plan = make_plan(
+                self.primitive, arrays, params, backend=backend, prepared=keyed, chunked_run=_run_in_chunks
+            )
         with self._lock:
             if len(self._plans) >= _MAX_PLANS:
                 self._retire(list(self._plans))
@@ -226,6 +228,12 @@ class Operation(Guarded):
 
 
 # What most calls do not need is loaded with the first call that does.
+
+
+def _run_in_chunks(*call: Any, **options: Any) -> Any:
+    from hpfracc.engine.execution.batch.in_memory import run_in_chunks
+
+    return run_in_chunks(*call, **options)
 
 
 def _calls_are_wrapped() -> bool:

@@ -33,7 +33,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 
 __all__ = [
     "LOOK", "MAX_CALLS_BETWEEN_LOOKS", "RECHECK", "REVIEW", "Plan", "Price", "as_array", "choose_and_bind",
-    "hashable_options", "learns", "make_plan", "make_request", "run_in_chunks", "zeros_for",
+    "hashable_options", "learns", "make_plan", "make_request", "zeros_for",
 ]  # fmt: skip
 
 #: Maximum fraction of the time of calls that timing a settled plan may take, and likewise for reviewing it.
@@ -95,12 +95,18 @@ class Plan:
     """
 
     __slots__ = (
-        "backend", "bound", "guard", "in_chunks", "incumbent", "interval", "knowledge", "peeks", "request", "review_at",
-        "run_seconds", "seen", "splits", "tick", "version", "warm",
+        "backend", "bound", "chunked_run", "guard", "in_chunks", "incumbent", "interval", "knowledge", "peeks",
+        "request", "review_at", "run_seconds", "seen", "tick", "version", "warm",
     )  # fmt: skip
 
     def __init__(
-        self, request: Request, knowledge: Knowledge, selection: Selection, bound: BoundArm, backend: Any, splits: bool
+        self,
+        request: Request,
+        knowledge: Knowledge,
+        selection: Selection,
+        bound: BoundArm,
+        backend: Any,
+        chunked_run: Callable[..., Any] | None,
     ) -> None:
         self.request = request
         self.knowledge = knowledge
@@ -111,8 +117,8 @@ class Plan:
         self.backend = backend
         #: Why the call should run in chunks, or None.
         self.in_chunks = selection.in_chunks
-        #: Whether a call may run in chunks; not if it is one of a larger call.
-        self.splits = splits
+        #: Runs a call in chunks; None for a plan of one chunk of a larger call.
+        self.chunked_run = chunked_run
         self.seen = self.peeks = self.interval = 0
         self.warm: set[str] = set()
         self.bound = bound
@@ -179,10 +185,10 @@ class Plan:
 
         ``whole`` is the predicted time of the whole call, inf if that is impossible; computed if not given.
         """
-        if not self.splits:
+        if self.chunked_run is None:
             return None
         call = self.request.primitive, arrays, params
-        return run_in_chunks(*call, backend=self.backend, why=why, fallbacks=fallbacks, whole=whole)
+        return self.chunked_run(*call, backend=self.backend, why=why, fallbacks=fallbacks, whole=whole)
 
     def calls(self) -> int:
         """Number of calls so far. Reading takes a tick, which is subtracted."""
@@ -244,13 +250,6 @@ class Plan:
         return not usual and self.run_seconds >= LOOK.worth
 
 
-def run_in_chunks(*call: Any, **options: Any) -> Any:
-    """Run a call in chunks, by a driver that most processes never load."""
-    from hpfracc.engine.execution.batch.in_memory import run_in_chunks as run
-
-    return run(*call, **options)
-
-
 def make_request(
     primitive: Primitive,
     arrays: Sequence[Any],
@@ -294,14 +293,14 @@ def make_plan(
     params: Mapping[str, Any],
     *,
     backend: Any = None,
-    splits: bool = False,
+    chunked_run: Callable[..., Any] | None = None,
     **options: Any,
 ) -> Plan:
-    """The plan for such a call, with the ``options`` of :func:`make_request`; ``splits``: it may run in chunks."""
+    """The plan for such a call, with the ``options`` of :func:`make_request`."""
     request = make_request(primitive, arrays, params, backend=backend, **options)
     knowledge = knowledge_for(request.settings)
     selection, bound = choose_and_bind(request, knowledge, arrays)
-    plan = Plan(request, knowledge, selection, bound, backend, splits)
+    plan = Plan(request, knowledge, selection, bound, backend, chunked_run)
     bound.fresh = selection.arm.spec.compiles != "never" and _is_new(request.compile_key(selection.arm), _compiled)
     if plan.in_chunks is not None:
         plan.review_next(True)  # at every call

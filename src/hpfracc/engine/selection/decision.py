@@ -232,23 +232,8 @@ def _table(decision: Decision) -> RenderableType:
 
 
 def _html(decision: Decision) -> str:
-    from html import escape
+    from hpfracc._results import as_html
 
-    head = "".join(f"<th>{escape(name)}</th>" for name in _COLUMNS)
-    body = []
-    for row in decision.candidates:
-        if row.refused is not None:
-            span = len(_COLUMNS) - 2
-            cells = f'<td></td><td>{escape(row.arm)}</td><td colspan="{span}"><i>{escape(row.refused)}</i></td>'
-        else:
-            cells = "".join(f"<td>{escape(cell)}</td>" for cell in _cells(decision, row))
-        weight = ' style="font-weight:bold"' if row.arm == decision.arm else ""
-        body.append(f"<tr{weight}>{cells}</tr>")
-    failed = "".join(
-        f"<div>fell back from {escape(row.arm)} ({escape(row.kind)}): {escape(row.error)}</div>"
-        for row in decision.fallbacks
-    )
-    return (
-        f'<div class="hpfracc-explanation"><b>{escape(title(decision))}</b><div>{escape(verdict(decision))}</div>'
-        f"{failed}<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
-    )
+    failed = {f"fell back from {row.arm}": f"{row.kind}: {row.error}" for row in decision.fallbacks}
+    rows = [_cells(decision, row) if row.refused is None else ("", row.arm, row.refused) for row in decision.candidates]
+    return as_html(title(decision), {"decision": verdict(decision)} | failed, rows=[_COLUMNS, *rows])

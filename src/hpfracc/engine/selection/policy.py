@@ -13,16 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.costs import CostEstimate, CostModel, Option, Scored
 from hpfracc.engine.selection.times import KEPT, Drift
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.formats import format_seconds
-
-if TYPE_CHECKING:
-    from hpfracc.engine.selection.regret import RegretReport
 
 __all__ = [
     "LONG_CALL_SECONDS", "MAX_REVIEW_INTERVAL", "MAX_WARMUP_CALLS", "Choice", "Chooser", "Incumbent", "warmup_calls",
@@ -215,7 +212,7 @@ class Chooser(Guarded):
         self.costs = costs
         self._account = costs.compiling
         #: By slot, bucket and objective.
-        self._incumbents: dict[tuple[Hashable, Hashable, str], Incumbent] = {}
+        self.incumbents: dict[tuple[Hashable, Hashable, str], Incumbent] = {}
         #: Seconds of all calls so far, of trials beyond what the incumbent would have taken, and of unknown arms.
         self._total = self._spent = self._on_unknown = 0.0
 
@@ -251,12 +248,12 @@ class Chooser(Guarded):
             raise InvalidInputError("no option to choose from; offer at least one arm")
         with self._lock:
             key = slot, bucket, _objective(options[0])
-            incumbent = self._incumbents.get(key) or Incumbent()
+            incumbent = self.incumbents.get(key) or Incumbent()
             rows = self.score(bucket, options)
             best, reason = self._best(incumbent, rows, threshold)
             if frozen:
                 return Choice(best.option, best.estimate, reason, False, MAX_REVIEW_INTERVAL - 1, rows)
-            self._incumbents[key] = incumbent
+            self.incumbents[key] = incumbent
             if len(incumbent.options) < len(options):
                 incumbent.options = {option.arm: option for option in options} | incumbent.options
             _note_gains(incumbent, rows, best, threshold)
@@ -327,14 +324,8 @@ class Chooser(Guarded):
             incumbent.end_trial(option.arm)  # its charge stands
             self._count(incumbent, option, run, calls)
 
-    def report(self) -> RegretReport:
-        """The regret of the choices so far, per operation: the slot itself, or the first part of a tuple."""
-        from hpfracc.engine.selection.regret import regret_report
-
-        return regret_report(self.costs, self._incumbents)
-
     def _incumbent(self, slot: Hashable, bucket: Hashable, option: Option) -> Incumbent:
-        return self._incumbents.setdefault((slot, bucket, _objective(option)), Incumbent())
+        return self.incumbents.setdefault((slot, bucket, _objective(option)), Incumbent())
 
     def _count(self, incumbent: Incumbent, option: Option, run: float, calls: int, compiling: float = 0.0) -> None:
         incumbent.ran(option, run, calls, compiling)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hpfracc.engine.selection.costs import CostModel
 from hpfracc.engine.selection.decision import as_text, plain_values
-from hpfracc.engine.selection.policy import Incumbent
+from hpfracc.engine.selection.policy import Chooser, Incumbent
 from hpfracc.profiling.formats import format_seconds
 
 if TYPE_CHECKING:
@@ -141,15 +139,15 @@ class RegretReport:
         return str(self)
 
 
-def regret_report(costs: CostModel, incumbents: Mapping[tuple[Hashable, Hashable, str], Incumbent]) -> RegretReport:
-    """The report about what ran in each slot, bucket and objective, by all that ``costs`` know now."""
+def regret_report(chooser: Chooser) -> RegretReport:
+    """The regret of choices so far by all that is known now, per operation: a slot, or the first part of a tuple."""
     sums: dict[tuple[str, str], _RegretTotals] = {}
     whole = _RegretTotals()
-    for (slot, bucket, objective), line in list(incumbents.items()):
+    for (slot, bucket, objective), line in list(chooser.incumbents.items()):
         operation = str(slot[0] if isinstance(slot, tuple) and slot else slot)
         predicted = {}
         for arm, option in line.options.items():
-            estimate = costs.estimate(option.key, bucket, option.x, option.extra)
+            estimate = chooser.costs.estimate(option.key, bucket, option.x, option.extra)
             if estimate.source != "none":
                 predicted[arm] = estimate.seconds * (1.0 if option.watts is None else option.watts)
         for found in (sums.setdefault((operation, objective), _RegretTotals()), whole):

@@ -328,7 +328,9 @@ class IntelligentBackendSelector(Guarded):
 
     def regret_report(self) -> RegretReport:
         """Time that the engine's choices cost compared with the best ones, as measured in this process."""
-        return knowledge_for(self.settings).chooser.report()
+        from hpfracc.engine.selection.regret import regret_report
+
+        return regret_report(knowledge_for(self.settings).chooser)
 
     def calculate_gpu_threshold(self, dtype_size: int = 8) -> int:
         """Elements that fit on the first GPU now, within ``gpu_memory_limit``; 0 without a GPU."""

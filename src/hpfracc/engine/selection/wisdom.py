@@ -16,20 +16,24 @@ from typing import Any
 from hpfracc._files import read_plain, write_whole
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.wisdom_files import (
-    MAX_BYTES,
     FolderSnapshot,
     Journal,
     WisdomLayout,
     continuing,
-    encode_lines,
-    encode_merged,
     list_files,
     merge_into_one,
     read_folder,
-    read_merged,
     warn_once,
 )
-from hpfracc.engine.selection.wisdom_records import Record, retain, unite
+from hpfracc.engine.selection.wisdom_records import (
+    MAX_BYTES,
+    Record,
+    encode_lines,
+    encode_merged,
+    read_merged,
+    retain,
+    unite,
+)
 from hpfracc.errors import WisdomError
 
 __all__ = ["Wisdom", "share_records", "shares_records", "take_shared"]

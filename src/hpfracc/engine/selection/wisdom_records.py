@@ -1,4 +1,4 @@
-"""Records of measurements: their format, and which of them are retained.
+"""Records of measurements: which of them are retained, and the formats of the files that hold them.
 
 Uniting and trimming commute: ``retain(retain(a) + b) == retain(a + b)``. So the order of merges does not matter.
 """
@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
@@ -19,7 +19,10 @@ from hpfracc._files import parse_json
 from hpfracc.engine.workload import Bucket
 from hpfracc.errors import InvalidInputError
 
-__all__ = ["KINDS", "MAX_DEPTH", "Kind", "Record", "new_id", "parse_record", "retain", "unite"]
+__all__ = [
+    "JOURNAL_HEAD", "KINDS", "MAX_BYTES", "MAX_DEPTH", "SCHEMA", "Content", "Kind", "Record", "encode_lines",
+    "encode_merged", "new_id", "parse_record", "read_journal", "read_merged", "retain", "unite",
+]  # fmt: skip
 
 #: What was measured: a calibrated knot, a run time, a compile time, a copy, or the power of an arm.
 Kind = Literal["knot", "sample", "compile", "transfer", "power"]
@@ -226,3 +229,115 @@ def _group(record: Record) -> tuple[Any, ...]:
     if record.kind == "transfer":
         return (*common, record.route, (record.nbytes or 0).bit_length())
     return (*common, record.bucket)
+
+
+#: Incremented when a kind or a field of records is added: older versions then do not touch the files.
+SCHEMA = 1
+#: The first line of a journal.
+JOURNAL_HEAD = f'{{"hpfracc":"journal","schema":{SCHEMA}}}\n'.encode()
+
+#: Limits for reading. All stored records take about 9 MB, and a journal is merged at 4 MiB. Within these limits no file
+#: takes more than two seconds, or about 300 MB, to read or reject.
+MAX_BYTES = 32 << 20
+_MAX_ENTRIES = 100_000
+_MAX_VALUES = 32 * _MAX_ENTRIES
+#: Limits for writing are lower than those for reading.
+_MAX_WRITTEN = MAX_BYTES * 3 // 4
+
+
+@dataclass(slots=True)
+class Content:
+    """The content of a file.
+
+    Attributes
+    ----------
+    records : list of Record
+        The readable ones.
+    skipped : int
+        Number of complete lines or entries that are not records.
+    damage : str or None
+        Why a merged file as a whole is damaged; ``records`` are then those that could be recovered.
+    newer : bool
+        Whether a later version of hpfracc wrote it in an unknown format; it is not touched then.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    skipped: int = 0
+    damage: str | None = None
+    newer: bool = False
+    #: Why the first invalid entry was rejected.
+    complaint: str | None = None
+
+    @property
+    def fault(self) -> str | None:
+        """Reason why the file should be set aside; None if it is intact."""
+        if self.damage is None and self.skipped:
+            return f"{self.skipped} of its entries are not records, the first because of {self.complaint}"
+        return self.damage
+
+
+def encode_merged(records: Iterable[Record]) -> bytes:
+    """A merged file of ``records``, oldest first; deterministic."""
+    lines = [record.to_line() for record in records]
+    size = sum(map(len, lines)) + 2 * len(lines)
+    first = 0
+    while size > _MAX_WRITTEN:  # drop the oldest
+        size -= len(lines[first]) + 2
+        first += 1
+    body = ",\n".join(lines[first:])
+    return f'{{"hpfracc":"wisdom","schema":{SCHEMA},"records":[\n{body}\n]}}\n'.encode()
+
+
+def encode_lines(records: Iterable[Record]) -> bytes:
+    """Lines of a journal."""
+    return "".join(f"{record.to_line()}\n" for record in records).encode()
+
+
+def read_merged(data: bytes) -> Content:
+    """Read a merged file; never raises, see :attr:`Content.damage`."""
+    if data.count(b",") + data.count(b"[") + data.count(b"{") > _MAX_VALUES:
+        return Content(damage="it holds too many values")
+    damage, entries = "it is not a wisdom file", None
+    try:
+        value = parse_json(data, MAX_DEPTH)
+    except (ValueError, RecursionError) as error:
+        value, damage = None, str(error)
+    if isinstance(value, dict) and value.get("hpfracc") == "wisdom":
+        if _is_newer(value):
+            return Content(newer=True)
+        entries = value.get("records") if value.get("schema") == SCHEMA else None
+        damage = "its schema or its records are missing"
+    if isinstance(entries, list):
+        return _read_entries(entries)
+    # Those on complete lines can be recovered.
+    lines = [line.strip().rstrip(b",") for line in data.split(b"\n", _MAX_ENTRIES)[:_MAX_ENTRIES]]
+    return Content(_read_entries(lines).records, damage=damage)
+
+
+def read_journal(data: bytes) -> Content:
+    """Read a journal. An incomplete last line, of a process that was killed, is ignored."""
+    head, *lines = data.split(b"\n", _MAX_ENTRIES + 1)
+    try:
+        if _is_newer(parse_json(head, MAX_DEPTH)):
+            return Content(newer=True)
+    except (ValueError, RecursionError):
+        pass  # the lines below it are read all the same
+    return _read_entries(lines[:-1] if len(lines) <= _MAX_ENTRIES else lines)
+
+
+def _is_newer(head: Any) -> bool:
+    schema = head.get("schema") if isinstance(head, dict) else None
+    return isinstance(schema, int) and schema > SCHEMA
+
+
+def _read_entries(entries: Sequence[Any]) -> Content:
+    content = Content()
+    for entry in entries[:_MAX_ENTRIES]:
+        try:
+            content.records.append(parse_record(entry))
+        except InvalidInputError as error:
+            content.skipped += 1
+            content.complaint = content.complaint or str(error)
+    if len(entries) > _MAX_ENTRIES:
+        content.damage = f"it has more than {_MAX_ENTRIES:,} entries"
+    return content

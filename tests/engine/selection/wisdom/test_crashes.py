@@ -15,14 +15,8 @@ from unittest import mock
 import pytest
 
 from hpfracc.engine.selection.wisdom import Wisdom
-from hpfracc.engine.selection.wisdom_files import (
-    JOURNAL_HEAD,
-    WisdomLayout,
-    encode_lines,
-    encode_merged,
-    list_files,
-    read_folder,
-)
+from hpfracc.engine.selection.wisdom_files import WisdomLayout, list_files, read_folder
+from hpfracc.engine.selection.wisdom_records import JOURNAL_HEAD, encode_lines, encode_merged
 from tests.helpers.forked import run_in_child
 from tests.helpers.measured import ids, samples
 

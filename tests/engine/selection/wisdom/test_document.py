@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hpfracc.engine.selection.wisdom_files import (
+from hpfracc.engine.selection.wisdom_records import (
     JOURNAL_HEAD,
     SCHEMA,
     encode_lines,

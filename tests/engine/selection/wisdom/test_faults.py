@@ -13,14 +13,8 @@ from hpfracc._files import temporary
 from hpfracc.engine.selection import wisdom as store
 from hpfracc.engine.selection import wisdom_files
 from hpfracc.engine.selection.wisdom import Wisdom
-from hpfracc.engine.selection.wisdom_files import (
-    JOURNAL_HEAD,
-    WisdomLayout,
-    encode_lines,
-    encode_merged,
-    list_files,
-    reset_warnings,
-)
+from hpfracc.engine.selection.wisdom_files import WisdomLayout, list_files, reset_warnings
+from hpfracc.engine.selection.wisdom_records import JOURNAL_HEAD, encode_lines, encode_merged
 from hpfracc.errors import WisdomWarning
 from tests.helpers.measured import ids, samples
 from tests.helpers.warned import collected

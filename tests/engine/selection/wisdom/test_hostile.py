@@ -18,15 +18,10 @@ import hpfracc as hf
 from hpfracc.cli import main
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import state
-from hpfracc.engine.selection import wisdom_files as files
+from hpfracc.engine.selection import wisdom_records as files
 from hpfracc.engine.selection.wisdom import Wisdom
-from hpfracc.engine.selection.wisdom_files import (
-    JOURNAL_HEAD,
-    WisdomLayout,
-    encode_lines,
-    encode_merged,
-    reset_warnings,
-)
+from hpfracc.engine.selection.wisdom_files import WisdomLayout, reset_warnings
+from hpfracc.engine.selection.wisdom_records import JOURNAL_HEAD, encode_lines, encode_merged
 from hpfracc.errors import WisdomError, WisdomWarning
 from tests.helpers.measured import ids, sample, samples
 from tests.helpers.processes import start_python

@@ -11,7 +11,8 @@ import pytest
 
 from hpfracc.engine.selection import wisdom as store
 from hpfracc.engine.selection.wisdom import Wisdom
-from hpfracc.engine.selection.wisdom_files import SCHEMA, WisdomLayout, encode_merged, list_files, reset_warnings
+from hpfracc.engine.selection.wisdom_files import WisdomLayout, list_files, reset_warnings
+from hpfracc.engine.selection.wisdom_records import SCHEMA, encode_merged
 from hpfracc.errors import WisdomError, WisdomWarning
 from tests.helpers.forked import run_in_child
 from tests.helpers.measured import ids, sample, samples
