@@ -113,6 +113,11 @@ class WorkloadCharacteristics:
         return bucket_of(self.batch, self.length)
 
     @property
+    def bucket_of_size(self) -> Bucket:
+        """The bucket of the size alone, because reported times do not include the batch shape."""
+        return bucket_of(1, self.data_size)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the operand."""
         return self.data_size * self.dtype_size

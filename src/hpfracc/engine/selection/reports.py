@@ -17,7 +17,7 @@ from hpfracc.engine.selection.decide import decide
 from hpfracc.engine.selection.decision import Candidate, Decision
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import HOST_PLACEMENT, Preference, Request, refusal_reason
-from hpfracc.engine.workload import OPERATION_PRIMITIVES, OTHER, Bucket, WorkloadCharacteristics, bucket_of
+from hpfracc.engine.workload import OPERATION_PRIMITIVES, OTHER, Bucket, WorkloadCharacteristics
 from hpfracc.errors import BackendUnavailableError
 
 __all__ = ["BackendTimes", "backend_times", "operation_name", "route"]
@@ -67,7 +67,7 @@ class BackendTimes(Guarded):
 
     def estimate_for(self, workload: WorkloadCharacteristics, backend: str) -> float:
         """The same for a workload, whose batch shape reports do not include."""
-        return self.estimate(workload.operation_type, backend, bucket_of(1, workload.data_size))
+        return self.estimate(workload.operation_type, backend, workload.bucket_of_size)
 
     def forget(self, owner: int) -> None:
         """Withdraw the reports of ``owner``."""
