@@ -373,13 +373,17 @@ class HostAdapter(Adapter):
 MAX_MATRIX_ELEMENTS = 1024 * 1024
 
 
+def _too_long(call: Call, most: int) -> str | None:
+    rows = max(1, call.facts.get("weight_rows", 1))
+    if rows * call.length**2 <= most:
+        return None
+    longest = math.isqrt(most // rows)
+    return f"{call.length:,} points: its direct sum is a product with a matrix, for at most {longest:,}"
+
+
 def too_long_for_matrix(call: Call) -> str | None:
     """Refuse a direct sum whose matrix would be too large."""
-    rows = max(1, call.facts.get("weight_rows", 1))
-    if rows * call.length**2 > MAX_MATRIX_ELEMENTS:
-        most = math.isqrt(MAX_MATRIX_ELEMENTS // rows)
-        return f"{call.length:,} points: its direct sum is a product with a matrix, for at most {most:,}"
-    return None
+    return _too_long(call, MAX_MATRIX_ELEMENTS)
 
 
 #: The same for a causal convolution, whose transforms are faster from there on. A traced call makes its matrix anew: at
@@ -390,10 +394,7 @@ _MAX_CAUSAL_ELEMENTS = 256 * 256
 
 def too_long_for_causal_matrix(call: Call) -> str | None:
     """Reason why a direct causal convolution does not support a call, or None."""
-    rows = max(1, call.facts.get("weight_rows", 1))
-    if rows * call.length**2 > _MAX_CAUSAL_ELEMENTS:
-        return f"{call.length:,} points: its direct sum is a product with a matrix, for short signals"
-    return None
+    return _too_long(call, _MAX_CAUSAL_ELEMENTS)
 
 
 def too_long_or_wide_for_matrix(call: Call) -> str | None:

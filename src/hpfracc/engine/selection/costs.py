@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from hpfracc.engine.locks import Guarded
 from hpfracc.engine.selection.rent_or_buy import RentOrBuy
@@ -322,8 +322,7 @@ class TransferModel(Guarded):
         """Learn from a copy."""
         check_seconds(seconds)
         with self._lock:
-            rings = deque(maxlen=_KEPT), deque(maxlen=_KEPT), deque(maxlen=_KEPT)
-            known = self._routes.setdefault(route, _Route(*rings))
+            known = self._routes.setdefault(route, _Route(*(deque[Any](maxlen=_KEPT) for _ in range(3))))
             if nbytes <= _SMALL:
                 known.small.append(seconds)
             else:
