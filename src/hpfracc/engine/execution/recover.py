@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import logging
 import math
 from dataclasses import replace
 from typing import Any
@@ -22,8 +21,6 @@ from hpfracc.engine.selection.request import Request
 from hpfracc.errors import AllBackendsFailedError, BackendUnavailableError, HpfraccError, OutOfMemoryError
 
 __all__ = ["Failure", "classify", "drop_frames", "recover", "try_other_arms"]
-
-logger = logging.getLogger("hpfracc.engine")
 
 
 class Failure(enum.Enum):
