@@ -32,10 +32,11 @@ def rows(op: hf.Operation, *arrays: np.ndarray) -> dict[str, tuple[int, str]]:
 
 def test_samples_survive_the_process() -> None:
     """Written at exit and read by the next process."""
-    for _ in range(1000):
-        hf.causal_convolution(W, X)
-    arm = max(rows(hf.causal_convolution, W, X).items(), key=lambda item: item[1][0])[0]
-    assert rows(hf.causal_convolution, W, X)[arm][0] > 1
+    most = 0
+    while most < 2:  # on a slow machine the first times are spread over several arms
+        for _ in range(1000):
+            hf.causal_convolution(W, X)
+        arm, (most, _) = max(rows(hf.causal_convolution, W, X).items(), key=lambda item: item[1][0])
     knowledge_for(get_settings()).wisdom.flush()
     state.reset()
     assert rows(hf.causal_convolution, W, X)[arm][0] > 1
