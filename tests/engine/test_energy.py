@@ -21,7 +21,8 @@ from hpfracc.engine.hardware import energy as hardware_energy
 from hpfracc.engine.hardware.energy import read_energy_counters
 from hpfracc.engine.selection.costs import CostModel, Option
 from hpfracc.engine.selection.knowledge import knowledge_for
-from hpfracc.engine.selection.regret import Ledger
+from hpfracc.engine.selection.policy import Chooser
+from hpfracc.engine.selection.regret import regret_report
 from hpfracc.errors import ConfigurationError
 from hpfracc.profiling import Profiler, clocks, energy
 from hpfracc.profiling.energy import EnergyMeter, EnergyTrace
@@ -125,17 +126,17 @@ def test_regret_is_counted_in_joules():
     costs = CostModel()
     costs.add_knot("quick", 1.0, 1e-3)
     costs.add_knot("frugal", 1.0, 2e-3)
-    ledger = Ledger(costs)
+    chooser = Chooser(costs)
     options = [Option("quick", "quick", 1.0, watts=100.0), Option("frugal", "frugal", 1.0, watts=20.0)]
-    ledger.offered("fft", "bucket", options)
-    ledger.ran("fft", "bucket", options[0], 1e-3, 10)
-    row = ledger.report().total
+    chooser.choose("fft", "bucket", options)
+    chooser.tally("fft", "bucket", options[0], 10)
+    row = regret_report(chooser).total
     assert row.objective == "energy" and row.best == pytest.approx(0.4) and row.regret == pytest.approx(1.5)
-    assert row.slow == 1.0 and "0.4 J" in str(ledger.report())
+    assert row.slow == 1.0 and "0.4 J" in str(regret_report(chooser))
     plain = [replace(option, watts=None) for option in options]
-    ledger.offered("fft", "bucket", plain)
-    ledger.ran("fft", "bucket", plain[0], 1e-3, 10)
-    report = ledger.report()
+    chooser.choose("fft", "bucket", plain)
+    chooser.tally("fft", "bucket", plain[0], 10)
+    report = regret_report(chooser)
     assert [(each.objective, round(each.regret, 12)) for each in report.operations] == [("energy", 1.5), ("time", 0.0)]
     assert report.total.objective == "both" and np.isnan(report.total.regret) and report.total.calls == 20
 

@@ -7,7 +7,6 @@ tridiagonal without zeros next to the diagonal, so that its eigenvalues are dist
 
 from __future__ import annotations
 
-import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +21,6 @@ __all__ = ["MAX_POINTS", "HermiteGauss", "hermite_gauss", "kept_vectors"]
 MAX_POINTS = 1 << 13
 #: Cache of vectors, limited in bytes: those for 8,192 points and some shorter ones fit.
 kept_vectors = PreparedOperands(384 * 2**20)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=kept_vectors.renew_lock)
 
 
 class HermiteGauss(NamedTuple):

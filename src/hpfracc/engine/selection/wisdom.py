@@ -15,109 +15,86 @@ from typing import Any
 
 from hpfracc._files import read_plain, write_whole
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.selection.wisdom import FileKind, WisdomLayout, continuing, warn_once
-from hpfracc.engine.selection.wisdom.files import (
-    MAX_BYTES,
-    Content,
+from hpfracc.engine.selection.wisdom_files import (
     FolderSnapshot,
     Journal,
-    encode_lines,
-    encode_merged,
+    WisdomLayout,
+    continuing,
     list_files,
     merge_into_one,
     read_folder,
-    read_merged,
+    warn_once,
 )
-from hpfracc.engine.selection.wisdom.records import Entry, Record, retain, unite
+from hpfracc.engine.selection.wisdom_records import (
+    MAX_BYTES,
+    Record,
+    encode_lines,
+    encode_merged,
+    read_merged,
+    retain,
+    unite,
+)
 from hpfracc.errors import WisdomError
 
-__all__ = [
-    "Wisdom",
-    "describe_files",
-    "describe_records",
-    "read_import",
-    "share_records",
-    "shares_records",
-    "take_shared",
-]
+__all__ = ["Wisdom", "share_records", "shares_records", "take_shared"]
 
 
-def describe_records(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Counts by kind, and a row for each fingerprint, backend and operation, the most recent first.
-
-    Records of later versions are counted as ``unknown``.
-    """
-    records = [entry for entry in entries if isinstance(entry, Record)]
+def _describe_records(records: Sequence[Record]) -> dict[str, Any]:
+    """Counts by kind, and a row for each fingerprint, backend and operation, the most recent first."""
     groups: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
     for record in records:
         groups[record.fingerprint, record.backend, record.operation].append(record)
     rows: list[dict[str, Any]] = [
         {
-            "fingerprint": fingerprint,
-            "backend": backend,
-            "operation": operation,
+            **dict(zip(("fingerprint", "backend", "operation"), key, strict=True)),
             "arms": sorted({record.arm for record in group}),
             "records": len(group),
             "kinds": dict(Counter(record.kind for record in group)),
             "oldest": min(record.time for record in group),
             "newest": max(record.time for record in group),
         }
-        for (fingerprint, backend, operation), group in groups.items()
+        for key, group in groups.items()
     ]
     rows.sort(key=lambda row: (-row["newest"], row["fingerprint"], row["backend"], row["operation"]))
-    return {
-        "records": len(records),
-        "unknown": len(entries) - len(records),
-        "kinds": dict(Counter(record.kind for record in records)),
-        "rows": rows,
-    }
+    return {"records": len(records), "kinds": dict(Counter(record.kind for record in records)), "rows": rows}
 
 
-def describe_files(layout: WisdomLayout | None) -> dict[str, Any]:
+def _describe_files(layout: WisdomLayout | None) -> dict[str, Any]:
     """Names, sizes and modification times of the files; ``changed`` is None if there are none."""
     files: list[dict[str, Any]] = []
-    found: list[tuple[Path, FileKind]] = []
-    if layout is not None:
-        with contextlib.suppress(OSError):  # a folder that cannot be read; ``state`` says so
-            found = list_files(layout)
-    for path, kind in found:
-        try:
-            status = path.stat()
-        except OSError:  # removed by a merge
-            continue
-        files.append({"name": path.name, "kind": kind, "bytes": status.st_size, "changed": status.st_mtime})
-    return {
-        "files": files,
-        "bytes": sum(file["bytes"] for file in files),
-        "changed": max((file["changed"] for file in files), default=None),
-    }
+    with contextlib.suppress(OSError):  # a folder that cannot be read; ``state`` says so
+        for path, kind in list_files(layout) if layout is not None else ():
+            with contextlib.suppress(OSError):  # removed by a merge
+                status = path.stat()
+                files.append({"name": path.name, "kind": kind, "bytes": status.st_size, "changed": status.st_mtime})
+    changed = max((file["changed"] for file in files), default=None)
+    return {"files": files, "bytes": sum(file["bytes"] for file in files), "changed": changed}
 
 
 _REMEDY = "export it again with `hpfracc wisdom export FILE` on the machine that measured it"
 
 
-def read_import(path: Path) -> list[Entry]:
+def _read_import(path: Path) -> list[Record]:
     """All records of an exported file or a wisdom folder; :class:`WisdomError` if any is damaged."""
     try:
         if os.path.isdir(path):
-            snapshot = read_folder(WisdomLayout.of(path))
-            files = [(source.path, source.content) for source in snapshot.sources]
+            files = [(source.path, source.content) for source in read_folder(WisdomLayout.of(path)).sources]
             if not files:
                 raise WisdomError(f"{path} has no wisdom to import; {_REMEDY}")
         else:
             files = [(path, read_merged(read_plain(path, MAX_BYTES).data))]
     except OSError as error:
-        raise WisdomError(f"{path} cannot be imported ({error.strerror or error}); {_REMEDY}") from error
+        raise _failure(f"{path} cannot be imported", error, _REMEDY) from error
     for name, content in files:
-        _check(name, content)
+        if content.newer:
+            raise WisdomError(f"{name} was written by a later hpfracc; upgrade hpfracc to import it")
+        if content.fault is not None:
+            raise WisdomError(f"{name} cannot be imported: {content.fault}; {_REMEDY}")
     return [record for _, content in files for record in content.records]
 
 
-def _check(path: Path, content: Content) -> None:
-    if content.newer:
-        raise WisdomError(f"{path} was written by a later hpfracc; upgrade hpfracc to import it")
-    if content.fault is not None:
-        raise WisdomError(f"{path} cannot be imported: {content.fault}; {_REMEDY}")
+def _failure(what: str, error: OSError, remedy: str) -> WisdomError:
+    return WisdomError(f"{what} ({error.strerror or error}); {remedy}")
 
 
 #: Number of records after which they are written, and maximum number in memory if that is impossible.
@@ -171,7 +148,7 @@ class Wisdom(Guarded):
         self.read_only = read_only
         self._layout = None if path is None else WisdomLayout.of(path)
         self._alone = read_only and path is not None and path == WisdomLayout.of(path).merged
-        self._pending: list[Entry] = []
+        self._pending: list[Record] = []
         self._journal: Journal | None = None
         self._retry_at: float | None = None  # set while the folder cannot be written
         self._shared: list[Record] = []
@@ -186,8 +163,7 @@ class Wisdom(Guarded):
             self._pending.extend(given)
             if _sharing and own and len(self._shared) < _MAX_SHARED:
                 self._shared.extend(given)
-            full = len(self._pending) >= _GATHERED
-        if full:
+        if len(self._pending) >= _GATHERED:
             with continuing(self.path, "what is learned stays in memory only"):
                 self.flush()
 
@@ -205,7 +181,7 @@ class Wisdom(Guarded):
         with self._lock:
             if self._layout is None or self.read_only or not self._pending:
                 return True
-            if not self._may_write():
+            if self._is_resting():
                 self._trim_memory()
                 return False
             try:
@@ -226,29 +202,29 @@ class Wisdom(Guarded):
                 return len(self._everything()[0])
             self.flush()
             records, snapshot = self._everything()
-            if snapshot is not None and self._may_write():
+            if snapshot is not None and not self._is_resting():
                 self._unite_files(self._layout, records, snapshot)
             return len(records)
 
     def tidy(self) -> None:
         """Write the added records, and merge if there are many files; called at the end of a process."""
         self.flush()
-        if self._layout is None:
-            return
-        try:
-            scattered = len(list_files(self._layout)) > _SCATTERED
-        except OSError:  # a folder that cannot be read is not tidied
-            return
-        if scattered:
-            self.merge()
+        with contextlib.suppress(OSError):  # a folder that cannot be read is not tidied
+            if self._layout is not None and len(list_files(self._layout)) > _SCATTERED:
+                self.merge()
 
     def load(self) -> list[Record]:
         """All records of this version, oldest first."""
         with self._lock:
             entries, snapshot = self._everything()
             if self._layout is not None and snapshot is not None and snapshot.damaged:
-                self._mend(self._layout, entries, snapshot)
-        return [entry for entry in entries if isinstance(entry, Record)]
+                # Damaged files are set aside once their readable records are saved.
+                if not self.read_only:
+                    self._unite_files(self._layout, entries, snapshot)
+                for source in snapshot.damaged if self.read_only else ():
+                    kept = len(source.content.records)
+                    self._warn("damaged", f"is damaged ({source.content.fault}); {kept} records could be read from it")
+        return entries
 
     def export(self, path: str | os.PathLike[str]) -> int:
         """Write all records into one file for :meth:`import_`; returns their number."""
@@ -256,10 +232,8 @@ class Wisdom(Guarded):
         try:
             write_whole(path, [data])
         except OSError as error:
-            raise WisdomError(
-                f"wisdom cannot be exported to {path} ({error.strerror or error}); name a file in a folder that exists "
-                "and can be written"
-            ) from error
+            remedy = "name a file in a folder that exists and can be written"
+            raise _failure(f"wisdom cannot be exported to {path}", error, remedy) from error
         return count
 
     def encode(self) -> tuple[bytes, int]:
@@ -274,7 +248,7 @@ class Wisdom(Guarded):
 
     def import_(self, path: str | os.PathLike[str]) -> int:
         """Add the records of an exported file or a wisdom folder; returns the number of new ones."""
-        imported = read_import(Path(path))
+        imported = _read_import(Path(path))
         size = sum(len(record.to_line()) for record in imported)
         if size > MAX_BYTES // 2:
             raise WisdomError(f"{path} cannot be imported: its records have {size:,} bytes; export fewer at a time")
@@ -292,11 +266,9 @@ class Wisdom(Guarded):
                 try:
                     self._write(self._layout, encode_lines(new))
                 except OSError as error:
-                    reason = error.strerror or error
-                    raise WisdomError(
-                        f"{path} was not imported: wisdom at {self.path} cannot be written ({reason}); set "
-                        "HPFRACC_WISDOM to a folder that can be written"
-                    ) from error
+                    what = f"{path} was not imported: wisdom at {self.path} cannot be written"
+                    remedy = "set HPFRACC_WISDOM to a folder that can be written"
+                    raise _failure(what, error, remedy) from error
             self.merge()
         return len(new)
 
@@ -310,22 +282,14 @@ class Wisdom(Guarded):
                 raise WisdomError(f"wisdom at {self.path} is open for reading only; clear it without deterministic=")
             self._pending = []
             self._close_journal()
-            removed = 0
             try:
                 files = list_files(self._layout) if self._layout is not None else []
-            except OSError as error:
-                raise WisdomError(
-                    f"wisdom at {self.path} cannot be cleared ({error.strerror or error}); let this user read it"
-                ) from error
-            for path, _ in files:
-                try:
+                for path, _ in files:
                     path.unlink(missing_ok=True)
-                except OSError as error:
-                    raise WisdomError(
-                        f"{path} cannot be removed ({error.strerror or error}); remove it by hand"
-                    ) from error
-                removed += 1
-            return removed
+            except OSError as error:
+                what = f"wisdom at {self.path} cannot be cleared: {error.filename}"
+                raise _failure(what, error, "let this user read and change the folder, or remove it by hand") from error
+            return len(files)
 
     def summary(self) -> dict[str, Any]:
         """Counts per fingerprint, backend and operation, the files with their sizes, and the last change.
@@ -340,8 +304,8 @@ class Wisdom(Guarded):
                 "state": self._state(readable=snapshot is not None),
                 "unwritten": len(self._pending),
                 "skipped": 0 if snapshot is None else snapshot.skipped,
-                **describe_records(records),
-                **describe_files(self._layout),
+                **_describe_records(records),
+                **_describe_files(self._layout),
             }
 
     def close(self) -> None:
@@ -351,15 +315,11 @@ class Wisdom(Guarded):
             self._close_journal()
 
     def _state(self, *, readable: bool) -> str:
-        if self._layout is None:
-            return "off"
-        if not readable:
-            return "unreadable"
-        if self.read_only:
-            return "read-only"
-        return "kept" if self._retry_at is None else "memory only"
+        if self._layout is None or not readable:
+            return "off" if self._layout is None else "unreadable"
+        return "read-only" if self.read_only else "kept" if self._retry_at is None else "memory only"
 
-    def _everything(self) -> tuple[list[Entry], FolderSnapshot | None]:
+    def _everything(self) -> tuple[list[Record], FolderSnapshot | None]:
         """The records on disk and in memory, trimmed, and a snapshot of the disk; None if it cannot be read."""
         if self._layout is None:
             return [], None
@@ -375,43 +335,33 @@ class Wisdom(Guarded):
                 self._warn("newer", f"has {source.path.name}, which a later hpfracc wrote: it is not used")
         return retain(unite(snapshot.records.values(), self._pending).values()), snapshot
 
-    def _mend(self, layout: WisdomLayout, records: list[Entry], snapshot: FolderSnapshot) -> None:
-        """Set damaged files aside once their readable records are saved; only warn if nothing can be written."""
-        if not self.read_only:
-            self._unite_files(layout, records, snapshot)
-            return
-        for source in snapshot.damaged:
-            kept = len(source.content.records)
-            self._warn("damaged", f"is damaged ({source.content.fault}); {kept} records could be read from it")
-
     def _write(self, layout: WisdomLayout, lines: bytes) -> None:
         """Append to the journal, or to a new one if it was removed, is idle, or fails."""
-        if self._journal is not None:
-            if not self._journal.is_idle:
-                with contextlib.suppress(OSError):
-                    self._journal.write(lines)
-                    return
-            self._close_journal()
+        if self._journal is not None and not self._journal.is_idle:
+            with contextlib.suppress(OSError):
+                self._journal.write(lines)
+                return
+        self._close_journal()
         journal = Journal(layout)
         journal.write(lines)
         self._journal = journal
 
-    def _unite_files(self, layout: WisdomLayout, records: list[Entry], snapshot: FolderSnapshot) -> None:
+    def _unite_files(self, layout: WisdomLayout, records: list[Record], snapshot: FolderSnapshot) -> None:
         """Merge the files on disk, then warn about damaged ones."""
         self._close_journal()  # all of it is in ``records``, so it may be removed too
-        notes: list[str] = []
         try:
             notes = merge_into_one(layout, records, snapshot)
+            self._retry_at = None
         except OSError as error:
             self._give_up(error)
-        else:
-            self._retry_at = None
+            return
         if notes:
             more = f"; so are {len(notes) - 1} other files there" if len(notes) > 1 else ""
             warn_once("damaged", notes[0], f"{notes[0]}{more}")
 
-    def _may_write(self) -> bool:
-        return self._retry_at is None or time.monotonic() >= self._retry_at
+    def _is_resting(self) -> bool:
+        """Whether a write failed a short while ago."""
+        return self._retry_at is not None and time.monotonic() < self._retry_at
 
     def _give_up(self, error: OSError) -> None:
         """After a failed write, keep records in memory for a while."""
@@ -449,6 +399,7 @@ def _after_fork() -> None:
         wisdom._forked()
 
 
+@atexit.register
 def _at_exit() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # at exit, so nothing can react to it
@@ -457,6 +408,5 @@ def _at_exit() -> None:
                 wisdom.close()
 
 
-atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

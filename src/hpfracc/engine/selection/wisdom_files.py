@@ -1,172 +1,202 @@
-"""The files of a wisdom folder: their formats, journals, reading a folder, and merging its files into one.
+"""The files of a wisdom folder: their names and formats, journals, reading a folder, and merging its files into one.
 
-A merged file is one JSON object with one record per line, so that the rest of a damaged one can be read. A journal is
-appended to by one process, and removed by others only after it has ended.
+A folder has one *journal* per process (append-only lines of JSON), *generations* (immutable merged files, each with
+a unique name), and ``wisdom.json``, a copy of the newest generation for reading and for other machines. A merged file
+is one JSON object with one record per line, so that the rest of a damaged one can be read.
+
+Concurrent merges lose nothing. A process removes a generation only after it has read it and has written a newer one
+that contains it, under a name never used before. It removes a journal only after its writer has ended and all of it is
+in a generation. So each removed file is contained in a newer one, and by induction in one that still exists.
+``wisdom.json`` may be overwritten by a slower process with less; no removal relies on it, and the next merge completes
+it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import sys
 import time
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from hpfracc._files import OPEN_FLAGS, UnfitFileError, parse_json, read_plain, write_whole
-from hpfracc.engine.selection.wisdom import FileKind, WisdomLayout
-from hpfracc.engine.selection.wisdom.records import MAX_DEPTH, Entry, parse_entry, unite
-from hpfracc.errors import InvalidInputError
+from hpfracc._files import OPEN_FLAGS, UnfitFileError, read_plain, write_whole
+from hpfracc.engine.selection.wisdom_records import (
+    JOURNAL_HEAD,
+    MAX_BYTES,
+    Content,
+    Record,
+    encode_merged,
+    read_journal,
+    read_merged,
+    unite,
+)
+from hpfracc.errors import ConfigurationError, WisdomWarning
 
 if sys.platform != "win32":
     import fcntl
 
 __all__ = [
-    "MAX_BYTES",
-    "SCHEMA",
-    "Content",
-    "FolderSnapshot",
-    "Journal",
-    "Source",
-    "encode_journal_head",
-    "encode_lines",
-    "encode_merged",
-    "list_files",
-    "merge_into_one",
-    "read_folder",
-    "read_journal",
-    "read_merged",
-    "remove_if_abandoned",
-    "remove_leftovers",
-    "set_aside",
-]
+    "FileKind", "FolderSnapshot", "Journal", "Source", "WisdomLayout", "continuing", "list_files", "merge_into_one",
+    "read_folder", "remove_if_abandoned", "reset_warnings", "resolve_path", "warn_once",
+]  # fmt: skip
 
-#: Incremented when older versions of hpfracc can no longer read the files; they then do not touch them.
-SCHEMA = 1
-
-#: Limits for reading. All stored records take about 9 MB, and a journal is merged at 4 MiB. Within these limits no file
-#: takes more than two seconds, or about 300 MB, to read or reject.
-MAX_BYTES = 32 << 20
-_MAX_ENTRIES = 100_000
-_MAX_VALUES = 32 * _MAX_ENTRIES
-#: Limits for writing are lower than those for reading.
-_MAX_WRITTEN = MAX_BYTES * 3 // 4
+_given: set[tuple[str, str]] = set()
 
 
-@dataclass(slots=True)
-class Content:
-    """The content of a file.
+def warn_once(what: str, where: str, message: str) -> None:
+    """Warn about ``what`` at ``where`` once per process."""
+    if (what, where) not in _given:
+        _given.add((what, where))
+        warnings.warn(message, WisdomWarning, stacklevel=4)
+
+
+@contextlib.contextmanager
+def continuing(where: object, consequence: str) -> Iterator[None]:
+    """Turn any error in the block into a warning, so that the caller's computation continues.
+
+    The files are read strictly, so no known fault gets here. But they are written by other processes, versions and
+    machines, and a computation must not fail because of them.
+    """
+    try:
+        yield
+    except Warning:  # the user turned warnings into errors
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        warn_once(
+            "unexpected", str(where), f"wisdom at {where} could not be used ({reason}): {consequence}; please report it"
+        )
+
+
+def reset_warnings() -> None:
+    """Allow all warnings to be given again."""
+    _given.clear()
+
+
+FileKind = Literal["merged", "generation", "journal", "leftover", "damaged"]
+
+_STEM = "wisdom"
+
+
+def resolve_path(setting: str | None) -> Path | None:
+    """The path of the setting ``wisdom`` (or ``HPFRACC_WISDOM``).
+
+    Parameters
+    ----------
+    setting : str or None
+        ``"off"``; a folder; a ``.json`` file, which is then the merged file, with the others in its folder; None for
+        the user's cache folder.
+
+    Returns
+    -------
+    Path or None
+        An absolute path; None for ``"off"``, and for an account without a home folder.
+    """
+    if setting is None or not setting.strip():
+        return _default()
+    if setting.strip().lower() == "off":
+        return None
+    text = os.path.expanduser(setting.strip())
+    if text.startswith("~"):
+        raise ConfigurationError(f"wisdom={setting!r}: the home folder is unknown; write the full path")
+    try:
+        valid = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        valid = False
+    if not valid:
+        raise ConfigurationError(f"wisdom={setting!r} has characters that are invalid in a path; name another folder")
+    return Path(text).absolute()
+
+
+def _default() -> Path | None:
+    from platformdirs import user_cache_path  # takes 20 ms, and only the default needs it
+
+    try:
+        path = user_cache_path("hpfracc") / _STEM
+    except RuntimeError:  # later versions signal a missing home folder in this way
+        path = Path("~")
+    if str(path).startswith("~"):
+        words = "this account has no home folder, so what hpfracc learns is not stored; set HPFRACC_WISDOM to a folder "
+        warn_once("homeless", "", f"{words}that can be written, or to 'off'")
+        return None
+    return path.absolute()
+
+
+@dataclass(frozen=True, slots=True)
+class WisdomLayout:
+    """The names of the files in a wisdom folder.
 
     Attributes
     ----------
-    records : list of Entry
-        The readable ones, including those of later versions.
-    skipped : int
-        Number of complete lines or entries that are not records.
-    damage : str or None
-        Why a merged file as a whole is damaged; ``records`` are then those that could be recovered.
-    newer : bool
-        Whether a later version of hpfracc wrote it in an unknown format; it is not touched then.
+    folder : Path
+        The folder.
+    stem : str
+        Name of the merged file without ``.json``; several stems may share a folder.
     """
 
-    records: list[Entry] = field(default_factory=list)
-    skipped: int = 0
-    damage: str | None = None
-    newer: bool = False
-    #: Why the first invalid entry was rejected.
-    complaint: str | None = None
+    folder: Path
+    stem: str = _STEM
+
+    @classmethod
+    def of(cls, path: Path) -> WisdomLayout:
+        """The layout for a path from :func:`resolve_path`."""
+        if path.suffix == ".json" and not os.path.isdir(path):  # unlike Path.is_dir, does not raise
+            return cls(path.parent, path.stem)
+        return cls(path)
 
     @property
-    def fault(self) -> str | None:
-        """Reason why the file should be set aside; None if it is intact."""
-        if self.damage is None and self.skipped:
-            return f"{self.skipped} of its entries are not records, the first because of {self.complaint}"
-        return self.damage
+    def merged(self) -> Path:
+        """The merged file."""
+        return self.folder / f"{self.stem}.json"
+
+    def new_generation(self) -> Path:
+        """A new, unique name for a merged file."""
+        return self.folder / f"{self.stem}-{_random()}.json"
+
+    def new_journal(self) -> Path:
+        """A new, unique name for a journal."""
+        return self.folder / f"{self._journal_prefix}{host_name()}-{os.getpid()}-{_random()}.jsonl"
+
+    def aside(self, path: Path) -> Path:
+        """The new name of a damaged file."""
+        moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        return path.with_name(f"{path.name}.damaged-{moment}-{_random()[:4]}")
+
+    def kind_of(self, name: str) -> FileKind | None:
+        """The kind of a file, by its name; None if it is not a wisdom file."""
+        stem, prefix = re.escape(self.stem), re.escape(self._journal_prefix)
+        patterns: dict[FileKind, str] = {
+            "merged": rf"{stem}\.json",
+            "generation": rf"{stem}-[0-9a-f]{{16}}\.json",
+            "journal": rf"{prefix}[^-]+-\d+-[0-9a-f]{{16}}\.jsonl",
+            "leftover": rf"\.{stem}(-[0-9a-f]{{16}})?\.json\.[0-9a-f]{{16}}\.tmp",
+            "damaged": rf"({stem}(-[0-9a-f]{{16}})?\.json|{prefix}[^-]+-\d+-[0-9a-f]{{16}}\.jsonl)\.damaged-.+",
+        }
+        return next((kind for kind, pattern in patterns.items() if re.fullmatch(pattern, name)), None)
+
+    def is_from_here(self, journal: Path) -> bool:
+        """Whether a journal was written on this machine, by its name."""
+        return journal.name.startswith(f"{self._journal_prefix}{host_name()}-")
+
+    @property
+    def _journal_prefix(self) -> str:
+        return "journal-" if self.stem == _STEM else f"{self.stem}.journal-"
 
 
-def encode_merged(records: Iterable[Entry]) -> bytes:
-    """A merged file of ``records``, oldest first; deterministic."""
-    lines = [record.to_line() for record in records]
-    size = sum(map(len, lines)) + 2 * len(lines)
-    first = 0
-    while size > _MAX_WRITTEN:  # drop the oldest
-        size -= len(lines[first]) + 2
-        first += 1
-    body = ",\n".join(lines[first:])
-    return f'{{"hpfracc":"wisdom","schema":{SCHEMA},"records":[\n{body}\n]}}\n'.encode()
+def host_name() -> str:
+    """The machine's name, as part of a file name."""
+    name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", name)[:64] or "host"
 
 
-def encode_journal_head() -> bytes:
-    """The first line of a journal."""
-    return f'{{"hpfracc":"journal","schema":{SCHEMA}}}\n'.encode()
-
-
-def encode_lines(records: Iterable[Entry]) -> bytes:
-    """Lines of a journal."""
-    return "".join(f"{record.to_line()}\n" for record in records).encode()
-
-
-def read_merged(data: bytes) -> Content:
-    """Read a merged file; never raises, see :attr:`Content.damage`."""
-    if data.count(b",") + data.count(b"[") + data.count(b"{") > _MAX_VALUES:
-        return Content(damage="it holds too many values")
-    try:
-        value = parse_json(data, MAX_DEPTH)
-    except (ValueError, RecursionError) as error:
-        return _left_of(data, str(error))
-    if not isinstance(value, dict) or value.get("hpfracc") != "wisdom":
-        return _left_of(data, "it is not a wisdom file")
-    schema, entries = value.get("schema"), value.get("records")
-    if isinstance(schema, int) and schema > SCHEMA:
-        return Content(newer=True)
-    if schema != SCHEMA or not isinstance(entries, list):
-        return _left_of(data, "its schema or its records are missing")
-    return _read_entries(entries)
-
-
-def read_journal(data: bytes) -> Content:
-    """Read a journal. An incomplete last line, of a process that was killed, is ignored."""
-    head, *lines = data.split(b"\n", _MAX_ENTRIES + 1)
-    if _schema_of(head) > SCHEMA:
-        return Content(newer=True)
-    return _read_entries(lines[:-1] if len(lines) <= _MAX_ENTRIES else lines)
-
-
-def _read_entries(entries: list[Any]) -> Content:
-    content = Content()
-    for entry in entries[:_MAX_ENTRIES]:
-        _take(content, entry)
-    if len(entries) > _MAX_ENTRIES:
-        content.damage = f"it has more than {_MAX_ENTRIES:,} entries"
-    return content
-
-
-def _left_of(data: bytes, damage: str) -> Content:
-    """The records of a damaged file that can be recovered: those on complete lines."""
-    content = Content()
-    for line in data.split(b"\n", _MAX_ENTRIES)[:_MAX_ENTRIES]:
-        _take(content, line.strip().rstrip(b","))
-    return Content(content.records, damage=damage)
-
-
-def _take(content: Content, entry: Any) -> None:
-    try:
-        content.records.append(parse_entry(entry))
-    except InvalidInputError as error:
-        content.skipped += 1
-        content.complaint = content.complaint or str(error)
-
-
-def _schema_of(head: bytes) -> int:
-    try:
-        value = parse_json(head, MAX_DEPTH)
-    except (ValueError, RecursionError):
-        return SCHEMA
-    schema = value.get("schema") if isinstance(value, dict) else None
-    return schema if isinstance(schema, int) else SCHEMA
+def _random() -> str:
+    return os.urandom(8).hex()
 
 
 #: A journal idle for this long is closed and a new one begun, ...
@@ -204,7 +234,7 @@ class Journal:
         OSError
             If not all lines were written, or the journal was removed; then write them to a new one.
         """
-        data = lines if self.size else encode_journal_head() + lines
+        data = lines if self.size else JOURNAL_HEAD + lines
         written = os.write(self._fd, data)
         if written != len(data):
             raise OSError(f"{self.path}: {written} of {len(data)} bytes written; is the disk full?")
@@ -290,22 +320,17 @@ class Source:
     content: Content
     status: os.stat_result
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is a regular file."""
-        return stat.S_ISREG(self.status.st_mode)
-
 
 @dataclass(slots=True)
 class FolderSnapshot:
     """The content of a folder at one moment."""
 
     sources: list[Source] = field(default_factory=list)
-    records: dict[str, Entry] = field(default_factory=dict)
+    records: dict[str, Record] = field(default_factory=dict)
 
     def of_kind(self, kind: FileKind) -> list[Source]:
-        """The files of one kind."""
-        return [source for source in self.sources if source.kind == kind]
+        """The files of one kind that this version may change."""
+        return [source for source in self.sources if source.kind == kind and not source.content.newer]
 
     @property
     def damaged(self) -> list[Source]:
@@ -371,32 +396,11 @@ def list_files(layout: WisdomLayout) -> list[tuple[Path, FileKind]]:
     return [(layout.folder / name, kind) for name in names if (kind := layout.kind_of(name)) is not None]
 
 
-def set_aside(source: Source, layout: WisdomLayout) -> Path | None:
-    """Rename a damaged file if it did not change since it was read; returns the new path, or None if not renamed."""
-    aside = layout.aside(source.path)
-    try:
-        if _identity(os.stat(source.path)) != _identity(source.status):  # repaired in the meantime
-            return None
-        os.rename(source.path, aside)
-    except OSError:
-        return None
-    return aside
-
-
 def _identity(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns
 
 
-def remove_leftovers(layout: WisdomLayout) -> None:
-    """Remove temporary files whose writer was killed."""
-    for path, kind in list_files(layout):
-        if kind == "leftover":
-            with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > _ABANDONED:
-                    path.unlink()
-
-
-def merge_into_one(layout: WisdomLayout, records: Sequence[Entry], snapshot: FolderSnapshot) -> list[str]:
+def merge_into_one(layout: WisdomLayout, records: Sequence[Record], snapshot: FolderSnapshot) -> list[str]:
     """Write ``records``, which include all of ``snapshot``, and remove the files that this supersedes.
 
     The order makes it safe (see the package's docstring): the new generation is on disk before anything is removed,
@@ -415,7 +419,7 @@ def merge_into_one(layout: WisdomLayout, records: Sequence[Entry], snapshot: Fol
     if not snapshot.sources:
         return []
     data = encode_merged(records)
-    generations = [source for source in snapshot.of_kind("generation") if not source.content.newer]
+    generations = snapshot.of_kind("generation")
     superseded = [source.data for source in generations] != [data]
     if superseded:
         write_whole(layout.new_generation(), [data])
@@ -424,23 +428,29 @@ def merge_into_one(layout: WisdomLayout, records: Sequence[Entry], snapshot: Fol
         if source.content.fault is None:
             with contextlib.suppress(OSError):
                 source.path.unlink()
-    if not any(source.content.newer or source.data == data for source in snapshot.of_kind("merged")):
+    if not any(source.content.newer or source.data == data for source in snapshot.sources if source.kind == "merged"):
         write_whole(layout.merged, [data])
     for source in snapshot.of_kind("journal"):
-        if not source.content.newer and source.content.fault is None:
+        if source.content.fault is None:
             remove_if_abandoned(source.path, len(source.data), layout)
-    remove_leftovers(layout)
+    for path, kind in list_files(layout):
+        with contextlib.suppress(OSError):
+            if kind == "leftover" and time.time() - path.stat().st_mtime > _ABANDONED:
+                path.unlink()
     return notes
 
 
 def _put_away(source: Source, layout: WisdomLayout) -> str:
-    if source.kind == "journal" and source.is_plain:  # its writer may still be running
-        aside: Path | None = layout.aside(source.path)
-        if not remove_if_abandoned(source.path, source.status.st_size, layout, aside):
-            aside = None
+    """Rename a damaged file, unless it changed since it was read or is a journal whose writer may still be running."""
+    aside, moved = layout.aside(source.path), False
+    if source.kind == "journal" and stat.S_ISREG(source.status.st_mode):
+        moved = remove_if_abandoned(source.path, source.status.st_size, layout, aside)
     else:
-        aside = set_aside(source, layout)
-    where = f"set aside as {aside.name}" if aside is not None else "left where it is"
+        with contextlib.suppress(OSError):
+            if _identity(os.stat(source.path)) == _identity(source.status):  # otherwise repaired in the meantime
+                os.rename(source.path, aside)
+                moved = True
+    where = f"set aside as {aside.name}" if moved else "left where it is"
     return (
         f"{source.path} is damaged ({source.content.fault}) and was {where}; {len(source.content.records)} records "
         "could still be read from it; the others come from other files or are measured again"
