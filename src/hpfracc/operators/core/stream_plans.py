@@ -19,10 +19,9 @@ from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.exponentials import Exponentials, exponential_nodes, exponential_sum, node_weights
 from hpfracc.operators.core.grids import Grid
-from hpfracc.operators.core.lags import HEAD, Lags
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.sequences import binomial, binomials, tangent_defect, trapezoid_defect
+from hpfracc.operators.core.sequences import Lags, binomial, binomials, tangent_defect, trapezoid_defect
 from hpfracc.operators.core.values import Samples, join, zeros
 from hpfracc.operators.rules import first_points, grunwald, initial, l1, l12, simpson, trapezoid
 from hpfracc.operators.rules.increments import forward_differences, increments, start_points
@@ -36,6 +35,8 @@ Array = np.ndarray[Any, Any]
 WINDOW = 192
 #: Largest lag for which the far weights meet their tolerance: some 35 years of samples at a kilohertz.
 HORIZON = 2.0**40
+#: Weights of ranges of lags that begin below this are computed from lag 0 on.
+_EVERY = 4096
 #: Gauss nodes for integrals of exponentials over one or two steps, along which they fall by less than a quarter.
 _X, _W = legendre.leggauss(12)
 
@@ -144,9 +145,9 @@ class _Far:
 
 def _between(make: Callable[[int | Lags], Any], begin: int, end: int) -> Array:
     """The weights of a range of lags, by a function that computes those of all up to a length, or of a few."""
-    if begin < HEAD:
+    if begin < _EVERY:
         return np.asarray(make(end))[begin:]
-    return np.asarray(make(Lags(HEAD, np.arange(begin, end, dtype=np.float64))))[HEAD:]
+    return np.asarray(make(Lags(_EVERY, np.arange(begin, end, dtype=np.float64))))[_EVERY:]
 
 
 def _over(rates: Array, low: float, high: float, density: Callable[[Array], Array]) -> Array:

@@ -8,10 +8,9 @@ from typing import Any, ClassVar, final
 
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import toeplitz_apply
-from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.sequences import centred_binomials
+from hpfracc.operators.core.sequences import Lags, centred_binomials
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.core.weights import scaled_weights
 

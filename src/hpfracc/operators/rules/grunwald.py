@@ -6,10 +6,9 @@ from abc import abstractmethod
 from typing import Any, final
 
 from hpfracc._xp import Namespace
-from hpfracc.operators.core.lags import Lags, previous
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.sequences import binomials
+from hpfracc.operators.core.sequences import Lags, binomials, previous
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.rules.increments import convolve_by_parts
 

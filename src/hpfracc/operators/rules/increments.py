@@ -11,8 +11,8 @@ from numpy.polynomial import polynomial as poly
 
 from hpfracc._arrays import library_of, tracks_gradient
 from hpfracc._xp import Namespace
-from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import Order
+from hpfracc.operators.core.sequences import Lags
 from hpfracc.operators.core.values import Samples, add_from, constant, join, scalar, zeros
 from hpfracc.operators.core.weights import scaled_weights
 

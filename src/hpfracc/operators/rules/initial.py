@@ -8,9 +8,9 @@ from typing import Any, final
 
 from hpfracc._xp import Namespace
 from hpfracc.operators.core.fast_memory import power, reach_of
-from hpfracc.operators.core.lags import Lags, long_run
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
+from hpfracc.operators.core.sequences import Lags, long_run
 from hpfracc.operators.core.values import Samples, constant, join, replace_first
 from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.differences import slopes_at_start

@@ -8,10 +8,9 @@ from collections.abc import Callable, Hashable
 from typing import Any, final
 
 from hpfracc._xp import Namespace, array_namespace
-from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.sequences import power_differences
+from hpfracc.operators.core.sequences import Lags, power_differences
 from hpfracc.operators.core.values import Finish, Samples, constant, join
 from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.first_points import first_points, head_of, slope_at_origin, whole_at_origin

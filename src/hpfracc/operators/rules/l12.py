@@ -6,9 +6,8 @@ import math
 from typing import Any, final
 
 from hpfracc._xp import Namespace
-from hpfracc.operators.core.lags import Lags, previous
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.sequences import power_differences, trapezoid_defects
+from hpfracc.operators.core.sequences import Lags, power_differences, previous, trapezoid_defects
 from hpfracc.operators.rules.l1 import L1Rule, UniformLType
 
 __all__ = ["L12"]

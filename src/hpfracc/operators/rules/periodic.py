@@ -11,9 +11,9 @@ import numpy as np
 from hpfracc._arrays import dtype_name
 from hpfracc._xp import Namespace
 from hpfracc.engine.execution.api import spectral_multiply
-from hpfracc.operators.core.lags import long_run
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
+from hpfracc.operators.core.sequences import long_run
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.core.weights import scaled_weights
 

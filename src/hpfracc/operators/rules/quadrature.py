@@ -10,10 +10,9 @@ import numpy as np
 from scipy.special import bernoulli
 
 from hpfracc._xp import Namespace
-from hpfracc.operators.core.lags import Lags, count_of, long_run
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.sequences import binomials, power_sum
+from hpfracc.operators.core.sequences import Lags, binomials, count_of, long_run, power_sum
 from hpfracc.operators.core.values import Samples, constant, join, scalar
 from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.first_points import (

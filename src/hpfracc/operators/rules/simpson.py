@@ -9,12 +9,10 @@ import numpy as np
 from numpy.polynomial import polynomial as poly
 
 from hpfracc._xp import NUMPY, Namespace
-from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.order_programs import interleaved_weights
-from hpfracc.operators.core.order_tables import WHOLE_TABLE
+from hpfracc.operators.core.order_tables import WHOLE_TABLE, interleaved_weights
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.sequences import binomial_coefficients, power_sum
+from hpfracc.operators.core.sequences import Lags, binomial_coefficients, power_sum
 from hpfracc.operators.core.values import Samples
 from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.trapezoid import Trapezoid, convolve_from_start

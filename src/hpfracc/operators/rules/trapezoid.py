@@ -6,10 +6,9 @@ from collections.abc import Hashable
 from typing import Any, final
 
 from hpfracc._xp import Namespace
-from hpfracc.operators.core.lags import Lags
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.sequences import second_differences, tangent_defects
+from hpfracc.operators.core.sequences import Lags, second_differences, tangent_defects
 from hpfracc.operators.core.values import Samples, constant
 from hpfracc.operators.core.weights import scaled_weights
 
