@@ -18,7 +18,7 @@ from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.sequences import binomials, difference_width
 from hpfracc.operators.core.values import Samples, apply_over_points
 from hpfracc.operators.core.weights import weights_of
-from hpfracc.operators.rules.grunwald import Grunwald
+from hpfracc.operators.rules.quadrature import Grunwald
 from hpfracc.profiling.recorder import watched
 
 __all__ = ["fractional_difference"]

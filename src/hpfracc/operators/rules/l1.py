@@ -8,15 +8,29 @@ from collections.abc import Callable, Hashable
 from typing import Any, final
 
 from hpfracc._xp import Namespace, array_namespace
+from hpfracc.engine.execution.api import exponential_recurrence, history_sum
+from hpfracc.operators.core.fast_memory import fading_terms, power, refuse_traced_points, steps_of, times_of
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.sequences import Lags, power_differences
-from hpfracc.operators.core.values import Finish, Samples, constant, join
+from hpfracc.operators.core.sequences import Lags, power_differences, previous, trapezoid_defects
+from hpfracc.operators.core.values import Finish, Samples, constant, join, scalar
 from hpfracc.operators.core.weights import scaled_weights
-from hpfracc.operators.rules.first_points import first_points, head_of, slope_at_origin, whole_at_origin
-from hpfracc.operators.rules.increments import backward_size, increments, start_points
+from hpfracc.operators.rules.differences import slopes, slopes_at_start
+from hpfracc.operators.rules.increments import (
+    backward_size,
+    first_points,
+    first_points_on,
+    head_of,
+    increments,
+    slope_at_origin,
+    start_points,
+    whole_at_origin,
+)
 
 __all__ = [
+    "L12",
+    "AnyGridL1",
+    "FastL1",
     "L1Rule",
     "LType",
     "Maker",
@@ -171,3 +185,173 @@ def summands(samples: Samples, order: Order, factor: Any) -> dict[str, Any]:
     """
     values = samples.values if order.ceiling <= 1 else increments(samples.values, order.ceiling)
     return {"signal": values if factor is None else values * factor, "differences": order.ceiling <= 1}
+
+
+@final
+class L12(UniformLType):
+    r"""Caputo derivative of a piecewise quadratic interpolant: the default for samples.
+
+    On every interval but the first the quadratic goes through its two ends and the point before:
+
+    .. math::
+        D^\alpha f(t_k) \approx \frac{h^{-\beta}}{\Gamma(2-\beta)} \Big[ \sum_{j=1}^{k} a_{k-j}\,\delta_j
+        + \sum_{j=2}^{k} b_{k-j}\,(\delta_j - \delta_{j-1}) \Big], \quad \delta_j = g_j - g_{j-1},
+
+    with :math:`a_l` of L1, :math:`b_l = \int_l^{l+1} s^{1-\beta} ds - \tfrac12 (l^{1-\beta} + (l+1)^{1-\beta})`,
+    :math:`g = f^{(n-1)}` and :math:`\beta = \alpha - n + 1`. Order :math:`3 - \beta = n + 2 - \alpha` at a fixed t for
+    f with n + 2 continuous derivatives; one less at the first point after the origin, where interpolation is linear.
+    For f that starts like :math:`t^s` it is :math:`1 + s` at a fixed t, and there is no convergence at the first
+    points. Exactly zero on constants. Its difference from L1 is a safe error estimate, because it is the error of L1.
+    Above order 1 the first n + 2 points come from the polynomial through the first n + 3 samples, with an error of
+    :math:`O(h^{n+3-\alpha})`.
+
+    References
+    ----------
+    G. Gao, Z. Sun, H. Zhang, J. Comput. Phys. 259 (2014) 33-50.
+    """
+
+    name = "l1-2"
+    companion = L1Rule()
+
+    def accuracy(self, alpha: float) -> float:
+        """``n + 2 - alpha``."""
+        return math.ceil(alpha) + 2 - alpha
+
+    def measured_from(self, order: Order) -> int:
+        """Two, the end of the first quadratic, and ``n + 3`` above order 1."""
+        return self.least_points(order)
+
+    @staticmethod
+    def make(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any, Any]:
+        """The weights of the increments, and the correction for the first one, where interpolation is linear."""
+        scale = xp.rgamma(2.0 - beta)
+        line = power_differences(xp, 1.0 - beta, n) * scale
+        bend = trapezoid_defects(xp, 1.0 - beta, n) * scale
+        last = bend[:-1] if isinstance(n, int) else trapezoid_defects(xp, 1.0 - beta, previous(n)) * scale
+        before = xp.concatenate([xp.array([0.0]), last])
+        return line + bend - before, -before.reshape(1, -1)
+
+
+class _L1(LType):
+    """Common part of both rules."""
+
+    any_grid = True
+    companion_suffices = False
+
+    @property
+    def companion(self) -> Rule | None:  # type: ignore[override]
+        """The same with a parabola on the newest interval."""
+        return _Curved(self)
+
+    def measured_from(self, order: Order) -> int:
+        """Above order 1 ``n + 3``."""
+        return 0 if order.ceiling <= 1 else start_points(order.ceiling) + 1
+
+    def apply(self, samples: Samples, order: Order) -> Any:
+        """The sum over the increments. Above order 1 the first points come from the first samples."""
+        refuse_traced_points(samples, order)
+        x, n = samples.values, order.ceiling
+        g = x if n == 1 else slopes(x, samples.grid.times(), n - 1)
+        increments = join([x[..., :1] - x[..., :1], g[..., 1:] - g[..., :-1]])
+        value = self._sum(samples, order, increments)
+        if not head_of(order)[0]:
+            return value
+        origin = whole_at_origin(x[..., :1] * 0, lambda: slopes_at_start(x, samples.grid.times(), n)[-1], order)
+        head = first_points_on(samples, order, n, value) if n > 1 else []
+        return join([origin, *head, value[..., len(head) + 1 :]])
+
+    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
+        raise NotImplementedError
+
+
+@final
+class AnyGridL1(_L1):
+    r"""Caputo derivative of the piecewise linear interpolant, on any increasing grid.
+
+    .. math::
+        D^\alpha f(t_i) \approx \frac{1}{\Gamma(1-\beta)} \sum_{k=1}^{i} \frac{g_k - g_{k-1}}{t_k - t_{k-1}}
+        \int_{t_{k-1}}^{t_k} (t_i - s)^{-\beta} ds,
+
+    with :math:`g = f^{(n-1)}` (by differences of order 4 where :math:`n = \lceil\alpha\rceil > 1`) and
+    :math:`\beta = \alpha - n + 1`. Order :math:`n + 1 - \alpha` in the largest step at a fixed t, for smooth f. On the
+    graded grid :math:`t_j = T (j/N)^r` and for f that starts like :math:`t^s`, the error times
+    :math:`t^\alpha` is :math:`O(N^{-\min(2-\alpha, rs)})` at every point, for :math:`0 < \alpha < 1`. Exactly zero on
+    constants. The cost is one weight per pair of points.
+
+    References
+    ----------
+    M. Stynes, E. O'Riordan, J. L. Gracia, SIAM J. Numer. Anal. 55 (2017) 1057-1079.
+    """
+
+    name = "l1"
+    cost = "O(n^2)"
+
+    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
+        part = fractional_part(order)
+        with order.xp.scope():
+            factor = order.guard(order.xp.rgamma(2.0 - part.value))
+        # Scaled, because the plain mean is infinite at fractional part 1, which a differentiable integer order has.
+        total = history_sum(
+            times_of(samples), increments, -part.value, kernel="power", scaled=True, backend=samples.backend
+        )
+        return total * scalar(factor, samples.values)
+
+
+@final
+class FastL1(_L1):
+    r"""The same sum with the kernel :math:`r^{-\beta}` as a sum of exponentials, except on the newest interval.
+
+    :math:`O(\log(T/\tau) \log(1/\epsilon))` states replace the history, where :math:`\tau` is the smallest
+    step. The relative error of the kernel is ``rtol`` (1e-10 by default), so the result differs from the direct sum by
+    at most ``rtol`` times the sum of the absolute increments.
+
+    References
+    ----------
+    S. Jiang, J. Zhang, Q. Zhang, Z. Zhang, Commun. Comput. Phys. 21 (2017) 650-678.
+    """
+
+    name = "fast"
+    cost = "O(n log n)"
+
+    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
+        x, part = samples.values, fractional_part(order)
+        steps, widths = steps_of(samples)
+        with part.xp.scope():
+            rates, weights = fading_terms(samples, part, part.value)
+            newest = power(widths, -part.value, part) * order.guard(order.xp.rgamma(2.0 - part.value))
+            factor = order.guard(order.xp.rgamma(1.0 - part.value))
+        past = exponential_recurrence(
+            rates, weights, steps, increments[..., 1:], degree=0, lagged=True, backend=samples.backend
+        )
+        tail = past * scalar(factor, x) + increments[..., 1:] * constant(newest, x)
+        return join([x[..., :1] * 0, tail])
+
+
+@final
+class _Curved(_L1):
+    r"""A rule plus the term of the parabola through the last three points, on the newest interval.
+
+    .. math:: \frac{\beta\, \tau_i^{2-\beta}}{\Gamma(3-\beta)}\, g[t_{i-2}, t_{i-1}, t_i],
+        \quad \tau_i = t_i - t_{i-1}.
+
+    This is the leading error of L1 for smooth f. At a kink between two points it has the size of the error that the
+    samples do not determine: every other sample may see none of it.
+    """
+
+    companion = None
+
+    def __init__(self, rule: _L1) -> None:
+        self.rule = rule
+        self.name = rule.name  # type: ignore[misc]
+
+    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
+        x, part = samples.values, fractional_part(order)
+        total = self.rule._sum(samples, order, increments)
+        _, widths = steps_of(samples)
+        with part.xp.scope():
+            size = part.value * part.xp.rgamma(3.0 - part.value)
+            effect = constant(power(widths[1:], 2.0 - part.value, part) * size, x)
+        steps = constant(widths, x)
+        rates = increments[..., 1:] / steps
+        term = (rates[..., 1:] - rates[..., :-1]) / (steps[1:] + steps[:-1]) * effect
+        return join([total[..., :2], total[..., 2:] + term])
