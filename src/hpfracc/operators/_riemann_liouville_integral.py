@@ -77,7 +77,7 @@ class RiemannLiouvilleIntegral(RepeatedIntegral):
     streams = True
     rules = RuleTable({"simpson": later("simpson.Simpson"), "trapezoid": later("trapezoid.Trapezoid"), **QUADRATURES})
     any_grid_rules = RuleTable(
-        {"trapezoid": later("trapezoid.AnyGridTrapezoid"), "fast": later("trapezoid.FastTrapezoid")}
+        {"trapezoid": later("trapezoid.PiecewiseLinear", integral=True), "fast": later("trapezoid.FastTrapezoid")}
     )
 
     def _of_function(self, function: Function) -> Outcome:

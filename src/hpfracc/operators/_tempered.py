@@ -23,7 +23,7 @@ from hpfracc.operators.core.order import Order, read_order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import Rule, RuleTable, later
 from hpfracc.operators.core.spectral import differentiate
-from hpfracc.operators.core.values import Samples, as_values, constant, join, move_axis, scalar
+from hpfracc.operators.core.values import Samples, as_values, constant, join, move_axis, namespace_among, scalar
 from hpfracc.operators.rules.differences import Differences
 from hpfracc.operators.rules.start import FittedStart, read_initial
 
@@ -132,7 +132,7 @@ class TemperedRiemannLiouville(TemperedDerivative):
     who = "the tempered derivative"
     initial_terms = True
     rules = RiemannLiouville.rules.wrapped("tempered.Tempered", singular=True)
-    any_grid_rules = RuleTable({"l1": later("tempered.AnyGridTempered", initial_term=True)})
+    any_grid_rules = RuleTable({"l1": later("trapezoid.PiecewiseLinear", initial_term=True)})
 
     def _of_samples(self, samples: Samples) -> Outcome:
         def slope() -> Any:
@@ -168,7 +168,7 @@ class TemperedRiemannLiouville(TemperedDerivative):
 
 def _power(rate: Any, order: Order, p: int) -> Any:
     """``binom(alpha, p) rate^(alpha - p)`` for p = 0 or 1."""
-    xp = order.xp if not order.plain else namespace_of(rate)
+    xp = namespace_among(order.value, rate)
     factor = 1.0 if p == 0 else order.value
     if xp is NUMPY:
         return factor * float(rate) ** float(order.value - p)
@@ -255,7 +255,7 @@ class TemperedCaputo(TemperedDerivative):
             "l1": later("tempered.Tempered", later("l1.L1Rule")),
         }
     )
-    any_grid_rules = RuleTable({"l1": later("tempered.AnyGridTempered")})
+    any_grid_rules = RuleTable({"l1": later("trapezoid.PiecewiseLinear")})
 
     def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
         rule = TemperedDerivative._rule(self, order, grid, who)
@@ -327,7 +327,7 @@ class TemperedIntegral(TemperedOperator, RepeatedIntegral):
     who = "the tempered integral"
     instead = "use tempered for the derivative"
     rules = RiemannLiouvilleIntegral.rules.wrapped("tempered.Tempered", integral=True)
-    any_grid_rules = RuleTable({"trapezoid": later("tempered.AnyGridTempered", integral=True)})
+    any_grid_rules = RuleTable({"trapezoid": later("trapezoid.PiecewiseLinear", integral=True)})
 
 
 @function_of(TemperedIntegral)

@@ -22,7 +22,7 @@ from hpfracc._arrays import (
 )
 from hpfracc._clusters import cluster_support
 from hpfracc._frames import has_labels, open_samples, refuse_tables
-from hpfracc._xp import NUMPY, array_namespace
+from hpfracc._xp import NUMPY, Namespace, array_namespace, namespace_of
 from hpfracc.engine.execution.api import causal_convolution
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
@@ -41,6 +41,7 @@ __all__ = [
     "join",
     "largest",
     "move_axis",
+    "namespace_among",
     "points_like",
     "real_dtype",
     "replace_first",
@@ -209,6 +210,11 @@ def scalar(value: Any, like: Any) -> Any:
     if library_of(value) in ("numpy", "python"):
         return float(value)
     return constant(value, like)
+
+
+def namespace_among(*values: Any) -> Namespace:
+    """The namespace of the first of ``values`` that is not NumPy's; NumPy's if there is none."""
+    return next((space for space in map(namespace_of, values) if space is not NUMPY), NUMPY)
 
 
 def zeros(like: Any, count: int) -> Any:

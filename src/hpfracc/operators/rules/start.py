@@ -16,7 +16,7 @@ from hpfracc.operators.core.fast_memory import power, reach_of
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.sequences import Lags, long_run
-from hpfracc.operators.core.values import Samples, constant, join, replace_first, scalar
+from hpfracc.operators.core.values import Samples, constant, join, namespace_among, replace_first, scalar
 from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.differences import slopes_at_start
 from hpfracc.operators.rules.increments import (
@@ -247,7 +247,7 @@ class FittedStart(DelegatingRule):
 def _exponential(rule: Tempered, samples: Samples, sign: float, count: int) -> Any:
     """``exp(sign rate t)`` at the first points, at most ``exp(40)``."""
     x, step = samples.values, samples.grid.step
-    xp = next((space for space in map(namespace_of, (rule.rate, step)) if space is not NUMPY), NUMPY)
+    xp = namespace_among(rule.rate, step)
     with xp.scope():
         ages = xp.array(rule.rate) * xp.array(step) * xp.array(np.arange(float(count)))
         return constant(xp.exp(sign * xp.where(ages > STEEPEST, STEEPEST, ages) if sign > 0 else -ages), x)

@@ -6,17 +6,18 @@ import math
 from collections.abc import Hashable
 from typing import Any, final
 
-from hpfracc._xp import Namespace, array_namespace
+from hpfracc._xp import NUMPY, Namespace, array_namespace, namespace_of
 from hpfracc.engine.execution.api import exponential_recurrence, history_sum
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.fast_memory import fading_terms, power, reach_of, steps_of, times_of
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, second_differences, tangent_defects
-from hpfracc.operators.core.values import Samples, constant, join, scalar
+from hpfracc.operators.core.values import Samples, constant, join, namespace_among, scalar, zeros
 from hpfracc.operators.core.weights import scaled_weights
+from hpfracc.operators.rules.increments import infinite_at_origin
 
-__all__ = ["AnyGridTrapezoid", "FastTrapezoid", "Trapezoid", "convolve_from_start", "make_weights"]
+__all__ = ["FastTrapezoid", "PiecewiseLinear", "Trapezoid", "convolve_from_start", "make_weights"]
 
 
 @final
@@ -69,33 +70,82 @@ _MAX_WHOLE = 3
 
 
 @final
-class AnyGridTrapezoid(Rule):
-    r"""Riemann-Liouville integral of the piecewise linear interpolant, on any increasing grid.
+class PiecewiseLinear(Rule):
+    r"""An operator of the piecewise linear interpolant of :math:`e^{\lambda t} f`, on any increasing grid.
 
     .. math::
-        I^\mu f(t_i) \approx \frac{1}{\Gamma(\mu+1)} \Big[ (t_i - t_0)^\mu f_0 + \sum_{k=1}^{i}
-        \frac{f_k - f_{k-1}}{t_k - t_{k-1}} \int_{t_{k-1}}^{t_k} (t_i - s)^\mu ds \Big],
+        D^{\alpha,\lambda} f(t_n) \approx \frac{1}{\Gamma(1-\alpha)} \Big[ \sum_{k=1}^{n} e^{-\lambda(t_n-t_k)}
+        \big(f_k - e^{-\lambda h_k} f_{k-1}\big) \frac{1}{h_k} \int_{t_{k-1}}^{t_k} (t_n-s)^{-\alpha}\,ds
+        + e^{-\lambda(t_n-t_0)} (t_n-t_0)^{-\alpha} f_0 \Big],
 
-    the product trapezoid summed by parts. Order 2 in the largest step for f with two continuous derivatives, at every
-    point; exact on straight lines. The cost is one weight per pair of points.
+    without the last term in the Caputo sense; with :math:`-\mu` in place of :math:`\alpha` it is the integral, the
+    product trapezoid summed by parts. Order 2 - alpha in the longest step for derivatives of order up to 1, 2 for
+    integrals, for f smooth on the scale of 1/rate; a grid graded towards the origin keeps it for f that starts like a
+    power. The cost is one weight per pair of points.
+
+    References
+    ----------
+    F. Sabzikar, M. M. Meerschaert, J. Chen, J. Comput. Phys. 293 (2015) 14-28.
     """
 
-    usual_accuracy = 2.0
     least = 2
-    name = "trapezoid"
     cost = "O(n^2)"
     any_grid = True
 
+    def __init__(self, rate: Any = 0.0, *, integral: bool = False, initial_term: bool = False) -> None:
+        self.rate = rate
+        self.integral = integral
+        self.initial_term = initial_term
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """``"l1"``, or ``"trapezoid"`` for the integral."""
+        return "trapezoid" if self.integral else "l1"
+
+    def at_rate(self, rate: Any) -> PiecewiseLinear:
+        """The same with this rate of decay."""
+        return PiecewiseLinear(rate, integral=self.integral, initial_term=self.initial_term)
+
+    def accuracy(self, alpha: float) -> float:
+        """``2 - alpha``, or 2 for the integral."""
+        return 2.0 if self.integral else 2.0 - alpha
+
+    def check(self, samples: Samples, order: Order, who: str) -> None:
+        """Raise an error for derivatives of order above 1 too."""
+        super().check(samples, order, who)
+        if not self.integral and order.ceiling > 1:
+            raise InvalidInputError(
+                f"{who} of order {order.known if order.known is not None else 'above 1'} needs a uniform grid; on any "
+                "other it takes orders up to 1: interpolate the samples onto np.linspace first"
+            )
+
     def apply(self, samples: Samples, order: Order) -> Any:
-        """One history sum of the increments."""
-        x = samples.values
-        increments = join([x[..., :1] - x[..., :1], x[..., 1:] - x[..., :-1]])
+        """One history sum over the increments of the interpolant."""
+        x, times, reach = samples.values, times_of(samples), reach_of(samples, 1)
+        exponent = order.value if self.integral else -order.value
+        guard = order.guard_integral if self.integral else order.guard
         with order.xp.scope():
-            factor = order.guard_integral(order.xp.rgamma(order.value + 1.0))
-            reach = power(reach_of(samples, 1), order.value, order)
-        past = history_sum(times_of(samples), increments, order.value, kernel="power", backend=samples.backend)
-        start = x[..., :1] * constant(reach, x)
-        return join([past[..., :1], past[..., 1:] + start]) * scalar(factor, x)
+            factor = guard(order.xp.rgamma(2.0 + exponent))
+            start = power(reach, exponent, order) * guard(order.xp.rgamma(1.0 + exponent))
+        parameters, before = (exponent,), x[..., :-1]
+        if namespace_of(self.rate) is not NUMPY or float(self.rate) != 0.0:
+            xp = namespace_among(order.value, self.rate, times)
+            with xp.scope():
+                rate = xp.array(self.rate)
+                parameters, start = (xp.array(exponent), rate), xp.array(start) * xp.exp(-rate * xp.array(reach))
+                before = constant(xp.exp(-rate * xp.array(times[1:] - times[:-1])), x) * before
+        value = history_sum(
+            times,
+            join([zeros(x, 1), x[..., 1:] - before]),
+            *parameters,
+            kernel="power" if len(parameters) == 1 else "tempered",
+            scaled=True,
+            backend=samples.backend,
+        ) * scalar(factor, x)
+        if not (self.integral or self.initial_term):
+            return value
+        first = infinite_at_origin(x[..., :1], order, []) if self.initial_term else value[..., :1]
+        return join([first, value[..., 1:] + x[..., :1] * constant(start, x)])
 
 
 @final
