@@ -26,6 +26,7 @@ __all__ = [
     "first_points",
     "first_points_on",
     "first_rows",
+    "first_values",
     "forward_differences",
     "head_of",
     "increments",
@@ -227,6 +228,13 @@ def first_points(samples: Samples, order: Order, lowest: int, last: int) -> Any:
         rows = tuple(order.guard(row) for row in rows)
     terms = [difference * constant(row, x) for difference, row in zip(differences, rows, strict=True)]
     return sum(terms[1:], terms[0]) * samples.scale(-order.value)
+
+
+def first_values(samples: Samples, order: Order, lowest: int, value: Any, any_grid: bool) -> list[Any]:
+    """The points 1 .. :func:`start_points` - 1, of a rule for uniform grids or for any; ``value`` is the rule's own."""
+    if any_grid:
+        return first_points_on(samples, order, lowest, value)
+    return [first_points(samples, order, lowest, start_points(order.ceiling))]
 
 
 def first_rows(order: Order, lowest: int, last: int) -> tuple[Any, ...]:

@@ -18,8 +18,7 @@ from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.differences import slopes, slopes_at_start
 from hpfracc.operators.rules.increments import (
     backward_size,
-    first_points,
-    first_points_on,
+    first_values,
     head_of,
     increments,
     slope_at_origin,
@@ -54,17 +53,18 @@ def fractional_part(order: Order) -> Order:
     return Order(order.value - whole, known, 1, order.xp)
 
 
-def with_start(value: Any, samples: Samples, order: Order) -> Any:
+def with_start(value: Any, samples: Samples, order: Order, any_grid: bool) -> Any:
     """``value`` with its first points filled in, for orders above 1; see :meth:`Rule.head`."""
-    count, _ = head_of(order)
-    if not count:
+    x, n = samples.values, order.ceiling
+    if not head_of(order)[0]:
         return value
-    n, last = order.ceiling, start_points(order.ceiling)
-    first = array_namespace(samples.values).stop_gradient(samples.values[..., :1])
-    origin = whole_at_origin(first * 0, lambda: slope_at_origin(samples, order), order)
-    if n == 1:
-        return join([origin, value[..., 1:]])
-    return join([origin, first_points(samples, order, n, last), value[..., last:]])
+
+    def slope() -> Any:
+        return slopes_at_start(x, samples.grid.times(), n)[-1] if any_grid else slope_at_origin(samples, order)
+
+    origin = whole_at_origin(array_namespace(x).stop_gradient(x[..., :1]) * 0, slope, order)
+    head = first_values(samples, order, n, value, any_grid) if n > 1 else []
+    return join([origin, *head, value[..., start_points(n) if head else 1 :]])
 
 
 class LType(Rule):
@@ -99,7 +99,7 @@ class UniformLType(LType):
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One causal convolution of the increments."""
-        return with_start(self.apply_with_term(samples, order, None, None), samples, order)
+        return with_start(self.apply_with_term(samples, order, None, None), samples, order, any_grid=False)
 
     def apply_with_term(self, samples: Samples, order: Order, term: Maker | None, finish: Finish | None) -> Any:
         """The same up to order 1 plus a sequence times the first sample, by the same convolution."""
@@ -253,12 +253,7 @@ class _L1(LType):
         x, n = samples.values, order.ceiling
         g = x if n == 1 else slopes(x, samples.grid.times(), n - 1)
         increments = join([x[..., :1] - x[..., :1], g[..., 1:] - g[..., :-1]])
-        value = self._sum(samples, order, increments)
-        if not head_of(order)[0]:
-            return value
-        origin = whole_at_origin(x[..., :1] * 0, lambda: slopes_at_start(x, samples.grid.times(), n)[-1], order)
-        head = first_points_on(samples, order, n, value) if n > 1 else []
-        return join([origin, *head, value[..., len(head) + 1 :]])
+        return with_start(self._sum(samples, order, increments), samples, order, any_grid=True)
 
     def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
         raise NotImplementedError

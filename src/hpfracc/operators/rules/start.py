@@ -20,8 +20,7 @@ from hpfracc.operators.core.values import Samples, constant, join, namespace_amo
 from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.differences import slopes_at_start
 from hpfracc.operators.rules.increments import (
-    first_points,
-    first_points_on,
+    first_values,
     infinite_at_origin,
     maybe_whole,
     rounding_at_origin,
@@ -99,17 +98,13 @@ class FittedStart(DelegatingRule):
     """
 
     def __init__(self, rule: Rule, initial: tuple[Any, ...] | None = None) -> None:
-        self.rule = rule
+        super().__init__(rule)
         self.initial = initial
-        self.cost = rule.cost  # type: ignore[misc]
-        self.any_grid = rule.any_grid  # type: ignore[misc]
         self.one_call = rule.one_call and initial is None  # type: ignore[misc]
 
-    @property
-    def companion(self) -> Rule | None:  # type: ignore[override]
-        """That of the rule, with the same start."""
-        found = self.rule.companion
-        return None if found is None else FittedStart(found, self.initial)
+    def around(self, rule: Rule) -> Rule:
+        """Another rule with the same start."""
+        return FittedStart(rule, self.initial)
 
     def can_repeat(self, order: Order) -> bool:
         """Not for learned orders: the choice of the start depends on the value."""
@@ -152,17 +147,6 @@ class FittedStart(DelegatingRule):
         assert found is not None
         return found[1]
 
-    def _used(self, samples: Samples, n: int) -> list[Any]:
-        """The Taylor coefficients that the rule uses."""
-        x = samples.values
-        if not self.any_grid:
-            head = _grown(self.rule, samples, start_points(n) + 1)
-            return taylor_at_origin(head, n, start_points(n))[1:]
-        points = samples.grid.times()
-        unit = float(points[n] - points[0])
-        slopes = slopes_at_start(x, points, n - 1)[1:]
-        return [slope * (unit**k / math.factorial(k)) for k, slope in enumerate(slopes, 1)]
-
     def _start(
         self, samples: Samples, order: Order, exponent: Order | None
     ) -> tuple[Start, list[Any], list[Any], Any] | None:
@@ -173,27 +157,33 @@ class FittedStart(DelegatingRule):
         x, n = samples.values, order.ceiling
         count = samples_of_start(n, samples.n)
         if self.any_grid:
-            points = samples.grid.times()
-            unit: Any = float(points[n] - points[0])
+            unit, points = unit_of(samples, n), samples.grid.times()
             places = (points[:count] - points[0]) / unit
             if places[1] * _REACH < 1.0:
                 return None
             count = int(np.searchsorted(places, _REACH, side="right"))
             if count < n + 3:
                 return None
-            start = find_start(x[..., :count], order, places[:count], exponent, None)
-            terms = self._terms_on(samples, order, unit)
-            scale = scalar(order.xp.power(unit, -order.value), x)
+            head, places, scale = x[..., :count], places[:count], scalar(order.xp.power(unit, -order.value), x)
         else:
             unit = samples.grid.step
             rate = getattr(self.rule, "rate", 0.0)
             plain = namespace_of(rate) is NUMPY and namespace_of(unit) is NUMPY
             if plain and float(rate) * float(unit) * count > STEEPEST:
                 return None
-            head = _grown(self.rule, samples, count)
-            start = find_start(head, order, np.arange(float(count)), exponent, "uniform")
-            terms, scale = self._terms(samples, order)
-        used = self._used(samples, n)
+            head, places, scale = (
+                _grown(self.rule, samples, count),
+                np.arange(float(count)),
+                samples.scale(-order.value),
+            )
+            if order.known is None:
+                with order.xp.scope():
+                    scale = scale * scalar(order.guard(order.xp.array(1.0)), x)
+        start = find_start(head, order, places, exponent)
+        terms, used = terms_of(samples, order, self.any_grid)[1:], taylor_of(samples, n, self.any_grid, self.rule)[1:]
+        if isinstance(self.rule, Tempered):
+            fall = _exponential(self.rule, samples, -1.0, samples.n)
+            terms, scale = [term * fall for term in terms], scale * fall[: start_points(n)]
         if self.initial is not None:
             given = self._given(samples, unit)
             return start, [one - other for one, other in zip(used, given, strict=True)], terms, scale
@@ -216,32 +206,6 @@ class FittedStart(DelegatingRule):
             sum(whole[k - i] * (decay**i / math.factorial(i)) for i in range(1, k + 1)) + whole[k]
             for k in range(1, len(whole))
         ]
-
-    def _terms(self, samples: Samples, order: Order) -> tuple[list[Any], Any]:
-        x, n = samples.values, order.ceiling
-        rows, key, factor = scaled_weights(("initial", n), make_terms(n), order, samples, -1, few=True)
-        scale = samples.scale(-order.value)
-        if order.known is None:
-            with order.xp.scope():
-                scale = scale * scalar(order.guard(order.xp.array(1.0)), x)
-        terms = [constant(rows[k], x, None if key is None else (key, k)) for k in range(1, n)]
-        if factor is not None:
-            terms = [term * factor for term in terms]
-        if isinstance(self.rule, Tempered):
-            fall = _exponential(self.rule, samples, -1.0, samples.n)
-            terms, scale = [term * fall for term in terms], scale * fall[: start_points(n)]
-        return terms, scale
-
-    def _terms_on(self, samples: Samples, order: Order, unit: float) -> list[Any]:
-        x, reach = samples.values, reach_of(samples, 1) / unit
-        found = []
-        for k in range(1, order.ceiling):
-            with order.xp.scope():
-                size = order.guard(math.factorial(k) * order.xp.rgamma(k + 1.0 - order.value))
-                term = size * order.xp.power(unit, -order.value) * power(reach, k - order.value, order)
-            later = constant(term, x)
-            found.append(array_namespace(later).concatenate([later[:1] * 0, later]))
-        return found
 
 
 def _exponential(rule: Tempered, samples: Samples, sign: float, count: int) -> Any:
@@ -272,34 +236,22 @@ class WithInitialTerms(DelegatingRule):
     derivatives below n are 0 too; nan if the samples do not determine that).
     """
 
-    def __init__(self, rule: Rule) -> None:
-        self.rule = rule
-        self.cost = rule.cost  # type: ignore[misc]
-        self.any_grid = rule.any_grid  # type: ignore[misc]
-        self.one_call = rule.one_call  # type: ignore[misc]
-
-    @property
-    def companion(self) -> Rule | None:  # type: ignore[override]
-        """That of the Caputo rule, with the same terms."""
-        found = self.rule.companion
-        return None if found is None else WithInitialTerms(found)
-
     def apply(self, samples: Samples, order: Order) -> Any:
         """The Caputo rule plus one product for each initial term; up to order 1 its convolution adds the term."""
-        x, n = samples.values, order.ceiling
-        if self.any_grid:
-            return self._apply_on(samples, order)
-        if n == 1:
+        n = order.ceiling
+        if n == 1 and not self.any_grid:
             return self._apply_up_to_one(samples, order)
-        value = self.rule.apply(samples, order)
-        terms, key, factor = scaled_weights(("initial", n), make_terms(n), order, samples, -1, few=True)
-        last = start_points(n)
-        tail = value[..., last:]
-        for k, derivative in enumerate(taylor_at_origin(x, n, last)):
-            term = constant(terms[k], x, None if key is None else (key, k))
-            tail = tail + (derivative if factor is None else derivative * factor) * term[last:]
-        origin = whole_at_origin(singular_origin(x, order, last), lambda: value[..., :1], order)
-        return join([origin, first_points(samples, order, 0, last), tail])
+        value = whole = self.rule.apply(samples, order)
+        for coefficient, term in zip(
+            taylor_of(samples, n, self.any_grid), terms_of(samples, order, self.any_grid), strict=True
+        ):
+            whole = whole + coefficient * term
+        limit = (
+            self._limit_on(samples, order) if self.any_grid else singular_origin(samples.values, order, start_points(n))
+        )
+        head = first_values(samples, order, 0, whole, self.any_grid) if n > 1 else []
+        origin = whole_at_origin(limit, lambda: value[..., :1], order)
+        return join([origin, *head, whole[..., start_points(n) if head else 1 :]])
 
     def _apply_up_to_one(self, samples: Samples, order: Order) -> Any:
         """One causal convolution, in which the first sample has starting weights, and the value at the origin."""
@@ -310,40 +262,54 @@ class WithInitialTerms(DelegatingRule):
         limit = singular_origin(samples.values, order, start_points(1))
         return join([whole_at_origin(limit, lambda: slope_at_origin(samples, order), order), value[..., 1:]])
 
-    def _apply_on(self, samples: Samples, order: Order) -> Any:
-        """The same on any grid."""
-        x, n, points = samples.values, order.ceiling, samples.grid.times()
-        value = self.rule.apply(samples, order)
-        tail = value[..., 1:]
-        reach = reach_of(samples, 1)
-        slopes = slopes_at_start(x, points, n - 1)
-        for k, slope in enumerate(slopes):
-            with order.xp.scope():
-                term = order.guard(order.xp.rgamma(k + 1.0 - order.value)) * power(reach, k - order.value, order)
-            tail = tail + slope * constant(term, x)
-        origin = whole_at_origin(self._origin_on(samples, order, slopes), lambda: value[..., :1], order)
-        whole = join([origin, tail])
-        if n == 1:
-            return whole
-        head = first_points_on(samples, order, 0, whole)
-        return join([origin, *head, whole[..., len(head) + 1 :]])
-
-    def _origin_on(self, samples: Samples, order: Order, slopes: list[Any]) -> Any:
-        """The value at the origin from the derivatives below order n, in units of the first step."""
+    def _limit_on(self, samples: Samples, order: Order) -> Any:
+        """The value at the origin of any grid from the derivatives below order n, in units of the first step."""
         x, n, points = samples.values, order.ceiling, samples.grid.times()
         if n == 1:
             return infinite_at_origin(x[..., :1], order, [])
         last, unit = start_points(n), float(points[1] - points[0])
-        fewer = slopes_at_start(x, points[:last], n - 1)
+        all_points, fewer = (slopes_at_start(x, some, n - 1) for some in (points, points[:last]))
         told = [
             (slope * unit**k, abs(slope - other) * unit**k)
-            for k, (slope, other) in enumerate(zip(slopes, fewer, strict=True))
+            for k, (slope, other) in enumerate(zip(all_points, fewer, strict=True))
         ]
         return infinite_at_origin(x[..., :1], order, told[1:], rounding_at_origin(x, last))
 
 
 def _with_origin(order: Order, result: Any, values: Any) -> Any:
     return replace_first(result, singular_origin(values, order, start_points(1)))
+
+
+def unit_of(samples: Samples, n: int) -> float:
+    """The length in which powers of t are measured on any grid: the distance of point n from the origin."""
+    points = samples.grid.times()
+    return float(points[n] - points[0])
+
+
+def taylor_of(samples: Samples, n: int, any_grid: bool, rule: Rule | None = None) -> list[Any]:
+    """The Taylor coefficients 0 .. n-1 that a rule uses, in units of the step or :func:`unit_of`."""
+    if not any_grid:
+        head = samples.values if rule is None else _grown(rule, samples, start_points(n) + 1)
+        return taylor_at_origin(head, n, start_points(n))
+    unit, slopes = unit_of(samples, n), slopes_at_start(samples.values, samples.grid.times(), n - 1)
+    return [slope * (unit**k / math.factorial(k)) for k, slope in enumerate(slopes)]
+
+
+def terms_of(samples: Samples, order: Order, any_grid: bool) -> list[Any]:
+    """The derivatives of order alpha of the powers below n of t, in units of the step or :func:`unit_of`."""
+    x, n = samples.values, order.ceiling
+    if not any_grid:
+        rows, key, factor = scaled_weights(("initial", n), make_terms(n), order, samples, -1, few=True)
+        terms = [constant(row, x, None if key is None else (key, k)) for k, row in enumerate(rows)]
+        return terms if factor is None else [term * factor for term in terms]
+    unit, found = unit_of(samples, n), []
+    for k in range(n):
+        with order.xp.scope():
+            size = order.guard(math.factorial(k) * order.xp.rgamma(k + 1.0 - order.value))
+            reach = power(reach_of(samples, 1) / unit, k - order.value, order)
+            later = constant(size * order.xp.power(unit, -order.value) * reach, x)
+        found.append(array_namespace(later).concatenate([later[:1] * 0, later]))
+    return found
 
 
 def make_terms(ceiling: int) -> Any:

@@ -188,16 +188,16 @@ def _product(head: Any, table: Any) -> Any:
     return xp.matmul(head, flat.T).reshape(*head.shape[:-1], *table.shape[:-1])
 
 
-def _tables(scheme: Any, make: Any, order: Order, count: int, key: Any) -> tuple[Any, ...]:
-    """``make(xp, alpha, count)``, cached for a plain order with a key."""
+def _tables(scheme: Any, make: Any, order: Order, count: int) -> tuple[Any, ...]:
+    """``make(xp, alpha, count)``, cached for a plain order."""
     if order.plain:
-        return weights_of(scheme, make, order, count) if key is not None else tuple(make(NUMPY, order.value, count))
+        return weights_of(scheme, make, order, count)
     with order.xp.scope():
         found: tuple[Any, ...] = of_variables(order.xp, lambda alpha: make(order.xp, alpha, count))(order.value)
         return found
 
 
-def find_start(head: Any, order: Order, places: Array, exponent: Order | None, key: Any) -> Start:
+def find_start(head: Any, order: Order, places: Array, exponent: Order | None) -> Start:
     """The start of f from its first samples, at ``places`` in units of some length.
 
     The polynomial of the rules stays, and with it values that are linear in the samples, unless powers of t^alpha, as
@@ -211,15 +211,15 @@ def find_start(head: Any, order: Order, places: Array, exponent: Order | None, k
     known = base.known
     if known is not None:
         base = Order(known, known, n, NUMPY)
-    scheme = ("start", n, known, count, key)
+    scheme = ("start", n, known, places.tobytes())
     make_fits = _make_fits(n, known, places)
     if base.plain:
-        weights, rows, doubts, sums = _tables(scheme, make_fits, base, count, key)
+        weights, rows, doubts, sums = _tables(scheme, make_fits, base, count)
     else:
         with base.xp.scope():
             weights, rows, doubts, sums = make_fits(base.xp, base.value, count)
     make_first = _make_first(n, known, exponent, places[1 : start_points(n)], count)
-    (first_table,) = _tables((*scheme, "first"), make_first, order, count, key)
+    (first_table,) = _tables((*scheme, "first"), make_first, order, count)
     space = array_namespace(weights)
     with space.scope():
         fine = space.isfinite(abs(weights).sum(-1).sum(-1) + doubts.sum(-1))

@@ -45,16 +45,15 @@ class Tempered(DelegatingRule):
     """
 
     def __init__(self, rule: Rule, rate: Any = 0.0, *, integral: bool = False, singular: bool = False) -> None:
-        self.rule = rule
+        super().__init__(rule)
         self.rate = rate
         self.integral = integral
         self.singular = singular
+        self.one_call = False  # type: ignore[misc]
 
-    @property
-    def companion(self) -> Rule | None:  # type: ignore[override]
-        """The companion of the rule, tempered."""
-        other = self.rule.companion
-        return None if other is None else self._like(other, self.rate)
+    def around(self, rule: Rule) -> Rule:
+        """Another rule, tempered alike."""
+        return self._like(rule, self.rate)
 
     def at_rate(self, rate: Any) -> Tempered:
         """The same with this rate of decay."""
