@@ -6,9 +6,9 @@ from abc import ABC
 from dataclasses import dataclass
 from typing import Any, Unpack, final
 
-from hpfracc.operators.core.applying import FAST, apply_rule, pick_rule
+from hpfracc.operators.core.applying import apply_rule, pick_rule
 from hpfracc.operators.core.base import CallOptions, FractionalOperator, function_of, operator_of
-from hpfracc.operators.core.function import Function, refuse_initial
+from hpfracc.operators.core.function import FAST, Function, refuse_initial
 from hpfracc.operators.core.grids import Grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome

@@ -7,7 +7,7 @@ import math
 import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,17 +26,15 @@ from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Finish, RecordedSum, Samples, join, zeros
 
 __all__ = [
-    "FAST",
     "UNIFORM",
     "CachedApplication",
     "LearnedApplication",
     "apply_rule",
     "cache_application",
     "cached_applications",
-    "check_streamed",
     "estimated_distance",
     "largest_nearby",
-    "learned_key",
+    "learned_application",
     "no_estimate",
     "order_beside",
     "pick_rule",
@@ -167,6 +165,13 @@ def learned_key(operator: Any, values: Any) -> Hashable:
     return (type(operator), others, values.shape[-1], values.dtype, values.device, alpha.requires_grad)
 
 
+def learned_application(operator: Any, values: Any) -> Callable[..., Any] | None:
+    """The cached application of an operator with a learned order to samples like ``values``, if there is one."""
+    key = learned_key(operator, values)
+    found: Any = None if key is None else cached_applications.get(key)
+    return None if found is None else partial(found.repeat, alpha=operator.alpha)
+
+
 def cache_application(operator: Any, values: Any, application: Any) -> None:
     """Keep how an operator was applied to ``values`` for the next samples of their kind."""
     key: Any = None
@@ -210,16 +215,6 @@ def pick_rule(operator: Any, method: str, who: str, grid: Grid) -> Rule:
         kind = "a uniform grid" if rules is operator.rules else "a grid that is not uniform"
         raise InvalidInputError(f"{who} has no method {method!r} for samples on {kind}; use 'auto' or one of {names}")
     return found
-
-
-def check_streamed(method: str, who: str, order: Order) -> None:
-    """Refuse a stream of an order that has no fading memory, or by the fast method."""
-    if not order.plain or order.known is None:
-        raise InvalidInputError(f"the order of a stream of {who} is a plain number; give float(alpha)")
-    if order.is_integer:
-        raise InvalidInputError(f"alpha={order.known:g}: {who} of whole order has no memory to stream; use differences")
-    if method in FAST:
-        raise InvalidInputError(f"{who}: a stream is fast by itself; leave method='fast' out, or name a uniform rule")
 
 
 def apply_rule(rule: Rule, samples: Samples, order: Order, who: str) -> Outcome:

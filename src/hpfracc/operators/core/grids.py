@@ -82,6 +82,10 @@ class Grid:
             )
         return np.asarray(self.origin + np.arange(self.n) * float(to_host(self.step)))
 
+    def known_times(self) -> np.ndarray[Any, Any] | None:
+        """The points; None if the step is traced."""
+        return None if self.points is None and is_transformed(self.step) else self.times()
+
     def reflected(self) -> Grid:
         """The same points as distances from the last one."""
         points = None if self.points is None else (self.points[-1] - self.points)[::-1]
