@@ -10,10 +10,7 @@ from typing import Any, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import is_chunked, library_of, tracks_gradient
-from hpfracc._clusters import cluster_support
-from hpfracc._frames import has_labels, open_samples
-from hpfracc._reading import flag
-from hpfracc._xp import namespace_of, user_scope
+from hpfracc._xp import array_namespace, namespace_of, user_scope
 from hpfracc.engine.execution.api import composite
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.applying import UNIFORM, apply_rule, order_beside, pick_rule
@@ -21,12 +18,11 @@ from hpfracc.operators.core.base import CallOptions, FractionalOperator, functio
 from hpfracc.operators.core.function import Function
 from hpfracc.operators.core.grids import Grid, read_grid
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.reporting import OperatorResult, Outcome, relabelled
+from hpfracc.operators.core.reporting import OperatorResult, Outcome
 from hpfracc.operators.core.rule import RuleTable, later
 from hpfracc.operators.core.values import Samples, as_values, check_axis, points_like
 from hpfracc.operators.rules.periodic import sampled
 from hpfracc.operators.rules.space import Integral, LaplacianRule
-from hpfracc.profiling.recorder import shared as spans
 
 __all__ = ["FractionalLaplacian", "call_over_axes", "fractional_laplacian"]
 
@@ -85,56 +81,14 @@ class FractionalLaplacian(FractionalOperator):
     grids = ("uniform",)
     unused = ("origin", "factor", "rtol")
 
-    def __call__(
-        self,
-        f: Any,
-        t: Any = None,
-        *,
-        step: Any = None,
-        axis: int | Sequence[int] | None = None,
-        dim: Any = None,
-        time_unit: str | None = None,
-        origin: Any = None,
-        factor: Any = None,
-        rtol: Any = None,
-        backend: Any = None,
-        full_output: bool = False,
-    ) -> Any:
-        """Apply the operator along an axis, or over several.
-
-        Parameters
-        ----------
-        f : array_like or callable
-            Samples, with any further axes, or a function that is sampled on the grid.
-        t : array_like or sequence of array_like, optional
-            The points along the axis, or those along each of the axes.
-        step : float or sequence of float, optional
-            The spacing instead of ``t``: one for all axes, or one for each.
-        axis : int or sequence of int, optional
-            The axes of space: by default the last one, or the index of a frame.
-        dim : hashable or sequence, optional
-            Their names instead, for a ``DataArray``, whose coordinates give the points.
-        time_unit : str, optional
-            Unit of dates, as for every operator.
-        origin, factor, rtol : None
-            Options of other operators; anything else raises an error.
-        backend : str, optional
-            Backend to run on; by default the engine selects it.
-        full_output : bool
-            Whether to return an :class:`OperatorResult` instead of the value only.
-        """
-        for name, option in zip(self.unused, (origin, factor, rtol), strict=True):
-            if option is not None:
-                raise InvalidInputError(f"{name}={option!r}: {self.who} does not take it; omit it")
-        along: Any = axis
-        options: dict[str, Any] = {"step": step, "backend": backend, "full_output": flag("full_output", full_output)}
-        if not isinstance(axis, Sequence) and (isinstance(dim, str) or not isinstance(dim, Sequence)):
-            return FractionalOperator.__call__(self, f, t, axis=along, dim=dim, time_unit=time_unit, **options)
-        with spans.span(type(self).__name__):
-            if dim is not None or time_unit is not None or (has_labels(f) and not is_chunked(f)):
-                opened = open_samples(f, t, step=step, axis=axis, dim=dim, time_unit=time_unit, chunked=True)
-                return relabelled(opened, call_over_axes(self, opened.values, opened.t, axes=opened.axis, **options))
-            return call_over_axes(self, f, t, axes=along, **options)
+    def _call_plain(self, f: Any, t: Any, step: Any, axis: Any, *, full_output: bool, **options: Any) -> Any:
+        for name in self.unused:
+            if options[name] is not None:
+                raise InvalidInputError(f"{name}={options[name]!r}: {self.who} does not take it; omit it")
+        if not isinstance(axis, Sequence) or is_chunked(f):
+            along = tuple(axis) if isinstance(axis, Sequence) else axis
+            return FractionalOperator._call_plain(self, f, t, step, along, full_output=full_output, **options)
+        return call_over_axes(self, f, t, step, axis, options["backend"], full_output=full_output)
 
     def _chosen(self) -> tuple[LaplacianRule, Order]:
         """The method, and the order that it must support."""
@@ -176,14 +130,11 @@ def fractional_laplacian(
 
 
 def call_over_axes(
-    operator: Any, f: Any, t: Any, *, step: Any, axes: Sequence[int], backend: Any, full_output: bool
+    operator: Any, f: Any, t: Any, step: Any, axes: Sequence[int], backend: Any, *, full_output: bool
 ) -> Any:
     """Read the grids of all axes, apply the operator's method over them, and put the axes back."""
     if not axes:
         raise InvalidInputError("axis=() names no axis; give one, or several")
-    if is_chunked(f):
-        options = {"step": step, "axis": tuple(axes), "origin": None, "factor": None, "rtol": None}
-        return cluster_support().apply_operator(operator, f, t, **options, backend=backend, full_output=full_output)
     steps = _each("step", step, len(axes))
     if callable(f) and not hasattr(f, "dtype"):
         if t is None:
@@ -201,15 +152,17 @@ def call_over_axes(
         grid.require_uniform("an operator over several axes")
     # One step for all axes may carry a gradient: the ratio of steps is always 1.
     ratios = _ratios(grids) if t is not None or isinstance(step, Sequence) else (1.0,) * len(grids)
-    # Move the axes of space behind all others, in the caller's order.
-    values = _moved(values, chosen, list(range(-len(chosen), 0)))
+    # The axes of space are moved behind all others, in the caller's order.
+    behind: Any = tuple(range(-len(chosen), 0))
+    places: Any = tuple(chosen)
+    values = array_namespace(values).moveaxis(values, places, behind)
     with namespace_of(operator._order_like()).scope(), composite() as decisions:
         rule, order = operator._chosen()
         order = order_beside(order, values)
         with np.errstate(invalid="ignore"):
             value = rule.over(Samples(values, grids[0], backend), ratios, order)
         made = list(decisions)
-    value = _moved(value, list(range(-len(chosen), 0)), chosen)
+    value = array_namespace(value).moveaxis(value, behind, places)
     if not full_output:
         return value
     decision = made[0] if len(made) == 1 else made or None
@@ -240,20 +193,6 @@ def _ratios(grids: Sequence[Grid]) -> tuple[float, ...]:
         ratio = (float(first) / float(grid.step)) ** 2
         ratios.append(1.0 if abs(ratio - 1.0) < 1e-12 else ratio)
     return tuple(ratios)
-
-
-def _moved(values: Any, source: Sequence[int], target: Sequence[int]) -> Any:
-    """``numpy.moveaxis`` with several axes, counted from the end, for every library."""
-    if list(source) == list(target):
-        return values
-    rest = [axis for axis in range(-values.ndim, 0) if axis not in source]
-    places: dict[int, int] = dict(zip(target, source, strict=True))
-    free = iter(rest)
-    order = [places[axis] if axis in places else next(free) for axis in range(-values.ndim, 0)]
-    order = [axis + values.ndim for axis in order]
-    if library_of(values) == "torch":
-        return values.permute(order)
-    return values.transpose(order)
 
 
 def _sampled(f: Any, grids: Sequence[Any]) -> Any:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 from abc import ABC
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, TypeVar
 
@@ -112,7 +112,7 @@ class FractionalOperator(ABC):
         t: Any = None,
         *,
         step: Any = None,
-        axis: int | None = None,
+        axis: int | Sequence[int] | None = None,
         dim: Any = None,
         time_unit: str | None = None,
         origin: float | None = None,
@@ -135,9 +135,10 @@ class FractionalOperator(ABC):
         step : float, optional
             Spacing of the samples, instead of ``t``; may carry a gradient.
         axis : int, optional
-            The axis of the samples along which the points lie: by default the last one, or the index of a frame.
+            The axis of the samples along which the points lie: by default the last one, or the index of a frame. For
+            the fractional Laplacian also several axes, each with its points in ``t`` or its ``step``.
         dim : hashable, optional
-            For a ``DataArray``: the name of that axis, required if there are several.
+            For a ``DataArray``: the name of that axis, required if there are several; or the names of several axes.
         time_unit : str, optional
             Unit in which dates are counted, from the first one: ``"s"`` by default, or ``"ns"``, ``"us"``, ``"ms"``,
             ``"min"``, ``"h"``, ``"D"``, ``"W"``. A derivative of order alpha is per unit to the power alpha.
