@@ -366,8 +366,8 @@ def test_other_grids_are_taken_as_they_are(times):
 
 def test_a_long_direct_sum_is_hinted_at_once(monkeypatch, caplog):
     """The first call of an operator that is predicted to take long names method='fast' with its error."""
-    monkeypatch.setattr("hpfracc.operators.core.fast_memory._ASKED_FROM", 50)
-    monkeypatch.setattr("hpfracc.operators.core.fast_memory._LONG", 1e-9)
+    monkeypatch.setattr("hpfracc.operators.rules.any_grid._ASKED_FROM", 50)
+    monkeypatch.setattr("hpfracc.operators.rules.any_grid._LONG", 1e-9)
     times = np.linspace(0.0, 1.0, 60) ** 2
     hf.caputo(times, times, 0.5, method="fast")
     hf.caputo(np.arange(60.0), step=1.0, alpha=0.5)

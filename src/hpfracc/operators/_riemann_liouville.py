@@ -66,8 +66,8 @@ class RiemannLiouville(OneSidedDerivative):
     )
     any_grid_rules = RuleTable(
         {
-            "l1": later("start.WithInitialTerms", later("l1.AnyGridL1")),
-            "fast": later("start.WithInitialTerms", later("l1.FastL1")),
+            "l1": later("start.WithInitialTerms", later("any_grid.AnyGridL1")),
+            "fast": later("start.WithInitialTerms", later("any_grid.FastL1")),
         }
     )
 

@@ -132,7 +132,7 @@ class TemperedRiemannLiouville(TemperedDerivative):
     who = "the tempered derivative"
     initial_terms = True
     rules = RiemannLiouville.rules.wrapped("tempered.Tempered", singular=True)
-    any_grid_rules = RuleTable({"l1": later("trapezoid.PiecewiseLinear", initial_term=True)})
+    any_grid_rules = RuleTable({"l1": later("any_grid.PiecewiseLinear", initial_term=True)})
 
     def _of_samples(self, samples: Samples) -> Outcome:
         def slope() -> Any:
@@ -255,7 +255,7 @@ class TemperedCaputo(TemperedDerivative):
             "l1": later("tempered.Tempered", later("l1.L1Rule")),
         }
     )
-    any_grid_rules = RuleTable({"l1": later("trapezoid.PiecewiseLinear")})
+    any_grid_rules = RuleTable({"l1": later("any_grid.PiecewiseLinear")})
 
     def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
         rule = TemperedDerivative._rule(self, order, grid, who)
@@ -327,7 +327,7 @@ class TemperedIntegral(TemperedOperator, RepeatedIntegral):
     who = "the tempered integral"
     instead = "use tempered for the derivative"
     rules = RiemannLiouvilleIntegral.rules.wrapped("tempered.Tempered", integral=True)
-    any_grid_rules = RuleTable({"trapezoid": later("trapezoid.PiecewiseLinear", integral=True)})
+    any_grid_rules = RuleTable({"trapezoid": later("any_grid.PiecewiseLinear", integral=True)})
 
 
 @function_of(TemperedIntegral)

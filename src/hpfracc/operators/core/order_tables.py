@@ -415,10 +415,10 @@ def _recorded(torch: Any) -> Callable[..., tuple[Any, ...]]:
             given = [change for change in changes if change is not None]
             if not given:
                 return None, None
-            again = torch.is_grad_enabled() or is_batched(given[0])
-            if ctx.slopes is None and not again:
+            afresh = torch.is_grad_enabled() or is_batched(given[0])
+            if ctx.slopes is None and not afresh:
                 return evaluation.slope_by_kernel(value, changes), None
-            slopes = evaluation.spread(evaluation.at(value)[1] if again or ctx.slopes is None else ctx.slopes)
+            slopes = evaluation.spread(evaluation.at(value)[1] if afresh or ctx.slopes is None else ctx.slopes)
             parts = [
                 (change.to(torch.float64) * slope).sum()
                 for change, slope in zip(changes, slopes, strict=True)

@@ -23,7 +23,7 @@ from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, binomial, binomials, tangent_defect, trapezoid_defect
 from hpfracc.operators.core.values import Samples, join, zeros
-from hpfracc.operators.rules import l1, quadrature, simpson, trapezoid
+from hpfracc.operators.rules import l1, product, quadrature
 from hpfracc.operators.rules.increments import forward_differences, increments, start_points, taylor_at_origin
 from hpfracc.operators.rules.start import FittedStart, WithInitialTerms
 
@@ -111,7 +111,7 @@ def plan_stream(rule: Rule, order: Order, rtol: float | None, who: str, horizon:
         )
     if isinstance(rule, l1.UniformLType):
         return _increment_plan(rule, order, far)
-    integral = isinstance(rule, trapezoid.Trapezoid | simpson.Simpson)
+    integral = isinstance(rule, product.Trapezoid | product.Simpson)
     if rtol is not None and (alpha >= 1.0 if integral else alpha <= -1.0):
         raise InvalidInputError(
             f"alpha={alpha:g}: the memory of {who} does not decay, so that no fixed state can hold it; stream the "
@@ -120,7 +120,7 @@ def plan_stream(rule: Rule, order: Order, rtol: float | None, who: str, horizon:
     if isinstance(rule, quadrature.GrunwaldSum):
         return _binomial_plan(rule, order, far)
     if integral:
-        return (_simpson_plan if isinstance(rule, simpson.Simpson) else _trapezoid_plan)(alpha, far)
+        return (_simpson_plan if isinstance(rule, product.Simpson) else _trapezoid_plan)(alpha, far)
     raise InvalidInputError(
         f"{who} by {rule.name!r} cannot be streamed; use one of the rules l1, l1-2, gl, wsgl, trapezoid or simpson"
     )
@@ -253,7 +253,7 @@ def _trapezoid_plan(mu: float, far: _Far) -> StreamPlan:
     hat = _over(power.rates, 0.0, 1.0, lambda u: 1.0 - u) + _over(power.rates, -1.0, 0.0, lambda u: 1.0 + u)
     scale = float(NUMPY.rgamma(mu + 2.0))
     return StreamPlan(
-        weights=lambda begin, end: _between(lambda lags: trapezoid.make_weights(NUMPY, mu, lags)[0], begin, end),
+        weights=lambda begin, end: _between(lambda lags: product.make_weights(NUMPY, mu, lags)[0], begin, end),
         far=Exponentials(power.rates, mu * (mu + 1.0) * scale * power.weights * hat),
         scale=mu,
         firsts=lambda head, step: [head[..., :1]],
@@ -273,11 +273,11 @@ def _simpson_plan(mu: float, far: _Far) -> StreamPlan:
 
     def weights(begin: int, end: int) -> Array:
         first = begin // 2
-        rows = _between(lambda pairs: simpson.make_halves(NUMPY, mu, pairs)[0], first, (end + 1) // 2)
+        rows = _between(lambda pairs: product.make_halves(NUMPY, mu, pairs)[0], first, (end + 1) // 2)
         return np.stack([rows[0], rows[2]], -1).reshape(-1)[begin - 2 * first : end - 2 * first]
 
     def start(k: Array) -> list[Array]:
-        rows = simpson.make_halves(NUMPY, mu, Lags(2, k // 2))[0][:, 2:]
+        rows = product.make_halves(NUMPY, mu, Lags(2, k // 2))[0][:, 2:]
         return [np.where(k % 2, rows[i], rows[1] if i == 3 else 0.0) for i in (3, 4, 5)]
 
     return StreamPlan(

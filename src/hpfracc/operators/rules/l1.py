@@ -1,4 +1,4 @@
-"""L1: piecewise linear interpolation under the Caputo derivative."""
+"""L1 and L1-2: piecewise linear and quadratic interpolation under the Caputo derivative, on uniform grids."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from collections.abc import Callable, Hashable
 from typing import Any, final
 
 from hpfracc._xp import Namespace, array_namespace
-from hpfracc.engine.execution.api import exponential_recurrence, history_sum
-from hpfracc.operators.core.fast_memory import fading_terms, power, refuse_traced_points, steps_of, times_of
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.sequences import Lags, power_differences, previous, trapezoid_defects
-from hpfracc.operators.core.values import Finish, Samples, constant, join, scalar
+from hpfracc.operators.core.values import Finish, Samples, constant, join
 from hpfracc.operators.core.weights import scaled_weights
-from hpfracc.operators.rules.differences import slopes, slopes_at_start
 from hpfracc.operators.rules.increments import (
     backward_size,
     first_values,
@@ -26,19 +23,7 @@ from hpfracc.operators.rules.increments import (
     whole_at_origin,
 )
 
-__all__ = [
-    "L12",
-    "AnyGridL1",
-    "FastL1",
-    "L1Rule",
-    "LType",
-    "Maker",
-    "UniformLType",
-    "convolve_increments",
-    "fractional_part",
-    "summands",
-    "with_start",
-]
+__all__ = ["L12", "L1Rule", "LType", "UniformLType", "fractional_part", "with_start"]
 
 #: Sequences of weights from a namespace, an order and lags.
 Maker = Callable[[Namespace, Any, Any], tuple[Any, ...]]
@@ -60,7 +45,11 @@ def with_start(value: Any, samples: Samples, order: Order, any_grid: bool) -> An
         return value
 
     def slope() -> Any:
-        return slopes_at_start(x, samples.grid.times(), n)[-1] if any_grid else slope_at_origin(samples, order)
+        if not any_grid:
+            return slope_at_origin(samples, order)
+        from hpfracc.operators.rules.differences import slopes_at_start
+
+        return slopes_at_start(x, samples.grid.times(), n)[-1]
 
     origin = whole_at_origin(array_namespace(x).stop_gradient(x[..., :1]) * 0, slope, order)
     head = first_values(samples, order, n, value, any_grid) if n > 1 else []
@@ -102,8 +91,38 @@ class UniformLType(LType):
         return with_start(self.apply_with_term(samples, order, None, None), samples, order, any_grid=False)
 
     def apply_with_term(self, samples: Samples, order: Order, term: Maker | None, finish: Finish | None) -> Any:
-        """The same up to order 1 plus a sequence times the first sample, by the same convolution."""
-        return convolve_increments(self.name, self.make, samples, order, term, finish)
+        """The causal convolution; up to order 1 with a ``term``, a sequence times the first sample.
+
+        The input is increments of the derivative of order n - 1. Up to order 1 these are differences of the samples,
+        which the convolution computes itself.
+        """
+
+        def make_both(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any, ...]:
+            assert term is not None
+            weights, *corrections = self.make(xp, beta, n)
+            return weights, xp.concatenate([term(xp, beta, n)[0].reshape(1, -1), *corrections], 0)
+
+        def scaled(scheme: Hashable, make: Maker) -> tuple[tuple[Any, ...], Hashable, Any]:
+            part = fractional_part(order)
+            return scaled_weights(scheme, make, part, samples, -1, whole=order.ceiling - 1, few=True, strict=True)
+
+        if term is None or order.plain:
+            # Those of a plain order are cached, and the same with and without the term.
+            (weights, *rows), key, factor = scaled(self.name, self.make)
+            named = key
+            if term is not None:
+                (*rows,), named, _ = scaled((self.name, "term"), lambda xp, beta, n: make_both(xp, beta, n)[1:])
+        else:
+            (weights, *rows), key, factor = scaled((self.name, "term"), make_both)
+            named = key
+        values = samples.values if order.ceiling <= 1 else increments(samples.values, order.ceiling)
+        options: dict[str, Any] = {"differences": order.ceiling <= 1}
+        if rows:
+            options["starts"] = constant(rows[0], samples.values, None if named is None else (named, "starts"))
+            options["starts_from"] = 1 if term is None else 0
+        return samples.convolve(
+            weights, values if factor is None else values * factor, key=key, finish=finish, **options
+        )
 
 
 @final
@@ -132,59 +151,6 @@ class L1Rule(UniformLType):
     def make(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any]:
         """The weights."""
         return (power_differences(xp, 1.0 - beta, n) * xp.rgamma(2.0 - beta),)
-
-
-def convolve_increments(
-    name: str, make: Maker, samples: Samples, order: Order, term: Maker | None = None, finish: Finish | None = None
-) -> Any:
-    """The causal convolution of an L-type rule.
-
-    Parameters
-    ----------
-    name : str
-        Names the weights.
-    make : callable
-        Gives the weights of the increments and, perhaps, a row with corrections for the first one.
-    samples, order
-        What to convolve.
-    term : callable, optional
-        Up to order 1: gives a sequence whose product with the first sample is added, with the scale of the weights.
-    finish : callable, optional
-        As for :meth:`Samples.convolve`.
-    """
-
-    def make_both(xp: Namespace, beta: Any, n: int | Lags) -> tuple[Any, ...]:
-        assert term is not None
-        weights, *corrections = make(xp, beta, n)
-        return weights, xp.concatenate([term(xp, beta, n)[0].reshape(1, -1), *corrections], 0)
-
-    def scaled(scheme: Hashable, make: Maker) -> tuple[tuple[Any, ...], Hashable, Any]:
-        part = fractional_part(order)
-        return scaled_weights(scheme, make, part, samples, -1, whole=order.ceiling - 1, few=True, strict=True)
-
-    if term is None or order.plain:
-        # Those of a plain order are cached, and the same with and without the term.
-        (weights, *rows), key, factor = scaled(name, make)
-        named = key
-        if term is not None:
-            (*rows,), named, _ = scaled((name, "term"), lambda xp, beta, n: make_both(xp, beta, n)[1:])
-    else:
-        (weights, *rows), key, factor = scaled((name, "term"), make_both)
-        named = key
-    options = summands(samples, order, factor)
-    if rows:
-        options["starts"] = constant(rows[0], samples.values, None if named is None else (named, "starts"))
-        options["starts_from"] = 1 if term is None else 0
-    return samples.convolve(weights, key=key, finish=finish, **options)
-
-
-def summands(samples: Samples, order: Order, factor: Any) -> dict[str, Any]:
-    """The input of an L-type rule, times ``factor`` unless that is None: increments of the derivative of order n - 1.
-
-    Up to order 1 these are differences of the samples, which the convolution computes itself.
-    """
-    values = samples.values if order.ceiling <= 1 else increments(samples.values, order.ceiling)
-    return {"signal": values if factor is None else values * factor, "differences": order.ceiling <= 1}
 
 
 @final
@@ -230,123 +196,3 @@ class L12(UniformLType):
         last = bend[:-1] if isinstance(n, int) else trapezoid_defects(xp, 1.0 - beta, previous(n)) * scale
         before = xp.concatenate([xp.array([0.0]), last])
         return line + bend - before, -before.reshape(1, -1)
-
-
-class _L1(LType):
-    """Common part of both rules."""
-
-    any_grid = True
-    companion_suffices = False
-
-    @property
-    def companion(self) -> Rule | None:  # type: ignore[override]
-        """The same with a parabola on the newest interval."""
-        return _Curved(self)
-
-    def measured_from(self, order: Order) -> int:
-        """Above order 1 ``n + 3``."""
-        return 0 if order.ceiling <= 1 else start_points(order.ceiling) + 1
-
-    def apply(self, samples: Samples, order: Order) -> Any:
-        """The sum over the increments. Above order 1 the first points come from the first samples."""
-        refuse_traced_points(samples, order)
-        x, n = samples.values, order.ceiling
-        g = x if n == 1 else slopes(x, samples.grid.times(), n - 1)
-        increments = join([x[..., :1] - x[..., :1], g[..., 1:] - g[..., :-1]])
-        return with_start(self._sum(samples, order, increments), samples, order, any_grid=True)
-
-    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
-        raise NotImplementedError
-
-
-@final
-class AnyGridL1(_L1):
-    r"""Caputo derivative of the piecewise linear interpolant, on any increasing grid.
-
-    .. math::
-        D^\alpha f(t_i) \approx \frac{1}{\Gamma(1-\beta)} \sum_{k=1}^{i} \frac{g_k - g_{k-1}}{t_k - t_{k-1}}
-        \int_{t_{k-1}}^{t_k} (t_i - s)^{-\beta} ds,
-
-    with :math:`g = f^{(n-1)}` (by differences of order 4 where :math:`n = \lceil\alpha\rceil > 1`) and
-    :math:`\beta = \alpha - n + 1`. Order :math:`n + 1 - \alpha` in the largest step at a fixed t, for smooth f. On the
-    graded grid :math:`t_j = T (j/N)^r` and for f that starts like :math:`t^s`, the error times
-    :math:`t^\alpha` is :math:`O(N^{-\min(2-\alpha, rs)})` at every point, for :math:`0 < \alpha < 1`. Exactly zero on
-    constants. The cost is one weight per pair of points.
-
-    References
-    ----------
-    M. Stynes, E. O'Riordan, J. L. Gracia, SIAM J. Numer. Anal. 55 (2017) 1057-1079.
-    """
-
-    name = "l1"
-    cost = "O(n^2)"
-
-    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
-        part = fractional_part(order)
-        with order.xp.scope():
-            factor = order.guard(order.xp.rgamma(2.0 - part.value))
-        # Scaled, because the plain mean is infinite at fractional part 1, which a differentiable integer order has.
-        total = history_sum(
-            times_of(samples), increments, -part.value, kernel="power", scaled=True, backend=samples.backend
-        )
-        return total * scalar(factor, samples.values)
-
-
-@final
-class FastL1(_L1):
-    r"""The same sum with the kernel :math:`r^{-\beta}` as a sum of exponentials, except on the newest interval.
-
-    :math:`O(\log(T/\tau) \log(1/\epsilon))` states replace the history, where :math:`\tau` is the smallest
-    step. The relative error of the kernel is ``rtol`` (1e-10 by default), so the result differs from the direct sum by
-    at most ``rtol`` times the sum of the absolute increments.
-
-    References
-    ----------
-    S. Jiang, J. Zhang, Q. Zhang, Z. Zhang, Commun. Comput. Phys. 21 (2017) 650-678.
-    """
-
-    name = "fast"
-    cost = "O(n log n)"
-
-    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
-        x, part = samples.values, fractional_part(order)
-        steps, widths = steps_of(samples)
-        with part.xp.scope():
-            rates, weights = fading_terms(samples, part, part.value)
-            newest = power(widths, -part.value, part) * order.guard(order.xp.rgamma(2.0 - part.value))
-            factor = order.guard(order.xp.rgamma(1.0 - part.value))
-        past = exponential_recurrence(
-            rates, weights, steps, increments[..., 1:], degree=0, lagged=True, backend=samples.backend
-        )
-        tail = past * scalar(factor, x) + increments[..., 1:] * constant(newest, x)
-        return join([x[..., :1] * 0, tail])
-
-
-@final
-class _Curved(_L1):
-    r"""A rule plus the term of the parabola through the last three points, on the newest interval.
-
-    .. math:: \frac{\beta\, \tau_i^{2-\beta}}{\Gamma(3-\beta)}\, g[t_{i-2}, t_{i-1}, t_i],
-        \quad \tau_i = t_i - t_{i-1}.
-
-    This is the leading error of L1 for smooth f. At a kink between two points it has the size of the error that the
-    samples do not determine: every other sample may see none of it.
-    """
-
-    companion = None
-
-    def __init__(self, rule: _L1) -> None:
-        self.rule = rule
-        self.name = rule.name  # type: ignore[misc]
-
-    def _sum(self, samples: Samples, order: Order, increments: Any) -> Any:
-        x, part = samples.values, fractional_part(order)
-        total = self.rule._sum(samples, order, increments)
-        _, widths = steps_of(samples)
-        with part.xp.scope():
-            size = part.value * part.xp.rgamma(3.0 - part.value)
-            effect = constant(power(widths[1:], 2.0 - part.value, part) * size, x)
-        steps = constant(widths, x)
-        rates = increments[..., 1:] / steps
-        term = (rates[..., 1:] - rates[..., :-1]) / (steps[1:] + steps[:-1]) * effect
-        return join([total[..., :2], total[..., 2:] + term])

@@ -12,12 +12,12 @@ import numpy as np
 from hpfracc._arrays import is_array
 from hpfracc._xp import NUMPY, Namespace, array_namespace, namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.operators.core.fast_memory import power, reach_of
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.sequences import Lags, long_run
 from hpfracc.operators.core.values import Samples, constant, join, namespace_among, replace_first, scalar
 from hpfracc.operators.core.weights import scaled_weights
+from hpfracc.operators.rules.any_grid import power, reach_of
 from hpfracc.operators.rules.differences import slopes_at_start
 from hpfracc.operators.rules.increments import (
     first_values,
