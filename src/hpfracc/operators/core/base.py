@@ -39,8 +39,6 @@ from hpfracc.profiling.recorder import shared as spans
 if TYPE_CHECKING:
     from hpfracc.operators._stream import OperatorStream
 
-__all__ = ["CallOptions", "FractionalOperator", "function_of", "operator_of"]
-
 
 class CallOptions(TypedDict, total=False):
     """The options of a call of an operator, for type checkers; see :meth:`FractionalOperator.__call__`."""

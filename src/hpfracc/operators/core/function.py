@@ -16,8 +16,6 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.grids import Grid, known_values, read_grid, read_points, require_increasing
 from hpfracc.operators.core.values import Samples, as_values, check_axis, flip, move_axis, points_like
 
-__all__ = ["FAST", "RTOL", "Function", "first_point", "read_callable", "read_problem", "refuse_initial"]
-
 RTOL = 1e-10
 #: The names of the method that keeps its memory as a sum of exponentials.
 FAST = ("fast", "soe")

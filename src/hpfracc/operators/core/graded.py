@@ -20,8 +20,6 @@ from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import constant, join, real_dtype
 
-__all__ = ["differentiate_graded"]
-
 #: Points of one panel: its polynomial has degree 15.
 _POINTS = 16
 #: Largest number of panels: a power t^0.1 at the origin takes some 500 halvings; noise takes them all.

@@ -12,16 +12,6 @@ from scipy.special import roots_jacobi, roots_legendre
 
 from hpfracc._xp import NUMPY, Namespace
 
-__all__ = [
-    "between",
-    "derivative_matrix",
-    "end_derivatives",
-    "fractional_basis",
-    "gauss_points",
-    "slope_matrix",
-    "transform",
-]
-
 
 @lru_cache(maxsize=32)
 def gauss_points(count: int, power: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -12,8 +12,6 @@ from hpfracc._arrays import is_array, is_tracer, library_of, refuse_chunked
 from hpfracc._xp import NUMPY, Namespace, namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
 
-__all__ = ["Order", "read_order"]
-
 
 @dataclass(frozen=True, slots=True)
 class Order:

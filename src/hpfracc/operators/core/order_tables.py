@@ -29,8 +29,6 @@ from hpfracc.engine.execution.prepared import PreparedOperands
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.sequences import Lags
 
-__all__ = ["WHOLE_TABLE", "few_lags", "interleaved_weights", "tabulated_weights"]
-
 #: Number of coefficients: unless the last three are below rounding, there is no table.
 _COEFFICIENTS = 20
 _ROUNDING = 4e-15

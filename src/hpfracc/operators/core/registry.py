@@ -13,17 +13,6 @@ from hpfracc import operators
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.base import FractionalOperator
 
-__all__ = [
-    "DerivativeOptions",
-    "DerivativeParameters",
-    "IntegralOptions",
-    "all_operators",
-    "create_fractional_derivative",
-    "create_fractional_integral",
-    "definitions",
-    "find_definition",
-]
-
 
 class _IntegralParameters(TypedDict, total=False):
     side: str

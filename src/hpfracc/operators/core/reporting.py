@@ -21,15 +21,6 @@ from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, largest, real_dtype, scalar
 
-__all__ = [
-    "OperatorResult",
-    "Outcome",
-    "relabelled",
-    "report_outcome",
-    "rounding_note",
-    "rounding_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -11,8 +11,6 @@ from hpfracc.errors import ShapeError
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, step_power
 
-__all__ = ["QUADRATURES", "DelegatingRule", "Rule", "RuleTable", "later"]
-
 
 class Rule(ABC):
     """One method: stateless, one instance per module. Its docstring has the formula, the order and a citation."""

@@ -17,27 +17,6 @@ from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.order import read_order
 
-__all__ = [
-    "Lags",
-    "binomial",
-    "binomial_coefficients",
-    "binomials",
-    "centred_binomials",
-    "count_of",
-    "difference_width",
-    "long_run",
-    "power_difference",
-    "power_differences",
-    "power_sum",
-    "previous",
-    "second_difference",
-    "second_differences",
-    "tangent_defect",
-    "tangent_defects",
-    "trapezoid_defect",
-    "trapezoid_defects",
-]
-
 #: From this k on a series in 1/k needs few terms.
 _HEAD = 64
 #: Powers of 1/k up to this k are cached.

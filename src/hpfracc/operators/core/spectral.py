@@ -29,8 +29,6 @@ from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.values import constant, join, real_dtype
 from hpfracc.operators.rules.increments import infinite_at_origin
 
-__all__ = ["differentiate"]
-
 #: Numbers of points, tried in turn.
 _COUNTS = (16, 32, 64, 128, 256, 512)
 #: Number of points if the values are traced and unknown; the result says so.

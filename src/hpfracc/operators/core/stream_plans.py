@@ -27,8 +27,6 @@ from hpfracc.operators.rules import l1, product, quadrature
 from hpfracc.operators.rules.increments import forward_differences, increments, start_points, taylor_at_origin
 from hpfracc.operators.rules.start import FittedStart, WithInitialTerms
 
-__all__ = ["WINDOW", "StreamPlan", "plan_stream"]
-
 Array = np.ndarray[Any, Any]
 
 #: Lags whose weights are stored individually, and first samples that are kept until no value needs them.

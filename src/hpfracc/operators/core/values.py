@@ -28,28 +28,6 @@ from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.errors import InvalidInputError, ShapeError, UnsupportedDtypeError
 from hpfracc.operators.core.grids import Grid
 
-__all__ = [
-    "Finish",
-    "RecordedSum",
-    "Samples",
-    "add_from",
-    "apply_over_points",
-    "as_values",
-    "check_axis",
-    "constant",
-    "flip",
-    "join",
-    "largest",
-    "move_axis",
-    "namespace_among",
-    "points_like",
-    "real_dtype",
-    "replace_first",
-    "scalar",
-    "step_power",
-    "zeros",
-]
-
 _SERVED = ("float32", "float64", "complex64", "complex128")
 #: The last step of a rule, ``finish(result, values)``, from the result of its sum, which may be written over, and the
 #: samples.

@@ -14,8 +14,6 @@ from hpfracc.engine.execution.prepared import PreparedOperands
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.values import Samples, real_dtype, step_power
 
-__all__ = ["scaled_weights", "weight_cache", "weights_key", "weights_of"]
-
 #: Cache of weights of plain orders: room for at least three sequences for 1e7 points, or thirty for 1e6.
 weight_cache = PreparedOperands()
 

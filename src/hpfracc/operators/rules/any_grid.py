@@ -21,17 +21,6 @@ from hpfracc.operators.rules.differences import slopes
 from hpfracc.operators.rules.increments import infinite_at_origin, start_points
 from hpfracc.operators.rules.l1 import LType, fractional_part, with_start
 
-__all__ = [
-    "AnyGridL1",
-    "FastL1",
-    "FastTrapezoid",
-    "PiecewiseLinear",
-    "hint_at_fast",
-    "power",
-    "reach_of",
-    "reset_hints",
-]
-
 #: Default relative error of the kernel.
 FAST_RTOL = 1e-10
 #: Range of powers for a traced order, whose value is unknown.

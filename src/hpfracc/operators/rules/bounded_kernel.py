@@ -27,17 +27,6 @@ from hpfracc.operators.core.rule import Rule
 from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
 from hpfracc.operators.rules.increments import increments
 
-__all__ = [
-    "FIRST",
-    "ExponentialRule",
-    "LineOrParabola",
-    "bends_of",
-    "exponential_mean",
-    "exponential_tilt",
-    "on_step",
-    "tabulate",
-]
-
 #: Moments up to here are evaluated one by one.
 FIRST = 8
 #: Chebyshev points of a block [L, 2L]: the error falls like 5.8^-20.

@@ -10,36 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import polynomial as poly
 
-from hpfracc._arrays import library_of, tracks_gradient
 from hpfracc._xp import Namespace, array_namespace
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.sequences import Lags
 from hpfracc.operators.core.values import Samples, add_from, constant, join, largest, real_dtype, scalar, zeros
 from hpfracc.operators.core.weights import scaled_weights, weights_of
-
-__all__ = [
-    "DIFFERENCE_ORDER",
-    "backward_size",
-    "binomial_polynomial",
-    "binomial_table",
-    "convolve_by_parts",
-    "first_points",
-    "first_points_on",
-    "first_rows",
-    "first_values",
-    "forward_differences",
-    "head_of",
-    "increments",
-    "infinite_at_origin",
-    "maybe_whole",
-    "rounding_at_origin",
-    "singular_origin",
-    "slope_at_origin",
-    "slopes_at_origin",
-    "taylor_at_origin",
-    "weighted_sum",
-    "whole_at_origin",
-]
 
 #: Order of accuracy of the differences that approximate derivatives of integer order.
 DIFFERENCE_ORDER = 4
@@ -53,43 +28,20 @@ def increments(x: Any, n: int) -> Any:
     from the polynomial through the first ``n + 3`` samples.
     """
     if n == 1:
-        return _first_differences(x)
+        return join([x[..., :1] - x[..., :1], x[..., 1:] - x[..., :-1]])
     reach = start_points(n)
     v = x
     for _ in range(n):
         v = v[..., 1:] - v[..., :-1]
-    total = _after(v, reach + 1 - n)
+    total = v[..., reach + 1 - n :]
     for factor in backward_series(n - 1)[1:]:
         v = v[..., 1:] - v[..., :-1]
-        total = total + factor * _last(v, total.shape[-1])
+        total = total + factor * v[..., v.shape[-1] - total.shape[-1] :]
     differences = forward_differences(x[..., : reach + 1])
     head = zeros(x, 1)
     table = start_table(n)
     steps = sum(differences[i] * constant(table[i - n], x) for i in range(n, reach + 1))
     return join([head, steps, total])
-
-
-def _after(v: Any, count: int) -> Any:
-    return v[..., count:]
-
-
-def _last(v: Any, count: int) -> Any:
-    return v[..., v.shape[-1] - count :]
-
-
-def _first_differences(x: Any) -> Any:
-    library = library_of(x)
-    if library in ("numpy", "cupy") or (library == "torch" and not tracks_gradient(x)):
-        # Into one buffer: a difference and a concatenation would read the samples twice.
-        result = np.empty_like(x) if library == "numpy" else x * 0 if library == "cupy" else x.new_empty(x.shape)
-        if library == "numpy":
-            np.subtract(x[..., 1:], x[..., :-1], out=result[..., 1:])
-        else:
-            result[..., 1:] = x[..., 1:]
-            result[..., 1:] -= x[..., :-1]
-        result[..., :1] = x[..., :1] - x[..., :1]
-        return result
-    return join([x[..., :1] - x[..., :1], x[..., 1:] - x[..., :-1]])
 
 
 def start_points(n: int) -> int:
@@ -320,21 +272,8 @@ def slope_at_origin(samples: Samples, order: Order) -> Any:
     x, n = samples.values, order.ceiling
     if samples.n <= n:
         return x[..., :1] * math.nan
-    if n == 1:
-        last = min(start_points(1), samples.n - 1)
-        steps = (x[..., 1 : last + 1] - x[..., :last]) * constant(_first_slope(last), x, ("first slope", last))
-        return steps.sum(axis=-1, keepdims=True) * samples.scale(-1)
-    return slopes_at_origin(x, n, start_points(n))[-1][0] * math.factorial(n) * samples.scale(-n)
-
-
-@cache
-def _first_slope(last: int) -> np.ndarray[Any, Any]:
-    """The slope at s = 0 of the polynomial through samples 0 .. last, as weights of its increments."""
-    weights = np.zeros(last)
-    for i in range(1, last + 1):
-        for j in range(i):
-            weights[j] += float(binomial_polynomial(i)[1]) * (-1.0) ** (i - 1 - j) * math.comb(i - 1, j)
-    return weights
+    last = min(start_points(n), samples.n - 1)
+    return slopes_at_origin(x, n, last)[-1][0] * math.factorial(n) * samples.scale(-n)
 
 
 def infinite_at_origin(first: Any, order: Order, slopes: list[tuple[Any, Any]], rounding: Any = 0.0) -> Any:

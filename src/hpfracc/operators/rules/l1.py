@@ -23,8 +23,6 @@ from hpfracc.operators.rules.increments import (
     whole_at_origin,
 )
 
-__all__ = ["L12", "L1Rule", "LType", "UniformLType", "fractional_part", "with_start"]
-
 #: Sequences of weights from a namespace, an order and lags.
 Maker = Callable[[Namespace, Any, Any], tuple[Any, ...]]
 

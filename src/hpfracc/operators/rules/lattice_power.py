@@ -27,8 +27,6 @@ from scipy import special
 
 from hpfracc._xp import Namespace
 
-__all__ = ["lattice_power_weights"]
-
 #: Step of the trapezoid rule in log t: its error is exp(-pi^2 / step).
 _STEP = 0.25
 #: Where the integrand, which starts like t^2 and ends like t^-1, has fallen below rounding.

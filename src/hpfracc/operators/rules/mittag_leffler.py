@@ -28,8 +28,6 @@ from hpfracc.operators.rules.bounded_kernel import (
 )
 from hpfracc.special import mittag_leffler
 
-__all__ = ["MittagLefflerMemory", "kernel_at_points"]
-
 #: Gauss points of one interval: for l >= 8 their error is below rounding.
 _GAUSS = 6
 #: The interval of the double exponential rule, outside which the integrand is negligible, and its number of points.

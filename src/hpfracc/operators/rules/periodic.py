@@ -22,8 +22,6 @@ from hpfracc.operators.core.sequences import long_run
 from hpfracc.operators.core.values import Samples, constant, join, real_dtype
 from hpfracc.operators.core.weights import scaled_weights
 
-__all__ = ["PeriodicRule", "RieszWaves", "WeylWaves", "check_period", "of_periodic_function", "sampled", "wave_powers"]
-
 
 class PeriodicRule(Rule):
     r"""A wave :math:`e^{i\kappa x}` is multiplied by :math:`|\kappa|^\alpha (c + i\,\mathrm{sgn}(\kappa)\,s)`.

@@ -25,8 +25,6 @@ from hpfracc.operators.core.sequences import (
 from hpfracc.operators.core.values import Samples, constant
 from hpfracc.operators.core.weights import scaled_weights
 
-__all__ = ["Simpson", "Trapezoid", "convolve_from_start", "make_halves", "make_weights"]
-
 
 @final
 class Trapezoid(Rule):

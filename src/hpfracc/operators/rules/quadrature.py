@@ -29,8 +29,6 @@ from hpfracc.operators.rules.increments import (
     whole_at_origin,
 )
 
-__all__ = ["QUADRATURES", "ConvolutionQuadrature", "Grunwald", "WeightedGrunwald", "multistep_weights"]
-
 #: Weights up to here come from the product of two power series, those beyond from the expansion about the pole.
 _HEAD = 512
 #: Coefficients of the second of those series, by p: they fall like 0.334^k, 0.427^k, 0.561^k, 0.709^k and 0.864^k.

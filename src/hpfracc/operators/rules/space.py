@@ -20,8 +20,6 @@ from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.lattice_power import lattice_power_weights
 from hpfracc.operators.rules.periodic import wave_powers
 
-__all__ = ["Centred", "Centred4", "DirichletWaves", "Integral", "LaplacianRule", "NeumannWaves", "PeriodicWaves"]
-
 Ratios = tuple[float, ...]
 
 

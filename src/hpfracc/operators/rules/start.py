@@ -33,8 +33,6 @@ from hpfracc.operators.rules.increments import (
 from hpfracc.operators.rules.start_fits import Start, find_start, samples_of_start
 from hpfracc.operators.rules.tempered import STEEPEST, Tempered
 
-__all__ = ["FittedStart", "WithInitialTerms", "make_terms", "read_initial"]
-
 Array = np.ndarray[Any, Any]
 #: Points farther from the origin than this multiple of point n are not used.
 _REACH = 1000.0

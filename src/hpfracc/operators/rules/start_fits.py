@@ -15,8 +15,6 @@ from hpfracc.operators.core.values import constant, largest, real_dtype
 from hpfracc.operators.core.weights import weights_of
 from hpfracc.operators.rules.increments import start_points
 
-__all__ = ["Start", "find_start", "samples_of_start"]
-
 Array = np.ndarray[Any, Any]
 #: The exponents i + j alpha of a fit, as pairs (i, j).
 Shape = tuple[tuple[int, int], ...]

@@ -20,8 +20,6 @@ from hpfracc.operators.core.weights import weights_key, weights_of
 from hpfracc.operators.rules.increments import singular_origin, start_points, whole_at_origin
 from hpfracc.operators.rules.quadrature import ConvolutionQuadrature
 
-__all__ = ["STEEPEST", "Tempered"]
-
 #: Maximum time constants by which a later sample may be ahead of the first points that use it.
 STEEPEST = 40.0
 
