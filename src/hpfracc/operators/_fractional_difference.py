@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._reading import flag
+from hpfracc._reading import flag, whole
 from hpfracc._xp import Namespace, of_variables
 from hpfracc.engine.execution.api import causal_convolution, composite
 from hpfracc.errors import InvalidInputError
@@ -132,9 +132,7 @@ def _taps(order: Order, n: int, window: Any, threshold: Any) -> int | None:
         raise InvalidInputError(f"window={window!r} and threshold={threshold!r} both set the memory; give one of them")
     taps: int | None = None
     if window is not None:
-        if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
-            raise InvalidInputError(f"window={window!r} is not a number of observations; use an integer of at least 1")
-        taps = int(window)
+        taps = whole("window", window, least=1)
     elif threshold is not None:
         taps = difference_width(order.value if order.known is None else order.known, threshold, max(1, n))
     if not n:

@@ -19,7 +19,7 @@ from hpfracc.errors import InvalidInputError
 from hpfracc.operators._fractional_fft import chirp_transform
 from hpfracc.operators.core.applying import order_beside
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.values import apply_over_points, constant, join, scalar, zeros
+from hpfracc.operators.core.values import apply_over_points, constant, flip, join, scalar, zeros
 from hpfracc.profiling.recorder import watched
 
 __all__ = ["MAX_POINTS", "HermiteGauss", "frft", "hermite_gauss", "kept_vectors"]
@@ -121,11 +121,6 @@ def _roll(values: Any, count: int) -> Any:
     """Roll by ``count`` points. Half of the points move the zero to the centre, or back."""
     start = values.shape[-1] - count
     return join([values[..., start:], values[..., :start]])
-
-
-def flip(values: Any) -> Any:
-    """Reverse the points."""
-    return array_namespace(values).flip(values)
 
 
 def _mirror(values: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hpfracc._reading import number
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators.core.order import read_order
@@ -244,8 +245,7 @@ def difference_width(d: float, threshold: float, most: int = 1_000_000) -> int:
     >>> difference_width(0.4, 1e-2)
     11
     """
-    if not isinstance(threshold, int | float | np.floating | np.integer) or not 0.0 < threshold < math.inf:
-        raise InvalidInputError(f"threshold={threshold!r} for weights; use a small positive number such as 1e-4")
+    threshold = number("threshold", threshold, above=0.0)
     order = read_order(d, name="d")
     if order.known is None:
         raise InvalidInputError("threshold= needs the value of d, which is traced here; give window= instead")

@@ -304,7 +304,8 @@ class PiecewiseLinear(Rule):
         with order.xp.scope():
             factor = guard(order.xp.rgamma(2.0 + exponent))
             start = power(reach, exponent, order) * guard(order.xp.rgamma(1.0 + exponent))
-        parameters, before = (exponent,), x[..., :-1]
+        parameters: tuple[Any, ...] = (exponent,)
+        before = x[..., :-1]
         if namespace_of(self.rate) is not NUMPY or float(self.rate) != 0.0:
             xp = namespace_among(order.value, self.rate, times)
             with xp.scope():

@@ -133,32 +133,19 @@ _PERIODIC = 1e-6
 _CHUNK = 8192
 
 
-def read_period(period: Any) -> float | None:
-    """A positive length, or None."""
-    if period is None:
-        return None
-    return number("period", period, above=0.0)
-
-
 def check_period(grid: Grid, period: Any, who: str) -> None:
     """Refuse samples that do not cover the given period."""
     step = grid.require_uniform(who)
-    length = read_period(period)
-    if length is None:
+    length, known = None if period is None else number("period", period, above=0.0), known_values(step)
+    if length is None or known is None:
         return
-    known = known_values(step)
-    if known is None:
-        return
-    covered = grid.n * float(known)
+    apart, covered = float(known), grid.n * float(known)
     if abs(covered - length) > 1e-6 * length:
-        hint = (
-            " (the last sample repeats the first: drop it)"
-            if abs(covered - float(to_host(step)) - length) < 1e-6 * length
-            else ""
-        )
+        closed = abs(covered - apart - length) < 1e-6 * length
         raise InvalidInputError(
-            f"{who}: {grid.n} samples {float(to_host(step)):.6g} apart cover {covered:.6g}, not the period "
-            f"{length:.6g}{hint}; use np.linspace(0, period, n, endpoint=False)"
+            f"{who}: {grid.n} samples {apart:.6g} apart cover {covered:.6g}, not the period {length:.6g}"
+            f"{' (the last sample repeats the first: drop it)' if closed else ''}; "
+            "use np.linspace(0, period, n, endpoint=False)"
         )
 
 
@@ -184,11 +171,11 @@ def of_periodic_function(function: Function, rule: PeriodicRule, order: Order, p
     The points may lie anywhere.
     """
     _refuse_factor(function, who)
-    length = read_period(period)
-    if length is None:
+    if period is None:
         raise InvalidInputError(
             f"{who} of a callable needs its period; give period= (such as 2 * np.pi), or samples of one period"
         )
+    length = number("period", period, above=0.0)
     start = function.origin
     values, level, resolved, looked = _fit(function, start, length)
     count = values.shape[-1]
