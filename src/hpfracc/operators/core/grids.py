@@ -292,10 +292,6 @@ def known_values(value: Any) -> np.ndarray[Any, Any] | None:
         raise
 
 
-#: Points that are processed together: 64 kB of them, and as much temporary memory.
-_BLOCK = 8192
-
-
 def uniform_step(points: np.ndarray[Any, Any], rounding: float) -> float | None:
     """The step of points that are equally spaced within their absolute ``rounding``, else None.
 
@@ -310,17 +306,8 @@ def uniform_step(points: np.ndarray[Any, Any], rounding: float) -> float | None:
     if not (step > 0.0 and math.isfinite(step)):
         return None
     allowed = max(4.0 * rounding, min(n * rounding, 1e-3 * step))
-    # In blocks, which stay in cache; points that are not uniform are detected in the first one.
-    ramp = np.arange(min(n, _BLOCK), dtype=np.float64) * step
-    off = np.empty_like(ramp)
-    for begin in range(0, n, _BLOCK):
-        block = points[begin : begin + _BLOCK]
-        part = off[: len(block)]
-        np.subtract(block, first + begin * step, out=part)
-        part -= ramp[: len(block)]
-        if not (part.max() <= allowed and part.min() >= -allowed):  # also if a point is nan
-            return None
-    return step
+    off = points - (first + np.arange(n) * step)
+    return step if off.max() <= allowed and off.min() >= -allowed else None  # None also if a point is nan
 
 
 #: Points that are uniform except for rounding: the fewest that are accepted as such, and the largest rounding relative

@@ -12,9 +12,8 @@ from numpy.polynomial import polynomial as poly
 
 from hpfracc._xp import Namespace, array_namespace
 from hpfracc.operators.core.order import Order
-from hpfracc.operators.core.sequences import Lags
-from hpfracc.operators.core.values import Samples, add_from, constant, join, largest, real_dtype, scalar, zeros
-from hpfracc.operators.core.weights import scaled_weights, weights_of
+from hpfracc.operators.core.values import Samples, constant, join, largest, real_dtype, scalar, zeros
+from hpfracc.operators.core.weights import weights_of
 
 #: Order of accuracy of the differences that approximate derivatives of integer order.
 DIFFERENCE_ORDER = 4
@@ -100,53 +99,6 @@ def weighted_sum(x: Any, weights: Any) -> Any:
     """``sum_k weights[k] x[..., k]``, one point."""
     terms = [x[..., k : k + 1] * scalar(weight, x) for k, weight in enumerate(weights)]
     return sum(terms[1:], terms[0])
-
-
-def convolve_by_parts(
-    samples: Samples, order: Order, scheme: str, make: Callable[[Namespace, Any, Any, int], Any]
-) -> Any:
-    """``h^-alpha sum_j w[j] f[k-j]`` at every point, where ``w`` are the coefficients of a series ``W(z)``.
-
-    The error of a fast convolution is a rounding error of its largest product, which ``h^-alpha`` amplifies: applied to
-    the samples themselves, a derivative of order 2.5 has an error of 2e-5 at 1e4 points, and 5e-14 in this form.
-    Therefore the series of ``W(z) / (1 - z)^m`` is convolved with the m-th differences, which are small, and the first
-    samples are added with separate weights. The sum is the same.
-
-    Parameters
-    ----------
-    samples, order
-        What to convolve; m is the order rounded up, 0 for integrals.
-    scheme : str
-        Names the series.
-    make : callable
-        ``make(xp, alpha, n, m)``: n coefficients of ``W(z) / (1 - z)^m``.
-    """
-    n, x = samples.n, samples.values
-    m = min(max(order.ceiling, 0), n - 1)
-
-    def make_all(xp: Namespace, alpha: Any, n: int | Lags) -> tuple[Any, ...]:
-        return (make(xp, alpha, n, m), *(make(xp, alpha, n, i + 1) for i in range(m - 1)))
-
-    (weights, *firsts), key, factor = scaled_weights((scheme, m), make_all, order, samples, -1, few=True)
-    if factor is not None:
-        x = x * factor
-    if m == 0:
-        return samples.convolve(weights, x, key)
-    if m == 1:
-        value = samples.convolve(weights, x, key, differences=True)
-    else:
-        steps = x
-        for _ in range(m):
-            steps = steps[..., 1:] - steps[..., :-1]
-        value = samples.convolve(weights, join([zeros(x, m), steps]), key)
-    if samples.recorded is not None:
-        samples.recorded.clear()  # the result is changed in place below
-    # Added separately: with the primitive's starting weights the first samples themselves would be among its summands.
-    # The last of these series is that of the weights.
-    for i, (first, difference) in enumerate(zip([*firsts, weights], forward_differences(x[..., :m]), strict=True)):
-        first = constant(first[: n - i], x, None if key is None else (key, "first", i))
-        value = add_from(value, i, difference * first)
-    return value
 
 
 #: A slope at the origin counts as nonzero above this multiple of the polynomial's last term, and as 0 below that term.

@@ -18,7 +18,6 @@ from hpfracc.operators.core.grids import Grid, known_values, read_grid
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.reporting import Outcome
 from hpfracc.operators.core.rule import Rule
-from hpfracc.operators.core.sequences import long_run
 from hpfracc.operators.core.values import Samples, constant, join, real_dtype
 from hpfracc.operators.core.weights import scaled_weights
 
@@ -49,9 +48,6 @@ class PeriodicRule(Rule):
         scheme = (self.name, type(self).__name__, real)
 
         def make(xp: Namespace, alpha: Any, n: int) -> tuple[Any]:
-            if real and not self.turns:
-                c, _ = self.phase(xp, alpha)
-                return (wave_powers(xp, alpha, 2.0 * math.pi / n * long_run(xp, 0, n // 2 + 1)) * c,)
             waves = np.arange(n // 2 + 1) if real else np.round(np.fft.fftfreq(n) * n)
             c, s = self.phase(xp, alpha)
             powers = wave_powers(xp, alpha, 2.0 * math.pi / n * np.abs(waves))

@@ -242,21 +242,27 @@ def find_start(head: Any, order: Order, places: Array, exponent: Order | None) -
         if len(shape) == len(shapes[1]):
             left = residuals[..., 1:2]
             asked = asked | ((_SIGNIFICANT * residuals[..., i : i + 1] < left) & (left > _BEYOND_ROUNDING * rounding))
-    best, chosen = -xp.amax(-score[..., :polynomials], -1, keepdims=True) / _CLEARLY, coefficients[..., 0, :]
-    bound, first, singular = bounds[..., 0, :], firsts[..., 0, :], asked & ~asked
-    second, other = best * math.inf, chosen
-    for i in range(polynomials, weights.shape[0]):
-        mine = score[..., i : i + 1]
-        ahead = asked & (mine < best)
-        follows = ~ahead & ~(mine >= second)
-        other = xp.where(ahead, chosen, xp.where(follows, coefficients[..., i, :], other))
-        second = xp.where(ahead, best, xp.where(follows, mine, second))
-        chosen = xp.where(ahead, coefficients[..., i, :], chosen)
-        bound = xp.where(ahead, bounds[..., i, :], bound)
-        first = xp.where(ahead, firsts[..., i, :], first)
-        singular = singular | ahead
-        best = xp.where(ahead, mine, best)
+    best = -xp.amax(-score[..., :polynomials], -1, keepdims=True) / _CLEARLY
+    # The polynomial comes first, and leads unless powers of t^alpha are asked for and are more certain.
+    scores = xp.concatenate([xp.where(asked, best, best * 0 - 1.0), score[..., polynomials:]], -1)
+    choices = [
+        xp.concatenate([part[..., :1, :], part[..., polynomials:, :]], -2) for part in (coefficients, bounds, firsts)
+    ]
+    leads, (chosen, bound, first) = _least(scores, choices)
+    _, (other,) = _least(xp.where(leads, math.inf, scores), choices[:1])
     bound = bound + 0.5 * abs(chosen - other)
     return Start(
-        [chosen[..., k : k + 1] for k in range(n - 1)], [bound[..., k : k + 1] for k in range(n - 1)], first, singular
+        [chosen[..., k : k + 1] for k in range(n - 1)],
+        [bound[..., k : k + 1] for k in range(n - 1)],
+        first,
+        ~leads[..., :1],
     )
+
+
+def _least(scores: Any, tables: list[Any]) -> tuple[Any, list[Any]]:
+    """Which of the ``scores``, along the last axis, are least, and the rows of each table that belong to them."""
+    xp = array_namespace(scores)
+    leads = scores == -xp.amax(-scores, -1, keepdims=True)
+    share = xp.where(leads, 1.0, 0.0)
+    share = (share / share.sum(-1)[..., None])[..., None]
+    return leads, [(table * share).sum(-2) for table in tables]
