@@ -20,10 +20,10 @@ from hpfracc.operators.core.base import CallOptions, FractionalOperator, functio
 from hpfracc.operators.core.function import Function, refuse_initial
 from hpfracc.operators.core.grids import Grid, known_values, read_scalar
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.reporting import Outcome, combined
 from hpfracc.operators.core.rule import Rule, RuleTable, later
 from hpfracc.operators.core.spectral import differentiate
-from hpfracc.operators.core.values import Samples, as_values, constant, join, move_axis, namespace_among, scalar
+from hpfracc.operators.core.values import Samples, constant, join, namespace_among, scalar
 from hpfracc.operators.rules.differences import Differences
 from hpfracc.operators.rules.start import FittedStart, read_initial
 
@@ -378,15 +378,8 @@ def tempered_function(function: Function, order: Order, rate: Any, method: str, 
     if len(found) == 1:
         return found[0]
     errors = [one.error for one in found if one.error is not None]
-    return Outcome(
-        join([one.value for one in found]),
-        found[0].method if len({one.method for one in found}) == 1 else "graded",
-        (lambda: max(error() for error in errors)) if len(errors) == len(found) else None,
-        all(one.converged for one in found),
-        f"{len(found)} groups of points; the last: {found[-1].message}",
-        function.rtol,
-        looked=all(one.looked for one in found),
-    )
+    message = f"{len(found)} groups of points; the last: {found[-1].message}"
+    return combined(found, join([one.value for one in found]), lambda: max(error() for error in errors), message)
 
 
 def _groups(points: np.ndarray[Any, Any], rate: float) -> list[slice]:
@@ -413,12 +406,10 @@ def _of_group(
         with xp.scope():
             return constant(xp.exp(xp.array(distance) * rate), values)
 
-    def f(t: Any) -> Any:
-        values = as_values(function.f(t))
-        values = move_axis(values, function.axis, -1) if values.ndim > 1 else values
+    def change(t: Any, values: Any) -> Any:
         return values * grown(to_host(t).astype(np.float64) - end, values)
 
-    part = replace(function, f=f, points=points, origin=origin, factor=power, axis=-1)
+    part = replace(function.changed(change), points=points, origin=origin, factor=power)
     outcome = differentiate(part, order, method, initial_terms=initial_terms)
     # An infinite value at the origin is kept; 0 there does not become nan.
     factor = grown(end - points, outcome.value)

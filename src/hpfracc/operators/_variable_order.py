@@ -19,7 +19,7 @@ from hpfracc.operators.core.base import CallOptions, FractionalOperator, functio
 from hpfracc.operators.core.function import Function, refuse_initial
 from hpfracc.operators.core.grids import Grid, known_values
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.reporting import Outcome
+from hpfracc.operators.core.reporting import Outcome, combined
 from hpfracc.operators.core.sequences import power_differences, trapezoid_defects
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
@@ -365,23 +365,14 @@ def _make_pieces(xp: Namespace, order: Any, n: int) -> tuple[Any, Any]:
 
 
 def _combined(parts: list[tuple[Outcome, Any]]) -> Outcome:
-    total = sum((one.value * share for one, share in parts[1:]), parts[0][0].value * parts[0][1])
-    first = parts[0][0]
+    outcomes, (first, share) = [one for one, _ in parts], parts[0]
 
     def error() -> Any:
         found = (abs(share) * float(np.max(to_host(one.error()))) for one, share in parts if one.error is not None)
         return sum(found)
 
-    methods = {one.method for one, _ in parts}
-    return Outcome(
-        total,
-        first.method if len(methods) == 1 else "graded",
-        error if all(one.error is not None for one, _ in parts) else None,
-        all(one.converged for one, _ in parts),
-        f"at {len(parts)} constant orders; the first: {first.message}",
-        first.rtol,
-        looked=all(one.looked for one, _ in parts),
-    )
+    total = sum((one.value * share for one, share in parts[1:]), first.value * share)
+    return combined(outcomes, total, error, f"at {len(parts)} constant orders; the first: {first.message}")
 
 
 def _remembered(f: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -101,6 +101,15 @@ class Function:
         self._refuse_nonfinite(values, points)
         return values
 
+    def changed(self, change: Callable[[Any, Any], Any]) -> Function:
+        """The function ``change(t, f(t))``, whose values have their points along the last axis."""
+
+        def f(t: Any) -> Any:
+            values = as_values(self.f(t))
+            return change(t, move_axis(values, self.axis, -1) if values.ndim > 1 else values)
+
+        return replace(self, f=f, axis=-1)
+
     def _refuse_nonfinite(self, values: Any, points: np.ndarray[Any, Any]) -> None:
         known = known_values(values)
         if known is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,6 +45,19 @@ class Outcome:
     #: Applies the same rule to other samples of this length and dtype, on any uniform grid; None if that is not
     #: allowed.
     reusable: Any = None
+
+
+def combined(parts: Sequence[Outcome], value: Any, error: Callable[[], Any], message: str) -> Outcome:
+    """The outcome of a callable that was put together from those of several parts; it knows what all of them know."""
+    return Outcome(
+        value,
+        parts[0].method if len({part.method for part in parts}) == 1 else "graded",
+        error if all(part.error is not None for part in parts) else None,
+        all(part.converged for part in parts),
+        message,
+        parts[0].rtol,
+        looked=all(part.looked for part in parts),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
