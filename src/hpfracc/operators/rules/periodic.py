@@ -180,11 +180,9 @@ def of_periodic_function(function: Function, rule: PeriodicRule, order: Order, p
     waves = np.arange(1, (count - 1) // 2 + 1)
     # Whole turns are left out exactly: an angle of many turns has the rounding error of all of them.
     angles = 2.0 * math.pi / count * (np.outer(np.arange(count), waves) % count)
-    cosines, sines = (
-        matmul(values, constant(2.0 / count * table, values), backend=function.backend)
-        for table in (np.cos(angles), np.sin(angles))
-    )
-    mean = matmul(values, constant(np.full((count, 1), 1.0 / count), values), backend=function.backend)
+    # The mean, the cosines and the sines.
+    analysis = np.concatenate([np.full((count, 1), 0.5), np.cos(angles), np.sin(angles)], 1) * (2.0 / count)
+    coefficients = matmul(values, constant(analysis, values), backend=function.backend)
     xp, alpha = order.xp, order.value
     parts = []
     for first in range(0, len(function.points), _CHUNK):
@@ -194,24 +192,17 @@ def of_periodic_function(function: Function, rule: PeriodicRule, order: Order, p
             c, s = rule.phase(xp, alpha)
             powers = wave_powers(xp, alpha, 2.0 * math.pi / length * waves).reshape(-1, 1)
             cosine, sine = xp.array(np.cos(turns)), xp.array(np.sin(turns))
-            tables = powers * (cosine * c - sine * s), powers * (sine * c + cosine * s)
             rest = wave_powers(xp, alpha, np.zeros(1)) * c * xp.array(np.ones((1, len(places))))
-        parts.append(
-            sum(
-                (
-                    matmul(part, constant(table, part), backend=function.backend)
-                    for part, table in zip((cosines, sines), tables, strict=True)
-                ),
-                matmul(mean, constant(rest, mean), backend=function.backend),
-            )
-        )
+            table = xp.concatenate([rest, powers * (cosine * c - sine * s), powers * (sine * c + cosine * s)])
+        parts.append(matmul(coefficients, constant(table, coefficients), backend=function.backend))
     value = parts[0] if len(parts) == 1 else join(parts)
 
     def error() -> float:
         known = order.known if order.known is not None else 0.0
         size = (2.0 * math.pi / length * waves) ** known
         left_out = float(level * np.sqrt((size**2).sum()))
-        heights = (abs(to_host(cosines)) + abs(to_host(sines))).reshape(-1, len(waves)).max(axis=0)
+        sizes = np.abs(to_host(coefficients)).reshape(-1, 1 + 2 * len(waves))[:, 1:]
+        heights = (sizes[:, : len(waves)] + sizes[:, len(waves) :]).max(axis=0)
         # Rounding of a point moves wave k by k turns of its size; that of f reaches all waves alike.
         moved = ((_ROUNDED + 2.0 * math.pi * waves * _farthest(function, start, length)) * size * heights).sum()
         noise = float(np.abs(to_host(values)).max(initial=0.0)) * float(np.sqrt((size**2).sum() / count))
