@@ -1,4 +1,4 @@
-"""Common parts of the rules for bounded kernels: moments of the kernel, and a base class for two degrees.
+"""Rules for bounded kernels: moments of a kernel, a base class for two degrees, and that for an exponential kernel.
 
 On interval l of a uniform grid a kernel K enters through its mean and its tilt,
 

@@ -1,4 +1,7 @@
-"""Increments of the samples, or of their derivative, the input of every L-type rule. Exactly zero on constants."""
+"""Increments of samples or of their derivative, the input of L-type rules; and the first points, from a polynomial.
+
+Increments are exactly zero on constants.
+"""
 
 from __future__ import annotations
 

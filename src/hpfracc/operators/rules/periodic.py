@@ -1,4 +1,7 @@
-"""Operators that multiply each wave of a periodic function by a power of its wave number and shift its phase."""
+"""Periodic functions: each wave is multiplied by a power of its wave number, and its phase is shifted.
+
+A callable is sampled over a period until its waves have decayed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fractional Laplacian over one to three axes: by eigenfunctions, or by a sum over all neighbours."""
+"""Rules in space: the Riesz derivative by centred differences; the Laplacian by eigenfunctions or by all neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The derivatives at the origin that Caputo's definition needs above order 1: given, or fitted to the first samples."""
+"""Derivatives at the origin: those that Caputo's definition needs above order 1, given or fitted, and initial terms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators.core.order import Order
 from hpfracc.operators.core.rule import DelegatingRule, Rule
 from hpfracc.operators.core.sequences import Lags, long_run
-from hpfracc.operators.core.values import Samples, constant, join, namespace_among, replace_first, scalar
+from hpfracc.operators.core.values import Samples, constant, join, namespace_among, replace_first, scalar, zeros
 from hpfracc.operators.core.weights import scaled_weights
 from hpfracc.operators.rules.any_grid import power, reach_of
 from hpfracc.operators.rules.differences import slopes_at_start
@@ -59,23 +59,6 @@ def read_initial(initial: Any, order: Order, who: str) -> tuple[Any, ...] | None
             f"f at the origin from the first to number {n - 1}"
         )
     return tuple(initial[k] for k in range(n - 1))
-
-
-def _given(initial: tuple[Any, ...], x: Any, unit: Any) -> list[Any]:
-    """The caller's derivatives as Taylor coefficients in units of a length, with one point along the last axis."""
-    xp, found = array_namespace(x), []
-    for k, one in enumerate(initial, 1):
-        value = scalar(one, x) if not np.shape(one) else constant(one if is_array(one) else np.asarray(one), x)
-        shape = tuple(np.shape(value))
-        if shape and shape != tuple(x.shape[:-1]):
-            raise ShapeError(
-                f"initial derivative {k} has shape {shape}; give one number, or one for each row of f: shape "
-                f"{tuple(x.shape[:-1])}"
-            )
-        value = value[..., None] if shape else value
-        size = unit**k if isinstance(unit, float) else scalar(unit, x) ** k
-        found.append(xp.zeros((*x.shape[:-1], 1), x.dtype, x) + value * (size / math.factorial(k)))
-    return found
 
 
 @final
@@ -169,11 +152,8 @@ class FittedStart(DelegatingRule):
             plain = namespace_of(rate) is NUMPY and namespace_of(unit) is NUMPY
             if plain and float(rate) * float(unit) * count > STEEPEST:
                 return None
-            head, places, scale = (
-                _grown(self.rule, samples, count),
-                np.arange(float(count)),
-                samples.scale(-order.value),
-            )
+            head, places = _grown(self.rule, samples, count), np.arange(float(count))
+            scale = samples.scale(-order.value)
             if order.known is None:
                 with order.xp.scope():
                     scale = scale * scalar(order.guard(order.xp.array(1.0)), x)
@@ -194,12 +174,20 @@ class FittedStart(DelegatingRule):
     def _given(self, samples: Samples, unit: Any) -> list[Any]:
         """The caller's derivatives as Taylor coefficients; those of ``exp(rate t) f`` for a tempered rule."""
         assert self.initial is not None
-        x = samples.values
-        found = _given(self.initial, x, unit)
+        x, whole = samples.values, [samples.values[..., :1]]
+        for k, one in enumerate(self.initial, 1):
+            value = scalar(one, x) if not np.shape(one) else constant(one if is_array(one) else np.asarray(one), x)
+            shape = tuple(np.shape(value))
+            if shape and shape != tuple(x.shape[:-1]):
+                raise ShapeError(
+                    f"initial derivative {k} has shape {shape}; give one number, or one for each row of f: shape "
+                    f"{tuple(x.shape[:-1])}"
+                )
+            value = value[..., None] if shape else value
+            whole.append(zeros(x, 1) + value * (scalar(unit, x) ** k / math.factorial(k)))
         if not isinstance(self.rule, Tempered):
-            return found
+            return whole[1:]
         decay = scalar(self.rule.rate, x) * scalar(unit, x)
-        whole = [x[..., :1], *found]
         return [
             sum(whole[k - i] * (decay**i / math.factorial(i)) for i in range(1, k + 1)) + whole[k]
             for k in range(1, len(whole))

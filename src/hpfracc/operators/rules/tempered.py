@@ -137,10 +137,8 @@ class Tempered(DelegatingRule):
         points, size = self.rule.head(order)
         if not points:
             return np.zeros((0, 0))
-        xp, size = order.xp, min(size, n)
-        with unlogged(), xp.scope(), np.errstate(invalid="ignore"):
-            units = Samples(xp.array(np.eye(size)), Grid(size, 0.0, 1.0), "numpy" if order.plain else None)
-            table = self.rule.apply(units, order)[:, :points]
+        xp, table = order.xp, self._of_units(np.eye(min(size, n)), order)[:, :points]
+        with xp.scope():
             # An infinite value at the origin is set separately.
             return xp.where(abs(table) < math.inf, table, 0.0)
 
@@ -150,15 +148,18 @@ class Tempered(DelegatingRule):
         basis = np.where(places >= 0.0, 1.0, 0.0) if m else (places == 0.0).astype(np.float64)
         for _ in range(m - 1):
             basis = np.cumsum(basis, axis=1)
-        xp = order.xp
-        with unlogged(), xp.scope(), np.errstate(invalid="ignore"):
-            table = self.rule.apply(
-                Samples(xp.array(basis), Grid(n, 0.0, 1.0), "numpy" if order.plain else None), order
-            )
+        xp, table = order.xp, self._of_units(basis, order)
+        with xp.scope():
             if self.singular:
                 table = xp.concatenate([xp.array(np.zeros((count + 1, 1))), table[:, 1:]], 1)
             # Before its sample a column contains only rounding errors of the transform.
             return xp.where(xp.array(places) >= 0.0, table, 0.0)
+
+    def _of_units(self, basis: np.ndarray[Any, Any], order: Order) -> Any:
+        """The rule of rows of samples at step 1."""
+        xp, grid = order.xp, Grid(basis.shape[1], 0.0, 1.0)
+        with unlogged(), xp.scope(), np.errstate(invalid="ignore"):
+            return self.rule.apply(Samples(xp.array(basis), grid, "numpy" if order.plain else None), order)
 
 
 def _decayed(xp: Namespace, head: Any, columns: Any, decay: Any) -> tuple[Any, ...]:
