@@ -33,9 +33,6 @@ __all__ = [
     "MemoryKernel",
     "caputo_fabrizio",
     "caputo_fabrizio_integral",
-    "integrate_function",
-    "normalised",
-    "read_memory_order",
 ]
 
 

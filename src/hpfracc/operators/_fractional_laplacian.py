@@ -24,7 +24,7 @@ from hpfracc.operators.core.values import Samples, as_values, check_axis, points
 from hpfracc.operators.rules.periodic import sampled
 from hpfracc.operators.rules.space import Integral, LaplacianRule
 
-__all__ = ["FractionalLaplacian", "call_over_axes", "fractional_laplacian"]
+__all__ = ["FractionalLaplacian", "fractional_laplacian"]
 
 
 @final

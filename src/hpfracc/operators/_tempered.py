@@ -31,10 +31,8 @@ __all__ = [
     "TemperedCaputo",
     "TemperedIntegral",
     "TemperedRiemannLiouville",
-    "read_rate",
     "tempered",
     "tempered_caputo",
-    "tempered_function",
     "tempered_integral",
 ]
 

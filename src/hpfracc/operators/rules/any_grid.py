@@ -63,10 +63,10 @@ def times_of(samples: Samples) -> Any:
     return grid.times() if grid.traced is None else grid.traced
 
 
-def reach_of(samples: Samples, first: int) -> Any:
-    """The distances from the origin of the points from index ``first`` on, with their gradient."""
+def reach_of(samples: Samples) -> Any:
+    """The distances from the origin of all later points, with their gradient."""
     times = times_of(samples)
-    return times[first:] - times[0]
+    return times[1:] - times[0]
 
 
 def power(base: Any, exponent: Any, order: Order) -> Any:
@@ -298,7 +298,7 @@ class PiecewiseLinear(Rule):
 
     def apply(self, samples: Samples, order: Order) -> Any:
         """One history sum over the increments of the interpolant."""
-        x, times, reach = samples.values, times_of(samples), reach_of(samples, 1)
+        x, times, reach = samples.values, times_of(samples), reach_of(samples)
         exponent = order.value if self.integral else -order.value
         guard = order.guard_integral if self.integral else order.guard
         with order.xp.scope():

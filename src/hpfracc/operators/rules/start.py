@@ -292,7 +292,7 @@ def terms_of(samples: Samples, order: Order, any_grid: bool) -> list[Any]:
     for k in range(n):
         with order.xp.scope():
             size = order.guard(math.factorial(k) * order.xp.rgamma(k + 1.0 - order.value))
-            reach = power(reach_of(samples, 1) / unit, k - order.value, order)
+            reach = power(reach_of(samples) / unit, k - order.value, order)
             later = constant(size * order.xp.power(unit, -order.value) * reach, x)
         found.append(array_namespace(later).concatenate([later[:1] * 0, later]))
     return found
