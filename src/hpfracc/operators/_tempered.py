@@ -20,7 +20,7 @@ from hpfracc.operators.core.base import CallOptions, FractionalOperator, functio
 from hpfracc.operators.core.function import Function, refuse_initial
 from hpfracc.operators.core.grids import Grid, known_values, read_scalar
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.reporting import Outcome, combined
+from hpfracc.operators.core.reporting import Outcome, combined_outcome
 from hpfracc.operators.core.rule import Rule, RuleTable, later
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, constant, join, namespace_among, scalar
@@ -377,7 +377,9 @@ def tempered_function(function: Function, order: Order, rate: Any, method: str, 
         return found[0]
     errors = [one.error for one in found if one.error is not None]
     message = f"{len(found)} groups of points; the last: {found[-1].message}"
-    return combined(found, join([one.value for one in found]), lambda: max(error() for error in errors), message)
+    return combined_outcome(
+        found, join([one.value for one in found]), lambda: max(error() for error in errors), message
+    )
 
 
 def _groups(points: np.ndarray[Any, Any], rate: float) -> list[slice]:

@@ -19,7 +19,7 @@ from hpfracc.operators.core.base import CallOptions, FractionalOperator, functio
 from hpfracc.operators.core.function import Function, refuse_initial
 from hpfracc.operators.core.grids import Grid, known_values
 from hpfracc.operators.core.order import Order, read_order
-from hpfracc.operators.core.reporting import Outcome, combined
+from hpfracc.operators.core.reporting import Outcome, combined_outcome
 from hpfracc.operators.core.sequences import power_differences, trapezoid_defects
 from hpfracc.operators.core.spectral import differentiate
 from hpfracc.operators.core.values import Samples, constant, join, scalar, zeros
@@ -372,7 +372,7 @@ def _combined(parts: list[tuple[Outcome, Any]]) -> Outcome:
         return sum(found)
 
     total = sum((one.value * share for one, share in parts[1:]), first.value * share)
-    return combined(outcomes, total, error, f"at {len(parts)} constant orders; the first: {first.message}")
+    return combined_outcome(outcomes, total, error, f"at {len(parts)} constant orders; the first: {first.message}")
 
 
 def _remembered(f: Callable[[Any], Any]) -> Callable[[Any], Any]:

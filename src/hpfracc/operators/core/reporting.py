@@ -47,7 +47,7 @@ class Outcome:
     reusable: Any = None
 
 
-def combined(parts: Sequence[Outcome], value: Any, error: Callable[[], Any], message: str) -> Outcome:
+def combined_outcome(parts: Sequence[Outcome], value: Any, error: Callable[[], Any], message: str) -> Outcome:
     """The outcome of a callable that was put together from those of several parts; it knows what all of them know."""
     return Outcome(
         value,
