@@ -24,11 +24,10 @@ from hpfracc.history.direct import DirectHistory
 from hpfracc.history.interval_states import ExponentialHistory, count_exponentials
 from hpfracc.history.intervals import IntervalWeights
 from hpfracc.solvers.pde.forms import FrameBlock, ModalForm, StepForm, choose_form
-from hpfracc.solvers.pde.marching import MARCHING, can_march, march
+from hpfracc.solvers.pde.marching import MARCHING, can_march, can_scan, march, march_jax
 from hpfracc.solvers.pde.method import EvolutionMethod
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
-from hpfracc.solvers.pde.tensor_marching import can_march_tensors, march_tensors
 
 __all__ = ["DifferenceMethod", "leading_order", "wants_compiled"]
 
@@ -47,8 +46,8 @@ _UPDATES = KernelPrice(
     item="pde exponentials",
     cold=1.5,
     cached=0.3,
-    source=Path(__file__).parent / "compiled" / "exponentials.py",
-    function="_one_input",
+    source=Path(__file__).parent / "compiled" / "marching.py",
+    function="_update",
 )
 #: The least mean step near the start of a piece times the number of steps, in ulps.
 _RESOLVED = 4e6
@@ -108,7 +107,7 @@ class DifferenceMethod(EvolutionMethod):
         """Direct sums for few steps; exponentials for many, and for the scan of JAX over the steps."""
         if self.memory != "auto":
             return self.memory
-        scans = problem.xp.library == "jax" and can_march_tensors(problem, choose_form(problem), "exponentials")
+        scans = can_scan(problem, choose_form(problem))
         return "direct" if steps < EXPONENTIALS_FROM and not scans else "exponentials"
 
     def compiled(self, problem: EvolutionProblem, steps: int) -> bool:
@@ -123,7 +122,7 @@ class DifferenceMethod(EvolutionMethod):
         # A block exists as coefficients, as values, and as an intermediate array.
         block = 3 * together * size if form.modal else 0
         if self.history(problem, steps) == "direct":
-            own = DirectHistory.forecast(steps, size, 3 if marches else 12)
+            own = DirectHistory.forecast(steps, size, 12)
         else:
             orders = tuple((1.0, _plain(alpha)) for _, alpha in problem.orders)
             times = self.mesh(problem, steps) - problem.t0
@@ -182,7 +181,7 @@ def _compiled_update(problem: EvolutionProblem, steps: int) -> Callable[..., Any
         if _read_wish(problem) is None:
             _UPDATES.credit(_predict(problem, steps))
         return None
-    module = importlib.import_module("hpfracc.solvers.pde.compiled.exponentials")
+    module = importlib.import_module("hpfracc.solvers.pde.compiled.marching")
     found: Callable[..., Any] = module.update
     return _UPDATES.time_first(found)
 
@@ -211,22 +210,19 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
     weights = IntervalWeights(problem.orders, times, sigma, parabola=parabola, xp=xp, breaks=breaks)
     memory = method.history(problem, steps)
     marches = can_march(problem, form)
-    if wants_compiled(problem, steps) and marches:
+    compiles = marches and wants_compiled(problem, steps)
+    if compiles or (can_scan(problem, form) and memory == "exponentials"):
         assert isinstance(form, ModalForm)
         kept = None
         if memory == "exponentials":
             kept = ExponentialHistory(weights, form.encode(problem.u0), KERNEL_RTOL)
             problem.stats["exponentials"] = len(kept.rates)
-        problem.stats["compiled"] = True
-        yield from march(problem, form, weights, mesh, kept)
-        return
-    if can_march_tensors(problem, form, memory):
-        assert isinstance(form, ModalForm)
-        kept = None
-        if memory == "exponentials":
-            kept = ExponentialHistory(weights, form.encode(problem.u0), KERNEL_RTOL)
-            problem.stats["exponentials"] = len(kept.rates)
-        yield from march_tensors(problem, form, weights, mesh, kept)
+        if compiles:
+            problem.stats["compiled"] = True
+            yield from march(problem, form, weights, mesh, kept)
+        else:
+            assert kept is not None
+            yield from march_jax(problem, form, weights, mesh, kept)
         return
     if marches and _read_wish(problem) is None:
         MARCHING.credit(_predict(problem, steps))
