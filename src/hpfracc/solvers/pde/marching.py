@@ -20,8 +20,7 @@ from hpfracc.engine.selection.kernels import KernelPrice
 from hpfracc.history.blocks import steps_together
 from hpfracc.history.interval_states import ExponentialHistory
 from hpfracc.history.intervals import IntervalWeights
-from hpfracc.solvers.pde.forms import FrameBlock, ModalForm
-from hpfracc.solvers.pde.problem import EvolutionProblem
+from hpfracc.solvers.pde.problem import EvolutionProblem, FrameBlock, ModalForm
 from hpfracc.solvers.pde.space.modes import BoxModes
 
 __all__ = ["MARCHING", "can_march", "can_scan", "march", "march_jax"]

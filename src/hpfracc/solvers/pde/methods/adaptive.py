@@ -11,8 +11,7 @@ import numpy as np
 
 from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
-from hpfracc.solvers.pde.methods.l1 import DiffusionL1
-from hpfracc.solvers.pde.methods.l2_1sigma import DiffusionL2Sigma
+from hpfracc.solvers.pde.methods.differences import DiffusionL1, DiffusionL2Sigma
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
 __all__ = ["AdaptiveSteps"]

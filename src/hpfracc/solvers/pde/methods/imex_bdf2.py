@@ -10,8 +10,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from hpfracc import _reading
-from hpfracc.solvers.pde.explicit import needs_order_one, time_steps
-from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
+from hpfracc.solvers.pde.method import EvolutionMethod, needs_order_one, register_evolution_method, time_steps
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError
 
 __all__ = ["ImexBDF2"]

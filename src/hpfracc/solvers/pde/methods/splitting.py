@@ -10,8 +10,13 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from hpfracc._arrays import to_host
-from hpfracc.solvers.pde.explicit import ExplicitPart, needs_order_one, time_steps
-from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
+from hpfracc.solvers.pde.method import (
+    EvolutionMethod,
+    ExplicitPart,
+    needs_order_one,
+    register_evolution_method,
+    time_steps,
+)
 from hpfracc.solvers.pde.problem import EvolutionProblem
 
 __all__ = ["Strang", "Yoshida4", "conserves_norm"]

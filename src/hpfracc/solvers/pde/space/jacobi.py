@@ -10,10 +10,10 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import is_array, to_host
-from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_homogeneous, varies_in_time
+from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_function, is_homogeneous, varies_in_time
 from hpfracc.solvers.pde.problem import plain_order
 from hpfracc.solvers.pde.space.axes import diagonalise
-from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
+from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, trapezoid
 from hpfracc.solvers.pde.terms import FractionalDiffusion
 
 __all__ = ["JacobiInterval", "harmonic_extension", "interval_eigenvalues", "jacobi_grid", "outside_rule"]
@@ -235,7 +235,7 @@ class JacobiInterval(Semidiscretisation):
         self._eigenvalues = -(self._half ** (-2.0 * s)) * basis.eigenvalues
         coefficient = term.coefficient
         self._varying: Any = None
-        if callable(coefficient) and not is_array(coefficient):
+        if is_function(coefficient):
             self._varying = coefficient(*self.points) + xp.array(np.zeros(count))
             if isinstance(self._varying, np.ndarray) and self._varying.dtype.kind == "f" and self._varying.min() > 0.0:
                 self._diagonalise(self._varying)
@@ -255,8 +255,7 @@ class JacobiInterval(Semidiscretisation):
         if self.nodal:
             weights[1:-1] = self._half * basis.integrals()
         else:
-            weights[1:] += 0.5 * np.diff(x)
-            weights[:-1] += 0.5 * np.diff(x)
+            weights = trapezoid(x)
         self._weights = xp.array(weights)
 
     def _diagonalise(self, coefficient: Array) -> None:
@@ -287,11 +286,6 @@ class JacobiInterval(Semidiscretisation):
             return f"the grid has {setting.grid[0].size} points; use 3 or more"
         return None
 
-    @classmethod
-    def make(cls, setting: SpaceSetting) -> JacobiInterval:
-        """Computes the matrices to the eigenvectors and back."""
-        return cls(setting)
-
     def forward(self, u: Any) -> Any:
         """Coefficients in the eigenfunctions, by a matrix product."""
         return _product(self.xp, u, self._forward)
@@ -303,13 +297,13 @@ class JacobiInterval(Semidiscretisation):
     def apply(self, u: Any) -> Any:
         """Transform, multiply by the eigenvalues, transform back."""
         if self._varying is None:
-            return self.backward(self.symbol * self.forward(u))
+            return super().apply(u)
         return self._varying * self.backward(self.xp.array(self._eigenvalues) * self.forward(u))
 
     def solve(self, shift: Any, rhs: Any, guess: Any = None) -> Any:
         """Division by the shifted eigenvalues; with a coefficient that is not positive everywhere, a dense system."""
         if self._varying is None:
-            return self.backward(self.forward(rhs) / (shift - self.symbol))
+            return super().solve(shift, rhs)
         xp = self.xp
         if is_array(shift) and math.prod(shift.shape) > 1:  # one per component
             return xp.stack([self.solve(one.reshape(()), part) for one, part in zip(shift, rhs, strict=True)])
@@ -351,8 +345,7 @@ class JacobiInterval(Semidiscretisation):
     def integrate(self, values: Any) -> Any:
         """Gauss quadrature at the nodes if the exterior data are zero; the trapezoidal rule on another grid."""
         if self.nodal and self.forced:
-            x = self.xp.array(np.diff(self.grid[0]))
-            return (0.5 * x * (values[..., 1:] + values[..., :-1])).sum(-1)
+            return (values * self.xp.array(trapezoid(self.grid[0]))).sum(-1)
         return (values * self._weights).sum(-1)
 
     def space_error(self, u: Any) -> float:
