@@ -26,7 +26,7 @@ from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
 from hpfracc.solvers.pde.problem import EvolutionProblem, StepFailedError, choose_form
 from hpfracc.solvers.pde.recording import FrameRecorder
-from hpfracc.solvers.pde.time_data import TimeData, breaks_of, just_before
+from hpfracc.solvers.pde.time_data import TimeData, breaks_of, just_before, note_jumps
 
 __all__ = ["can_step", "run_steps"]
 
@@ -364,9 +364,7 @@ def run_steps(question: Question, data: TimeData, progress: StepProgress) -> tup
     """
     problem, _, options, *_ = question
     problem.breaks = breaks = breaks_of(data, problem, options.breakpoints)
-    if data.jumps:
-        told = ", ".join(f"{t:.6g}" for t in data.jumps[:4]) + (", ..." if len(data.jumps) > 4 else "")
-        problem.notes.append(f"the data jump at t = {told}: steps end there")
+    note_jumps(data, problem)
     share, unseen, missed, spent = _SHARE, 0.0, 0.0, 0
     for number in range(1, _MAX_PASSES + 1):
         last = number == _MAX_PASSES

@@ -60,7 +60,7 @@ class EvolutionMethod(abc.ABC):
 
     name: ClassVar[str]
     order: ClassVar[str]
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     exact: ClassVar[bool] = False
     compiles_tensors: ClassVar[bool] = False
     meets_breaks: ClassVar[bool] = False
@@ -100,8 +100,8 @@ class EvolutionMethod(abc.ABC):
         return 2.0
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
-        """Bytes held at the peak of a run, without the saved frames."""
-        return 8 * problem.itemsize * math.prod(problem.state_shape)
+        """Bytes held at the peak of a run, without the saved frames: by default eight states and a linear system."""
+        return 8 * problem.itemsize * math.prod(problem.state_shape) + problem.space.step_bytes()
 
     def history(self, problem: EvolutionProblem, steps: int) -> str:
         """How the memory is summed, in one word; ``"none"`` at order 1."""
@@ -147,13 +147,15 @@ class ExplicitPart:
         return total if total.shape == u.shape else total + 0.0 * u
 
 
-def needs_order_one(name: str, problem: EvolutionProblem) -> str | None:
-    """Why a method for ``u_t = ...`` cannot solve this equation; None if it can."""
+def needs_order_one(name: str, problem: EvolutionProblem, *, diagonal: bool = False) -> str | None:
+    """Why a method for ``u_t = ...``, in eigenvectors if ``diagonal``, cannot solve this equation; None if it can."""
     if len(problem.orders) > 1:
         return f"method={name!r} takes one derivative in time, and the equation has {len(problem.orders)}; use 'l1'"
     alpha = order_value(problem.alpha)
     if alpha != 1.0:
         return f"method={name!r} is for alpha = 1, and alpha = {alpha:g}; use method='auto'"
+    if diagonal and problem.space.symbol is None:
+        return f"method={name!r} needs a diagonalised operator, and {problem.space.name} is not; use 'imex_bdf2'"
     return None
 
 

@@ -23,7 +23,7 @@ from hpfracc.solvers.pde.driver import (
 from hpfracc.solvers.pde.grid_error import estimate_grid_error
 from hpfracc.solvers.pde.method import Question
 from hpfracc.solvers.pde.recording import FrameRecorder, frames_kept
-from hpfracc.solvers.pde.time_data import MOST_BREAKS, TimeData, breaks_of, just_before
+from hpfracc.solvers.pde.time_data import MOST_BREAKS, TimeData, breaks_of, just_before, note_jumps
 
 __all__ = ["GRID_SHARE", "run_refined"]
 
@@ -68,9 +68,7 @@ def run_refined(question: Question, data: TimeData, progress: StepProgress) -> t
         breaks = breaks_of(data, problem, options.breakpoints)
         breaks = breaks if len(breaks) <= MOST_BREAKS else options.breakpoints
         problem.breaks = tuple(just_before(t, problem) for t in breaks)
-    if data.jumps:
-        told = ", ".join(f"{t:.6g}" for t in data.jumps[:4]) + (", ..." if len(data.jumps) > 4 else "")
-        problem.notes.append(f"the data jump at t = {told}" + (": steps end there" if problem.breaks else ""))
+    note_jumps(data, problem)
     count = _shorter_intervals(question)
     earlier: FrameRecorder | None = None
     error, ratio, spent = 0.0, 0.0, 0

@@ -37,6 +37,7 @@ class AdaptiveSteps(EvolutionMethod):
 
     name: ClassVar[str] = "adaptive"
     order: ClassVar[str] = "the error is controlled; 1 + alpha in the step"
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
     meets_breaks: ClassVar[bool] = True
     chooses_steps: ClassVar[bool] = True
 

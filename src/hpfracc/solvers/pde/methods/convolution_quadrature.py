@@ -69,7 +69,6 @@ class CorrectedQuadrature(EvolutionMethod):
 
     name: ClassVar[str] = "convolution_quadrature"
     order: ClassVar[str] = "k, for t > t0, on uniform steps"
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
 
     def __post_init__(self) -> None:
         _reading.whole("CorrectedQuadrature: k", self.k, least=min(CORRECTIONS), most=max(CORRECTIONS))

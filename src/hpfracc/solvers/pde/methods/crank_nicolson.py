@@ -46,7 +46,6 @@ class CrankNicolson(EvolutionMethod):
 
     name: ClassVar[str] = "crank_nicolson"
     order: ClassVar[str] = "2 for smooth data, or with smoothing"
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
 
     def __post_init__(self) -> None:
         _reading.whole("crank_nicolson: smoothing", self.smoothing, least=0)
@@ -54,10 +53,6 @@ class CrankNicolson(EvolutionMethod):
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Order 1."""
         return needs_order_one(self.name, problem)
-
-    def forecast(self, problem: EvolutionProblem, steps: int) -> int:
-        """Eight states, and the memory of the linear systems."""
-        return 8 * problem.itemsize * math.prod(problem.state_shape) + problem.space.step_bytes()
 
     def advance(self, problem: EvolutionProblem, mesh: Array) -> Iterator[Any]:
         """Solve one linear system per step."""

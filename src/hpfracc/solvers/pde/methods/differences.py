@@ -65,7 +65,6 @@ class DifferenceMethod(EvolutionMethod):
     reaction: str = "newton"
     stabilisation: float = 0.0
 
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     meets_breaks: ClassVar[bool] = True
     #: Whether u is interpolated by a parabola on each step but the last; otherwise linearly.
     parabola: ClassVar[bool]

@@ -95,15 +95,11 @@ class ETDRK4(EvolutionMethod):
 
     name: ClassVar[str] = "etdrk4"
     order: ClassVar[str] = "4; 2 to 3 with boundary data that change in time"
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     compiles_tensors: ClassVar[bool] = True
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Refuses other orders than 1, and operators that are not diagonalised."""
-        reason = needs_order_one(self.name, problem)
-        if reason is None and problem.space.symbol is None:
-            return f"method='etdrk4' needs a diagonalised operator, and {problem.space.name} is not; use 'imex_bdf2'"
-        return reason
+        return needs_order_one(self.name, problem, diagonal=True)
 
     def convergence(self, problem: EvolutionProblem) -> float:
         """4."""

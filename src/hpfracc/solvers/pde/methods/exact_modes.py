@@ -41,7 +41,6 @@ class ExactModes(EvolutionMethod):
 
     name: ClassVar[str] = "exact_modes"
     order: ClassVar[str] = "exact in time"
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     exact: ClassVar[bool] = True
 
     def refuses(self, problem: EvolutionProblem) -> str | None:

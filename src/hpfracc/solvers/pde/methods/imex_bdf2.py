@@ -52,7 +52,6 @@ class ImexBDF2(EvolutionMethod):
 
     name: ClassVar[str] = "imex_bdf2"
     order: ClassVar[str] = "2"
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
 
     def __post_init__(self) -> None:
         if isinstance(self.stabilisation, str):
@@ -63,10 +62,6 @@ class ImexBDF2(EvolutionMethod):
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Order 1."""
         return needs_order_one(self.name, problem)
-
-    def forecast(self, problem: EvolutionProblem, steps: int) -> int:
-        """Eight states, and the memory of the linear systems."""
-        return 8 * problem.itemsize * math.prod(problem.state_shape) + problem.space.step_bytes()
 
     def reason(self, problem: EvolutionProblem) -> str:
         """For operators that are not diagonalised."""

@@ -36,16 +36,12 @@ _PHASE = 1e-12
 class _Splitting(EvolutionMethod):
     """The common part: the flows of the two parts."""
 
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     #: Lengths of the symmetric steps, as multiples of h.
     lengths: ClassVar[tuple[float, ...]]
 
     def refuses(self, problem: EvolutionProblem) -> str | None:
         """Refuses other orders than 1, and operators that are not diagonalised."""
-        reason = needs_order_one(self.name, problem)
-        if reason is None and problem.space.symbol is None:
-            return f"method={self.name!r} needs a diagonalised operator; {problem.space.name} is not"
-        return reason
+        return needs_order_one(self.name, problem, diagonal=True)
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
         """The factors and eight states."""

@@ -22,7 +22,7 @@ from hpfracc.solvers.pde.boundary import (
     is_homogeneous,
 )
 
-__all__ = ["MAX_DENSE", "AxisBasis", "diagonalise", "make_axis"]
+__all__ = ["MAX_DENSE", "AxisBasis", "diagonalise", "make_axis", "matrix_product"]
 
 Array = np.ndarray[Any, Any]
 
@@ -98,7 +98,7 @@ class AxisBasis:
         if self.kind == "fft":
             return self.xp.fftn(u, (axis,))
         if self.matrices is not None:
-            return self._product(self.matrices[0], u, axis)
+            return matrix_product(self.xp, self.matrices[0], u, axis)
         return self._trigonometric(u, axis, self.inverted)
 
     def backward(self, c: Any, axis: int) -> Any:
@@ -106,7 +106,7 @@ class AxisBasis:
         if self.kind == "fft":
             return self.xp.ifftn(c, [self.count], (axis,))
         if self.matrices is not None:
-            return self._product(self.matrices[1], c, axis)
+            return matrix_product(self.xp, self.matrices[1], c, axis)
         return self._trigonometric(c, axis, not self.inverted)
 
     def _trigonometric(self, u: Any, axis: int, inverse: bool) -> Any:
@@ -115,7 +115,7 @@ class AxisBasis:
             if u.size >= _MANY_ROWS * self.count and _is_awkward(self.kind, self.count):
                 if self.kind in ("dst1", "dct1") or not inverse:
                     return _mirrored_product(*_transform_halves(self.kind, self.count, inverse), u, axis)
-                return self._product(_transform_matrix(self.kind, self.count, inverse), u, axis)
+                return matrix_product(self.xp, _transform_matrix(self.kind, self.count, inverse), u, axis)
             sine, kind = self.kind.startswith("dst"), int(self.kind[-1])
             transform = (xp.fft.idst if inverse else xp.fft.dst) if sine else (xp.fft.idct if inverse else xp.fft.dct)
             return transform(u, kind, axis=axis)
@@ -124,12 +124,12 @@ class AxisBasis:
             return transform(xp, self.kind, u)
         return xp.moveaxis(transform(xp, self.kind, xp.moveaxis(u, axis, -1)), -1, axis)
 
-    def _product(self, matrix: Any, u: Any, axis: int) -> Any:
-        xp = self.xp
-        if xp.is_complex(u):
-            return xp.complex(self._product(matrix, u.real, axis), self._product(matrix, u.imag, axis))
-        moved = xp.moveaxis(u, axis, -1)
-        return xp.moveaxis(xp.matmul(moved, matrix.T), -1, axis)
+
+def matrix_product(xp: Namespace, matrix: Any, u: Any, axis: int = -1) -> Any:
+    """A real matrix times an array along an axis; for complex arrays by real and imaginary part."""
+    if xp.is_complex(u):
+        return xp.complex(matrix_product(xp, matrix, u.real, axis), matrix_product(xp, matrix, u.imag, axis))
+    return xp.moveaxis(xp.matmul(xp.moveaxis(u, axis, -1), matrix.T), -1, axis)
 
 
 @functools.lru_cache(maxsize=256)

@@ -12,7 +12,7 @@ from hpfracc import _reading
 from hpfracc._arrays import is_array, to_host
 from hpfracc.solvers.pde.boundary import Exterior, boundary_value, is_function, is_homogeneous, varies_in_time
 from hpfracc.solvers.pde.problem import plain_order
-from hpfracc.solvers.pde.space.axes import diagonalise
+from hpfracc.solvers.pde.space.axes import diagonalise, matrix_product
 from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, trapezoid
 from hpfracc.solvers.pde.terms import FractionalDiffusion
 
@@ -288,11 +288,11 @@ class JacobiInterval(Semidiscretisation):
 
     def forward(self, u: Any) -> Any:
         """Coefficients in the eigenfunctions, by a matrix product."""
-        return _product(self.xp, u, self._forward)
+        return matrix_product(self.xp, self._forward, u)
 
     def backward(self, c: Any) -> Any:
         """Values at the nodes."""
-        return _product(self.xp, c, self._backward)
+        return matrix_product(self.xp, self._backward, c)
 
     def apply(self, u: Any) -> Any:
         """Transform, multiply by the eigenvalues, transform back."""
@@ -332,15 +332,15 @@ class JacobiInterval(Semidiscretisation):
         if self.nodal:
             inside = u
         elif not self.forced:
-            inside = _product(xp, u, self._evaluation)[..., 1:-1]
+            inside = matrix_product(xp, self._evaluation, u)[..., 1:-1]
         else:
             rest = u - self._lift(t, self._to_nodes)
-            inside = _product(xp, rest, self._evaluation)[..., 1:-1] + self._lift(t, self._to_grid)
+            inside = matrix_product(xp, self._evaluation, rest)[..., 1:-1] + self._lift(t, self._to_grid)
         return xp.concatenate([edge + ends[0], inside, edge + ends[1]], -1)
 
     def restrict(self, values: Any) -> Any:
         """At the nodes: the values themselves, or a cubic spline through the values on another grid."""
-        return values[..., 1:-1] if self.nodal else _product(self.xp, values, self._spline)
+        return values[..., 1:-1] if self.nodal else matrix_product(self.xp, self._spline, values)
 
     def integrate(self, values: Any) -> Any:
         """Gauss quadrature at the nodes if the exterior data are zero; the trapezoidal rule on another grid."""
@@ -360,15 +360,6 @@ class JacobiInterval(Semidiscretisation):
     def step_bytes(self) -> int:
         """Two matrices."""
         return 8 * 2 * self.shape[0] ** 2
-
-
-def _product(xp: Any, u: Any, matrix: Any) -> Any:
-    """``matrix`` times ``u`` along its last axis; for complex ``u`` by real and imaginary part."""
-    if xp.is_complex(u):
-        return xp.complex(_product(xp, u.real, matrix), _product(xp, u.imag, matrix))
-    if u.ndim == 1:
-        return xp.matmul(matrix, u.reshape(-1, 1)).reshape(-1)
-    return xp.matmul(u, matrix.T)
 
 
 def _spline_matrix(x: Array, nodes: Array) -> Array:
