@@ -1,4 +1,4 @@
-"""The common part of L1 and L2-1sigma: parameters, meshes and time stepping."""
+"""L1 and L2-1sigma on graded meshes, for subdiffusion."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -23,14 +23,12 @@ from hpfracc.history.blocks import steps_together
 from hpfracc.history.direct import DirectHistory
 from hpfracc.history.interval_states import ExponentialHistory, count_exponentials
 from hpfracc.history.intervals import IntervalWeights
-from hpfracc.solvers.pde.forms import FrameBlock, ModalForm, StepForm, choose_form
-from hpfracc.solvers.pde.marching import MARCHING, can_march, march
-from hpfracc.solvers.pde.method import EvolutionMethod
+from hpfracc.solvers.pde.marching import MARCHING, can_march, can_scan, march, march_jax
+from hpfracc.solvers.pde.method import EvolutionMethod, register_evolution_method
 from hpfracc.solvers.pde.nonlinear import ReactionSolver
-from hpfracc.solvers.pde.problem import EvolutionProblem, order_value
-from hpfracc.solvers.pde.tensor_marching import can_march_tensors, march_tensors
+from hpfracc.solvers.pde.problem import EvolutionProblem, ModalForm, StepForm, choose_form, in_blocks, order_value
 
-__all__ = ["DifferenceMethod", "leading_order", "wants_compiled"]
+__all__ = ["DifferenceMethod", "DiffusionL1", "DiffusionL2Sigma"]
 
 Array = np.ndarray[Any, Any]
 
@@ -47,8 +45,8 @@ _UPDATES = KernelPrice(
     item="pde exponentials",
     cold=1.5,
     cached=0.3,
-    source=Path(__file__).parent / "compiled" / "exponentials.py",
-    function="_one_input",
+    source=Path(__file__).parents[1] / "compiled" / "marching.py",
+    function="_update",
 )
 #: The least mean step near the start of a piece times the number of steps, in ulps.
 _RESOLVED = 4e6
@@ -67,7 +65,6 @@ class DifferenceMethod(EvolutionMethod):
     reaction: str = "newton"
     stabilisation: float = 0.0
 
-    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
     meets_breaks: ClassVar[bool] = True
     #: Whether u is interpolated by a parabola on each step but the last; otherwise linearly.
     parabola: ClassVar[bool]
@@ -108,12 +105,12 @@ class DifferenceMethod(EvolutionMethod):
         """Direct sums for few steps; exponentials for many, and for the scan of JAX over the steps."""
         if self.memory != "auto":
             return self.memory
-        scans = problem.xp.library == "jax" and can_march_tensors(problem, choose_form(problem), "exponentials")
+        scans = can_scan(problem, choose_form(problem))
         return "direct" if steps < EXPONENTIALS_FROM and not scans else "exponentials"
 
     def compiled(self, problem: EvolutionProblem, steps: int) -> bool:
         """True for linear equations in eigenfunctions that are worth compiling."""
-        return wants_compiled(problem, steps) and can_march(problem, choose_form(problem))
+        return _wants_compiled(problem, steps) and can_march(problem, choose_form(problem))
 
     def forecast(self, problem: EvolutionProblem, steps: int) -> int:
         """The history or the exponentials, plus the arrays of a step or of a block of steps."""
@@ -123,7 +120,7 @@ class DifferenceMethod(EvolutionMethod):
         # A block exists as coefficients, as values, and as an intermediate array.
         block = 3 * together * size if form.modal else 0
         if self.history(problem, steps) == "direct":
-            own = DirectHistory.forecast(steps, size, 3 if marches else 12)
+            own = DirectHistory.forecast(steps, size, 12)
         else:
             orders = tuple((1.0, _plain(alpha)) for _, alpha in problem.orders)
             times = self.mesh(problem, steps) - problem.t0
@@ -137,7 +134,7 @@ class DifferenceMethod(EvolutionMethod):
         return _advance(self, problem, mesh)
 
 
-def wants_compiled(problem: EvolutionProblem, steps: int, price: KernelPrice = MARCHING) -> bool:
+def _wants_compiled(problem: EvolutionProblem, steps: int, price: KernelPrice = MARCHING) -> bool:
     """Whether the loop over this number of steps is compiled: on request, or if that pays off."""
     wish = _read_wish(problem)
     return price.pays(_predict(problem, steps)) if wish is None else wish
@@ -178,11 +175,11 @@ def _predict(problem: EvolutionProblem, steps: int) -> float:
 
 def _compiled_update(problem: EvolutionProblem, steps: int) -> Callable[..., Any] | None:
     """The compiled update of a sum of exponentials; None for the uncompiled one."""
-    if not wants_compiled(problem, steps, _UPDATES):
+    if not _wants_compiled(problem, steps, _UPDATES):
         if _read_wish(problem) is None:
             _UPDATES.credit(_predict(problem, steps))
         return None
-    module = importlib.import_module("hpfracc.solvers.pde.compiled.exponentials")
+    module = importlib.import_module("hpfracc.solvers.pde.compiled.marching")
     found: Callable[..., Any] = module.update
     return _UPDATES.time_first(found)
 
@@ -192,7 +189,7 @@ def _plain(alpha: Any) -> float:
     return 0.5 if math.isnan(value) else value
 
 
-def leading_order(problem: EvolutionProblem) -> float:
+def _leading_order(problem: EvolutionProblem) -> float:
     """The largest order, which determines how the solution starts, bounded below for the grading."""
     return max(0.1, _plain(problem.alpha) if problem.start_power is None else problem.start_power)
 
@@ -203,33 +200,40 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
     With :math:`u^* = (1-\sigma) u_{n-1} + \sigma u_n`, the equation is solved for :math:`u^*`:
     :math:`(A_{n,n}/\sigma - A) u^* = A_{n,n}/\sigma\, u_{n-1} - h_n + F`.
     """
-    xp, form = problem.xp, choose_form(problem)
-    sigma, parabola = method.place(problem.alpha), method.parabola
-    times = mesh - mesh[0]
-    steps = len(times) - 1
+    form = choose_form(problem)
+    steps = len(mesh) - 1
     breaks = np.flatnonzero(np.isin(mesh, problem.breaks)).tolist()
-    weights = IntervalWeights(problem.orders, times, sigma, parabola=parabola, xp=xp, breaks=breaks)
+    place = method.place(problem.alpha)
+    weights = IntervalWeights(
+        problem.orders, mesh - mesh[0], place, parabola=method.parabola, xp=problem.xp, breaks=breaks
+    )
     memory = method.history(problem, steps)
     marches = can_march(problem, form)
-    if wants_compiled(problem, steps) and marches:
+    compiles = marches and _wants_compiled(problem, steps)
+    if compiles or (can_scan(problem, form) and memory == "exponentials"):
         assert isinstance(form, ModalForm)
         kept = None
         if memory == "exponentials":
             kept = ExponentialHistory(weights, form.encode(problem.u0), KERNEL_RTOL)
             problem.stats["exponentials"] = len(kept.rates)
-        problem.stats["compiled"] = True
-        yield from march(problem, form, weights, mesh, kept)
-        return
-    if can_march_tensors(problem, form, memory):
-        assert isinstance(form, ModalForm)
-        kept = None
-        if memory == "exponentials":
-            kept = ExponentialHistory(weights, form.encode(problem.u0), KERNEL_RTOL)
-            problem.stats["exponentials"] = len(kept.rates)
-        yield from march_tensors(problem, form, weights, mesh, kept)
+        if compiles:
+            problem.stats["compiled"] = True
+            yield from march(problem, form, weights, mesh, kept)
+        else:
+            assert kept is not None
+            yield from march_jax(problem, form, weights, mesh, kept)
         return
     if marches and _read_wish(problem) is None:
         MARCHING.credit(_predict(problem, steps))
+    yield from in_blocks(form, _states(method, problem, form, weights, mesh), steps)
+
+
+def _states(
+    method: DifferenceMethod, problem: EvolutionProblem, form: StepForm, weights: IntervalWeights, mesh: Array
+) -> Iterator[Any]:
+    """The states after all steps, one by one."""
+    xp, steps, sigma = problem.xp, len(mesh) - 1, weights.sigma
+    times, memory = weights.mesh, method.history(problem, steps)
     u = form.encode(problem.u0)
     past: DirectHistory | ExponentialHistory
     if memory == "direct":
@@ -239,9 +243,7 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
         problem.stats["exponentials"] = len(past.rates)
     solver = None if problem.linear else ReactionSolver(problem)
     before: Any = None
-    block: list[Any] = []
-    together = steps_together(problem.itemsize * math.prod(problem.state_shape), steps)
-    whole = parabola or not (isinstance(sigma, float) and sigma == 1.0)
+    whole = weights.parabola or not (isinstance(sigma, float) and sigma == 1.0)
     for n in range(1, steps + 1):
         own, history = past.begin(n)
         t = mesh[0] + weights.place(n)
@@ -266,13 +268,7 @@ def _advance(method: DifferenceMethod, problem: EvolutionProblem, mesh: Array) -
         change = (star - u) / sigma if whole else star - u
         u = u + change
         past.remember(change)
-        if not form.modal:
-            yield u
-            continue
-        block.append(u)
-        if len(block) == together or n == steps:
-            yield _block(form, block)
-            block = []
+        yield u
 
 
 def _explicit(
@@ -295,6 +291,104 @@ def _explicit(
     return star
 
 
-def _block(form: StepForm, states: list[Any]) -> FrameBlock:
-    xp = form.problem.xp
-    return FrameBlock(len(states), lambda: form.decode(xp.stack(states)))
+@final
+@register_evolution_method
+@dataclass(frozen=True, slots=True)
+class DiffusionL1(DifferenceMethod):
+    r"""L1: u is linear on each step. Of order :math:`2 - \alpha` on its graded mesh, also for rough data.
+
+    :math:`t_j = T (j/N)^r` with :math:`r = (2-\alpha)/\alpha` by default. On a uniform mesh (``grading=1``) the largest
+    error is of order :math:`\alpha`, and the error at a fixed time of order 1. It damps stiff modes, unlike L2-1sigma.
+    For orders up to 1 (where it is backward Euler), and for sums of derivatives.
+
+    Parameters
+    ----------
+    grading : float, optional
+        The exponent r.
+    memory : {"auto", "direct", "exponentials"}
+        How the history is summed.
+    reaction : {"newton", "imex"}
+        Whether the reaction is implicit, or extrapolated from earlier steps.
+    stabilisation : float
+        With ``"imex"``: the factor S of the term :math:`S (u_n - \tilde u_n)` added on the left, with the extrapolated
+        state :math:`\tilde u_n`. Half the largest slope of the reaction makes explicit steps stable.
+    """
+
+    name: ClassVar[str] = "l1"
+    order: ClassVar[str] = "2 - alpha on the graded mesh; 1 on a uniform one away from t0"
+    parabola: ClassVar[bool] = False
+
+    def refuses(self, problem: EvolutionProblem) -> str | None:
+        """Needs orders up to 1."""
+        for _, alpha in problem.orders:
+            if order_value(alpha) > 1.0:
+                return (
+                    f"method='l1' takes orders up to 1, and alpha={order_value(alpha):g}; use 'convolution_quadrature'"
+                )
+        return None
+
+    def exponent(self, problem: EvolutionProblem) -> float:
+        """The grading at which the start has the same order as the rest."""
+        alpha = _leading_order(problem)
+        return max(1.0, (2.0 - alpha) / alpha) if self.grading is None else self.grading
+
+    def place(self, alpha: Any) -> float:
+        """The equation is imposed at the end of the step."""
+        return 1.0
+
+    def convergence(self, problem: EvolutionProblem) -> float:
+        """``min(2 - alpha, r alpha)``."""
+        alpha = problem.alpha_value
+        if math.isnan(alpha):
+            return 1.0
+        best = 2.0 - alpha if alpha < 1.0 else 1.0
+        return min(best, max(self.exponent(problem) * _leading_order(problem), 0.3))
+
+    def reason(self, problem: EvolutionProblem) -> str:
+        """Several derivatives."""
+        return "the equation has several derivatives in time, whose order of convergence L1 keeps on a graded mesh"
+
+
+@final
+@register_evolution_method
+@dataclass(frozen=True, slots=True)
+class DiffusionL2Sigma(DifferenceMethod):
+    r"""L2-1sigma (Alikhanov): the equation at :math:`t_{n-1} + (1-\alpha/2)\tau_n`. Of order 2 on its graded mesh.
+
+    :math:`t_j = T (j/N)^r` with :math:`r = 2/\alpha` by default; of order :math:`\min(2, r\alpha)` in general. It damps
+    stiff modes only by :math:`\alpha/(2-\alpha)` per step, so use it for data that are compatible with the boundary,
+    and L1 otherwise.
+
+    Parameters
+    ----------
+    grading, memory, reaction, stabilisation
+        As for :class:`DiffusionL1`.
+    """
+
+    name: ClassVar[str] = "l2_1sigma"
+    order: ClassVar[str] = "2 on the graded mesh, min(2, r alpha) with grading r"
+    parabola: ClassVar[bool] = True
+
+    def refuses(self, problem: EvolutionProblem) -> str | None:
+        """Needs a single order below 1."""
+        if len(problem.orders) > 1:
+            return "method='l2_1sigma' takes one derivative in time; use 'l1' or 'convolution_quadrature' for several"
+        if problem.alpha_value >= 1.0:
+            return f"method='l2_1sigma' takes orders below 1, and alpha={problem.alpha_value:g}"
+        return None
+
+    def exponent(self, problem: EvolutionProblem) -> float:
+        """The grading at which the start has the same order as the rest."""
+        return 2.0 / _leading_order(problem) if self.grading is None else self.grading
+
+    def place(self, alpha: Any) -> Any:
+        """The point at which the formula gains one order."""
+        return 1.0 - 0.5 * alpha
+
+    def convergence(self, problem: EvolutionProblem) -> float:
+        """``min(2, r alpha)``."""
+        return min(2.0, max(0.3, self.exponent(problem) * _leading_order(problem)))
+
+    def reason(self, problem: EvolutionProblem) -> str:
+        """Order 2."""
+        return "it has order 2 on a graded mesh for subdiffusion with data that fit the boundary"
