@@ -8,17 +8,16 @@ that memory growth can be attributed to it, and a ``Spillable`` array can be mov
 from __future__ import annotations
 
 from hpfracc.engine.execution.pressure.growth import Growth
-from hpfracc.engine.execution.pressure.ladder import CleanupReport, RungReport
+from hpfracc.engine.execution.pressure.ladder import CleanupReport, RungReport, Spillable
 from hpfracc.engine.execution.pressure.monitor import (
     MemoryMonitor,
     MemorySnapshot,
     MemoryStats,
+    Pressure,
     get_memory_monitor,
 )
 from hpfracc.engine.execution.pressure.pool import MemoryPool, get_memory_pool
-from hpfracc.engine.execution.pressure.readings import Pressure
 from hpfracc.engine.execution.pressure.report import MemoryReport, limit, report
-from hpfracc.engine.execution.pressure.spill import Spillable
 from hpfracc.engine.memory.buffers import PoolStats
 from hpfracc.engine.memory.spans import span
 from hpfracc.engine.selection.call_memory import ForecastRow

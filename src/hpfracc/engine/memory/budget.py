@@ -11,9 +11,7 @@ import logging
 import math
 import os
 import re
-import threading
 import time
-import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -56,8 +54,6 @@ _UNITS = {"": 1, "b": 1} | {
 }
 
 _log = logging.getLogger("hpfracc.memory")
-_lock = threading.Lock()
-_every: weakref.WeakSet[Budget] = weakref.WeakSet()
 
 
 def allowed(free: int, share: float) -> int:
@@ -68,10 +64,6 @@ def allowed(free: int, share: float) -> int:
 def fits(need: float, free: int | None, share: float) -> bool:
     """Whether ``need`` bytes are allowed; always true if free memory is unknown."""
     return free is None or need <= share * free
-
-
-def _read_host(_: str) -> int | None:
-    return _probe.read().free
 
 
 _probe = HostProbe()
@@ -113,7 +105,7 @@ class MemoryGuard:
         return self.enough <= self.reading.free
 
 
-class Budget:
+class Budget(Guarded):
     """Free memory of the host and of devices, read through registered functions and cached briefly.
 
     Parameters
@@ -128,28 +120,23 @@ class Budget:
 
     def __init__(
         self,
-        host: FreeBytes = _read_host,
+        host: FreeBytes = lambda device: _probe.read().free,
         time_to_live: float = TIME_TO_LIVE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__()
         self._host = host
         self._time_to_live = time_to_live
         self._clock = clock
         self._readers: dict[str, FreeBytes] = {}
         self._readings: dict[tuple[str, str | None], FreeBytesReading] = {}
         self._caps: dict[str, int] = {}
-        _every.add(self)
 
-    def register(self, owner: str, reader: FreeBytes) -> None:
-        """Register how ``owner`` (a backend) reads what it could allocate on a device; replaces an earlier reader."""
-        with _lock:
-            self._readers = {**self._readers, owner: reader}  # replaced as a whole, so that lookups need no lock
-        self.invalidate()
-
-    def unregister(self, owner: str) -> None:
-        """Remove the reader of ``owner``, if it has one."""
-        with _lock:
-            self._readers = {name: reader for name, reader in self._readers.items() if name != owner}
+    def register(self, owner: str, reader: FreeBytes | None) -> None:
+        """Register how ``owner`` (a backend) reads what it could allocate on a device; None removes its reader."""
+        with self._lock:
+            others = {name: known for name, known in self._readers.items() if name != owner}
+            self._readers = others if reader is None else {**others, owner: reader}  # so that lookups need no lock
         self.invalidate()
 
     def free(self, device: str = HOST, owner: str | None = None) -> int | None:
@@ -210,11 +197,10 @@ class Budget:
 
     def cap(self, device: str, size: int | None) -> int | None:
         """Limit calls to ``size`` bytes on ``device``, however much is free; returns the previous cap."""
-        with _lock:
+        with self._lock:
             before = self._caps.get(device)
-            self._caps = {name: cap for name, cap in self._caps.items() if name != device}
-            if size is not None:
-                self._caps[device] = size
+            others = {name: cap for name, cap in self._caps.items() if name != device}
+            self._caps = others if size is None else {**others, device: size}
         self.invalidate(device)
         return before
 
@@ -308,19 +294,10 @@ def get_budget() -> Budget:
 
 
 def reset() -> None:
-    """Remove every reader and reading of the process's budget."""
-    with _lock:
-        _budget._readers = {}
-        _budget._caps = {}
+    """Remove every reader, cap and reading of the process's budget."""
+    _budget._readers, _budget._caps = {}, {}
     _budget.invalidate()
 
 
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()
-    for budget in list(_every):
-        budget.invalidate()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_budget.invalidate)

@@ -14,11 +14,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from operator import index
 from typing import Any
 
 import numpy as np
 
+from hpfracc import _reading
 from hpfracc.engine.locks import Guarded
 from hpfracc.errors import InvalidInputError
 
@@ -89,9 +89,7 @@ class BufferPool(Guarded):
         self._by_size: dict[int, list[int]] = {}
         #: Buffers in use: identity of the view, a weak reference to it, and its raw buffer.
         self._used: dict[int, tuple[weakref.ref[Any], np.ndarray[Any, Any]]] = {}
-        self._hits = self._misses = self._dropped = 0
-        self._held = self._used_bytes = self._peak = 0
-        self._pinned = False
+        self.reset()
         #: Bytes handed out so far from the pool: they leave no trace in the process's high-water mark.
         self.reused = 0
 
@@ -222,12 +220,7 @@ def _as_dtype(dtype: Any) -> np.dtype[Any]:
 
 def _as_shape(shape: Any) -> tuple[int, ...]:
     """A tuple of non-negative integers."""
-    try:
-        sizes = tuple(map(index, shape if isinstance(shape, tuple) else (shape,)))
-    except TypeError:
-        sizes = (-1,)
-    if any(size < 0 for size in sizes) or isinstance(shape, bool):
-        raise InvalidInputError(f"shape={shape!r} is not a shape; use a number of elements, or a tuple of them")
+    sizes = tuple(_reading.whole("shape", size, least=0) for size in (shape if isinstance(shape, tuple) else (shape,)))
     if math.prod(sizes) >= 2**60:
         raise InvalidInputError(f"shape={shape!r} has more elements than fit into any memory; use fewer")
     return sizes

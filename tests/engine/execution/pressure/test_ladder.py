@@ -45,7 +45,7 @@ def test_a_device_is_left_alone_in_the_end(monkeypatch: pytest.MonkeyPatch) -> N
         assert not report.enough
         assert relief.avoids("cuda:7") is not None
     finally:
-        get_budget().unregister("test")
+        get_budget().register("test", None)
 
 
 def test_garbage_is_collected_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

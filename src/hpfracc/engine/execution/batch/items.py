@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,16 +16,14 @@ from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.errors import BatchItemError, InvalidInputError
 
 __all__ = [
+    "STACKED_AXES",
     "Calls",
     "Listed",
     "PieceSeed",
     "Rows",
     "Stacking",
-    "arguments_of",
     "by_name",
     "calls_of",
-    "first_failing",
-    "group_items",
     "item_error",
     "kind_of",
     "message_of",
@@ -34,11 +32,6 @@ __all__ = [
 ]
 
 Shape = tuple[int, ...]
-
-
-def arguments_of(item: Any) -> tuple[Any, ...]:
-    """The arguments of one call: a tuple contains several, anything else is one."""
-    return item if isinstance(item, tuple) else (item,)
 
 
 def kind_of(arguments: tuple[Any, ...]) -> Hashable:
@@ -57,27 +50,6 @@ def kind_of(arguments: tuple[Any, ...]) -> Hashable:
         )
         for value in arguments
     )
-
-
-def group_items(items: Sequence[tuple[Any, ...]], columns: Sequence[Any] | None = None) -> dict[Hashable, Any]:
-    """Positions of items grouped by :func:`kind_of`, in order.
-
-    Usually all items are of one kind, which a single pass over each column detects. ``columns`` are the arguments of
-    all items at each position, if all items have the same number.
-    """
-    columns = _columns(items) if columns is None else columns
-    if columns and all(map(all_alike, columns)):
-        try:
-            return {kind_of(items[0]): range(len(items))}
-        except (TypeError, ValueError) as error:
-            raise item_error(0, len(items), error) from error
-    groups: dict[Hashable, list[int]] = {}
-    for index, arguments in enumerate(items):
-        try:
-            groups.setdefault(kind_of(arguments), []).append(index)
-        except (TypeError, ValueError) as error:
-            raise item_error(index, len(items), error) from error
-    return groups
 
 
 def _columns(items: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -100,8 +72,18 @@ class Listed(Sequence[tuple[Any, ...]]):
         return self._calls[index]
 
     def groups(self) -> Iterable[Sequence[int]]:
-        """Positions of items that can be stacked."""
-        return group_items(self._calls, self._columns).values()
+        """Positions of items that can be stacked, in order.
+
+        Usually all items are of one kind, which a single pass over each column detects.
+        """
+        alike = bool(self._columns) and all(map(all_alike, self._columns))
+        groups: dict[Hashable, list[int]] = {}
+        for index, arguments in enumerate(self._calls[:1] if alike else self._calls):
+            try:
+                groups.setdefault(kind_of(arguments), []).append(index)
+            except (TypeError, ValueError) as error:
+                raise item_error(index, len(self), error) from error
+        return [range(len(self))] if alike else groups.values()
 
     def shared(self, indices: Sequence[int]) -> tuple[bool, ...]:
         """Which operands are the same object in every item."""
@@ -110,15 +92,11 @@ class Listed(Sequence[tuple[Any, ...]]):
         # Usually the last differs from the first, which settles it.
         return tuple(column[-1] is column[0] and len(set(map(id, column))) == 1 for column in columns)
 
-    def operand(self, number: int, part: Sequence[int]) -> Sequence[Any]:
-        """One operand of these items, for stacking."""
+    def operand(self, number: int, part: Sequence[int]) -> Any:
+        """One operand of these items: a list or tuple of values."""
         if isinstance(part, range) and part.step == 1 and self._columns:
             return self._columns[number][part.start : part.stop]
         return [self._calls[index][number] for index in part]
-
-    def stack(self, number: int, part: Sequence[int]) -> Any:
-        """One operand of these items as one array, if it already is; otherwise None."""
-        return None
 
 
 class Rows(Sequence[tuple[Any, ...]]):
@@ -142,13 +120,11 @@ class Rows(Sequence[tuple[Any, ...]]):
         """The arguments common to all calls."""
         return (*(True,) * len(self._common), False)
 
-    def operand(self, number: int, part: Sequence[int]) -> Sequence[Any]:
-        """One operand of these items, for stacking."""
-        return [self[index][number] for index in part]
-
-    def stack(self, number: int, part: Sequence[int]) -> Any:
-        """One operand of these items, as a slice of adjacent rows."""
-        return self._array[part[0] : part[-1] + 1] if number == len(self._common) else None
+    def operand(self, number: int, part: Sequence[int]) -> Any:
+        """One operand of these items: adjacent rows as one array, or a list of a common argument."""
+        if number == len(self._common):
+            return self._array[part[0] : part[-1] + 1]
+        return [self._common[number]] * len(part)
 
 
 Calls = Listed | Rows
@@ -162,7 +138,7 @@ def calls_of(items: Any, common: tuple[Any, ...] = ()) -> Calls:
     kinds = set(map(type, calls))
     if common or not kinds <= {tuple}:
         if any(issubclass(kind, tuple) for kind in kinds):
-            calls = [(*common, *arguments_of(item)) for item in calls]
+            calls = [(*common, *(item if isinstance(item, tuple) else (item,))) for item in calls]
         else:
             # One argument each, zipped with the common ones.
             calls = list(zip(*(itertools.repeat(value) for value in common), calls, strict=False))
@@ -221,16 +197,6 @@ def by_name(
     return operation, calls, {"expression": expression, "names": (*params, *names)}
 
 
-def first_failing(call: Callable[[int], Any], indices: Sequence[int]) -> tuple[int, Exception] | None:
-    """The first of these items that fails alone, and its error; None if each of them succeeds."""
-    for index in indices:
-        try:
-            call(index)
-        except Exception as error:
-            return index, error
-    return None
-
-
 # Stacking: many calls of one operation become one.
 
 
@@ -253,73 +219,50 @@ class Stacking:
     drops: tuple[int, ...] = ()
 
 
+#: Operations whose calls can be stacked, with the number of last axes of each operand that do not broadcast.
+STACKED_AXES = {
+    "elementwise": 0,
+    "bitwise_xor": 0,
+    "mittag_leffler": 0,
+    "fft": 0,
+    "reduction": 0,
+    "spectral_multiply": 0,
+    "toeplitz_apply": 0,
+    "causal_convolution": 1,
+    "chirp_transform": 1,
+    "matmul": 2,
+}
+#: The parameter that chooses axes of the last operand, and its default; None means all of them.
+_CHOSEN_AXES = {
+    "fft": ("axis", -1),
+    "reduction": ("axis", None),
+    "spectral_multiply": ("axes", -1),
+    "toeplitz_apply": ("axes", -1),
+}
+
+
 def stacking_of(primitive: Primitive, shapes: Sequence[Shape], params: Mapping[str, Any]) -> Stacking | None:
     """How calls of ``primitive`` with operands of these shapes are stacked, or None if they cannot be."""
     if getattr(primitive, "batchable", False):
         return Stacking(tuple(shapes), params)
-    rule = _RULES.get(primitive.name)
-    return None if rule is None else rule(tuple(shapes), params)
-
-
-def _aligned(shapes: tuple[Shape, ...], core: int) -> tuple[Shape, ...]:
-    """Shapes padded to the same number of axes, so that broadcasting does not reach the new first axis."""
-    most = max(len(shape) - core for shape in shapes)
-    return tuple((1,) * (most - (len(shape) - core)) + shape for shape in shapes)
-
-
-def _elements(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking:
-    return Stacking(_aligned(shapes, 0), params)
-
-
-def _rows(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
+    core = STACKED_AXES.get(primitive.name)
     # The third operand of a convolution has its own axes, which do not broadcast.
-    return None if not all(shapes) or len(shapes) > 2 else Stacking(_aligned(shapes, 1), params)
-
-
-def _along_axes(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
-    """Operations along chosen axes, counted from the last, of their second operand, which the first also has."""
-    axes, given = len(shapes[1]), params.get("axes", -1)
-    chosen = tuple(given) if isinstance(given, tuple | list) else (given,)
-    if not axes or not all(isinstance(axis, int) and -axes <= axis < axes for axis in chosen):
-        return None  # the call itself reports the error
-    return Stacking(_aligned(shapes, 0), {**params, "axes": tuple(axis % axes - axes for axis in chosen)})
-
-
-def _matmul(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
-    if not all(shapes):
+    if core is None or (core and not all(shapes)) or (core == 1 and len(shapes) > 2):
         return None
-    left, right = shapes
-    drops = ((-2,) if len(left) == 1 else ()) + ((-1,) if len(right) == 1 else ())
-    matrices = ((1, *left) if len(left) == 1 else left, (*right, 1) if len(right) == 1 else right)
-    return Stacking(_aligned(matrices, 2), params, drops)
-
-
-def _fft(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
-    axis = params.get("axis", -1)
-    if not shapes[0] or not isinstance(axis, int) or not -len(shapes[0]) <= axis < len(shapes[0]):
-        return None  # the call itself reports the error
-    return Stacking(shapes, {**params, "axis": axis if axis < 0 else axis - len(shapes[0])})
-
-
-def _reduction(shapes: tuple[Shape, ...], params: Mapping[str, Any]) -> Stacking | None:
-    axes, axis = len(shapes[0]), params.get("axis")
-    if not axes:
-        return None
-    chosen = tuple(range(axes)) if axis is None else tuple(axis) if isinstance(axis, tuple | list) else (axis,)
-    if not all(isinstance(each, int) and -axes <= each < axes for each in chosen):
-        return None
-    return Stacking(shapes, {**params, "axis": tuple(each % axes - axes for each in chosen)})
-
-
-_RULES: dict[str, Callable[[tuple[Shape, ...], Mapping[str, Any]], Stacking | None]] = {
-    "causal_convolution": _rows,
-    "chirp_transform": _rows,
-    "spectral_multiply": _along_axes,
-    "toeplitz_apply": _along_axes,
-    "elementwise": _elements,
-    "bitwise_xor": _elements,
-    "mittag_leffler": _elements,
-    "matmul": _matmul,
-    "fft": _fft,
-    "reduction": _reduction,
-}
+    drops: tuple[int, ...] = ()
+    if core == 2:
+        left, right = shapes
+        drops = ((-2,) if len(left) == 1 else ()) + ((-1,) if len(right) == 1 else ())
+        shapes = ((1, *left) if len(left) == 1 else left, (*right, 1) if len(right) == 1 else right)
+    option, default = _CHOSEN_AXES.get(primitive.name, (None, None))
+    if option is not None:
+        axes = len(shapes[-1])
+        given = params.get(option, default)
+        chosen = range(axes) if given is None else given if isinstance(given, tuple | list) else (given,)
+        if not axes or not all(isinstance(axis, int) and -axes <= axis < axes for axis in chosen):
+            return None  # the call itself reports the error
+        counted = tuple(axis % axes - axes for axis in chosen)
+        params = {**params, option: counted[0] if isinstance(given, int) else counted}
+    # Padded to the same number of axes, so that broadcasting does not reach the new first axis.
+    most = max(len(shape) for shape in shapes)
+    return Stacking(tuple((1,) * (most - len(shape)) + shape for shape in shapes), params, drops)

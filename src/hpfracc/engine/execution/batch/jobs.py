@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -69,15 +69,15 @@ class Job:
         self.kernel: str | None = None
         #: Whether the call is cut because memory is short.
         self.short = False
+        #: Whether the result replaces an operand.
+        self.in_place = False
+        #: Bytes that cached transforms of parts of the weights may take.
+        self.kept = math.inf
+        #: Called with the number of elements of each part of the result that is stored.
+        self.advance: Callable[[int], None] | None = None
         self.chunks = 0
         self.decision: Decision | None = None
         self._plans: dict[Hashable, Plan] = {}
-
-    def inside(self, request: Request, key: Any) -> Job:
-        """A job for one chunk that is cut further, with the plans of this one."""
-        job = Job(self.primitive, self.params if key is None else {**self.params, "weights_key": key}, request)
-        job.limit, job.short, job._plans = self.limit, self.short, self._plans
-        return job
 
     def select(self, operands: tuple[Any, ...], reserved: int = 0, *, ignore_memory: bool = False) -> Selection | None:
         """The selection for a chunk beside ``reserved`` bytes; None if no arm takes it."""
@@ -106,22 +106,38 @@ class Job:
         seconds = selection.expected if selection.expected == selection.expected else 0.0
         return Prediction(seconds, selection.slowdown > _HARDLY_SLOWER)
 
-    def fits(self, operands: tuple[Any, ...], reserved: int = 0, *, quick: bool = True) -> bool:
-        """Whether some arm takes a chunk; with ``quick`` no arm without room for it may be much faster."""
-        found = self.predict(operands, reserved)
-        return found.seconds < math.inf and not (quick and found.slow)
+    def fits(self, operands: tuple[Any, ...], reserved: int = 0) -> bool:
+        """Whether some arm takes a chunk beside ``reserved`` bytes."""
+        return self.predict(operands, reserved).seconds < math.inf
 
-    def run(self, operands: tuple[Any, ...], key: Any = None, *, quick: bool = False) -> Any:
+    def run(
+        self,
+        operands: tuple[Any, ...],
+        key: Any = None,
+        *,
+        quick: bool = False,
+        params: Mapping[str, Any] | None = None,
+    ) -> Any:
         """Run a chunk; raises :class:`ChunkTooLargeError` if it runs out of memory.
 
-        With ``quick`` also if a much faster arm has no room: a smaller chunk may fit there.
+        Parameters
+        ----------
+        operands : tuple
+            Its operands.
+        key : Hashable, optional
+            Names the operand that is transformed once.
+        quick : bool
+            Whether to refuse a chunk for which a much faster arm has no room: a smaller one may fit there.
+        params : Mapping, optional
+            Its parameters, if not those of the call.
         """
-        params = self.params if key is None else {**self.params, "weights_key": key}
-        plan = self._plan(operands, key)
+        plain = self.params if params is None else dict(params)
+        given = plain if key is None else {**plain, "weights_key": key}
+        plan = self._plan(operands, key, plain)
         if quick and plan.bound.slowdown > WORTH_CUTTING:
             # Drop caches before accepting a slower arm.
             ladder.climb(plan.bound.arm.device, highest="own caches")
-            plan = self._plan(operands, key)
+            plan = self._plan(operands, key, plain)
             if plan.bound.slowdown > WORTH_CUTTING:
                 raise ChunkTooLargeError(plan.in_chunks or f"only {plan.bound.arm.name} has enough memory", slow=True)
         bound = plan.bound
@@ -131,7 +147,7 @@ class Job:
         run = bound.run if timed is None else timed.run
         try:
             with spans.span(self.primitive.name, "batch", metadata={"piece": self.chunks + 1}):
-                result = run(*operands, **params)
+                result = run(*operands, **given)
         except Exception as error:
             plan.expire()  # the next chunk is planned from scratch
             if classify(error, adapter) is Failure.MEMORY:
@@ -140,7 +156,7 @@ class Job:
                 ladder.climb(bound.arm.device, highest="library caches")
                 raise ChunkTooLargeError(registry.describe_failure(error)) from None
             try:
-                result = try_other_arms(plan, bound, operands, params, error)
+                result = try_other_arms(plan, bound, operands, given, error)
             except OutOfMemoryError as short:
                 raise ChunkTooLargeError(str(short)) from None
         else:
@@ -151,10 +167,9 @@ class Job:
         self.decision = plan.bound.decision
         return result
 
-    def _plan(self, operands: tuple[Any, ...], key: Any) -> Plan:
+    def _plan(self, operands: tuple[Any, ...], key: Any, params: dict[str, Any]) -> Plan:
         """The plan for a chunk: that of the last chunk of the same kind, if there still is memory for it."""
-        # Blocks of time leave out a parameter.
-        kind = (*map(_kind_of, operands), tuple(self.params), key is not None, self.kernel)
+        kind = (*map(_kind_of, operands), tuple(params), key is not None, self.kernel)
         plan = self._plans.get(kind)
         if plan is not None and _is_current(plan):
             if plan.review_at == 0 or plan.bound.slowdown > 1.0:  # free memory changes, perhaps enough for a faster arm
@@ -165,7 +180,7 @@ class Job:
             plan = make_plan(
                 self.primitive,
                 operands,
-                self.params,
+                params,
                 backend=self.backend,
                 prepared=key is not None,
                 limit=self.limit,

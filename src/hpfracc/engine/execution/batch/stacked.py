@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +15,8 @@ from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batch.driver import (
     ChunkSizer,
     ChunkTooLargeError,
-    Remembered,
     largest_that_fits,
+    remember,
     round_size,
 )
 from hpfracc.engine.execution.batch.in_memory import run_in_chunks
@@ -29,6 +29,7 @@ from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.pressure.pool import staging_pool
 from hpfracc.engine.execution.recover import Failure, classify, drop_frames
 from hpfracc.engine.memory.budget import get_budget, relief
+from hpfracc.engine.memory.buffers import BufferPool
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, dtype_of
 from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.engine.selection.call_memory import HOST_SHARE
@@ -40,7 +41,7 @@ from hpfracc.errors import BackendUnavailableError, InvalidInputError, OutOfMemo
 __all__ = ["StackedFunction", "StackedOperation", "remembered_kernels"]
 
 #: The kernel of each kind of batch, in this process.
-remembered_kernels: Remembered[str] = Remembered()
+remembered_kernels: dict[Hashable, str] = {}
 #: Initial number of items for a function with unknown memory needs.
 _BEGIN_WITH = 64
 
@@ -115,7 +116,7 @@ class StackedOperation:
                 for spec, shared in zip(specs, self._shared, strict=True)
                 if not shared
             )
-        return self._job.fits(specs, reserved, quick=False)
+        return self._job.fits(specs, reserved)
 
     def _kernel(self, first: tuple[Any, ...], count: int) -> str | None:
         """The kernel for the whole group: the same for chunks of any size, so that the size changes no result."""
@@ -139,7 +140,7 @@ class StackedOperation:
         except (OutOfMemoryError, BackendUnavailableError):
             return None
         kernel = f"{selection.arm.backend}:{selection.arm.algorithm}"
-        remembered_kernels.put(key, kernel)
+        remember(remembered_kernels, key, kernel)
         return kernel
 
     def run(self, part: Sequence[int]) -> list[Any]:
@@ -164,12 +165,13 @@ class StackedOperation:
         held: list[Any] = []
         operands = []
         for number, (shape, shared) in enumerate(zip(self._how.shapes, self._shared, strict=True)):
-            together = None if shared else self._calls.stack(number, part)
-            if together is not None:
-                operands.append(together.reshape((len(part), *shape)))
-                continue
             values = self._calls.operand(number, part[:1] if shared else part)
-            operands.append(_laid_out(values, shape, shared, pool, held))
+            if shared:
+                value = values[0] if library_of(values[0]) != "python" else np.asarray(values[0])
+                operands.append(value.reshape(shape))
+            else:
+                stacked = _laid_out(values, pool, held) if isinstance(values, list | tuple) else values
+                operands.append(stacked.reshape((len(part), *shape)))
         try:
             stacked = call(tuple(operands))
         finally:
@@ -188,34 +190,25 @@ class StackedOperation:
             )
 
 
-def _laid_out(values: Sequence[Any], shape: tuple[int, ...], shared: bool, pool: Any, held: list[Any]) -> Any:
-    """Stack the values of one operand, in a buffer of the pool on the host."""
-    library = library_of(values[0])
-    if shared:
-        value = values[0] if library != "python" else np.asarray(values[0])
-        return value.reshape(shape)
-    if library not in ("numpy", "python"):
-        return _stacked_tensors(values, library, pool, held).reshape((len(values), *shape))
-    first = np.asarray(values[0])
-    buffer = pool.allocate((len(values), *shape), first.dtype, clear=False)
+def _laid_out(values: Sequence[Any], pool: BufferPool, held: list[Any]) -> Any:
+    """Stack the values of one operand; on the host into a buffer, because fresh memory costs page faults."""
+    library, first = library_of(values[0]), values[0]
+    on_host = library in ("numpy", "python")
+    name = str(np.asarray(first).dtype) if on_host else dtype_name(first)
+    if not on_host and (
+        library != "torch" or device_of(first) != "cpu" or tracks_gradient(first) or name not in INEXACT | INTEGERS
+    ):
+        return registry.adapter(library).stack(values)
+    buffer = pool.allocate((len(values), *shape_of(first)), np.asarray(first).dtype if on_host else name, clear=False)
     held.append(buffer)
-    if not first.shape:
-        buffer.reshape(-1)[...] = [np.asarray(value) for value in values]
+    if not on_host:
+        return registry.adapter(library).stack_on(values, buffer)
+    if not shape_of(first):
+        buffer[...] = [np.asarray(value) for value in values]
     else:
         # Concatenation is stacking here: one call, regardless of leading axes of length one.
-        np.concatenate(values, axis=0, out=buffer.reshape((len(values) * first.shape[0], *first.shape[1:])))
+        np.concatenate(values, axis=0, out=buffer.reshape((len(values) * buffer.shape[1], *buffer.shape[2:])))
     return buffer
-
-
-def _stacked_tensors(values: Sequence[Any], library: str, pool: Any, held: list[Any]) -> Any:
-    """Stack by their library; host tensors into a buffer of the pool, because fresh memory costs page faults."""
-    first, adapter = values[0], registry.adapter(library)
-    name = dtype_name(first)
-    if library != "torch" or device_of(first) != "cpu" or tracks_gradient(first) or name not in INEXACT | INTEGERS:
-        return adapter.stack(values)
-    buffer = pool.allocate((len(values), *shape_of(first)), name, clear=False)
-    held.append(buffer)
-    return adapter.stack_on(values, buffer)
 
 
 class StackedFunction:
@@ -258,11 +251,7 @@ class StackedFunction:
         return len(indices) if most >= len(indices) else round_size(max(1, most))
 
     def _call(self, part: Sequence[int]) -> Any:
-        count = len(self._calls[part[0]])
-        operands = []
-        for number in range(count):
-            together = self._calls.stack(number, part)
-            operands.append(_stack(self._calls.operand(number, part)) if together is None else together)
+        operands = [_stack(self._calls.operand(number, part)) for number in range(len(self._calls[part[0]]))]
         extra = dict(self._params)
         if self._seed is not None:
             extra["rng"] = [random_stream(self._seed, index) for index in part]
@@ -289,7 +278,9 @@ class StackedFunction:
         """The engine made no decision here."""
 
 
-def _stack(values: Sequence[Any]) -> Any:
+def _stack(values: Any) -> Any:
+    if not isinstance(values, list | tuple):
+        return values  # rows of an array
     library = library_of(values[0])
     if library not in ("numpy", "python"):
         return registry.adapter(library).stack(values)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 __all__ = ["TimeBox", "TimeGrowth", "clock", "lower_quartile", "repeat"]
 
 #: Minimum length of a sample, so that the cost of the clock, about 50 ns, is below half a percent.
@@ -141,19 +143,12 @@ class TimeGrowth:
         return self._at(work, alone=0.5, steepest=1.0)
 
     def _at(self, work: float, *, alone: float, steepest: float, flattest: float = 0.0) -> float:
-        points, x = self._points, math.log(max(work, 1.0))
-        if not points:
+        if not self._points:
             return 0.0
-        below = [point for point in points if point[0] <= x]
-        above = [point for point in points if point[0] > x]
-        if below and above:
-            (x0, y0), (x1, y1) = below[-1], above[0]
-            return math.exp(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
-        if above:  # smaller than all measured sizes
-            return math.exp(above[0][1])
+        x, (xs, ys) = math.log(max(work, 1.0)), zip(*self._points, strict=True)
+        if x <= xs[-1]:
+            return math.exp(np.interp(x, xs, ys))  # constant below all measured sizes
         slope = alone
-        if len(below) > 1 and below[-1][0] > below[-2][0]:
-            (x0, y0), (x1, y1) = below[-2:]
-            slope = (y1 - y0) / (x1 - x0)
-        slope = min(max(slope, flattest), steepest)
-        return math.exp(below[-1][1] + slope * (x - below[-1][0]))
+        if len(xs) > 1 and xs[-1] > xs[-2]:
+            slope = (ys[-1] - ys[-2]) / (xs[-1] - xs[-2])
+        return math.exp(ys[-1] + min(max(slope, flattest), steepest) * (x - xs[-1]))

@@ -20,8 +20,12 @@ from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.decide import masked
 from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import HOST_PLACEMENT, Placement
+from hpfracc.profiling.clocks import Counters
 
-__all__ = ["ArmTrial", "Timing", "make_operands", "typical_operands"]
+__all__ = ["POWER_SECONDS", "ArmPower", "ArmTrial", "Timing", "make_operands", "typical_operands"]
+
+#: Seconds for which an arm runs while its power is measured: NVIDIA's counter is updated every 0.1 s.
+POWER_SECONDS = 2.0
 
 #: Seed of every operand, for reproducible calls.
 _SEED = 20240917
@@ -42,6 +46,16 @@ class Timing:
     samples: tuple[float, ...]
     x: float
     first: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArmPower:
+    """Watts of an arm's device, and of the processor if it can be read, while the arm ran."""
+
+    operation: str
+    arm: str
+    watts: float
+    seconds: float
 
 
 class ArmTrial:
@@ -131,6 +145,32 @@ class ArmTrial:
         if learn:
             self.learn(arm, seconds)
         return Timing(arm.name, seconds, tuple(samples), option.x, first)
+
+    def predicted(self, arm: Arm) -> float:
+        """Predicted seconds of a call by the arm; nan if nothing is known."""
+        request, option = self.request, self.knowledge.option(self.request, arm)
+        estimate = self.knowledge.costs.estimate(option.key, request.call.bucket, option.x, option.extra)
+        return estimate.seconds
+
+    def measure_power(self, arm: Arm, counters: Counters) -> ArmPower:
+        """Watts of an arm's device while the arm runs for some seconds; stored for predictions of energy.
+
+        Energy counters are updated slowly, so the energy of a single call cannot be measured. It is predicted as the
+        time of the call, which depends on its size, times the power of its arm, which is measured at one size.
+        """
+        request = self.request
+        bound = bind(request.primitive, request.call, arm, request.placement, self.arrays, keyed=False)
+        call = partial(bound.run, *self.arrays, **self.params)
+        wait = partial(registry.adapter(arm.backend).synchronize, arm.device)
+        clock(call, wait)  # compiles
+        read = [counters[name] for name in dict.fromkeys((arm.device, "cpu")) if name in counters]
+        before, box = sum(each() for each in read), TimeBox(POWER_SECONDS)
+        while box.left:
+            clock(call, wait)
+        seconds = box.spent
+        watts = max(0.0, sum(each() for each in read) - before) / seconds
+        self.knowledge.add_power(request, self.knowledge.option(request, arm), watts, seconds)
+        return ArmPower(self.operation.name, arm.name, watts, seconds)
 
     def learn(self, arm: Arm, seconds: float) -> None:
         """Add a knot to the arm's curve."""
