@@ -14,7 +14,8 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._config import get_settings
-from hpfracc.engine.execution.calibration import calibrate, trial
+from hpfracc.engine.execution.calibration import trial
+from hpfracc.engine.execution.calibration.runner import calibrate
 from hpfracc.engine.execution.calibration.trial import ArmPower, ArmTrial
 from hpfracc.engine.hardware import GPU
 from hpfracc.engine.hardware import energy as hardware_energy

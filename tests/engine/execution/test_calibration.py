@@ -18,21 +18,12 @@ from rich.console import Console
 import hpfracc as hf
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution import state
-from hpfracc.engine.execution.calibration import (
-    ArmTrial,
-    CalibrationReport,
-    Series,
-    Step,
-    TimeBox,
-    Timing,
-    calibrate,
-    make_operands,
-    runner,
-    stopwatch,
-    typical_operands,
-)
-from hpfracc.engine.execution.calibration.series import DEFAULT_OPERATIONS, make_series, rounds
-from hpfracc.engine.execution.calibration.stopwatch import TimeGrowth, lower_quartile, repeat
+from hpfracc.engine.execution.calibration import runner, stopwatch
+from hpfracc.engine.execution.calibration.report import CalibrationReport
+from hpfracc.engine.execution.calibration.runner import Step, calibrate
+from hpfracc.engine.execution.calibration.series import DEFAULT_OPERATIONS, Series, make_series, rounds
+from hpfracc.engine.execution.calibration.stopwatch import TimeBox, TimeGrowth, lower_quartile, repeat
+from hpfracc.engine.execution.calibration.trial import ArmTrial, Timing, make_operands, typical_operands
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.base import ArraySpec
 from hpfracc.engine.selection.knowledge import knowledge_for

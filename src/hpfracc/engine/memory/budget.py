@@ -1,8 +1,7 @@
 """The memory budget of a call, and readings of free memory that are cheap enough for every call.
 
 ``allowed = share * free``: the refusal of candidates, the monitor and the chunk sizes all use this module, so that they
-cannot disagree. This floor knows no backend: a backend registers how it counts its free bytes. When memory is short,
-the clean-up ladder requests smaller chunks here, or that new work avoid a device.
+cannot disagree. This floor knows no backend: a backend registers how it counts its free bytes.
 """
 
 from __future__ import annotations
@@ -25,12 +24,10 @@ __all__ = [
     "Budget",
     "FreeBytes",
     "MemoryGuard",
-    "Relief",
     "allowed",
     "fits",
     "get_budget",
     "parse_bytes",
-    "relief",
     "reset",
 ]
 
@@ -42,10 +39,6 @@ HOST = "cpu"
 
 #: Seconds for which a reading is valid. A host reading takes 0.1 to 0.3 ms, i.e. at most 0.3 % of the time.
 TIME_TO_LIVE = 0.1
-#: Seconds after which a request for smaller chunks, or for avoiding a device, expires.
-FADE = 60.0
-#: Smallest chunks that can be requested, relative to what memory would allow.
-_SMALLEST_SCALE = 1 / 16
 
 _UNITS = {"": 1, "b": 1} | {
     f"{letter}{ending}": base**power
@@ -234,55 +227,6 @@ def parse_bytes(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 1:
         raise InvalidInputError(f"{name}={value!r} is not an amount of memory; use bytes, or text such as '2GiB'")
     return int(value)
-
-
-class Relief(Guarded):
-    """Requests for smaller chunks and for avoiding devices while memory is short; they expire. Thread-safe.
-
-    Parameters
-    ----------
-    clock : callable
-        A monotonic clock in seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
-        self._clock = clock
-        self._scale = 1.0
-        self._scale_until = 0.0
-        self._avoided: dict[str, float] = {}
-
-    def shrink(self) -> float:
-        """Halve the chunks for a while; returns their size relative to the usual one."""
-        with self._lock:
-            self._scale = max(_SMALLEST_SCALE, self.chunk_scale() / 2)
-            self._scale_until = self._clock() + FADE
-            return self._scale
-
-    def chunk_scale(self) -> float:
-        """The fraction of the allowed memory that a chunk may take; 1 unless smaller chunks were requested."""
-        return self._scale if self._clock() < self._scale_until else 1.0
-
-    def avoid(self, device: str) -> None:
-        """Keep new work away from ``device`` for a while, if it can run elsewhere."""
-        with self._lock:
-            self._avoided = {**self._avoided, device: self._clock() + FADE}
-
-    def avoids(self, device: str) -> str | None:
-        """Why new work avoids ``device``, or None."""
-        until = self._avoided.get(device)
-        rest = 0.0 if until is None else until - self._clock()
-        return None if rest <= 0.0 else f"{device} was short of memory, and is avoided for {rest:.0f} s more"
-
-    def clear(self) -> None:
-        """Drop every request."""
-        with self._lock:
-            self._scale, self._scale_until = 1.0, 0.0
-            self._avoided = {}
-
-
-#: The requests of this process.
-relief = Relief()
 
 
 _budget = Budget()

@@ -19,7 +19,7 @@ from hpfracc._config import Settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.memory.budget import HOST, fits, get_budget, relief
+from hpfracc.engine.memory.budget import HOST, fits, get_budget
 from hpfracc.engine.memory.host import free_heap_bytes, resident_bytes, thread_bytes
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.breaker import CircuitBreaker
@@ -271,9 +271,6 @@ def memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreake
     starting = starting_bytes(arm, request.preference is not None) if arm.on_host else 0
     if need + starting < NEGLIGIBLE_BYTES:
         return None
-    avoided = None if arm.on_host else relief.avoids(arm.device)
-    if avoided is not None and not stays_put(request.placement, arm):
-        return f"needs {_mib(need)}; {avoided}"
     budget, share = get_budget(), memory_share(request.settings, arm)
     fresh = fresh_bytes(need, request.call, stays_put(request.placement, arm))
     free = budget.free(arm.device, None if arm.on_host else arm.backend)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpfracc.engine.execution.batch.chunk_plans import ChunkPlan, choose_blocks
+from hpfracc.engine.execution.batch.chunk_plans import ChunkPlan, block_sizes, choose_size
 from hpfracc.engine.execution.batch.in_memory import convolve_block
 from hpfracc.engine.execution.batch.jobs import Prediction
 from hpfracc.engine.primitives import PRIMITIVES
@@ -105,8 +105,10 @@ def limited(most: int) -> Any:
     return predict
 
 
-def blocks_of(length: int, taps: int, predict: Any, scale: float = 1.0) -> ChunkPlan:
-    return choose_blocks(Cut(-1, length, (None, -1), before=taps - 1), taps, predict, scale)
+def blocks_of(length: int, taps: int, predict: Any) -> ChunkPlan:
+    cut = Cut(-1, length, (None, -1), before=taps - 1)
+    sizes = block_sizes(length, taps)
+    return choose_size(cut, sizes, lambda count, part: predict(part, min(length, count + part - 1)))
 
 
 def test_blocks_are_chosen_by_predicted_time() -> None:
@@ -115,7 +117,6 @@ def test_blocks_are_chosen_by_predicted_time() -> None:
     assert not plan.slow and plan.part == 100 and 100 + plan.count + 99 <= 10_000
     plan = blocks_of(100_000, 100_000, limited(10_000))
     assert not plan.slow and plan.part < 100_000 and 2 * plan.part + plan.count - 1 <= 10_000
-    assert blocks_of(100_000, 100, limited(10_000), 0.5).count <= 5000
     assert blocks_of(1000, 10, limited(0)).slow
     assert blocks_of(10_000, 100, lambda weights, samples: Prediction(math.inf)).seconds == math.inf
 

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from hpfracc.engine.execution.batch.driver import round_size
 from hpfracc.engine.execution.batch.jobs import Job, Prediction, as_spec
 from hpfracc.engine.execution.pressure.ladder import ladder
-from hpfracc.engine.memory.budget import HOST, get_budget, relief
+from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive
 from hpfracc.engine.selection.call_memory import HOST_SHARE, predicted_bytes
 from hpfracc.engine.selection.decide import MIN_SAVED, WORTH_CUTTING, Selection
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.formats import format_bytes, format_seconds
 
-__all__ = ["ChunkPlan", "choose_blocks", "choose_plan", "is_time"]
+__all__ = ["ChunkPlan", "ChunkSize", "block_sizes", "choose_plan", "choose_size", "is_time"]
 
 logger = logging.getLogger("hpfracc.engine")
 
@@ -38,7 +38,7 @@ _WORTH_A_WARNING = 1.0
 _DEEPEST = 8
 #: Parts of the weights are at least one in this many of a block of time, or all weights.
 _MIN_PART = 4
-#: Blocks of time that transform this many times the points of ones that fit are not faster, regardless of caches.
+#: Sizes with this many times the work of ones that fit are not faster, regardless of caches.
 _MORE_WORK = 4.0
 
 
@@ -180,94 +180,88 @@ def _plans(
     yield ChunkPlan(found.seconds, slow=found.slow)
     call = job.primitive.describe(*specs, **job.params)
     for cut in job.primitive.cuts(call, *specs, **job.params):
-        if is_time(job.primitive, cut):
-            yield _in_time(job, specs, cut, reserved)
-            continue
         beside = 0 if cut.merges else reserved
-        yield _along(job, specs, cut, beside)
+
+        def predict(count: int, part: int, cut: Cut = cut, beside: int = beside) -> Prediction:
+            if part:
+                samples = min(cut.length, count + part - 1)
+                return job.predict((_resized(specs[0], -1, part), _resized(specs[1], -1, samples)), beside)
+            return job.predict(_chunk_specs(specs, cut, count), beside)
+
+        if is_time(job.primitive, cut):
+            yield choose_size(cut, block_sizes(cut.length, specs[0].shape[-1]), predict)
+            continue
+        yield choose_size(cut, _chunk_sizes(cut.length), predict)
         if depth < _DEEPEST:
             inner = _quickest(job, _chunk_specs(specs, cut, 1), beside, enough / cut.length, math.inf, depth + 1)
             if inner is not None:
                 yield ChunkPlan(cut.length * inner.seconds, cut, 1, inner=inner, slow=inner.slow)
 
 
-def _along(job: Job, specs: tuple[Any, ...], cut: Cut, reserved: int) -> ChunkPlan:
-    """The best size of chunks along one axis: sizes halve, and the best is compared with one 1.5 times as large."""
-    best = ChunkPlan(math.inf, cut, 1)
-
-    def better(count: int) -> ChunkPlan:
-        found = job.predict(_chunk_specs(specs, cut, count), reserved)
-        seconds = -(-cut.length // count) * (found.seconds + CHUNK_SECONDS)
-        return ChunkPlan(seconds, cut, count, slow=found.slow) if seconds < best.seconds else best
-
-    count = round_size(cut.length - 1)
-    while count >= 1 and best.seconds * count >= cut.length * CHUNK_SECONDS:
-        best = better(count)
-        count //= 2
-    if best.seconds < math.inf and best.count + best.count // 2 < cut.length:
-        best = better(round_size(best.count + best.count // 2))
-    return replace(best, count=round_size(max(1, int(best.count * relief.chunk_scale()))))
-
-
 def _chunk_specs(specs: tuple[Any, ...], cut: Cut, count: int) -> tuple[Any, ...]:
-    def resized(spec: ArraySpec, axis: int) -> ArraySpec:
-        shape = list(spec.shape)
-        shape[axis] = count
-        return ArraySpec(tuple(shape), spec.dtype)
-
-    return tuple(spec if axis is None else resized(spec, axis) for spec, axis in zip(specs, cut.operands, strict=True))
+    pairs = zip(specs, cut.operands, strict=True)
+    return tuple(spec if axis is None else _resized(spec, axis, count) for spec, axis in pairs)
 
 
-def _in_time(job: Job, specs: tuple[Any, ...], cut: Cut, reserved: int) -> ChunkPlan:
-    weights, signal = specs[:2]
-
-    def predict(taps: int, samples: int) -> Prediction:
-        parts = (*weights.shape[:-1], taps), (*signal.shape[:-1], samples)
-        return job.predict((ArraySpec(parts[0], weights.dtype), ArraySpec(parts[1], signal.dtype)), reserved)
-
-    return choose_blocks(cut, min(weights.shape[-1], cut.length), predict, relief.chunk_scale())
+def _resized(spec: ArraySpec, axis: int, count: int) -> ArraySpec:
+    shape = list(spec.shape)
+    shape[axis] = count
+    return ArraySpec(tuple(shape), spec.dtype)
 
 
-def choose_blocks(cut: Cut, taps: int, predict: Callable[[int, int], Prediction], scale: float = 1.0) -> ChunkPlan:
-    """The blocks of time and parts of the weights with the shortest predicted time: inf if not even one point fits.
+def choose_size(cut: Cut, sizes: Iterable[ChunkSize], predict: Callable[[int, int], Prediction]) -> ChunkPlan:
+    """The size of chunks with the shortest predicted time; inf if none fits.
 
-    Sizes of blocks and of parts halve. They are tried in the order of the number of points they transform, until the
-    remaining ones transform too many points to be faster.
+    Sizes are tried in the order of their work, until the remaining ones take too much to be faster.
 
     Parameters
     ----------
     cut : Cut
-        The cut along time.
-    taps : int
-        Total number of weights.
+        The cut.
+    sizes : iterable of ChunkSize
+        The possible sizes.
     predict : callable
-        ``predict(weights, samples)`` predicts the time of a convolution with these numbers of points.
-    scale : float
-        Fraction of what fits that may be used.
+        ``predict(count, part)`` predicts the time of one chunk.
     """
-    length = cut.length
-    best = ChunkPlan(math.inf, cut, 1, 1)
-    least_work = math.inf
+    best, least_work = ChunkPlan(math.inf, cut, 1), math.inf
     refused: list[tuple[int, int]] = []
-    for work, pieces, block, part in sorted(_possible_blocks(length, taps)):
+    for work, pieces, count, part in sorted(sizes):
         if work > _MORE_WORK * least_work:
             break
-        samples = min(length, block + part - 1)
-        if any(part >= some and samples >= points for some, points in refused):
+        if any(part >= some and count + part >= points for some, points in refused):
             continue  # a smaller one has no room, or only on a slow arm
-        found = predict(part, samples)
+        found = predict(count, part)
         seconds = pieces * (found.seconds + CHUNK_SECONDS)
         if found.slow or found.seconds == math.inf:
-            refused.append((part, samples))
+            refused.append((part, count + part))
         else:
             least_work = min(least_work, work)
         if seconds < best.seconds:
-            best = ChunkPlan(seconds, cut, block, part, slow=found.slow)
-    return best if scale >= 1.0 else replace(best, count=max(1, int(best.count * scale)))
+            best = ChunkPlan(seconds, cut, count, part, slow=found.slow)
+    return best
 
 
-def _possible_blocks(length: int, taps: int) -> Iterator[tuple[float, float, int, int]]:
-    """The work (points transformed, times the logarithm), the number of pieces, and the sizes of block and part."""
+class ChunkSize(NamedTuple):
+    """The work of all chunks, their number, the points of each, and the weights of a part (0 except for time)."""
+
+    work: float
+    pieces: float
+    count: int
+    part: int = 0
+
+
+def _chunk_sizes(length: int) -> Iterator[ChunkSize]:
+    """Two sizes per power of two."""
+    count = round_size(length - 1)
+    while count >= 1:
+        pieces = -(-length // count)
+        yield ChunkSize(pieces, pieces, count)
+        count = round_size(count - 1) if count > 1 else 0
+
+
+def block_sizes(length: int, taps: int) -> Iterator[ChunkSize]:
+    """Blocks of time and parts of the weights, which halve; the work is the points transformed, times the logarithm."""
+    taps = min(taps, length)
     for block in _halves(length):
         for part in _halves(taps):
             if _MIN_PART * part < block and part < taps:
@@ -279,7 +273,7 @@ def _possible_blocks(length: int, taps: int) -> Iterator[tuple[float, float, int
             early = min(blocks, max(1, taps // block))
             pieces = blocks * parts - early * (parts - 1) / 2
             seen = min(length, block + part - 1) + part
-            yield pieces * seen * math.log2(seen + 1), pieces, block, part
+            yield ChunkSize(pieces * seen * math.log2(seen + 1), pieces, block, part)
 
 
 def _halves(size: int) -> Iterator[int]:

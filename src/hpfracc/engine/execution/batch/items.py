@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +16,9 @@ from hpfracc.errors import BatchItemError, InvalidInputError
 
 __all__ = [
     "STACKED_AXES",
+    "Batch",
     "Calls",
-    "Listed",
     "PieceSeed",
-    "Rows",
     "Stacking",
     "by_name",
     "calls_of",
@@ -52,30 +50,39 @@ def kind_of(arguments: tuple[Any, ...]) -> Hashable:
     )
 
 
-def _columns(items: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The arguments of all items at each position; empty if their number differs."""
-    return list(zip(*items, strict=True)) if items and len(set(map(len, items))) == 1 else []
+class Calls(Sequence[tuple[Any, ...]]):
+    """The arguments of each call of a batch, by position: they are grouped, compared and stacked by column.
 
+    Parameters
+    ----------
+    columns : sequence of sequence
+        The arguments of all calls at each position; an array's rows need no copying. Empty if their number differs.
+    calls : list of tuple, optional
+        The arguments of each call, if they are listed.
+    """
 
-class Listed(Sequence[tuple[Any, ...]]):
-    """A list of items: the arguments of each call."""
-
-    def __init__(self, calls: list[tuple[Any, ...]]) -> None:
+    def __init__(self, columns: Sequence[Any], calls: list[tuple[Any, ...]] | None = None) -> None:
+        self._columns = columns
         self._calls = calls
-        #: By column: arguments are grouped, compared and stacked by position.
-        self._columns = _columns(calls)
+
+    @property
+    def listed(self) -> bool:
+        """Whether the items are listed: otherwise they are the rows of an array."""
+        return self._calls is not None
 
     def __len__(self) -> int:
-        return len(self._calls)
+        return len(self._columns[-1]) if self._calls is None else len(self._calls)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._calls[index]
+        return tuple(column[index] for column in self._columns) if self._calls is None else self._calls[index]
 
     def groups(self) -> Iterable[Sequence[int]]:
         """Positions of items that can be stacked, in order.
 
         Usually all items are of one kind, which a single pass over each column detects.
         """
+        if self._calls is None:
+            return [range(len(self))] if len(self) else []
         alike = bool(self._columns) and all(map(all_alike, self._columns))
         groups: dict[Hashable, list[int]] = {}
         for index, arguments in enumerate(self._calls[:1] if alike else self._calls):
@@ -87,62 +94,41 @@ class Listed(Sequence[tuple[Any, ...]]):
 
     def shared(self, indices: Sequence[int]) -> tuple[bool, ...]:
         """Which operands are the same object in every item."""
-        whole = self._columns if isinstance(indices, range) and len(indices) == len(self) else None
-        columns = whole or zip(*[self._calls[index] for index in indices], strict=True)
+        columns = [self.operand(number, indices) for number in range(len(self[indices[0]]))]
         # Usually the last differs from the first, which settles it.
         return tuple(column[-1] is column[0] and len(set(map(id, column))) == 1 for column in columns)
 
     def operand(self, number: int, part: Sequence[int]) -> Any:
-        """One operand of these items: a list or tuple of values."""
-        if isinstance(part, range) and part.step == 1 and self._columns:
+        """One operand of these items: a list or tuple of values, or an array of adjacent rows."""
+        if self._columns and isinstance(part, range) and part.step == 1:
             return self._columns[number][part.start : part.stop]
+        if self._calls is None:
+            return self._columns[number][part[0] : part[-1] + 1]
         return [self._calls[index][number] for index in part]
-
-
-class Rows(Sequence[tuple[Any, ...]]):
-    """Items that are the rows of one array, with arguments common to all calls before them: no copying is needed."""
-
-    def __init__(self, array: Any, common: tuple[Any, ...]) -> None:
-        self._array = array
-        self._common = common
-
-    def __len__(self) -> int:
-        return int(self._array.shape[0])
-
-    def __getitem__(self, index: Any) -> Any:
-        return (*self._common, self._array[index])
-
-    def groups(self) -> Iterable[Sequence[int]]:
-        """All items form one group."""
-        return [range(len(self))] if len(self) else []
-
-    def shared(self, indices: Sequence[int]) -> tuple[bool, ...]:
-        """The arguments common to all calls."""
-        return (*(True,) * len(self._common), False)
-
-    def operand(self, number: int, part: Sequence[int]) -> Any:
-        """One operand of these items: adjacent rows as one array, or a list of a common argument."""
-        if number == len(self._common):
-            return self._array[part[0] : part[-1] + 1]
-        return [self._common[number]] * len(part)
-
-
-Calls = Listed | Rows
 
 
 def calls_of(items: Any, common: tuple[Any, ...] = ()) -> Calls:
     """The arguments of each call: rows of an array, or items of an iterable, after the common arguments."""
     if library_of(items) != "python" and shape_of(items):
-        return Rows(items, common)
+        return Calls([*([value] * len(items) for value in common), items])
     calls = _reading.listed("items", items, "the arguments of each call")
-    kinds = set(map(type, calls))
-    if common or not kinds <= {tuple}:
-        if any(issubclass(kind, tuple) for kind in kinds):
-            calls = [(*common, *(item if isinstance(item, tuple) else (item,))) for item in calls]
-        else:
-            # One argument each, zipped with the common ones.
-            calls = list(zip(*(itertools.repeat(value) for value in common), calls, strict=False))
-    return Listed(calls)
+    if common or any(type(item) is not tuple for item in calls):
+        calls = [(*common, *(item if isinstance(item, tuple) else (item,))) for item in calls]
+    regular = bool(calls) and len(set(map(len, calls))) == 1
+    return Calls(list(zip(*calls, strict=True)) if regular else [], calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A function or operation, the arguments of its calls, and the options of :func:`hpfracc.batch.run`."""
+
+    func: Callable[..., Any]
+    calls: Calls
+    params: dict[str, Any]
+    backend: str | None
+    seed: int | None
+    batch_size: int | None
+    limit: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from hpfracc.engine.execution.batch.in_memory import run_plan
 from hpfracc.engine.execution.batch.jobs import Job, decision_in_chunks
 from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.prepared import prepared_operands
-from hpfracc.engine.memory.budget import HOST, get_budget, parse_bytes, relief
+from hpfracc.engine.memory.budget import HOST, get_budget, parse_bytes
 from hpfracc.engine.primitives import PRIMITIVES
 from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.errors import DiskFullError, InvalidInputError, OutOfMemoryError, ShapeError
@@ -171,7 +171,7 @@ def _limit(budget: Any) -> int:
     if budget is not None:
         return parse_bytes("budget", budget)
     free = get_budget().read(HOST)
-    return 2**62 if free is None else int(_SHARE * free * relief.chunk_scale())
+    return 2**62 if free is None else int(_SHARE * free)
 
 
 # Arrays in files.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,9 +14,8 @@ from hpfracc._interrupts import interrupt_scope
 from hpfracc._optional import import_optional
 from hpfracc.engine.execution.batch.driver import ChunkTooLargeError, Progress, progress_of, run_chunks
 from hpfracc.engine.execution.batch.items import (
-    Calls,
+    Batch,
     PieceSeed,
-    Rows,
     calls_of,
     item_error,
     random_stream,
@@ -148,10 +146,9 @@ def run(
             if workers != 1 or processes:
                 raise InvalidInputError("workers= and processes= are for this machine; leave them out with an executor")
             # If items are listed, the common arguments are already part of each item.
-            rows = isinstance(calls, Rows)
-            piece = partial(_run_piece, func, common if rows else (), options, seed, params)
-            return cluster_support().run_pieces(executor, piece, items if rows else list(calls), name, advance)
-        job = _Batch(func, calls, params, backend, seed, batch_size, limit)
+            piece = partial(_run_piece, func, () if calls.listed else common, options, seed, params)
+            return cluster_support().run_pieces(executor, piece, list(calls) if calls.listed else items, name, advance)
+        job = _Runner(func, calls, params, backend, seed, batch_size, limit)
         if isinstance(func, Operation) or batched:
             return job.run_grouped(advance)
         return job.run_each(workers, processes, advance)
@@ -177,17 +174,10 @@ def _run_piece(
         raise item_error(first + error.index, count, cause) from error.__cause__
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """One call of :func:`run`."""
+class _Runner(Batch):
+    """Runs a batch on this machine."""
 
-    func: Callable[..., Any]
-    calls: Calls
-    params: dict[str, Any]
-    backend: str | None
-    seed: int | None
-    batch_size: int | None
-    limit: int | None
+    __slots__ = ()
 
     def call(self, index: int) -> Any:
         """Call one item alone."""
@@ -241,7 +231,7 @@ class _Batch:
     def _stacked(self, indices: Sequence[int]) -> StackedOperation | StackedFunction | None:
         first = self.calls[indices[0]]
         if not isinstance(self.func, Operation):
-            return StackedFunction(self.func, self.calls, indices, self.params, self.seed, self.batch_size, self.limit)
+            return StackedFunction(self, indices)
         shapes = [shape_of(value) for value in first]
         try:
             self.func.primitive.describe(*first, **self.params)
@@ -251,7 +241,7 @@ class _Batch:
         how = stacking_of(self.func.primitive, shapes, self.params)
         if how is None or self.seed is not None:
             return None
-        return StackedOperation(self.func, self.calls, indices, how, self.backend, self.batch_size, self.limit)
+        return StackedOperation(self, self.func, indices, how)
 
     def _alone(self, index: int) -> Any:
         try:
@@ -268,30 +258,33 @@ class _Batch:
         results: list[Any] = [None] * count
         short: list[int] = []
 
-        def keep(index: int, result: Any, error: Exception | None) -> None:
-            if error is None:
-                results[index] = result
-            elif isinstance(error, MemoryError) and workers > 1:
+        def keep(index: int, result: Any, fits: bool) -> None:
+            results[index] = result
+            if not fits:
                 short.append(index)
+
+        try:
+            if processes and workers > 1:
+                joblib = import_optional("joblib")
+                parallel = joblib.Parallel(n_jobs=workers, backend="loky", return_as="generator")
+                tasks = (joblib.delayed(_outcome)(k, self.func, *self.calls[k], **self._extra(k)) for k in range(count))
+                for index, outcome in enumerate(parallel(tasks)):
+                    keep(index, *outcome)
+                    advance(1)
+            elif workers > 1:
+                run_items(
+                    lambda index: keep(index, *_outcome(index, self.call, index)),
+                    range(count),
+                    workers,
+                    advance=advance,
+                    until_error=True,
+                )
             else:
-                raise item_error(index, count, error) from error
-
-        def here(index: int) -> None:
-            keep(index, *_outcome(self.call, index))
-
-        if processes and workers > 1:
-            joblib = import_optional("joblib")
-            parallel = joblib.Parallel(n_jobs=workers, backend="loky", return_as="generator")
-            tasks = (joblib.delayed(_outcome)(self.func, *self.calls[k], **self._extra(k)) for k in range(count))
-            for index, outcome in enumerate(parallel(tasks)):
-                keep(index, *outcome)
-                advance(1)
-        elif workers > 1:
-            run_items(here, range(count), workers, advance=advance, until_error=True)
-        else:
-            for index in range(count):
-                here(index)
-                advance(1)
+                for index in range(count):
+                    results[index] = self._alone(index)
+                    advance(1)
+        except _ItemFailedError as failed:
+            raise item_error(failed.index, count, failed.error) from failed.error
         for index in short:
             results[index] = self._alone(index)
         return results
@@ -316,10 +309,21 @@ class _Batch:
             raise item_error(part[0], len(self.calls), error) from error
 
 
-def _outcome(call: Callable[..., Any], *arguments: Any, **extra: Any) -> tuple[Any, Exception | None]:
-    """The result of a call, or its error; perhaps in another process."""
+def _outcome(index: int, call: Callable[..., Any], *arguments: Any, **extra: Any) -> tuple[Any, bool]:
+    """The result of a call, perhaps in another process, and whether there was memory for it."""
     try:
         with interrupt_scope():
-            return call(*arguments, **extra), None
+            return call(*arguments, **extra), True
+    except MemoryError:
+        return None, False
     except Exception as error:
-        return None, error
+        raise _ItemFailedError(index, error) from error
+
+
+class _ItemFailedError(Exception):
+    """An item failed; carries its index, and can be sent between processes."""
+
+    def __init__(self, index: int, error: Exception) -> None:
+        super().__init__(index, error)
+        self.index = index
+        self.error = error

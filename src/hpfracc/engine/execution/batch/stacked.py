@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from hpfracc.engine.execution.batch.driver import (
     round_size,
 )
 from hpfracc.engine.execution.batch.in_memory import run_in_chunks
-from hpfracc.engine.execution.batch.items import Calls, Listed, Stacking, kind_of, random_stream
+from hpfracc.engine.execution.batch.items import Batch, Stacking, kind_of, random_stream
 from hpfracc.engine.execution.batch.jobs import Job, decision_in_chunks
 from hpfracc.engine.execution.batch.probing import fit_line, measure_peak
 from hpfracc.engine.execution.operation import Operation
@@ -28,15 +28,13 @@ from hpfracc.engine.execution.plan import make_request
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.execution.pressure.pool import staging_pool
 from hpfracc.engine.execution.recover import Failure, classify, drop_frames
-from hpfracc.engine.memory.budget import get_budget, relief
+from hpfracc.engine.memory.budget import get_budget
 from hpfracc.engine.memory.buffers import BufferPool
 from hpfracc.engine.primitives.base import INEXACT, INTEGERS, ArraySpec, dtype_of
 from hpfracc.engine.primitives.operands import shape_of
 from hpfracc.engine.selection.call_memory import HOST_SHARE
-from hpfracc.engine.selection.decide import decide
-from hpfracc.engine.selection.knowledge import knowledge_for
 from hpfracc.engine.selection.request import place
-from hpfracc.errors import BackendUnavailableError, InvalidInputError, OutOfMemoryError
+from hpfracc.errors import InvalidInputError, OutOfMemoryError
 
 __all__ = ["StackedFunction", "StackedOperation", "remembered_kernels"]
 
@@ -68,36 +66,30 @@ def rows_of(stacked: Any, count: int) -> list[Any]:
     return rows
 
 
+def _sizer(batch: Batch, total: int, most: int, *key: Hashable) -> ChunkSizer:
+    """Chunks of at most ``most`` of ``total`` items, in few sizes."""
+    cap = total if batch.batch_size is None else min(batch.batch_size, total)
+    first = total if most >= total else round_size(max(1, most))
+    return ChunkSizer(min(first, cap), cap, (*key, batch.limit), rounds=True)
+
+
 class StackedOperation:
     """A group of calls of an engine operation: the source of its chunks, all of which run on one kernel."""
 
-    def __init__(
-        self,
-        operation: Operation,
-        calls: Calls,
-        indices: Sequence[int],
-        how: Stacking,
-        backend: str | None,
-        batch_size: int | None,
-        limit: int | None,
-    ) -> None:
-        self._calls = calls
+    def __init__(self, batch: Batch, operation: Operation, indices: Sequence[int], how: Stacking) -> None:
+        self._calls = calls = batch.calls
         self._how = how
-        first = calls[indices[0]]
+        first, total = calls[indices[0]], len(indices)
         #: Whether each operand is the same object in every item, and so passed once.
         self._shared = calls.shared(indices)
         if all(self._shared):
             self._shared = (*(True,) * (len(first) - 1), False)
         params = dict(how.params)
-        request = make_request(operation.primitive, self._specs(first, len(indices)), params, backend=backend)
-        self._job = Job(operation.primitive, params, replace(request, placement=place(first)), limit)
-        self._job.kernel = self._kernel(first, len(indices))
-        most = largest_that_fits(lambda count: self._fits(first, count, len(indices)), len(indices))
-        scaled = most if most == len(indices) else round_size(max(1, int(most * relief.chunk_scale())))
-        wanted = scaled if batch_size is None else min(scaled, batch_size)
-        cap = len(indices) if batch_size is None else min(batch_size, len(indices))
-        key = (operation.name, kind_of(first), self._job.kernel, limit, "batch")
-        self.sizer = ChunkSizer(max(1, wanted), cap, key, rounds=True)
+        request = make_request(operation.primitive, self._specs(first, total), params, backend=batch.backend)
+        self._job = Job(operation.primitive, params, replace(request, placement=place(first)), batch.limit)
+        self._job.kernel = self._kernel(first, total)
+        most = largest_that_fits(lambda count: self._fits(first, count, total), total)
+        self.sizer = _sizer(batch, total, most, operation.name, kind_of(first), self._job.kernel)
 
     def _specs(self, first: tuple[Any, ...], count: int) -> tuple[ArraySpec, ...]:
         return tuple(
@@ -110,7 +102,7 @@ class StackedOperation:
         specs = self._specs(first, count)
         whole = self._job.request.call.output_bytes
         reserved = whole - whole * count // max(1, total)
-        if self._job.request.placement.library == "numpy" and isinstance(self._calls, Listed):
+        if self._job.request.placement.library == "numpy" and self._calls.listed:
             reserved += sum(
                 spec.size * np.dtype(spec.dtype).itemsize
                 for spec, shared in zip(specs, self._shared, strict=True)
@@ -120,28 +112,16 @@ class StackedOperation:
 
     def _kernel(self, first: tuple[Any, ...], count: int) -> str | None:
         """The kernel for the whole group: the same for chunks of any size, so that the size changes no result."""
-        request = replace(self._job.request, ignore_memory=True)
+        request = self._job.request
+        call = (request.call.operation, request.placement, request.shapes, request.preference, kind_of(first), count)
         # Remembered, so that what is learned in the meantime does not change the result of the same batch.
-        key = (
-            request.call.operation,
-            request.placement,
-            kind_of(first),
-            request.shapes,
-            request.preference,
-            request.settings.version,
-            current_context(),
-            count,
-        )
-        known = remembered_kernels.get(key)
-        if known is not None:
-            return known
-        try:
-            selection = decide(request, knowledge_for(request.settings), frozen=True)
-        except (OutOfMemoryError, BackendUnavailableError):
-            return None
-        kernel = f"{selection.arm.backend}:{selection.arm.algorithm}"
-        remember(remembered_kernels, key, kernel)
-        return kernel
+        key = (*call, request.settings.version, current_context())
+        if key not in remembered_kernels:
+            selection = self._job.select(self._specs(first, count), ignore_memory=True)
+            if selection is None:
+                return None
+            remember(remembered_kernels, key, f"{selection.arm.backend}:{selection.arm.algorithm}")
+        return remembered_kernels[key]
 
     def run(self, part: Sequence[int]) -> list[Any]:
         """The results of these items."""
@@ -214,29 +194,16 @@ def _laid_out(values: Sequence[Any], pool: BufferPool, held: list[Any]) -> Any:
 class StackedFunction:
     """A group of calls of a function that takes stacks: the source of its chunks. Two trials measure its memory."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        calls: Calls,
-        indices: Sequence[int],
-        params: Mapping[str, Any],
-        seed: int | None,
-        batch_size: int | None,
-        limit: int | None,
-    ) -> None:
-        self._function = function
-        self._calls = calls
-        self._params = params
-        self._seed = seed
-        first = calls[indices[0]]
+    def __init__(self, batch: Batch, indices: Sequence[int]) -> None:
+        self._batch = batch
+        first, total = batch.calls[indices[0]], len(indices)
         self._library = next((library_of(value) for value in first if library_of(value) != "python"), "numpy")
         self._device = next((device for value in first if (device := device_of(value)) != "cpu"), "cpu")
-        cap = len(indices) if batch_size is None else min(batch_size, len(indices))
-        key = (function, kind_of(first), limit)
-        self.sizer = ChunkSizer(min(cap, self._predicted(indices, limit)), cap, key, rounds=True)
+        most = self._predicted(indices, batch.limit)
+        self.sizer = _sizer(batch, total, most, batch.func, kind_of(first))
 
     def _predicted(self, indices: Sequence[int], limit: int | None) -> int:
-        """``(free - headroom) / slope``, rounded to few sizes."""
+        """``(free - headroom) / slope``."""
         if len(indices) < 4:
             return len(indices)
         one = measure_peak(lambda: self._call(indices[:1]), self._device, self._library)
@@ -247,15 +214,13 @@ class StackedFunction:
         allowed = limit if allowed is None else allowed if limit is None else min(limit, allowed)
         if line is None or allowed is None or line.slope <= 0:
             return _BEGIN_WITH
-        most = int((relief.chunk_scale() * allowed - line.base) / line.slope)
-        return len(indices) if most >= len(indices) else round_size(max(1, most))
+        return max(1, int((allowed - line.base) / line.slope))
 
     def _call(self, part: Sequence[int]) -> Any:
-        operands = [_stack(self._calls.operand(number, part)) for number in range(len(self._calls[part[0]]))]
-        extra = dict(self._params)
-        if self._seed is not None:
-            extra["rng"] = [random_stream(self._seed, index) for index in part]
-        return self._function(*operands, **extra)
+        calls, seed = self._batch.calls, self._batch.seed
+        operands = [_stack(calls.operand(number, part)) for number in range(len(calls[part[0]]))]
+        own = {} if seed is None else {"rng": [random_stream(seed, index) for index in part]}
+        return self._batch.func(*operands, **self._batch.params, **own)
 
     def run(self, part: Sequence[int]) -> list[Any]:
         """The results of these items."""

@@ -24,7 +24,7 @@ from hpfracc._arrays import device_of, library_of, nbytes, tracks_gradient
 from hpfracc.engine.backends import registry
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.memory.budget import HOST, get_budget, relief
+from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.memory.buffers import host_buffers, pinned_buffers
 from hpfracc.engine.memory.staging import release_idle
 from hpfracc.errors import InvalidInputError
@@ -36,9 +36,7 @@ logger = logging.getLogger("hpfracc.memory")
 _spillable: weakref.WeakSet[Spillable] = weakref.WeakSet()
 
 #: The rungs, lowest first.
-RUNGS = ("own caches", "garbage", "library caches", "smaller chunks", "device buffers to the host", "the CPU path")
-#: Those that do not apply to the host's memory.
-_ON_DEVICES = RUNGS[4:]
+RUNGS = ("own caches", "garbage", "library caches", "device buffers to the host")
 #: Seconds between two of our garbage collections; one takes up to 0.1 s in a large program.
 _COLLECT_EVERY = 2.0
 #: Seconds to wait for a thread that is cleaning up already.
@@ -165,7 +163,7 @@ class Ladder(Guarded):
         self, device: str, rungs: tuple[str, ...], need: int | None, enough: Callable[[], bool], force: bool
     ) -> CleanupReport:
         begin, reports, reached = _free(device), [], False
-        for name in rungs if device != HOST else [name for name in rungs if name not in _ON_DEVICES]:
+        for name in rungs if device != HOST else rungs[:3]:
             reports.append(self._step(device, name, force))
             try:
                 reached = enough()
@@ -220,18 +218,11 @@ class Ladder(Guarded):
             registry.adapter(name).release_memory(device)
         return 0, ", ".join(used)
 
-    def _smaller_chunks(self, device: str, force: bool) -> tuple[int, str]:
-        return 0, f"chunks are {relief.shrink():.0%} of the usual for a while"
-
     def _device_buffers_to_the_host(self, device: str, force: bool) -> tuple[int, str]:
         released = sum(held.spill() for held in list(_spillable) if held.device == device)
         if released:
             self._library_caches(device, force)
         return released, ""
-
-    def _the_cpu_path(self, device: str, force: bool) -> tuple[int, str]:
-        relief.avoid(device)
-        return 0, f"new work avoids {device} for a while"
 
     def reset(self) -> None:
         """Remove all callbacks."""

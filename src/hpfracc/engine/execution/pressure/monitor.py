@@ -12,6 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, NoReturn
 
@@ -33,6 +34,8 @@ logger = logging.getLogger("hpfracc.memory")
 
 #: Maximum number of snapshots: an hour at one per second.
 _KEPT = 3600
+#: Name of the thread that takes snapshots.
+_SAMPLER = "hpfracc-memory"
 #: Seconds between two automatic clean-ups.
 _CLEAN_EVERY = 5.0
 
@@ -124,13 +127,9 @@ class Levels:
 
     def update(self, usage: float) -> Pressure:
         """The level after a reading of ``usage``, a fraction from 0 to 1."""
-        order = list(Pressure)
-        rank = self.level.rank
-        while rank < 3 and usage >= self.marks[rank]:
-            rank += 1
-        while rank > 0 and usage < self.marks[rank - 1] - self.below:
-            rank -= 1
-        self.level = order[rank]
+        entered = sum(usage >= mark for mark in self.marks)
+        held = sum(usage >= mark - self.below for mark in self.marks)
+        self.level = list(Pressure)[max(entered, min(self.level.rank, held))]
         return self.level
 
 
@@ -249,7 +248,9 @@ class MemoryMonitor(Guarded):
         self._own_cleanups: list[Callable[[], Any]] = []
         self._snapshots = self._cleanups = self._freed = self._peak = 0
         self._cleaned = -float("inf")
-        self._sampler: _Sampler | None = None
+        #: The process and the thread that takes snapshots.
+        self._sampler: tuple[int, ShieldedCall] | None = None
+        self._end: SimpleQueue[None] = SimpleQueue()
         self._inside = threading.local()
 
     # Snapshots.
@@ -369,20 +370,25 @@ class MemoryMonitor(Guarded):
         with self._lock:
             if self._sampler is None:
                 memory_spans.watch(True)
-                self._sampler = _Sampler(self, interval)
+                self._end = SimpleQueue()
+                work = partial(_sample, weakref.ref(self), interval, self._end)
+                self._sampler = os.getpid(), ShieldedCall(work, awaited=False, name=_SAMPLER)
 
     def stop_sampling(self) -> None:
         """Stop the background thread, if it is running."""
         with self._lock:
-            sampler, self._sampler = self._sampler, None
-        if sampler is not None:
-            memory_spans.watch(False)
-            sampler.stop()
+            alive, self._sampler, sampler = self.is_sampling, None, self._sampler
+        if sampler is None:
+            return
+        memory_spans.watch(False)
+        self._end.put(None)
+        if alive and threading.current_thread().name != _SAMPLER:  # one of its callbacks may stop it
+            sampler[1].wait(5.0)
 
     @property
     def is_sampling(self) -> bool:
         """Whether the background thread runs."""
-        return self._sampler is not None and self._sampler.is_alive()
+        return self._sampler is not None and self._sampler[0] == os.getpid() and not self._sampler[1].ended
 
     def detect_growth(self, window: float = WINDOW, slowest: float = SLOWEST) -> Growth:
         """Whether the memory of this process grows steadily, and during which spans and operations.
@@ -415,41 +421,22 @@ class MemoryMonitor(Guarded):
             ladder.unregister(callback)
 
 
-class _Sampler:
-    """Takes snapshots in its own thread; ends with its monitor."""
-
-    def __init__(self, monitor: MemoryMonitor, interval: float) -> None:
-        self._monitor = weakref.ref(monitor)
-        self._interval = interval
-        self._end: SimpleQueue[None] = SimpleQueue()
-        self._thread = 0
-        self._process = os.getpid()
-        self._work = ShieldedCall(self._run, awaited=False, name="hpfracc-memory")
-
-    def _run(self) -> None:
-        self._thread = threading.get_ident()
-        while True:
-            try:
-                self._end.get(timeout=self._interval)
-                return
-            except Empty:
-                pass
-            monitor = self._monitor()
-            if monitor is None:
-                return
-            try:
-                monitor.get_snapshot()
-            except Exception:
-                logger.warning("a memory snapshot failed", exc_info=True)
-            del monitor
-
-    def is_alive(self) -> bool:
-        return not self._work.ended and self._process == os.getpid()
-
-    def stop(self) -> None:
-        self._end.put(None)
-        if self.is_alive() and threading.get_ident() != self._thread:  # one of its callbacks may stop it
-            self._work.wait(5.0)
+def _sample(monitor: weakref.ref[MemoryMonitor], interval: float, end: SimpleQueue[None]) -> None:
+    """Take snapshots, in a thread of their own, until told to end or the monitor is gone."""
+    while True:
+        try:
+            end.get(timeout=interval)
+            return
+        except Empty:
+            pass
+        watching = monitor()
+        if watching is None:
+            return
+        try:
+            watching.get_snapshot()
+        except Exception:
+            logger.warning("a memory snapshot failed", exc_info=True)
+        del watching
 
 
 _monitors: dict[str, MemoryMonitor] = {}
