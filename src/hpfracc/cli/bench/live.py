@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from hpfracc.engine.execution.calibration.report import show_shape
 from hpfracc.engine.execution.calibration.series import DEFAULT_OPERATIONS, Series
-from hpfracc.engine.execution.calibration.stopwatch import TimeBox, TimeGrowth, lower_quartile, repeat
-from hpfracc.engine.execution.calibration.trial import ArmTrial, Timing, typical_operands
+from hpfracc.engine.execution.calibration.trial import (
+    ArmTrial,
+    TimeBox,
+    TimeGrowth,
+    Timing,
+    lower_quartile,
+    repeat,
+    typical_operands,
+)
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.formats import format_seconds

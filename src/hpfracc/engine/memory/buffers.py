@@ -89,7 +89,9 @@ class BufferPool(Guarded):
         self._by_size: dict[int, list[int]] = {}
         #: Buffers in use: identity of the view, a weak reference to it, and its raw buffer.
         self._used: dict[int, tuple[weakref.ref[Any], np.ndarray[Any, Any]]] = {}
-        self.reset()
+        self._hits = self._misses = self._dropped = 0
+        self._held = self._used_bytes = self._peak = 0
+        self._pinned = False
         #: Bytes handed out so far from the pool: they leave no trace in the process's high-water mark.
         self.reused = 0
 

@@ -10,7 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from hpfracc.engine.execution.batch.driver import round_size
 from hpfracc.engine.execution.batch.jobs import Job, Prediction, as_spec
@@ -18,13 +18,16 @@ from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory.budget import HOST, get_budget
 from hpfracc.engine.primitives.base import ArraySpec, Call, Cut, Primitive
 from hpfracc.engine.selection.call_memory import HOST_SHARE, predicted_bytes
-from hpfracc.engine.selection.decide import MIN_SAVED, WORTH_CUTTING, Selection
+from hpfracc.engine.selection.decide import Selection
 from hpfracc.errors import OutOfMemoryError
 from hpfracc.profiling.formats import format_bytes, format_seconds
 
-__all__ = ["ChunkPlan", "ChunkSize", "block_sizes", "choose_plan", "choose_size", "is_time"]
+__all__ = ["ChunkPlan", "block_sizes", "choose_plan", "choose_size", "is_time"]
 
 logger = logging.getLogger("hpfracc.engine")
+
+#: The work of all chunks, their number, the points of each, and the weights of a part (0 except for time).
+Size = tuple[float, float, int, int]
 
 #: Overhead of a chunk beside its kernel: it is described, decided and bound as a separate call.
 CHUNK_SECONDS = 1e-3
@@ -109,36 +112,31 @@ def choose_plan(
     specs = tuple(as_spec(array) for array in arrays)
     call = job.primitive.describe(*specs, **job.params)
     ideal = job.select(specs, ignore_memory=True)
-    result = 0 if allocated else call.output_bytes
-    plan = _best_plan(job, specs, ideal, whole, result)
+    enough = _GOOD * ideal.expected if ideal is not None and ideal.expected > 0.0 else math.inf
+    reserved = 0 if allocated else _reserved(job, call.output_bytes)
+
+    def search() -> ChunkPlan | None:
+        found = _quickest(job, specs, reserved, enough, whole)
+        # The caller asked for the result whatever its size.
+        return found if found is not None or not reserved else _quickest(job, specs, 0, enough, whole)
+
+    plan = search()
     if (plan is None or plan.slow) and ladder.climb(job.request.placement.device, highest="own caches").freed:
-        plan = _best_plan(job, specs, ideal, whole, result)
+        plan = search()
     if plan is not None and ideal is not None and plan.seconds > SLOW * ideal.expected:
         _report_slow(job, call, ideal, plan, times)
     return plan
 
 
-def _best_plan(
-    job: Job, specs: tuple[Any, ...], ideal: Selection | None, whole: float | None, result: int
-) -> ChunkPlan | None:
-    enough = _GOOD * ideal.expected if ideal is not None and ideal.expected > 0.0 else math.inf
-    within = _quickest(job, specs, result, enough, whole) if _has_room(job, result) else None
-    if not result or (within is not None and within.seconds <= enough):
-        return within
-    # The caller asked for the result whatever its size. If it leaves too little room, only the chunks are limited.
-    alone = _quickest(job, specs, 0, enough, whole)
-    if within is None or alone is None:
-        return within or alone
-    worth = within.seconds > WORTH_CUTTING * alone.seconds and within.seconds - alone.seconds > MIN_SAVED
-    return alone if worth else within
+def _reserved(job: Job, result: int) -> int:
+    """Bytes of the result that chunks leave free, where the operands are.
 
-
-def _has_room(job: Job, size: int) -> bool:
-    """Whether ``size`` bytes are allowed where the operands are."""
+    0 if it takes more than half of the memory: then only the chunks are limited, because they would become crumbs.
+    """
     device, library = job.request.placement.device, job.request.placement.library
     on_host = device == HOST
     share = HOST_SHARE if on_host else job.request.settings.gpu_memory_limit
-    return get_budget().fits(size, device, share, None if on_host else library)
+    return result if get_budget().fits(2 * result, device, share, None if on_host else library) else 0
 
 
 def _report_slow(job: Job, call: Call, ideal: Selection, plan: ChunkPlan, times: int) -> None:
@@ -209,7 +207,7 @@ def _resized(spec: ArraySpec, axis: int, count: int) -> ArraySpec:
     return ArraySpec(tuple(shape), spec.dtype)
 
 
-def choose_size(cut: Cut, sizes: Iterable[ChunkSize], predict: Callable[[int, int], Prediction]) -> ChunkPlan:
+def choose_size(cut: Cut, sizes: Iterable[Size], predict: Callable[[int, int], Prediction]) -> ChunkPlan:
     """The size of chunks with the shortest predicted time; inf if none fits.
 
     Sizes are tried in the order of their work, until the remaining ones take too much to be faster.
@@ -218,7 +216,7 @@ def choose_size(cut: Cut, sizes: Iterable[ChunkSize], predict: Callable[[int, in
     ----------
     cut : Cut
         The cut.
-    sizes : iterable of ChunkSize
+    sizes : iterable of Size
         The possible sizes.
     predict : callable
         ``predict(count, part)`` predicts the time of one chunk.
@@ -241,25 +239,16 @@ def choose_size(cut: Cut, sizes: Iterable[ChunkSize], predict: Callable[[int, in
     return best
 
 
-class ChunkSize(NamedTuple):
-    """The work of all chunks, their number, the points of each, and the weights of a part (0 except for time)."""
-
-    work: float
-    pieces: float
-    count: int
-    part: int = 0
-
-
-def _chunk_sizes(length: int) -> Iterator[ChunkSize]:
+def _chunk_sizes(length: int) -> Iterator[Size]:
     """Two sizes per power of two."""
     count = round_size(length - 1)
     while count >= 1:
         pieces = -(-length // count)
-        yield ChunkSize(pieces, pieces, count)
+        yield pieces, pieces, count, 0
         count = round_size(count - 1) if count > 1 else 0
 
 
-def block_sizes(length: int, taps: int) -> Iterator[ChunkSize]:
+def block_sizes(length: int, taps: int) -> Iterator[Size]:
     """Blocks of time and parts of the weights, which halve; the work is the points transformed, times the logarithm."""
     taps = min(taps, length)
     for block in _halves(length):
@@ -273,7 +262,7 @@ def block_sizes(length: int, taps: int) -> Iterator[ChunkSize]:
             early = min(blocks, max(1, taps // block))
             pieces = blocks * parts - early * (parts - 1) / 2
             seen = min(length, block + part - 1) + part
-            yield ChunkSize(pieces * seen * math.log2(seen + 1), pieces, block, part)
+            yield pieces * seen * math.log2(seen + 1), pieces, block, part
 
 
 def _halves(size: int) -> Iterator[int]:

@@ -18,9 +18,9 @@ __all__ = [
     "ChunkTooLargeError",
     "Progress",
     "Sizer",
+    "keep_bounded",
     "largest_that_fits",
     "progress_of",
-    "remember",
     "remembered_sizes",
     "round_size",
     "run_chunks",
@@ -133,7 +133,7 @@ def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
     return low
 
 
-def remember(known: dict[Hashable, T], key: Hashable, value: T) -> None:
+def keep_bounded(known: dict[Hashable, T], key: Hashable, value: T) -> None:
     """Remember a value by the kind of work; a full table starts over."""
     if len(known) >= _MAX_REMEMBERED:
         known.clear()
@@ -214,7 +214,7 @@ class ChunkSizer:
 
     def _remember(self) -> None:
         if self._key is not None and self.good:
-            remember(remembered_sizes, self._key, (self.good, self.bad))
+            keep_bounded(remembered_sizes, self._key, (self.good, self.bad))
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ __all__ = ["convolve_block", "part_of", "run_in_chunks", "run_plan"]
 
 logger = logging.getLogger("hpfracc.engine")
 
+#: Maximum number of new plans for a fast arm, while memory becomes less.
+_MAX_REPLANS = 8
 #: Fraction of free memory that cached transforms of the weights may take.
 _KEPT_SHARE = 0.1
 
@@ -132,7 +135,9 @@ def run_plan(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...], key: Any = None
     collects = out is None or cut.merges
     parts: list[Any] = []
     sizes: list[int] = []
-    sizer = ChunkSizer(plan.count, cut.length)
+    sizer = _PlannedSizer(
+        plan, cut.length, lambda: choose_plan(job, arrays, math.inf, allocated=not collects) if in_time else None
+    )
 
     def chunk(begin: int, end: int) -> tuple[Any, ...]:
         return tuple(part_of(array, axis, begin, end) for array, axis in zip(arrays, cut.operands, strict=True))
@@ -145,8 +150,9 @@ def run_plan(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...], key: Any = None
             return run_plan(job, plan.inner, chunk(begin, end), key, place(begin, end))
         if in_time:
             # After a shortage, parts shrink with the blocks.
-            part = plan.part if sizer.size >= plan.count else min(plan.part, sizer.size)
-            found = _run_block(job, arrays, (begin, end), plan.count, part, key, quick=not plan.slow)
+            now = sizer.plan
+            part = now.part if sizer.size >= now.count else min(now.part, sizer.size)
+            found = _run_block(job, arrays, (begin, end), now.count, part, key, quick=not now.slow)
         else:
             found = job.run(chunk(begin, end), key, quick=not plan.slow)
         return _stored(job, found, place(begin, end))
@@ -182,6 +188,38 @@ def run_plan(job: Job, plan: ChunkPlan, arrays: tuple[Any, ...], key: Any = None
     return _add_starts(job, result, *arrays[1:]) if in_time and len(arrays) > 2 else result
 
 
+class _PlannedSizer(ChunkSizer):
+    """Chunks of the size of a plan, which is made again if memory is left only for a slow arm.
+
+    Parameters
+    ----------
+    plan : ChunkPlan
+        The plan.
+    length : int
+        Total number of points.
+    replan : callable
+        Returns the best plan for the memory that is free now, or None.
+    """
+
+    def __init__(self, plan: ChunkPlan, length: int, replan: Callable[[], ChunkPlan | None]) -> None:
+        super().__init__(plan.count, length)
+        self.plan = plan
+        self._replan = replan
+        self._replans = 0
+
+    def failed(self, size: int, short: ChunkTooLargeError | None = None) -> bool:
+        """Continue with smaller chunks, or with another plan; returns False if there is none."""
+        fresh = self._replan() if short is not None and short.slow else None
+        if fresh is None or not fresh.part:
+            return super().failed(size, short)
+        self._replans += 1
+        # If the best plan is the one just tried, run it without the demand for a faster arm.
+        same = (fresh.count, fresh.part) == (self.plan.count, self.plan.part)
+        self.plan = replace(fresh, slow=fresh.slow or same or self._replans > _MAX_REPLANS)
+        self.size, self.good, self.bad = min(fresh.count, self.most), 0, None
+        return True
+
+
 def part_of(array: Any, axis: int | None, begin: int, end: int) -> Any:
     """The range ``begin`` to ``end`` of an axis counted from the last; all of an operand without that axis."""
     return array if axis is None else array[(..., slice(begin, end), *(slice(None),) * (-axis - 1))]
@@ -209,13 +247,10 @@ def _run_block(
     taps, extra = min(weights.shape[-1], signal.shape[-1]), int(call.facts["differences"])
     rows = math.prod(weights.shape[:-1])
     keeps = key is not None and -(-taps // part) * fast_length(size + 2 * part) * call.itemsize * rows <= job.kept
-    # Starting weights are added at the end.
-    params = {name: value for name, value in job.params.items() if name != "starts_from"}
 
     def convolve(some: Any, samples: Any, first: int) -> Any:
         # A cached transform belongs to one part of the weights and one length of samples.
-        name = (key, "part", first, some.shape[-1]) if keeps else None
-        return job.run((some, samples), name, quick=quick, params=params)
+        return job.run((some, samples), (key, "part", first, some.shape[-1]) if keeps else None, quick=quick)
 
     total = None
     for start, result in convolve_block(convolve, weights, signal, *block, part, taps, extra):

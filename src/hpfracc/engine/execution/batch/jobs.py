@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -79,19 +79,15 @@ class Job:
         self.decision: Decision | None = None
         self._plans: dict[Hashable, Plan] = {}
 
+    def _options(self) -> dict[str, Any]:
+        return {"backend": self.backend, "limit": self.limit, "kernel": self.kernel}
+
     def select(self, operands: tuple[Any, ...], reserved: int = 0, *, ignore_memory: bool = False) -> Selection | None:
         """The selection for a chunk beside ``reserved`` bytes; None if no arm takes it."""
         specs = tuple(as_spec(array) for array in operands)
-        made = make_request(
-            self.primitive,
-            specs,
-            self.params,
-            backend=self.backend,
-            placement=self.request.placement,
-            limit=self.limit,
-            kernel=self.kernel,
-            short=self.short and not ignore_memory,
-        )
+        short = self.short and not ignore_memory
+        placement = self.request.placement
+        made = make_request(self.primitive, specs, self.params, placement=placement, short=short, **self._options())
         request = replace(made, reserved=reserved, ignore_memory=ignore_memory)
         try:
             return decide(request, knowledge_for(request.settings), frozen=True)
@@ -110,14 +106,7 @@ class Job:
         """Whether some arm takes a chunk beside ``reserved`` bytes."""
         return self.predict(operands, reserved).seconds < math.inf
 
-    def run(
-        self,
-        operands: tuple[Any, ...],
-        key: Any = None,
-        *,
-        quick: bool = False,
-        params: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def run(self, operands: tuple[Any, ...], key: Any = None, *, quick: bool = False) -> Any:
         """Run a chunk; raises :class:`ChunkTooLargeError` if it runs out of memory.
 
         Parameters
@@ -128,16 +117,13 @@ class Job:
             Names the operand that is transformed once.
         quick : bool
             Whether to refuse a chunk for which a much faster arm has no room: a smaller one may fit there.
-        params : Mapping, optional
-            Its parameters, if not those of the call.
         """
-        plain = self.params if params is None else dict(params)
-        given = plain if key is None else {**plain, "weights_key": key}
-        plan = self._plan(operands, key, plain)
+        params = self.params if key is None else {**self.params, "weights_key": key}
+        plan = self._plan(operands, key)
         if quick and plan.bound.slowdown > WORTH_CUTTING:
             # Drop caches before accepting a slower arm.
             ladder.climb(plan.bound.arm.device, highest="own caches")
-            plan = self._plan(operands, key, plain)
+            plan = self._plan(operands, key)
             if plan.bound.slowdown > WORTH_CUTTING:
                 raise ChunkTooLargeError(plan.in_chunks or f"only {plan.bound.arm.name} has enough memory", slow=True)
         bound = plan.bound
@@ -147,7 +133,7 @@ class Job:
         run = bound.run if timed is None else timed.run
         try:
             with spans.span(self.primitive.name, "batch", metadata={"piece": self.chunks + 1}):
-                result = run(*operands, **given)
+                result = run(*operands, **params)
         except Exception as error:
             plan.expire()  # the next chunk is planned from scratch
             if classify(error, adapter) is Failure.MEMORY:
@@ -156,7 +142,7 @@ class Job:
                 ladder.climb(bound.arm.device, highest="library caches")
                 raise ChunkTooLargeError(registry.describe_failure(error)) from None
             try:
-                result = try_other_arms(plan, bound, operands, given, error)
+                result = try_other_arms(plan, bound, operands, params, error)
             except OutOfMemoryError as short:
                 raise ChunkTooLargeError(str(short)) from None
         else:
@@ -167,9 +153,9 @@ class Job:
         self.decision = plan.bound.decision
         return result
 
-    def _plan(self, operands: tuple[Any, ...], key: Any, params: dict[str, Any]) -> Plan:
+    def _plan(self, operands: tuple[Any, ...], key: Any) -> Plan:
         """The plan for a chunk: that of the last chunk of the same kind, if there still is memory for it."""
-        kind = (*map(_kind_of, operands), tuple(params), key is not None, self.kernel)
+        kind = (*map(_kind_of, operands), key is not None, self.kernel)
         plan = self._plans.get(kind)
         if plan is not None and _is_current(plan):
             if plan.review_at == 0 or plan.bound.slowdown > 1.0:  # free memory changes, perhaps enough for a faster arm
@@ -178,14 +164,7 @@ class Job:
                 return plan
         try:
             plan = make_plan(
-                self.primitive,
-                operands,
-                params,
-                backend=self.backend,
-                prepared=key is not None,
-                limit=self.limit,
-                kernel=self.kernel,
-                short=self.short,
+                self.primitive, operands, self.params, prepared=key is not None, short=self.short, **self._options()
             )
         except OutOfMemoryError as error:
             raise ChunkTooLargeError(str(error)) from None

@@ -117,8 +117,8 @@ def run(
     """
     if not isinstance(common, tuple):
         raise InvalidInputError(f"common={common!r} is not a tuple of arguments; use (argument,)")
-    options = {"batched": batched, "batch_size": batch_size, "backend": backend, "budget": budget}
-    here = {"workers": workers, "processes": processes}
+    options: dict[str, Any] = {"batched": batched, "batch_size": batch_size, "backend": backend, "budget": budget}
+    here: dict[str, Any] = {"workers": workers, "processes": processes}
     form, name = getattr(func, "stacked_form", None), getattr(func, "__name__", "batch")
     if wraps_chunks(items):
         labelled: Any = items
@@ -147,8 +147,9 @@ def run(
                 raise InvalidInputError("workers= and processes= are for this machine; leave them out with an executor")
             # If items are listed, the common arguments are already part of each item.
             piece = partial(_run_piece, func, () if calls.listed else common, options, seed, params)
-            return cluster_support().run_pieces(executor, piece, list(calls) if calls.listed else items, name, advance)
-        job = _Runner(func, calls, params, backend, seed, batch_size, limit)
+            remote: Any = list(calls) if calls.listed else items
+            return cluster_support().run_pieces(executor, piece, remote, name, advance)
+        job = _LocalBatch(func, calls, params, backend, seed, batch_size, limit)
         if isinstance(func, Operation) or batched:
             return job.run_grouped(advance)
         return job.run_each(workers, processes, advance)
@@ -174,7 +175,7 @@ def _run_piece(
         raise item_error(first + error.index, count, cause) from error.__cause__
 
 
-class _Runner(Batch):
+class _LocalBatch(Batch):
     """Runs a batch on this machine."""
 
     __slots__ = ()

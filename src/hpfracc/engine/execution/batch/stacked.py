@@ -15,8 +15,8 @@ from hpfracc.engine.execution import decision_log
 from hpfracc.engine.execution.batch.driver import (
     ChunkSizer,
     ChunkTooLargeError,
+    keep_bounded,
     largest_that_fits,
-    remember,
     round_size,
 )
 from hpfracc.engine.execution.batch.in_memory import run_in_chunks
@@ -120,7 +120,7 @@ class StackedOperation:
             selection = self._job.select(self._specs(first, count), ignore_memory=True)
             if selection is None:
                 return None
-            remember(remembered_kernels, key, f"{selection.arm.backend}:{selection.arm.algorithm}")
+            keep_bounded(remembered_kernels, key, f"{selection.arm.backend}:{selection.arm.algorithm}")
         return remembered_kernels[key]
 
     def run(self, part: Sequence[int]) -> list[Any]:

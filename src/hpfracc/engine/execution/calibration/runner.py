@@ -23,8 +23,15 @@ from hpfracc.engine.execution.calibration.series import (
     make_series,
     rounds,
 )
-from hpfracc.engine.execution.calibration.stopwatch import TimeBox, TimeGrowth, lower_quartile, repeat
-from hpfracc.engine.execution.calibration.trial import ArmTrial, Timing, typical_operands
+from hpfracc.engine.execution.calibration.trial import (
+    ArmTrial,
+    TimeBox,
+    TimeGrowth,
+    Timing,
+    lower_quartile,
+    repeat,
+    typical_operands,
+)
 from hpfracc.engine.execution.operation import get_operation
 from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.selection.knowledge import knowledge_for

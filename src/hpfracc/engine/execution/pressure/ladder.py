@@ -120,7 +120,6 @@ class Ladder(Guarded):
         self,
         device: str = HOST,
         *,
-        need: int | None = None,
         enough: Callable[[], bool] | None = None,
         force: bool = False,
         highest: str = RUNGS[-1],
@@ -131,11 +130,8 @@ class Ladder(Guarded):
         ----------
         device : str
             Device whose memory is short.
-        need : int, optional
-            Bytes that must become free.
         enough : callable, optional
-            Returns whether there is enough memory; by default whether ``need`` bytes are free, and without ``need``
-            never.
+            Returns whether there is enough memory; by default there never is.
         force : bool
             Whether to collect garbage even if that was done recently.
         highest : str
@@ -150,18 +146,14 @@ class Ladder(Guarded):
                     return CleanupReport(device, skipped="another thread is cleaning up")
                 time.sleep(_POLL_INTERVAL)
             self._inside.climbing = True
-            return self._climb(
-                device, RUNGS[: RUNGS.index(highest) + 1], need, enough or _has_room(device, need), force
-            )
+            return self._climb(device, RUNGS[: RUNGS.index(highest) + 1], enough or (lambda: False), force)
         finally:
             # No call before this is undone, because interrupts are raised after calls.
             self._inside.climbing = False
             if "now" in climber and climber["now"] is me:
                 del climber["now"]
 
-    def _climb(
-        self, device: str, rungs: tuple[str, ...], need: int | None, enough: Callable[[], bool], force: bool
-    ) -> CleanupReport:
+    def _climb(self, device: str, rungs: tuple[str, ...], enough: Callable[[], bool], force: bool) -> CleanupReport:
         begin, reports, reached = _free(device), [], False
         for name in rungs if device != HOST else rungs[:3]:
             reports.append(self._step(device, name, force))
@@ -172,8 +164,7 @@ class Ladder(Guarded):
             if reached:
                 break
         report = CleanupReport(device, tuple(reports), _gain(begin, _free(device)), reached)
-        missing = "" if reached or need is None else f", {need / 2**20:,.0f} MiB are still missing"
-        logger.info("clean-up of %s: %.1f MiB freed in %d rungs%s", device, report.freed_mb, len(reports), missing)
+        logger.info("clean-up of %s: %.1f MiB freed in %d rungs", device, report.freed_mb, len(reports))
         return report
 
     def _step(self, device: str, name: str, force: bool) -> RungReport:
@@ -247,16 +238,6 @@ def _free(device: str) -> int | None:
 
 def _gain(before: int | None, after: int | None) -> int:
     return 0 if before is None or after is None else max(0, after - before)
-
-
-def _has_room(device: str, need: int | None) -> Callable[[], bool]:
-    def enough() -> bool:
-        if need is None:
-            return False
-        free = get_budget().read(device)
-        return free is None or free >= need
-
-    return enough
 
 
 def _trim_heap() -> bool:
