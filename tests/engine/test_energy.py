@@ -14,8 +14,9 @@ import pytest
 
 import hpfracc as hf
 from hpfracc._config import get_settings
-from hpfracc.engine.execution.calibration import calibrate, power
-from hpfracc.engine.execution.calibration.trial import ArmTrial
+from hpfracc.engine.execution.calibration import trial
+from hpfracc.engine.execution.calibration.runner import calibrate
+from hpfracc.engine.execution.calibration.trial import ArmPower, ArmTrial
 from hpfracc.engine.hardware import GPU
 from hpfracc.engine.hardware import energy as hardware_energy
 from hpfracc.engine.hardware.energy import read_energy_counters
@@ -38,7 +39,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = itertools.count()
     use_counters(monkeypatch, {"cpu": lambda: float(next(numbers))})
     monkeypatch.setattr(energy, "MIN_SECONDS", 0.0)
-    monkeypatch.setattr(power, "POWER_SECONDS", 0.0)
+    monkeypatch.setattr(trial, "POWER_SECONDS", 0.0)
 
 
 def rapl(root: Path, *packages: int) -> list[Path]:
@@ -145,11 +146,11 @@ def test_slow_arms_are_measured_on_short_calls(ticking: None, monkeypatch: pytes
     """A direct sum of as many points as an FFT takes would run for a minute."""
     sizes = {}
 
-    def note(trial: ArmTrial, arm: Any, counters: Any) -> power.ArmPower:
+    def note(trial: ArmTrial, arm: Any, counters: Any) -> ArmPower:
         sizes[arm.name] = trial.arrays[1].size
-        return power.ArmPower(trial.operation.name, arm.name, 1.0, 2.0)
+        return ArmPower(trial.operation.name, arm.name, 1.0, 2.0)
 
-    monkeypatch.setattr(power, "_measure", note)
+    monkeypatch.setattr(ArmTrial, "measure_power", note)
     calibrate(["causal_convolution"], backends=["numpy"], budget_seconds=0.05, energy=True)
     assert sizes["numpy:direct@cpu"] < sizes["numpy:fft@cpu"] == 1 << 18
 

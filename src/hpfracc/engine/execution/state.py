@@ -15,7 +15,6 @@ from hpfracc.engine.execution.prepared import prepared_operands
 from hpfracc.engine.execution.pressure import monitor, pool
 from hpfracc.engine.execution.pressure.ladder import ladder
 from hpfracc.engine.memory import budget
-from hpfracc.engine.memory.budget import relief
 from hpfracc.engine.memory.buffers import host_buffers
 from hpfracc.engine.memory.spans import memory_spans
 from hpfracc.engine.selection import knowledge, selector, wisdom_files
@@ -42,7 +41,6 @@ def reset() -> None:
     REVIEW.reset()
     budget.get_budget().invalidate()
     forecasts.clear()
-    relief.clear()
     monitor.reset()
     memory_spans.clear()
     ladder.reset()

@@ -19,7 +19,7 @@ from hpfracc._config import Settings
 from hpfracc.engine.backends import registry
 from hpfracc.engine.backends.base import Arm
 from hpfracc.engine.locks import Guarded
-from hpfracc.engine.memory.budget import HOST, fits, get_budget, relief
+from hpfracc.engine.memory.budget import HOST, fits, get_budget
 from hpfracc.engine.memory.host import free_heap_bytes, resident_bytes, thread_bytes
 from hpfracc.engine.primitives.base import Call, Primitive
 from hpfracc.engine.selection.breaker import CircuitBreaker
@@ -244,9 +244,6 @@ def memory_refusal(request: Request, arm: Arm, need: int, breaker: CircuitBreake
     if need + starting < NEGLIGIBLE_BYTES:
         return None
     stays = arm.device == request.placement.device
-    avoided = None if arm.on_host or stays else relief.avoids(arm.device)
-    if avoided is not None:
-        return f"needs {_mib(need)}; {avoided}"
     budget, share, fresh = get_budget(), memory_share(request.settings, arm), fresh_bytes(request, arm, need)
     free = budget.free(arm.device, None if arm.on_host else arm.backend)
     if free is not None and stays:

@@ -19,7 +19,6 @@ from hpfracc._config import get_settings
 from hpfracc._optional import is_installed
 from hpfracc.engine import hardware
 from hpfracc.engine.backends.registry import import_cost
-from hpfracc.engine.memory.budget import relief
 from hpfracc.engine.selection.rent_or_buy import compile_account
 from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.solvers.ode import compiled
@@ -190,7 +189,7 @@ class GPUOffer:
         if saved <= 0.0 or not compile_account.pays(self._item, price, saved):
             return False
         # Checked last: querying the hardware takes as long as many steps.
-        return has_gpu() and relief.avoids("cuda:0") is None
+        return has_gpu()
 
     def solve(self, ahead: float, notes: list[str]) -> FODEResult | None:
         """The GPU's solution; None, with a note, if the host has to continue.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpfracc.engine.execution.pressure.readings import Levels, Pressure
+from hpfracc.engine.execution.pressure.monitor import Levels, Pressure
 from hpfracc.errors import InvalidInputError
 
 
