@@ -28,51 +28,48 @@ __all__ = ["implicit", "run_implicit"]
 
 
 @inline
-def _begin_newton(
-    y: Any,
-    f: Any,
-    sums: Any,
-    past: Any,
-    which: Any,
-    begin: int,
-    n: int,
-    known: Any,
-    guess: Any,
-    scale: Any,
-    rtol: float,
-    atol: Any,
-    part: float,
-    digits: float,
-    small: float,
-    point: Any,
-) -> None:
-    """The known part of step n, the guess, and the inverse of the error allowed in each component (see ``step_scale``).
-
-    The iteration starts at ``point``, which is ``guess`` or extrapolated (see ``extrapolate``).
-    """
-    largest = 0.0
-    for row in range(len(known)):
-        known[row] = fold(sums, past, which, f, 0, row, begin, n)
-        guess[row] = y[row, n - 1]
-        if not np.isfinite(guess[row]):  # a Riemann-Liouville solution may start at infinity
-            guess[row] = known[row]
-        y[row, n] = guess[row]
-        if n > 3:
-            change = 2.0 * guess[row] - 3.0 * y[row, n - 2] + y[row, n - 3]
-            if abs(change) <= small * abs(guess[row]):
-                y[row, n] += change
-        point[row] = y[row, n]
-        scale[row] = max(abs(known[row]), abs(guess[row]))
-        largest = max(largest, scale[row])
-    for row in range(len(known)):
-        wanted = part * (atol[row] + rtol * scale[row])
-        scale[row] = 1.0 / (min(wanted, digits * (largest if largest > 0.0 else 1.0)) + 1e-15 * largest + 1e-290)
+def _factorise(now: Any, which: Any, derivative: Any, matrix: Any, exchanges: Any) -> bool:
+    """LU factors of ``1 - w J``, with row exchanges and inverse pivots; returns whether the matrix is regular."""
+    d = len(matrix)
+    exchanges[d] = 0
+    for row in range(d):
+        for i in range(d):
+            matrix[row, i] = -now[0, which[row]] * derivative[row, i]
+        matrix[row, row] += 1.0
+    for i in range(d):
+        best = i
+        for row in range(i + 1, d):
+            if abs(matrix[row, i]) > abs(matrix[best, i]):
+                best = row
+        exchanges[i] = best
+        if not abs(matrix[best, i]) > 0.0:
+            return False
+        if best != i:
+            for column in range(d):
+                matrix[i, column], matrix[best, column] = matrix[best, column], matrix[i, column]
+        matrix[i, i] = 1.0 / matrix[i, i]
+        for row in range(i + 1, d):
+            matrix[row, i] *= matrix[i, i]
+            for column in range(i + 1, d):
+                matrix[row, column] -= matrix[row, i] * matrix[i, column]
+    return True
 
 
 @inline
-def _is_old(kept: Any, rows: int, price: int) -> bool:
-    """Whether there are no factors, or the existing ones have cost as much as new ones would."""
-    return bool(kept[rows] == 0 or kept[rows + 2] >= price)
+def _substitute(factors: Any, exchanges: Any, right: Any) -> None:
+    """Solve with the factors; ``right`` is replaced by the solution."""
+    d = len(factors)
+    for i in range(d):
+        best = exchanges[i]
+        if best != i:
+            right[i], right[best] = right[best], right[i]
+    for i in range(d):
+        for column in range(i):
+            right[i] -= factors[i, column] * right[column]
+    for i in range(d - 1, -1, -1):
+        for column in range(i + 1, d):
+            right[i] -= factors[i, column] * right[column]
+        right[i] *= factors[i, i]
 
 
 @inline
@@ -85,88 +82,6 @@ def _move(guess: Any, i: int, point: Any) -> float:
     least = 1e-3 * size if size > 0.0 else 1.0
     point[i] = guess[i] + 1.5e-8 * max(abs(guess[i]), least)
     return float(abs(point[i] - guess[i]))
-
-
-@inline
-def _renew(now: Any, which: Any, derivative: Any, factors: Any, kept: Any, rates: Any, most: int) -> bool:
-    """Factorise ``1 - w J``; returns whether it is regular."""
-    rows = len(derivative)
-    for row in range(rows):
-        for i in range(rows):
-            factors[row, i] = -now[0, which[row]] * derivative[row, i]
-        factors[row, row] += 1.0
-    kept[rows] = 0
-    if not _factorise(factors, kept):
-        return False
-    kept[rows], kept[rows + 1], kept[rows + 2], kept[rows + 3] = 1, most, 0, 0
-    rates[0] = np.inf
-    return True
-
-
-@inline
-def _correct(
-    y: Any,
-    n: int,
-    known: Any,
-    now: Any,
-    which: Any,
-    factors: Any,
-    kept: Any,
-    value: Any,
-    change: Any,
-    scale: Any,
-    point: Any,
-) -> float:
-    """One iteration with the existing factors; returns the size of the correction."""
-    rows = len(known)
-    for row in range(rows):
-        change[row] = y[row, n] - known[row] - now[0, which[row]] * value[row]
-    _substitute(factors, kept, change)
-    size = 0.0
-    for row in range(rows):
-        y[row, n] -= change[row]
-        point[row] = y[row, n]
-        ratio = abs(change[row]) * scale[row]
-        size += ratio * ratio
-    return float(np.sqrt(size / rows))
-
-
-@inline
-def _first_rate(kept: Any, rates: Any, rows: int, remeasure: int) -> float:
-    """The rate of convergence assumed for the first correction."""
-    kept[rows + 3] += 1
-    return min(2.0 * rates[0], 0.5) if kept[rows + 3] <= remeasure else 0.5
-
-
-@inline
-def _judge(
-    turn: int, size: float, last: float, most: int, first_rate: float, least_rate: float, kept: Any, rates: Any
-) -> int:
-    """The outcome of a correction: 0 continue, 1 converged, 2 too slow."""
-    rate = size / last if turn > 0 else first_rate
-    if turn == 1:
-        rates[0] = rate
-        kept[len(kept) - 1] = 0
-    if size * max(rate, least_rate) <= 1.0:
-        return 1
-    if not rate <= 0.9 or (turn > 1 and size * rate ** (most - turn) > 1.0):
-        return 2
-    return 0
-
-
-@inline
-def _end_newton(
-    y: Any, f: Any, n: int, known: Any, now: Any, which: Any, kept: Any, turn: int, first_rate: float, renewed: bool
-) -> None:
-    """Store the step, and the cost due to the age of the factors."""
-    rows = len(known)
-    if not renewed:
-        kept[rows + 1] = min(kept[rows + 1], turn)
-        if turn > 1 or first_rate < 0.5:  # otherwise the extra iteration only measured the rate
-            kept[rows + 2] += turn - kept[rows + 1]
-    for row in range(rows):
-        # Not f(y): for a stiff equation that would amplify the remaining error.
-        f[row, n] = (y[row, n] - known[row]) / now[0, which[row]]
 
 
 @inline
@@ -209,8 +124,26 @@ def implicit(
     scale = np.empty(rows)
     for n in range(first, stop):
         t = t0 + n * h
-        _begin_newton(y, f, sums, past, which, begin, n, known, guess, scale, rtol, atol, part, digits, small, point)
-        verdict, turn, first_rate, renewed = 0, 0, 0.5, _is_old(kept, rows, price)
+        # The known part, the guess, and the inverse of the error allowed in each component (see ``step_scale``).
+        largest = 0.0
+        for row in range(rows):
+            known[row] = fold(sums, past, which, f, 0, row, begin, n)
+            guess[row] = y[row, n - 1]
+            if not np.isfinite(guess[row]):  # a Riemann-Liouville solution may start at infinity
+                guess[row] = known[row]
+            y[row, n] = guess[row]
+            if n > 3:  # see ``extrapolate``
+                added = 2.0 * guess[row] - 3.0 * y[row, n - 2] + y[row, n - 3]
+                if abs(added) <= small * abs(guess[row]):
+                    y[row, n] += added
+            point[row] = y[row, n]
+            scale[row] = max(abs(known[row]), abs(guess[row]))
+            largest = max(largest, scale[row])
+        for row in range(rows):
+            wanted = part * (atol[row] + rtol * scale[row])
+            scale[row] = 1.0 / (min(wanted, digits * (largest if largest > 0.0 else 1.0)) + 1e-15 * largest + 1e-290)
+        # New factors if there are none, or the existing ones have cost as much as new ones would.
+        verdict, turn, first_rate, renewed = 0, 0, 0.5, bool(kept[rows] == 0 or kept[rows + 2] >= price)
         while True:
             if renewed:
                 _to_guess(y, n, guess, point)
@@ -224,23 +157,43 @@ def implicit(
                     yield t
                     here[:] = value
                     for i in range(rows):
-                        added = _move(guess, i, point)
+                        shift = _move(guess, i, point)
                         state[EVALUATIONS] += 1
                         yield t
                         for row in range(rows):
-                            derivative[row, i] = (value[row] - here[row]) / added
-                if not _renew(now, which, derivative, factors, kept, rates, most):
+                            derivative[row, i] = (value[row] - here[row]) / shift
+                if not _factorise(now, which, derivative, factors, kept):
                     verdict = 2
                     break
+                kept[rows], kept[rows + 1], kept[rows + 2], kept[rows + 3] = 1, most, 0, 0
+                rates[0] = np.inf
                 _to_guess(y, n, guess, point)
-            last, first_rate = np.inf, _first_rate(kept, rates, rows, remeasure)
+            kept[rows + 3] += 1
+            last, first_rate = np.inf, min(2.0 * rates[0], 0.5) if kept[rows + 3] <= remeasure else 0.5
             for count in range(most):
                 turn = count
                 state[EVALUATIONS] += 1
                 state[ITERATIONS] += 1
                 yield t
-                size = _correct(y, n, known, now, which, factors, kept, value, change, scale, point)
-                verdict = _judge(turn, size, last, most, first_rate, least_rate, kept, rates)
+                for row in range(rows):
+                    change[row] = y[row, n] - known[row] - now[0, which[row]] * value[row]
+                _substitute(factors, kept, change)
+                size = 0.0
+                for row in range(rows):
+                    y[row, n] -= change[row]
+                    point[row] = y[row, n]
+                    size += (abs(change[row]) * scale[row]) ** 2
+                size = float(np.sqrt(size / rows))
+                rate = size / last if turn > 0 else first_rate
+                if turn == 1:
+                    rates[0] = rate
+                    kept[rows + 3] = 0
+                if size * max(rate, least_rate) <= 1.0:
+                    verdict = 1
+                elif not rate <= 0.9 or (turn > 1 and size * rate ** (most - turn) > 1.0):
+                    verdict = 2  # too slow
+                else:
+                    verdict = 0
                 if verdict != 0:
                     break
                 last = size
@@ -251,7 +204,13 @@ def implicit(
             kept[rows] = 0
             state[REQUEST] = STUCK
             return
-        _end_newton(y, f, n, known, now, which, kept, turn, first_rate, renewed)
+        if not renewed:
+            kept[rows + 1] = min(kept[rows + 1], turn)
+            if turn > 1 or first_rate < 0.5:  # otherwise the extra iteration only measured the rate
+                kept[rows + 2] += turn - kept[rows + 1]
+        for row in range(rows):
+            # Not f(y): for a stiff equation that would amplify the remaining error.
+            f[row, n] = (y[row, n] - known[row]) / now[0, which[row]]
         state[KNOWN] = n + 1
 
 
@@ -265,43 +224,3 @@ else:
     fun.evaluate(t, point, value, parameters)
 """,
 )
-
-
-@inline
-def _factorise(matrix: Any, exchanges: Any) -> bool:
-    """LU factors in place, with row exchanges and inverse pivots; returns whether the matrix is regular."""
-    d = len(matrix)
-    for i in range(d):
-        best = i
-        for row in range(i + 1, d):
-            if abs(matrix[row, i]) > abs(matrix[best, i]):
-                best = row
-        exchanges[i] = best
-        if not abs(matrix[best, i]) > 0.0:
-            return False
-        if best != i:
-            for column in range(d):
-                matrix[i, column], matrix[best, column] = matrix[best, column], matrix[i, column]
-        matrix[i, i] = 1.0 / matrix[i, i]
-        for row in range(i + 1, d):
-            matrix[row, i] *= matrix[i, i]
-            for column in range(i + 1, d):
-                matrix[row, column] -= matrix[row, i] * matrix[i, column]
-    return True
-
-
-@inline
-def _substitute(factors: Any, exchanges: Any, right: Any) -> None:
-    """Solve with the factors; ``right`` is replaced by the solution."""
-    d = len(factors)
-    for i in range(d):
-        best = exchanges[i]
-        if best != i:
-            right[i], right[best] = right[best], right[i]
-    for i in range(d):
-        for column in range(i):
-            right[i] -= factors[i, column] * right[column]
-    for i in range(d - 1, -1, -1):
-        for column in range(i + 1, d):
-            right[i] -= factors[i, column] * right[column]
-        right[i] *= factors[i, i]
