@@ -212,6 +212,15 @@ def chosen(t: float, y: Any, *more: Any) -> Any:
     return found[:2] if len(found) > 2 else np.diff([1.0, t, 2.0])
 
 
+def through_views(t: float, y: Any) -> Any:
+    out = np.zeros((2, 1), dtype=float)
+    flat = np.ravel(out)
+    flat[0], out[1, 0] = t, 2.0 * flat[0]
+    more = np.full(y.shape, t, y.dtype)
+    more[0] += np.array([1, t], dtype=np.float64)[0]
+    return out.reshape(2) + more + np.ones(2, float) * np.array([1, 2], float)
+
+
 #: Python and NumPy run these themselves, so what they do to arrays of their own needs no rules.
 NATIVE: dict[str, Any] = {
     "a product of integers": lambda t, y: -y * np.array([3, 4]).prod(),
@@ -223,6 +232,8 @@ NATIVE: dict[str, Any] = {
     "any arguments": lambda t, y, *more: -y,
     "private names": _Private.fun,
     "lists and conditions": chosen,
+    "views and dtypes": through_views,
+    "differences": lambda t, y: np.diff([t, y[0], 2.0]),
     "without source": eval("lambda t, y: -y if t < 1.0 else (lambda z: z[::-1])(y)", {"np": np}),
 }
 
@@ -234,6 +245,20 @@ def test_what_python_does_to_values_is_kept(case: str):
     assert isinstance(bound, BoundSource), bound
     for t, y in ((0.3, np.array([0.5, -2.0])), (1.5, np.array([-1.25, 3.0]))):
         np.testing.assert_allclose(run(bound, t, y.copy()), NATIVE[case](t, y.copy()), rtol=1e-15)
+
+
+def test_the_same_helpers_in_other_places_are_another_function():
+    """Which of them stands where is part of what a reading depends on."""
+
+    def made(a: Any, b: Any, c: Any) -> Any:
+        return lambda t, y: np.array([a(y[0]) + b(y[1]), c(y[0])])
+
+    double, negate = (lambda x: 2.0 * x), (lambda x: -x)
+    y = np.array([0.5, 3.0])
+    for fun in (made(double, double, negate), made(double, negate, negate), made(double, negate, double)):
+        bound = read(fun)
+        assert isinstance(bound, BoundSource)
+        np.testing.assert_array_equal(run(bound, 0.0, y), fun(0.0, y))
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------

@@ -53,13 +53,6 @@ class Solved:
     f: Array
 
 
-class Loops(Protocol):
-    """The loops of the corrector, compiled."""
-
-    def newton(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm, inverse: Array) -> Solved | None:
-        """The same as :meth:`Newton.keep`."""
-
-
 class StepCorrector(Protocol):
     """Solves the equations of steps, and says how stiff they are; see :class:`Corrector`."""
 
@@ -97,8 +90,7 @@ class Corrector:
         self._gentle = 0
         self.newton = Newton(system, system.jacobian, system.components)
         self._age = 0
-        self.loops: Loops | None = None
-        self._sized: tuple[Any, Any, Any] = (None, None, None)  # a Jacobian, its magnitudes and their row sums
+        self.loops: Any = None  # CompiledArithmetic, while steps are compiled
 
     @property
     def inverse(self) -> Array | None:
@@ -169,19 +161,9 @@ class Corrector:
         The smaller of two row-sum bounds, unscaled and in units of the tolerance. Either may be far too large if
         components differ in size.
         """
-        if slopes is not self._sized[0]:
-            size = abs(slopes)
-            self._sized = slopes, size, np.asarray(size.sum(axis=-1)).reshape(-1, self.system.components)
-        _, size, rows = self._sized
         d = self.system.components
-        if rows.size == d and np.ndim(weight) == 0:
-            row_bound = abs(weight) * rows.max()
-            if row_bound < _GENTLE:
-                return float(row_bound)
-            return float(
-                min(row_bound, abs(weight) * ((size.reshape(d, d) if size.ndim == 3 else size) @ scale / scale).max())
-            )
-        units = scale.reshape(-1, d)
+        size, units = abs(slopes), scale.reshape(-1, d)
+        rows = np.asarray(size.sum(axis=-1)).reshape(-1, d)
         scaled = np.asarray(size @ (units[..., np.newaxis] if size.ndim == 3 else scale)).reshape(-1, d) / units
         weights = np.abs(np.broadcast_to(weight, self.system.size).reshape(-1, d))
         return float(np.minimum((weights * rows).max(axis=1), (weights * scaled).max(axis=1)).max())
@@ -224,6 +206,7 @@ class Corrector:
     def _keep(self, tau: float, known: Array, weight: Any, guess: Array, norm: Norm) -> Solved | None:
         inverse = self.newton.inverse
         if self.loops is not None and inverse is not None:
-            return self.loops.newton(tau, known, weight, guess, norm, inverse)
+            solved: Solved | None = self.loops.newton(tau, known, weight, guess, norm, inverse)
+            return solved
         found = self.newton.keep(tau, known, weight, guess, norm, PART, least_rate=MIN_RATE)
         return None if found is None else Solved(*found)

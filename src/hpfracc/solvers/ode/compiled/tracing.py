@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-__all__ = ["UFUNCS", "Array", "ForkError", "RefusedError", "Scalar", "Tracer", "Truth", "elements", "floats", "wrap"]
+__all__ = ["UFUNCS", "Array", "ForkError", "RefusedError", "Scalar", "Tracer", "Truth", "floats", "items_of", "wrap"]
 
 Items = np.ndarray[Any, Any]  # of objects: Scalar, Truth, numbers, and None where nothing was written yet
 
@@ -190,7 +190,7 @@ class Array(_Traced):
     def __bool__(self) -> bool:
         if self.size != 1:
             raise RefusedError("the truth value of an array decides a branch")
-        return bool(self.items.item())
+        return bool(_written(self.items.item()))
 
     def __getitem__(self, index: Any) -> Any:
         found = self.items[_read_index(index)]
@@ -200,7 +200,7 @@ class Array(_Traced):
         place = _read_index(index)
         if isinstance(self.items[place], np.ndarray):
             self.items[place] = floats(value)
-        elif np.ndim(elements(value)):
+        elif np.ndim(items_of(value)):
             raise RefusedError("it assigns an array to an element")
         else:
             self.items[place] = floats(value)[()]
@@ -228,7 +228,7 @@ class Array(_Traced):
     def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
         """Means along an axis."""
         total = self.sum(axis, keepdims)
-        return total / (self.size / np.size(elements(total)))
+        return total / (self.size / np.size(items_of(total)))
 
     def dot(self, other: Any) -> Any:
         """The product of matrices or vectors."""
@@ -270,14 +270,14 @@ def wrap(found: Any) -> Any:
     return Array(found) if isinstance(found, np.ndarray) else found
 
 
-def elements(value: Any) -> Items:
+def items_of(value: Any) -> Items:
     """The elements of ``np.asarray(value)``."""
     if isinstance(value, Array):
         for each in value.items.flat:
             _written(each)
         return value.items
     if isinstance(value, list | tuple):
-        rows = [elements(each) for each in value]
+        rows = [items_of(each) for each in value]
         if not rows or len({row.shape for row in rows}) > 1:
             raise RefusedError("it creates an array from an empty or a ragged sequence")
         return np.stack(rows)
@@ -290,7 +290,7 @@ def elements(value: Any) -> Items:
 
 def floats(value: Any) -> Items:
     """The elements of ``np.asarray(value)``, as NumPy's floats."""
-    return np.asarray(np.frompyfunc(_as_float, 1, 1)(elements(value)), object)
+    return np.asarray(np.frompyfunc(_as_float, 1, 1)(items_of(value)), object)
 
 
 def _as_float(value: Any) -> Any:
@@ -321,7 +321,7 @@ def _elementwise(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
         tracer = next((each.tracer for each in values if isinstance(each, _Element)), None)
         return ufunc(*values) if tracer is None else write(tracer, array or any(map(is_numpy, values)), *values)
 
-    return wrap(np.frompyfunc(one, len(inputs), 1)(*(elements(each) for each in inputs)))
+    return wrap(np.frompyfunc(one, len(inputs), 1)(*(items_of(each) for each in inputs)))
 
 
 def _function(pattern: str) -> Callable[..., Any]:

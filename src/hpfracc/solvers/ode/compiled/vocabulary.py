@@ -21,9 +21,9 @@ from hpfracc.solvers.ode.compiled.tracing import (
     RefusedError,
     Scalar,
     Truth,
-    elements,
     floats,
     is_numpy,
+    items_of,
     wrap,
 )
 
@@ -78,11 +78,16 @@ def _or_known(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Ca
         def call(*values: Any, **options: Any) -> Any:
             if any(_is_traced(each) for each in (*values, *options.values())):
                 return traced(*values, **options)
-            return _known(function(*values, **options))
+            return _known(function(*map(_original, values), **{name: _original(options[name]) for name in options}))
 
         return call
 
     return decorate
+
+
+def _original(value: Any) -> Any:
+    """``float`` for what stands for it, as a dtype."""
+    return float if value is REPLACEMENTS[float] or value is REPLACEMENTS[np.float64] else value
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
@@ -90,7 +95,7 @@ def _or_known(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Ca
 
 def _number(value: Any) -> Any:
     """A number, which may be an array without axes."""
-    found = elements(value)
+    found = items_of(value)
     if found.ndim or isinstance(found[()], Truth):
         raise RefusedError("a function of a number, called with an array or a bool")
     return found[()]
@@ -145,14 +150,14 @@ def _sum(values: Iterable[Any], start: Any = 0) -> Any:
 
 
 def _refuse_dtype(dtype: Any) -> None:
-    if dtype is not None and np.dtype(float if dtype is REPLACEMENTS[float] else dtype) != np.float64:
+    if dtype is not None and np.dtype(_original(dtype)) != np.float64:
         raise RefusedError("an array of a dtype other than float")
 
 
 @_or_known(np.array)
 def _array(value: Any, dtype: Any = None) -> Array:
     _refuse_dtype(dtype)
-    if all(isinstance(each, Truth | int) for each in elements(value).flat) and dtype is None:
+    if all(isinstance(each, Truth | int) for each in items_of(value).flat) and dtype is None:
         raise RefusedError("it creates an array of integers or bools")
     return Array(floats(value))
 
@@ -164,22 +169,36 @@ def _asarray(value: Any, dtype: Any = None) -> Any:
     return value
 
 
-def _filled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``np.zeros`` and the like: an array that may be written to."""
+def _filled(content: Any) -> Callable[..., Any]:
+    """``np.zeros`` and the like: an array that may be written to; None stands for elements that are not set."""
 
-    def call(shape: Any, *content: Any, dtype: Any = None) -> Array:
+    def call(shape: Any, dtype: Any = None) -> Array:
         _refuse_dtype(dtype)
         if np.prod(shape) > _MAX_LENGTH:
             raise RefusedError(f"an array of shape {shape!r}")
-        if function is np.empty:
-            return Array(np.empty(shape, object))  # of None
-        return Array(np.full(shape, floats(content[0])[()] if content else function(()), object))
+        found = np.empty(shape, object)
+        found[...] = content
+        return Array(found)
 
     return call
 
 
-def _filled_like(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda like, dtype=None: _filled(function)(elements(like).shape, dtype=dtype)
+def _full(shape: Any, content: Any, dtype: Any = None) -> Array:
+    found: Array = _filled(None)(shape, dtype)
+    if isinstance(content, int) and dtype is None:
+        raise RefusedError("it creates an array of integers or bools")
+    found[...] = content
+    return found
+
+
+def _filled_like(content: Any) -> Callable[..., Any]:
+    def call(like: Any, dtype: Any = None) -> Array:
+        if not isinstance(like, Array):
+            raise RefusedError("an array like something other than a float array")
+        found: Array = _filled(content)(like.shape, dtype)
+        return found
+
+    return call
 
 
 def _structural(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -188,7 +207,7 @@ def _structural(function: Callable[..., Any]) -> Callable[..., Any]:
     @_or_known(function)
     def call(value: Any, *more: Any, **options: Any) -> Any:
         joined = isinstance(value, list | tuple)
-        return wrap(function([floats(each) for each in value] if joined else elements(value), *more, **options))
+        return wrap(function([floats(each) for each in value] if joined else items_of(value), *more, **options))
 
     return call
 
@@ -212,7 +231,7 @@ def _where(condition: Any, one: Any, other: Any) -> Array:
             raise RefusedError("np.where on something other than a comparison")
         return chosen.tracer.number("{1} if {0} else {2}", _Condition(chosen), left, right)
 
-    pieces = np.broadcast_arrays(elements(condition), floats(one), floats(other))
+    pieces = np.broadcast_arrays(items_of(condition), floats(one), floats(other))
     return Array(np.asarray(np.frompyfunc(choose, 3, 1)(*pieces), object))
 
 
@@ -229,22 +248,30 @@ def _clip(value: Any, low: Any, high: Any) -> Any:
     return np.minimum(np.maximum(value, low), high)
 
 
+@_or_known(np.diff)
 def _diff(value: Any) -> Any:
-    if np.ndim(elements(value)) != 1:
+    found = Array(floats(value))
+    if found.ndim != 1:
         raise RefusedError("np.diff of more than one axis")
-    return value[1:] - value[:-1]
+    return found[1:] - found[:-1]
 
 
 #: Supported functions, and what stands for them.
 REPLACEMENTS: dict[Any, Any] = {
     **{function: function for function in UFUNCS},
     **{getattr(math, name): _math_function(name) for name in MATH},
-    **{each: _structural(each) for each in (np.stack, np.concatenate, np.hstack, np.roll, np.flip)},
-    **{getattr(np, name): _method(name) for name in ("sum", "mean", "dot", "reshape", "transpose", "ravel")},
-    **{each: _filled(each) for each in (np.zeros, np.ones, np.empty, np.full)},
-    np.zeros_like: _filled_like(np.zeros),
-    np.ones_like: _filled_like(np.ones),
-    np.empty_like: _filled_like(np.empty),
+    **{
+        each: _structural(each)
+        for each in (np.stack, np.concatenate, np.hstack, np.roll, np.flip, np.reshape, np.transpose, np.ravel)
+    },
+    **{getattr(np, name): _method(name) for name in ("sum", "mean", "dot")},
+    np.zeros: _filled(np.float64(0.0)),
+    np.ones: _filled(np.float64(1.0)),
+    np.empty: _filled(None),
+    np.full: _full,
+    np.zeros_like: _filled_like(np.float64(0.0)),
+    np.ones_like: _filled_like(np.float64(1.0)),
+    np.empty_like: _filled_like(None),
     math.isnan: _math_test("isnan", "{0} != {0}"),
     math.isfinite: _math_test("isfinite", "isfinite({0})"),
     np.array: _array,
