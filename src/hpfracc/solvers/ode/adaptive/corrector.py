@@ -91,6 +91,7 @@ class Corrector:
         self.newton = Newton(system, system.jacobian, system.components)
         self._age = 0
         self.loops: Any = None  # CompiledArithmetic, while steps are compiled
+        self._sized: tuple[Any, Any, Any] = (None, None, None)  # a Jacobian, its magnitudes and their row sums
 
     @property
     def inverse(self) -> Array | None:
@@ -161,9 +162,19 @@ class Corrector:
         The smaller of two row-sum bounds, unscaled and in units of the tolerance. Either may be far too large if
         components differ in size.
         """
+        if slopes is not self._sized[0]:
+            size = abs(slopes)
+            self._sized = slopes, size, np.asarray(size.sum(axis=-1)).reshape(-1, self.system.components)
+        _, size, rows = self._sized
         d = self.system.components
-        size, units = abs(slopes), scale.reshape(-1, d)
-        rows = np.asarray(size.sum(axis=-1)).reshape(-1, d)
+        if rows.size == d and np.ndim(weight) == 0:
+            row_bound = abs(weight) * rows.max()
+            if row_bound < _GENTLE:
+                return float(row_bound)
+            return float(
+                min(row_bound, abs(weight) * ((size.reshape(d, d) if size.ndim == 3 else size) @ scale / scale).max())
+            )
+        units = scale.reshape(-1, d)
         scaled = np.asarray(size @ (units[..., np.newaxis] if size.ndim == 3 else scale)).reshape(-1, d) / units
         weights = np.abs(np.broadcast_to(weight, self.system.size).reshape(-1, d))
         return float(np.minimum((weights * rows).max(axis=1), (weights * scaled).max(axis=1)).max())
