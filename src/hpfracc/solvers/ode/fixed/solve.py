@@ -227,7 +227,7 @@ def solve_fixed(
         compiled.load("on_cuda.solve")
         from hpfracc.solvers.ode.compiled.on_cuda.solve import solve_members
 
-        return solve_members(cuda, problem, options, scheme, name, reason)
+        return solve_members(cuda, problem, options, scheme, (name, reason))[0]
     started = time.perf_counter()
     assert options.step is not None
     grid = make_grid(problem.t0, problem.t1, options.step, options.max_steps)

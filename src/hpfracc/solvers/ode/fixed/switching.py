@@ -129,7 +129,7 @@ class SwitchingStepper:
         seconds = time.perf_counter() - started
         self._rate = seconds / max(1, reached - first)
         if self._offer is not None:
-            self._offer.credit(seconds)
+            self._offer.price.credit(seconds)
         self._spent += seconds
         self._done += reached - first
         if self._price is not None:
