@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 
 from hpfracc.history.states import make_memory
-from hpfracc.solvers.ode.adaptive.system import FlatSystem, NotFiniteError
 from hpfracc.solvers.ode.compilation import refuse_compiled
 from hpfracc.solvers.ode.differences import DifferenceTables, make_difference_tables, step_l1, step_l2_sigma
-from hpfracc.solvers.ode.fixed.grid import make_grid
-from hpfracc.solvers.ode.mesh import StepError, walk_mesh
+from hpfracc.solvers.ode.fixed.grid import row_orders
+from hpfracc.solvers.ode.fixed.walk import solve_on_mesh
 from hpfracc.solvers.ode.newton import Newton
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
-from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+from hpfracc.solvers.ode.result import FODEResult
 
 __all__ = ["refuse_graded", "solve_graded"]
 
@@ -41,46 +40,22 @@ def refuse_graded(problem: Problem, options: Options, name: str) -> str | None:
 
 def solve_graded(problem: Problem, options: Options, name: str, grading: float) -> FODEResult:
     """Solve on the graded mesh, with as many steps as a uniform mesh with ``options.step``."""
-    assert options.step is not None
-    steps = make_grid(problem.t0, problem.t1, options.step).steps
-    system = FlatSystem(problem)
-    notes = (f"steps grow like those of t_j = T (j/{steps})^{grading:.4g}",)
-    return walk_mesh(
-        problem,
-        options,
-        steps,
-        grading,
-        lambda mesh: _steps(system, options, name, mesh),
-        SolveDecision(name, "asked for", "exponentials", False, notes),
-        lambda: (system.nfev, system.njev),
-    )
+
+    def steps(newton: Newton, mesh: Array) -> Iterator[Array]:
+        return _steps(problem, newton, name, mesh)
+
+    return solve_on_mesh(problem, options, name, steps, grading=grading, history="exponentials")
 
 
-def _steps(system: FlatSystem, options: Options, name: str, mesh: Array) -> Iterator[Array]:
+def _steps(problem: Problem, newton: Newton, name: str, mesh: Array) -> Iterator[Array]:
     """The states after the steps of :mod:`hpfracc.solvers.ode.differences`, with Newton's method."""
-    atol = np.broadcast_to(options.atol, system.shape).reshape(-1) if np.ndim(options.atol) else options.atol
-    newton = Newton(system, system.jacobian, system.components, options.rtol, atol)
-    newton.price = system.slope_evaluations + 1
 
     def solve(tau: float, known: Array, weight: Any, guess: Array) -> Array:
-        try:
-            solved = newton.solve(tau, known, np.broadcast_to(weight, known.shape), guess)
-            if solved is None:
-                system(tau, guess)  # which may not be finite there
-        except NotFiniteError as error:
-            raise StepError(f"{error}: take a smaller step, or check the right-hand side there.") from None
-        if solved is None:
-            raise StepError(
-                f"Newton's method did not converge at t = {system.problem.t0 + tau:g}: take a smaller step, give "
-                "jac, or check that the right-hand side is smooth there."
-            )
-        return solved[0]
+        solved = newton.solve(problem.t0 + tau, known, np.broadcast_to(weight, known.shape), guess)
+        return np.full_like(known, np.nan) if solved is None else solved[0]
 
-    orders = np.empty(system.size)
-    for alpha, which in system.groups:
-        orders[which] = alpha
-    order = orders if len(system.groups) > 1 else orders[0]
-    y = system.start(0.0).astype(system.dtype)
+    order = row_orders(problem) if problem.orders.single is None else np.float64(problem.orders.single)
+    y = np.array(problem.y0).reshape(-1)
     # D^alpha y = I^(1-alpha) y': the history is that of an integral of order 1 - alpha of y'.
     shortest, length = float(np.diff(mesh).min()), float(mesh[-1])
     memory = make_memory(1.0 - order, 0, shortest, length, _KERNEL, y, 1 if name == "l1" else 2)
@@ -90,4 +65,6 @@ def _steps(system: FlatSystem, options: Options, name: str, mesh: Array) -> Iter
     for n in range(len(mesh) - 1):
         row = DifferenceTables(*(None if each is None else each[n] for each in tables))
         carried = one(np, memory, solve, carried, row)
+        if np.isnan(carried[0]).all():
+            return
         yield carried[0]

@@ -22,7 +22,7 @@ from hpfracc.errors import ShapeError
 from hpfracc.solvers.ode import problems
 from hpfracc.solvers.ode.compiled.reading import BoundSource, read_function
 from hpfracc.solvers.ode.compiled.source import NoSourceError, syntax_of
-from hpfracc.solvers.ode.fixed import solve as fixed_solve
+from hpfracc.solvers.ode.fixed import walk as fixed_solve
 from hpfracc.solvers.ode.fixed import switching
 from tests.helpers.thinned import thinned
 

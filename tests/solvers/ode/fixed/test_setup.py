@@ -11,7 +11,7 @@ import pytest
 
 import hpfracc as hf
 from hpfracc.operators.core.weights import weight_cache
-from hpfracc.solvers.ode.fixed import solve as fixed_solve
+from hpfracc.solvers.ode.fixed import walk as fixed_solve
 
 pytest.importorskip("numba")
 

@@ -1,4 +1,4 @@
-"""The uniform grid of a fixed-step solve, and the contribution of the initial data on it."""
+"""The grid of a solve with given steps, and the contribution of the initial data on it."""
 
 from __future__ import annotations
 
@@ -26,26 +26,39 @@ _MAX_STEPS = 2.0**53
 
 @dataclass(frozen=True, slots=True)
 class UniformGrid:
-    """``t_n = t0 + n step`` for n = 0 .. steps, of which only the first ``count`` are stored."""
+    """``t_n = t0 + n step`` for n = 0 .. steps, of which only the first ``count`` are stored.
+
+    With a ``grading`` r, ``t_n = t0 + T (n / steps)^r``.
+    """
 
     t0: float
     t1: float
     steps: int
     count: int
+    grading: float = 1.0
 
     @property
     def step(self) -> float:
-        """The step that divides the interval."""
+        """The step that divides the interval: the mean of a graded grid."""
         return (self.t1 - self.t0) / self.steps
+
+    @property
+    def longest(self) -> float:
+        """The longest step: the last one."""
+        return (self.t1 - self.t0) * (1.0 - (1.0 - 1.0 / self.steps) ** self.grading)
 
     def elapsed(self, first: int = 0, stop: int | None = None) -> Array:
         """``t_n - t0``, without the rounding of ``t0``."""
         stop = self.count if stop is None else stop
-        return (self.t1 - self.t0) * (np.arange(first, stop) / self.steps)
+        return (self.t1 - self.t0) * (np.arange(first, stop) / self.steps) ** self.grading
 
     def time(self, n: int) -> float:
         """The time ``t_n``."""
-        return self.t0 + (self.t1 - self.t0) * (n / self.steps)
+        return self.t0 + (self.t1 - self.t0) * (n / self.steps) ** self.grading
+
+    def place(self, elapsed: Array) -> Array:
+        """The n, not rounded, at which so much time has elapsed."""
+        return np.asarray(self.steps * (elapsed / (self.t1 - self.t0)) ** (1.0 / self.grading))
 
     def times(self) -> Array:
         """The stored ``t_n``; the last of all is exactly t1."""
@@ -55,7 +68,7 @@ class UniformGrid:
         return times
 
 
-def make_grid(t0: float, t1: float, step: float, most: int | None = None) -> UniformGrid:
+def make_grid(t0: float, t1: float, step: float, most: int | None = None, grading: float = 1.0) -> UniformGrid:
     """The grid of the largest step not above ``step`` that divides ``[t0, t1]``; limited to ``most`` steps."""
     ratio = (t1 - t0) / step
     if not ratio <= _MAX_STEPS:
@@ -66,7 +79,7 @@ def make_grid(t0: float, t1: float, step: float, most: int | None = None) -> Uni
     steps = round(ratio) if abs(ratio - round(ratio)) <= _FITS else math.ceil(ratio)
     steps = max(1, steps)
     # A method that solves its first steps together needs all of them.
-    return UniformGrid(t0, t1, steps, 1 + (steps if most is None else min(steps, max(most, _FIRST))))
+    return UniformGrid(t0, t1, steps, 1 + (steps if most is None else min(steps, max(most, _FIRST))), grading)
 
 
 def row_orders(problem: Problem) -> Array:

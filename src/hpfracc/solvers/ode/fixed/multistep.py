@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups
-from hpfracc.solvers.ode.fixed.scheme import Scheme, StartError, Tableau, cached_weights, evaluate_first
+from hpfracc.solvers.ode.fixed.scheme import Scheme, StepError, Tableau, cached_weights, evaluate_first
 from hpfracc.solvers.ode.fixed.solve import solve_fixed
 from hpfracc.solvers.ode.fixed.starting import MAX_POWERS, Multistep, Powers, starting_powers, starting_weights
 from hpfracc.solvers.ode.jacobian import Factors, JacobianSource, factorise, is_sparse
@@ -180,7 +180,7 @@ def _solve_first(
         parts = float((np.abs(known) + (np.abs(matrix) @ np.abs(f)[:, :, None])[:, :, 0]).max())
         found, left = solve_damped(residual, factors, start, norm, 1.0, rounding=_ROUNDING * parts)
     if found is None:
-        raise StartError(
+        raise StepError(
             f"Newton's method did not converge for the first {last} steps, up to t = {times[-1]:g} (residual "
             f"{left:.3g}): take a smaller step, give jac, or use method='implicit_trapezoid'."
         )

@@ -18,7 +18,7 @@ from hpfracc.solvers.ode.problem import Problem
 
 __all__ = [
     "Scheme",
-    "StartError",
+    "StepError",
     "Tableau",
     "add_first_value",
     "cached_weights",
@@ -31,8 +31,8 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 
-class StartError(Exception):
-    """The first points could not be computed. The message says why and what to do."""
+class StepError(Exception):
+    """A step, or the first ones, could not be taken. The message says where, why, and what to do."""
 
 
 @dataclass(slots=True, eq=False)
@@ -46,7 +46,7 @@ class Tableau:
     which : array of int or None, shape (rows,)
         Index of the order of each row; None if all share one.
     y, f : array, shape (rows, N + 1)
-        Solution and right-hand side at the steps.
+        Solution and right-hand side at the steps; where that is not kept, the solution twice.
     sums : array, shape (K, rows, N + 1)
         The history sums so far, including the initial data.
     known : int
@@ -55,6 +55,8 @@ class Tableau:
         See :class:`Scheme`.
     begins : Powers or None
         The powers of the starting weights, if there are any.
+    beginning : callable or None
+        The part of the solution that is not smooth at the start, as a function of the times after t0, if it is known.
     stepwise : bool
         Whether every step must be stored before the next one, because delayed states are read from here.
     """
@@ -69,6 +71,7 @@ class Tableau:
     known: int = 1
     powers: int = 3
     begins: Powers | None = None
+    beginning: Callable[[Array], Array] | None = None
     stepwise: bool = False
 
     def finite_until(self, first: int, stop: int) -> int:
@@ -133,7 +136,7 @@ def evaluate_first(table: Tableau, evaluate: Callable[[float, Array], Array]) ->
     t0 = table.grid.t0
     table.f[:, 0] = evaluate(t0, np.array(table.problem.y0)).reshape(-1)
     if not np.isfinite(table.f[:, 0]).all():
-        raise StartError(
+        raise StepError(
             f"The right-hand side is not finite at the start, t = {t0:g}: correct it there, or use "
             "method='implicit_rectangle', which does not need that value."
         )

@@ -10,7 +10,8 @@ import numpy as np
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau, add_first_value, rectangle_weights, trapezoid_weights
-from hpfracc.solvers.ode.fixed.solve import Guard, solve_fixed
+from hpfracc.solvers.ode.fixed.solve import solve_fixed
+from hpfracc.solvers.ode.fixed.walk import Guard
 from hpfracc.solvers.ode.method import Method, register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem

@@ -13,13 +13,12 @@ from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.intervals import IntervalWeights
 from hpfracc.solvers.ode.compilation import refuse_compiled
-from hpfracc.solvers.ode.fixed.grid import make_grid
-from hpfracc.solvers.ode.mesh import StepError, walk_mesh
+from hpfracc.solvers.ode.fixed.walk import solve_on_mesh
 from hpfracc.solvers.ode.method import Method, register_method
-from hpfracc.solvers.ode.newton import Newton, make_newton
+from hpfracc.solvers.ode.newton import Newton
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import Problem, RightHandSide
-from hpfracc.solvers.ode.result import FODEResult, SolveDecision
+from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.result import FODEResult
 
 __all__ = ["VariableOrder", "VariableOrderGraded"]
 
@@ -123,20 +122,10 @@ def _refuse(problem: Problem, options: Options, name: str) -> str | None:
 
 
 def _solve(problem: Problem, options: Options, name: str, grading: float, *, parabola: bool) -> FODEResult:
-    assert options.step is not None
-    steps = make_grid(problem.t0, problem.t1, options.step).steps
-    fun = RightHandSide(problem)
-    newton = make_newton(problem, options, fun)
-    notes = () if grading == 1.0 else (f"steps grow like those of t_j = T (j/{steps})^{grading:.4g}",)
-    return walk_mesh(
-        problem,
-        options,
-        steps,
-        grading,
-        lambda mesh: _steps(problem, newton, mesh, parabola),
-        SolveDecision(name, "asked for", "direct", False, notes),
-        lambda: (fun.count, newton.jacobians),
-    )
+    def steps(newton: Newton, mesh: Array) -> Iterator[Array]:
+        return _steps(problem, newton, mesh, parabola)
+
+    return solve_on_mesh(problem, options, name, steps, grading=grading)
 
 
 def _orders(problem: Problem, t: float) -> Array:
@@ -166,10 +155,7 @@ def _steps(problem: Problem, newton: Newton, mesh: Array, parabola: bool) -> Ite
         at, weight = problem.t0 + before + sigma * (now - before), sigma / own
         solved = newton.solve(at, y - weight * past, weight, y + sigma * (now - before) * slope)
         if solved is None:
-            raise StepError(
-                f"Newton's method did not converge at t = {at:g}: take a smaller step, give jac, or check that the "
-                "right-hand side is smooth there."
-            )
+            return
         increments[n] = (solved[0] - y) / sigma
         y, slope = y + increments[n], increments[n] / (now - before)
         yield y
