@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
+from hpfracc._reading import number
 from hpfracc.history.states import make_memory
-from hpfracc.solvers.ode.compilation import refuse_compiled
 from hpfracc.solvers.ode.differences import DifferenceTables, make_difference_tables, step_l1, step_l2_sigma
 from hpfracc.solvers.ode.fixed.grid import row_orders
 from hpfracc.solvers.ode.fixed.walk import solve_on_mesh
+from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.newton import Newton
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.result import FODEResult
 
-__all__ = ["refuse_graded", "solve_graded"]
+__all__ = ["GradedMethod"]
 
 Array = np.ndarray[Any, Any]
 
@@ -25,26 +27,47 @@ Array = np.ndarray[Any, Any]
 _KERNEL = 1e-14
 
 
-def refuse_graded(problem: Problem, options: Options, name: str) -> str | None:
-    """Requires a single equation in the Caputo derivative, with orders below 1."""
-    if problem.terms or problem.delays:
-        return f"method={name!r} takes one derivative and no delays"
-    if problem.derivative != "caputo":
-        return f"method={name!r} takes Caputo's derivative, and not derivative={problem.derivative!r}"
-    if problem.orders.known is None:
-        return f"method={name!r} takes constant orders"
-    if np.any(problem.orders.known >= 1.0):
-        return f"method={name!r} takes orders below 1, and alpha reaches {float(problem.orders.known.max()):g}"
-    return refuse_compiled(options, name)
+@dataclass(frozen=True, slots=True)
+class GradedMethod(Method):
+    r"""L1 or L2-1sigma on the mesh :math:`t_j = t_0 + T (j/N)^r`, for arrays of every library.
 
+    Parameters
+    ----------
+    grading : float, optional
+        r, at least 1.
+    """
 
-def solve_graded(problem: Problem, options: Options, name: str, grading: float) -> FODEResult:
-    """Solve on the graded mesh, with as many steps as a uniform mesh with ``options.step``."""
+    grading: float | None = None
 
-    def steps(newton: Newton, mesh: Array) -> Iterator[Array]:
-        return _steps(problem, newton, name, mesh)
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy", "torch", "jax"})
+    implicit: ClassVar[bool] = True
+    #: The order of accuracy on a mesh that is graded enough, minus a multiple of alpha.
+    accuracy: ClassVar[tuple[float, float]]
 
-    return solve_on_mesh(problem, options, name, steps, grading=grading, history="exponentials")
+    def __post_init__(self) -> None:
+        if self.grading is not None:
+            number("grading", self.grading, least=1.0)  # 1 is a uniform mesh
+
+    def grade(self, order: float) -> float:
+        """r, as given or so that a solution like ``t^order`` does not reduce the order of accuracy; at most 10."""
+        return (
+            min((self.accuracy[0] - self.accuracy[1] * order) / order, 10.0) if self.grading is None else self.grading
+        )
+
+    def solve(self, problem: Problem, options: Options) -> FODEResult:
+        """One implicit equation per step."""
+        known, name = problem.orders.known, self.name
+        grading = self.grading if known is None else self.grade(float(known.min()))
+        if problem.library != "numpy":
+            from hpfracc.solvers.ode.tensors.mesh import solve_graded_tensors
+
+            return solve_graded_tensors(problem, options, name, grading)
+        assert grading is not None
+
+        def steps(newton: Newton, mesh: Array) -> Iterator[Array]:
+            return _steps(problem, newton, name, mesh)
+
+        return solve_on_mesh(problem, options, name, steps, grading=grading, history="exponentials")
 
 
 def _steps(problem: Problem, newton: Newton, name: str, mesh: Array) -> Iterator[Array]:

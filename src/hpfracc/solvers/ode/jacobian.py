@@ -15,7 +15,6 @@ __all__ = [
     "Factors",
     "JacobianSource",
     "SparseFactors",
-    "expand_sparsity",
     "factorise",
     "is_sparse",
     "read_sparsity",
@@ -63,23 +62,6 @@ def read_sparsity(given: Any, d: int) -> Any:
     pattern = pattern.astype(bool)
     pattern.eliminate_zeros()
     return pattern
-
-
-def expand_sparsity(pattern: Any, states: int, places: list[int]) -> Any:
-    """The pattern of the system of a multi-term equation; ``places`` are the blocks that its terms read."""
-    from scipy.sparse import block_array, csc_array, eye_array
-
-    d = pattern.shape[0]
-    one = eye_array(d, dtype=bool)
-    blocks: list[list[Any]] = [[None] * states for _ in range(states)]
-    for row in range(states - 1):
-        blocks[row][row + 1] = one
-    for place in places:
-        blocks[-1][place] = one
-    blocks[-1][0] = pattern if blocks[-1][0] is None else pattern + one
-    for k in range(states):  # every row and column of blocks has a shape
-        blocks[k][k] = csc_array((d, d), dtype=bool) if blocks[k][k] is None else blocks[k][k]
-    return csc_array(block_array(blocks)).astype(bool)
 
 
 def _column_groups(pattern: Any) -> Array:

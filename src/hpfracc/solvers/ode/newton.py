@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc.solvers.ode.jacobian import DenseFactors, Factors, JacobianSource, factorise
+from hpfracc.solvers.ode.jacobian import DenseFactors, Factors, factorise
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import Jacobian, NotFiniteError, Problem, RightHandSide
+from hpfracc.solvers.ode.problem import NotFiniteError, Problem, RightHandSide, jacobian_source
 
 __all__ = [
     "DIGITS",
@@ -141,7 +141,7 @@ class Newton:
         self.evaluate, self.slopes, self.components = evaluate, slopes, components
         self.rtol, self.atol, self.part = rtol, atol, part
         #: The user's function, for compiled steps.
-        self.jacobian: Jacobian | None = None
+        self.jacobian: Callable[[float, Array], Any] | None = None
         self.iterations = 0
         self.jacobians = 0
         self.residual = 0.0
@@ -446,14 +446,13 @@ def _polish(
 def make_newton(problem: Problem, options: Options, fun: RightHandSide, part: float = PART) -> Newton:
     """Newton's method for the steps of a fixed-step method; ``part`` as for :class:`Newton`."""
     shape = problem.shape
-    given = Jacobian(problem) if problem.jac is not None else None
-    source = JacobianSource(shape, problem.dtype, fun, given, problem.jac_sparsity)
+    source = jacobian_source(problem, fun)
 
     def evaluate(t: float, y: Array) -> Array:
         return fun(t, y.reshape(shape)).reshape(-1)
 
     atol = np.broadcast_to(options.atol, shape).reshape(-1) if np.ndim(options.atol) else options.atol
     newton = Newton(evaluate, source, shape[-1], options.rtol, atol, part)
-    newton.jacobian = given
+    newton.jacobian = source.jac
     newton.price = source.evaluations + 1
     return newton

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import rgamma
 
 from hpfracc.solvers.ode.fixed.scheme import Scheme
-from hpfracc.solvers.ode.jacobian import DENSE_BELOW, JacobianSource
-from hpfracc.solvers.ode.problem import Jacobian, Problem, RightHandSide
+from hpfracc.solvers.ode.jacobian import DENSE_BELOW
+from hpfracc.solvers.ode.problem import Problem, RightHandSide, jacobian_source
 from hpfracc.solvers.ode.stability import stability_number, stable_radii
 
 __all__ = [
@@ -87,8 +87,7 @@ class StiffnessGuard:
 
     def __init__(self, problem: Problem, step: float, name: str, scheme: Scheme) -> None:
         self._fun = RightHandSide(problem)
-        given = Jacobian(problem) if problem.jac is not None else None
-        self._slopes = JacobianSource(problem.shape, problem.dtype, self._fun, given, problem.jac_sparsity)
+        self._slopes = jacobian_source(problem, self._fun)
         assert problem.orders.known is not None
         orders = np.broadcast_to(problem.orders.known, problem.shape)
         self._step = step

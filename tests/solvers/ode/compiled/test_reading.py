@@ -22,8 +22,8 @@ from hpfracc.errors import ShapeError
 from hpfracc.solvers.ode import problems
 from hpfracc.solvers.ode.compiled.reading import BoundSource, read_function
 from hpfracc.solvers.ode.compiled.source import NoSourceError, syntax_of
-from hpfracc.solvers.ode.fixed import walk as fixed_solve
 from hpfracc.solvers.ode.fixed import switching
+from hpfracc.solvers.ode.fixed import walk as fixed_solve
 from tests.helpers.thinned import thinned
 
 pytest.importorskip("numba")

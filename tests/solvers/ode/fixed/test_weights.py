@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from hpfracc._xp import NUMPY
 from hpfracc.solvers.ode.fixed.scheme import trapezoid_weights
 from hpfracc.solvers.ode.fixed.starting import Powers, _zeta, starting_powers, starting_weights
 from hpfracc.solvers.ode.method import find_method
@@ -27,7 +28,7 @@ def test_first_weights_are_taylor_coefficients(name: str, alpha: float):
     with mpmath.workdps(40):
         exact = [float(c) for c in mpmath.taylor(lambda z: GENERATING[name](z, mpmath.mpf(alpha)), 0, 9)]
     method: Any = find_method(name)
-    np.testing.assert_allclose(method.weights(alpha, 10), exact, rtol=1e-13)
+    np.testing.assert_allclose(method.weights(NUMPY, alpha, 10)[0][0], exact, rtol=1e-13)
 
 
 @pytest.mark.parametrize("name", GENERATING)
@@ -52,7 +53,7 @@ def test_far_weights_continue_the_near_ones(name: str, alpha: float):
             if name == "newton_gregory":
                 exact = [c - a / 2 * (c - (exact[k - 1] if k else 0)) for k, c in enumerate(exact)]
     method: Any = find_method(name)
-    np.testing.assert_allclose(method.weights(alpha, n), np.array(exact, dtype=float), rtol=2e-12)
+    np.testing.assert_allclose(method.weights(NUMPY, alpha, n)[0][0], np.array(exact, dtype=float), rtol=2e-12)
 
 
 @pytest.mark.parametrize("name", GENERATING)
@@ -63,7 +64,7 @@ def test_starting_weights_are_exact_on_their_powers(name: str, exponents: tuple[
     first = 1 if exponents[0] < 0.0 else 0
     powers = Powers(exponents, first)
     method: Any = find_method(name)
-    omega = method.weights(alpha, n)
+    omega = method.weights(NUMPY, alpha, n)[0][0]
     starts = starting_weights(method, alpha, omega, powers)
     nodes = np.arange(first, powers.last + 1.0)
     for nu in exponents:

@@ -28,9 +28,8 @@ from scipy.special import gamma, rgamma
 from hpfracc.solvers.ode.delays import DelayedStates
 from hpfracc.solvers.ode.fixed.grid import initial_part, order_groups, row_orders
 from hpfracc.solvers.ode.fixed.scheme import Tableau, rectangle_weights, trapezoid_weights
-from hpfracc.solvers.ode.jacobian import JacobianSource
 from hpfracc.solvers.ode.newton import Newton, Norm
-from hpfracc.solvers.ode.problem import Jacobian, RightHandSide
+from hpfracc.solvers.ode.problem import RightHandSide, jacobian_source
 
 __all__ = ["Estimate", "estimate_errors", "find_jumps"]
 
@@ -223,8 +222,7 @@ def _propagate(
     shape, d = problem.shape, problem.shape[-1]
     times = table.grid.elapsed(0, table.known)[nodes]
     largest = np.abs(table.y[:, : table.known]).max(axis=1)
-    given = Jacobian(problem) if problem.jac is not None else None
-    source = JacobianSource(shape, problem.dtype, fun, given, problem.jac_sparsity)
+    source = jacobian_source(problem, fun)
     y: Array = np.empty(0)
     sizes: Array = np.empty(0)
     value: Array = np.empty(0)  # f(t, y)

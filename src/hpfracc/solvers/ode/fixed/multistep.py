@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from hpfracc._xp import NUMPY
 from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups
 from hpfracc.solvers.ode.fixed.scheme import Scheme, StepError, Tableau, cached_weights, evaluate_first
-from hpfracc.solvers.ode.fixed.solve import solve_fixed
-from hpfracc.solvers.ode.fixed.starting import MAX_POWERS, Multistep, Powers, starting_powers, starting_weights
-from hpfracc.solvers.ode.jacobian import Factors, JacobianSource, factorise, is_sparse
-from hpfracc.solvers.ode.method import refuse_plain
+from hpfracc.solvers.ode.fixed.solve import StepMethod, solve_fixed
+from hpfracc.solvers.ode.fixed.starting import MAX_POWERS, Powers, starting_powers, starting_weights
+from hpfracc.solvers.ode.jacobian import Factors, factorise, is_sparse
 from hpfracc.solvers.ode.newton import Norm, solve_damped, step_scale
 from hpfracc.solvers.ode.options import Options
-from hpfracc.solvers.ode.problem import Jacobian, Problem, starts_infinite
+from hpfracc.solvers.ode.problem import Problem, jacobian_source, starts_infinite
 from hpfracc.solvers.ode.result import FODEResult
 from hpfracc.solvers.ode.singular import GrowthError
 
-__all__ = ["refuse_multistep", "refuse_start", "series_power", "solve_multistep"]
+__all__ = ["MultistepMethod", "refuse_start", "series_power", "solve_multistep"]
 
 #: Rounding error of a sum, relative to the sum of the absolute values.
 _ROUNDING = 4e-16
@@ -32,18 +34,38 @@ Array = np.ndarray[Any, Any]
 MIN_ORDER = 0.2
 
 
-def refuse_multistep(method: Multistep, problem: Problem, options: Options) -> str | None:
-    """Reason why a multistep method cannot solve ``problem``, or None."""
-    plain = refuse_plain(problem, method.name, infinite=True)
-    if plain is not None or problem.orders.known is None:
-        return plain
-    lowest = float(problem.orders.known.min())
-    if lowest < MIN_ORDER:
-        return (
-            f"method={method.name!r} needs orders of {MIN_ORDER} or more, and the lowest is {lowest:g}: its starting "
-            "weights would have no digits; use method='implicit_trapezoid'"
-        )
-    return refuse_start(method.name, problem, options)
+@dataclass(frozen=True, slots=True)
+class MultistepMethod(StepMethod):
+    """A fractional power of a linear multistep method: implicit, with starting weights, for NumPy."""
+
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
+    takes: ClassVar[frozenset[str]] = StepMethod.takes | {"infinite"}
+    implicit: ClassVar[bool] = True
+
+    def refuses(self, problem: Problem, options: Options) -> str | None:
+        """Requires orders of 0.2 or more, and few enough powers of t."""
+        refusal = StepMethod.refuses(self, problem, options)
+        if refusal is not None or problem.orders.known is None:
+            return refusal
+        lowest = float(problem.orders.known.min())
+        if lowest < MIN_ORDER:
+            return (
+                f"method={self.name!r} needs orders of {MIN_ORDER} or more, and the lowest is {lowest:g}: its starting "
+                "weights would have no digits; use method='implicit_trapezoid'"
+            )
+        return refuse_start(self.name, problem, options)
+
+    def solve(self, problem: Problem, options: Options, **more: Any) -> FODEResult:
+        """Solve the first steps together and the others one by one."""
+        return solve_multistep(self, problem, options)
+
+    @abc.abstractmethod
+    def at_one(self, alpha: float, count: int) -> Array | None:
+        """Coefficients of ``omega(e^-z) z^alpha`` in powers of z."""
+
+    def at_minus_one(self, alpha: float, count: int) -> Array | None:
+        """Coefficients of ``omega(-e^-z) z^-alpha`` if omega is not smooth at -1; otherwise None."""
+        return None
 
 
 def refuse_start(name: str, problem: Problem, options: Options, bound: float = 1.0) -> str | None:
@@ -72,25 +94,21 @@ def refuse_start(name: str, problem: Problem, options: Options, bound: float = 1
     return None
 
 
-def solve_multistep(method: Multistep, problem: Problem, options: Options, bound: float = 1.0) -> FODEResult:
+def solve_multistep(method: StepMethod, problem: Problem, options: Options, bound: float = 1.0) -> FODEResult:
     """One history sum and one system of equations per step. The first steps are solved together."""
     powers = starting_powers(problem, bound)
 
     def weights(alpha: float, n: int) -> tuple[Array, ...]:
-        return cached_weights(method.name, alpha, n, lambda alpha, n: (method.weights(alpha, n),))
+        return cached_weights(method.name, alpha, n, lambda alpha, n: method.weights(NUMPY, alpha, n)[0])
 
     def starts(alpha: float, n: int) -> Array:
-        (found,) = cached_weights(
-            ("starts", method.name, powers),
-            alpha,
-            n,
-            lambda alpha, n: (starting_weights(method, alpha, weights(alpha, n)[0], powers),),
-        )
-        return found
+        def make(alpha: float, n: int) -> tuple[Array]:
+            return (starting_weights(method, alpha, weights(alpha, n)[0], powers),)
 
-    scheme = Scheme(
-        "implicit", weights, partial(_start, options=options, starts=starts, powers=powers), powers=MAX_POWERS
-    )
+        return cached_weights(("starts", method.name, powers), alpha, n, make)[0]
+
+    start = partial(_start, options=options, starts=starts, powers=powers)
+    scheme = Scheme("implicit", weights, start, powers=MAX_POWERS)
     return solve_fixed(problem, options, scheme, method.name, "asked for")
 
 
@@ -137,8 +155,7 @@ def _solve_first(
     """Solve steps 1 .. last together by Newton's method; the unknowns are (batch, step, component)."""
     problem, last = table.problem, powers.last
     shape, d = problem.shape, problem.shape[-1]
-    given = Jacobian(problem) if problem.jac is not None else None
-    source = JacobianSource(shape, problem.dtype, evaluate, given, problem.jac_sparsity)
+    source = jacobian_source(problem, evaluate)
     times = [table.grid.time(n) for n in range(1, last + 1)]
     matrix, known = _first_weights(table, powers, starts)
     finite = table.y[:, :1] if powers.first == 0 else table.sums[0, :, 1:2]

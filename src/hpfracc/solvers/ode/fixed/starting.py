@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import numpy as np
 from scipy import fft
@@ -13,7 +13,7 @@ from scipy.special import gamma, rgamma, zeta
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.singular import read_growth, singular_powers
 
-__all__ = ["MAX_POWERS", "Multistep", "Powers", "starting_powers", "starting_weights"]
+__all__ = ["MAX_POWERS", "Powers", "starting_powers", "starting_weights"]
 
 Array = np.ndarray[Any, Any]
 
@@ -26,24 +26,6 @@ _TERMS = 14
 _CHUNK = 4096
 #: Powers closer than this count as one; the error is then of order 2 minus this.
 _CLOSE = 0.02
-
-
-class Multistep(Protocol):
-    """A rule whose weights depend on distances only, such as a fractional power of a linear multistep method."""
-
-    name: ClassVar[str]
-
-    def weights(self, alpha: float, n: int) -> Array:
-        """``omega_0 .. omega_{n-1}``, for step 1."""
-
-    def at_one(self, alpha: float, count: int) -> Array | None:
-        """Coefficients of ``omega(e^-z) z^alpha`` in powers of z; None if it has other powers.
-
-        Then all sums are computed directly, which loses digits far from the origin. This is acceptable for order 1.
-        """
-
-    def at_minus_one(self, alpha: float, count: int) -> Array | None:
-        """Coefficients of ``omega(-e^-z) z^-alpha`` if omega is not smooth at -1; otherwise None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +65,7 @@ def starting_powers(problem: Problem, bound: float = 1.0) -> Powers:
     return Powers((*kept, bound), 1 if infinite else 0)
 
 
-def starting_weights(method: Multistep, alpha: float, omega: Array, powers: Powers) -> Array:
+def starting_weights(method: Any, alpha: float, omega: Array, powers: Powers) -> Array:
     r"""Weights ``w[j, k]`` of the values at steps ``first + j`` at the points k = 0 .. n-1, for step 1.
 
     They make :math:`\sum_j w_{k,j} f_j + \sum_{j=0}^{k} \omega_{k-j} f_j` the integral of order alpha if f is a sum

@@ -11,7 +11,6 @@ from scipy import special
 
 from hpfracc._reading import array
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.ode.compilation import refuse_compiled
 from hpfracc.solvers.ode.fixed.scheme import StepError
 from hpfracc.solvers.ode.fixed.walk import solve_on_mesh
 from hpfracc.solvers.ode.jacobian import is_sparse
@@ -74,16 +73,7 @@ class MittagLeffler(Method):
     aliases: ClassVar[tuple[str, ...]] = ("exponential",)
     order: ClassVar[str] = "exact for linear systems; min(2, 1 + alpha) in the rest"
     implicit: ClassVar[bool] = True
-
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Requires one order and the Caputo derivative."""
-        if problem.terms or problem.delays:
-            return f"method={self.name!r} takes one derivative and no delays"
-        if problem.derivative != "caputo":
-            return f"method={self.name!r} takes Caputo's derivative, and not derivative={problem.derivative!r}"
-        if problem.orders.single is None:
-            return f"method={self.name!r} takes one constant order for all components"
-        return refuse_compiled(options, self.name)
+    takes: ClassVar[frozenset[str]] = frozenset({"order 1", "orders above 1"})
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """Predict and correct on a uniform grid."""

@@ -9,11 +9,10 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.intervals import IntervalWeights
-from hpfracc.solvers.ode.compilation import refuse_compiled
 from hpfracc.solvers.ode.fixed.walk import solve_on_mesh
+from hpfracc.solvers.ode.graded import GradedMethod
 from hpfracc.solvers.ode.method import Method, register_method
 from hpfracc.solvers.ode.newton import Newton
 from hpfracc.solvers.ode.options import Options
@@ -51,10 +50,7 @@ class VariableOrder(Method):
     order: ClassVar[str] = "2 - max alpha; 1 for solutions like t^alpha"
     implicit: ClassVar[bool] = True
     search_limit: ClassVar[int] = 16384
-
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Requires a single equation in the Caputo derivative, with orders up to 1."""
-        return _refuse(problem, options, self.name)
+    takes: ClassVar[frozenset[str]] = frozenset({"several orders", "variable orders", "order 1"})
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One implicit equation per step, with new weights."""
@@ -64,7 +60,7 @@ class VariableOrder(Method):
 @register_method
 @final
 @dataclass(frozen=True, slots=True)
-class VariableOrderGraded(Method):
+class VariableOrderGraded(GradedMethod):
     r"""The Caputo derivative with an order :math:`\alpha(t)` of the current time, by L2-1sigma on a graded mesh.
 
     As :class:`L2Sigma`, with a new order and collocation point :math:`t_{n-\alpha/2}` at each step. Order 2 in the
@@ -83,42 +79,18 @@ class VariableOrderGraded(Method):
     (2020) 2952-2972, for variable orders.
     """
 
-    grading: float | None = None
-
     name: ClassVar[str] = "variable_order_l2"
     aliases: ClassVar[tuple[str, ...]] = ("variable_order_graded",)
     order: ClassVar[str] = "2 on the graded mesh for smooth orders, for solutions like t^alpha too"
-    implicit: ClassVar[bool] = True
+    libraries: ClassVar[frozenset[str]] = frozenset({"numpy"})
     search_limit: ClassVar[int] = 8192
-
-    def __post_init__(self) -> None:
-        if self.grading is not None:
-            number("grading", self.grading, least=1.0)  # 1 is a uniform mesh
-
-    def refuses(self, problem: Problem, options: Options) -> str | None:
-        """Requires the Caputo derivative, and one order up to 1 for all components."""
-        if problem.orders.function is None and problem.orders.single is None:
-            return f"method={self.name!r} takes one order for all components; use method='variable_order'"
-        if problem.orders.function is not None and np.size(problem.orders.function(problem.t0)) != 1:
-            return f"method={self.name!r} takes one order for all components; use method='variable_order'"
-        return _refuse(problem, options, self.name)
+    takes: ClassVar[frozenset[str]] = frozenset({"variable orders", "order 1"})
+    accuracy: ClassVar[tuple[float, float]] = (2.0, 0.0)
 
     def solve(self, problem: Problem, options: Options) -> FODEResult:
         """One implicit equation per step, with new weights."""
-        grading = self.grading
-        if grading is None:
-            grading = min(2.0 / float(_orders(problem, problem.t0)[0]), 10.0)
+        grading = self.grade(float(_orders(problem, problem.t0)[0]))
         return _solve(problem, options, self.name, grading, parabola=True)
-
-
-def _refuse(problem: Problem, options: Options, name: str) -> str | None:
-    if problem.terms or problem.delays:
-        return f"method={name!r} takes one derivative and no delays"
-    if problem.derivative != "caputo":
-        return f"method={name!r} takes Caputo's derivative, and not derivative={problem.derivative!r}"
-    if problem.orders.ceiling > 1:
-        return f"method={name!r} takes orders up to 1, and alpha exceeds 1"
-    return refuse_compiled(options, name)
 
 
 def _solve(problem: Problem, options: Options, name: str, grading: float, *, parabola: bool) -> FODEResult:
