@@ -12,7 +12,7 @@ from hpfracc.solvers.ode.methods.bdf2 import BDF2
 from hpfracc.solvers.ode.methods.explicit_rectangle import ExplicitRectangle
 from hpfracc.solvers.ode.methods.implicit_trapezoid import ImplicitTrapezoid
 from hpfracc.solvers.ode.methods.pece import PECE
-from hpfracc.solvers.ode.stability import stability_number, stable_radii
+from hpfracc.solvers.ode.stiffness import stability_number, stable_radii
 
 
 @pytest.mark.parametrize("alpha", [0.3, 0.5, 0.7, 0.9, 1.0, 1.2, 1.5])

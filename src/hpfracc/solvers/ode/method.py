@@ -137,8 +137,8 @@ _ASKED: tuple[tuple[str, Callable[[Problem], bool], str], ...] = (
         _has_several_orders,
         "takes one order for all components; use method='l1', or 'variable_order' for functions of t",
     ),
-    ("orders above 1", lambda problem: problem.orders.ceiling > 1, "takes orders up to 1, and alpha exceeds 1"),
     ("order 1", _reaches_one, "takes orders below 1, and alpha reaches 1"),
+    ("orders above 1", lambda problem: problem.orders.ceiling > 1, "takes orders up to 1, and alpha exceeds 1"),
     (
         "infinite",
         _starts_infinite,

@@ -212,7 +212,7 @@ def _read_times(t_eval: Any, t0: float, t1: float) -> Array | None:
         raise ShapeError(f"t_eval has shape {times.shape}; give times along one axis")
     # np.arange and np.linspace can end a few ulps after the intended end.
     slack = 4.0 * np.spacing(max(abs(t0), abs(t1)))
-    inside = np.clip(times, t0, t1)
+    inside: Array = np.clip(times, t0, t1)
     if np.any(np.abs(times - inside) > slack):
         raise InvalidInputError(f"t_eval runs from {times.min():g} to {times.max():g}, beyond t_span=({t0:g}, {t1:g})")
     if np.any(np.diff(inside) <= 0.0):

@@ -10,7 +10,7 @@ import pytest
 
 from hpfracc._xp import NUMPY
 from hpfracc.solvers.ode.fixed.scheme import trapezoid_weights
-from hpfracc.solvers.ode.fixed.starting import Powers, _zeta, starting_powers, starting_weights
+from hpfracc.solvers.ode.fixed.starting import Powers, starting_powers, starting_weights
 from hpfracc.solvers.ode.method import find_method
 from hpfracc.solvers.ode.problem import read_problem
 
@@ -85,12 +85,6 @@ def test_starting_powers():
     infinite = read_problem(lambda t, y: -y, (0, 1), [1.0], 0.5, derivative="riemann_liouville")
     found = starting_powers(infinite)
     assert found.first == 1 and found.exponents == pytest.approx((-0.5, 0.0, 0.5, 1.0))
-
-
-@pytest.mark.parametrize("x", [-7.3, -3.0, -1.7, -0.5, -0.07, -0.06, -1e-6, -1e-17, 0.0, 0.3, 0.9])
-def test_zeta(x: float):
-    """Riemann's function left of its pole agrees with mpmath."""
-    assert _zeta(np.array([x])) == pytest.approx([float(mpmath.zeta(x))], abs=1e-13)
 
 
 @pytest.mark.parametrize("alpha", [0.2, 0.9, 1.6])

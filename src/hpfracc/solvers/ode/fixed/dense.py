@@ -43,9 +43,8 @@ class FixedSolution:
 
     def __init__(self, table: Tableau, known: int, end: float | None = None) -> None:
         self.shape, self.grid, self.y = table.problem.shape, table.grid, table.y[:, :known]
-        self._beginning, self._near = table.beginning, math.inf
-        if self._beginning is None:
-            self._beginning, self._near = _StartingPowers(table, known), NEAR if table.powers else 0
+        self._beginning = table.beginning or _StartingPowers(table, known)
+        self._near = math.inf if table.beginning is not None else NEAR if table.powers else 0
         self.t_min = self.grid.t0
         if end is None:  # the last step is exactly t1, which t0 + (t1 - t0) may not be
             end = self.grid.t1 if known == self.grid.steps + 1 else self.grid.time(known - 1)

@@ -9,10 +9,21 @@ from typing import Any
 import numpy as np
 from scipy.special import rgamma
 
-from hpfracc.errors import InvalidInputError
+from hpfracc.engine.memory.budget import HOST, get_budget
+from hpfracc.engine.selection.call_memory import NEGLIGIBLE_BYTES
+from hpfracc.errors import InvalidInputError, OutOfMemoryError
 from hpfracc.solvers.ode.problem import Problem
 
-__all__ = ["UniformGrid", "initial_part", "make_grid", "order_groups", "row_orders"]
+__all__ = [
+    "REMEDY",
+    "UniformGrid",
+    "check_room",
+    "initial_part",
+    "least_bytes",
+    "make_grid",
+    "order_groups",
+    "row_orders",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -20,6 +31,11 @@ Array = np.ndarray[Any, Any]
 _FITS = 1e-6
 #: Maximum number of steps that any method solves together.
 _FIRST = 16
+#: Number of arrays of a fixed-step solve with an element for every step and component: the solution, the right-hand
+#: side, the history sums, and the contribution of the initial data.
+_FULL_ARRAYS = 4
+#: What to do if memory runs out.
+REMEDY = "use a larger step or tolerance, a shorter interval, or fewer members of the batch; or free memory"
 #: Integers up to this one are exact in float64.
 _MAX_STEPS = 2.0**53
 
@@ -45,7 +61,7 @@ class UniformGrid:
     @property
     def longest(self) -> float:
         """The longest step: the last one."""
-        return (self.t1 - self.t0) * (1.0 - (1.0 - 1.0 / self.steps) ** self.grading)
+        return (self.t1 - self.t0) * (1.0 - math.pow(1.0 - 1.0 / self.steps, self.grading))
 
     def elapsed(self, first: int = 0, stop: int | None = None) -> Array:
         """``t_n - t0``, without the rounding of ``t0``."""
@@ -54,7 +70,7 @@ class UniformGrid:
 
     def time(self, n: int) -> float:
         """The time ``t_n``."""
-        return self.t0 + (self.t1 - self.t0) * (n / self.steps) ** self.grading
+        return self.t0 + (self.t1 - self.t0) * math.pow(n / self.steps, self.grading)
 
     def place(self, elapsed: Array) -> Array:
         """The n, not rounded, at which so much time has elapsed."""
@@ -80,6 +96,23 @@ def make_grid(t0: float, t1: float, step: float, most: int | None = None, gradin
     steps = max(1, steps)
     # A method that solves its first steps together needs all of them.
     return UniformGrid(t0, t1, steps, 1 + (steps if most is None else min(steps, max(most, _FIRST))), grading)
+
+
+def least_bytes(problem: Problem, points: int, orders: int = 1, arrays: int = _FULL_ARRAYS) -> int:
+    """Memory of so many arrays with every component at every point, and of weights for each of the distinct orders."""
+    item = 16 if problem.library == "numpy" and np.iscomplexobj(problem.y0) else 8
+    return points * (arrays * math.prod(problem.shape) * item + 8 * orders)
+
+
+def check_room(problem: Problem, count: int, orders: int, *, arrays: int = _FULL_ARRAYS) -> None:
+    """Raise :class:`OutOfMemoryError` if the arrays of a solve at ``count`` points are larger than what is free."""
+    need = least_bytes(problem, count, orders, arrays)
+    free = None if need < NEGLIGIBLE_BYTES else get_budget().free(HOST)
+    if free is not None and need > free:
+        raise OutOfMemoryError(
+            f"solve_fode: {count:,} points of {math.prod(problem.shape):,} components need at least "
+            f"{need / 2**20:,.1f} MiB for the solution and its history, and {free / 2**20:,.1f} MiB are free; {REMEDY}"
+        )
 
 
 def row_orders(problem: Problem) -> Array:

@@ -12,9 +12,8 @@ import numpy as np
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.operators.core.sequences import power_difference, second_difference, tangent_defects
 from hpfracc.operators.core.weights import weight_cache
-from hpfracc.solvers.ode.fixed.grid import UniformGrid, initial_part, order_groups
+from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, initial_part, order_groups
 from hpfracc.solvers.ode.fixed.starting import Powers
-from hpfracc.solvers.ode.memory_limits import check_room
 from hpfracc.solvers.ode.problem import Problem
 
 __all__ = [

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import fft
-from scipy.special import gamma, rgamma, zeta
+from scipy.special import gamma, rgamma, zetac
 
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
 from hpfracc.solvers.ode.singular import read_growth, singular_powers
@@ -116,7 +115,7 @@ def _miss_far(missed: Array, smooth: Array, bent: Array | None, alpha: float, po
     """
     m = np.arange(_TERMS)
     nu = np.array(powers.exponents)[:, None]
-    at = (1.0 - 2.0 * (m % 2)) * _zeta(-nu - m) / gamma(m + 1.0)
+    at = (1.0 - 2.0 * (m % 2)) * (1.0 + zetac(-nu - m)) / gamma(m + 1.0)
     origin = np.where((nu == 0.0) & (m == 0) & (powers.first == 0), 1.0, 0.0)  # the value at the origin
     regular = _times_series(at + origin, smooth) * rgamma(alpha - m)
     whole = gamma(nu + 1.0) * smooth * rgamma(alpha + nu + 1.0 - m)
@@ -138,30 +137,3 @@ def _times_series(rows: Array, series: Array) -> Array:
     """The product of each row with a series, truncated to their length."""
     lags = np.arange(len(series)) - np.arange(len(series))[:, None]
     return np.asarray(rows @ np.where(lags >= 0, series[lags], 0.0))
-
-
-def _zeta(x: Array) -> Array:
-    """Riemann's zeta function for real x < 1: by reflection below -1/16, by Borwein's alternating sum from there to 1.
-
-    Closer to 0 the reflected argument is close to the pole, where ``1 - x`` has lost the digits of x.
-    """
-    found = np.empty(x.shape)
-    left = x < -0.0625
-    s = x[left]
-    found[left] = 2.0**s * math.pi ** (s - 1.0) * np.sin(0.5 * math.pi * s) * gamma(1.0 - s) * zeta(1.0 - s)
-    found[~left] = [_zeta_in_strip(float(each)) for each in x[~left]]
-    return found
-
-
-def _zeta_in_strip(x: float) -> float:
-    if x == 0.0:
-        return -0.5
-    terms = 24
-    parts = [
-        terms * math.factorial(terms + i - 1) * 4.0**i / (math.factorial(terms - i) * math.factorial(2 * i))
-        for i in range(terms + 1)
-    ]
-    sums = np.cumsum(parts)
-    k = np.arange(terms)
-    alternating = np.sum((-1.0) ** k * (sums[:-1] - sums[-1]) / (k + 1.0) ** x)
-    return float(-alternating / (sums[-1] * (1.0 - 2.0 ** (1.0 - x))))

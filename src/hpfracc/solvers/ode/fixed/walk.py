@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +14,14 @@ from hpfracc.solvers.ode.events import EventWatch
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
 from hpfracc.solvers.ode.fixed.grid import make_grid
 from hpfracc.solvers.ode.fixed.scheme import StepError, Tableau
+from hpfracc.solvers.ode.fixed.stepping import SwitchingStepper
 from hpfracc.solvers.ode.newton import Newton, make_newton
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, RightHandSide
 from hpfracc.solvers.ode.progress import Report, note_steps, progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 
-__all__ = ["Guard", "Stepper", "Walk", "solve_on_mesh"]
+__all__ = ["Guard", "Walk", "solve_on_mesh"]
 
 Array = np.ndarray[Any, Any]
 
@@ -36,33 +37,16 @@ _BLOCK_SECONDS = 0.025
 Guard = Callable[[float, Array], None]
 
 
-class Stepper(Protocol):
-    """Fills a tableau block by block."""
-
-    notes: list[str]
-    compile_seconds: float
-    newton: Newton | None
-
-    @property
-    def compiled(self) -> bool:
-        """Whether the right-hand side runs compiled."""
-
-    @property
-    def evaluations(self) -> int:
-        """Evaluations of the right-hand side."""
-
-    def start(self) -> None:
-        """Compute the first points."""
-
-    def run(self, begin: int, first: int, stop: int, last: int) -> int:
-        """Compute points ``first .. stop-1`` of the block from ``begin``; returns the number of known points."""
-
-
 class Walk:
     """A running solve; ``guard(t, y)`` is called from time to time."""
 
     def __init__(
-        self, table: Tableau, options: Options, stepper: Stepper, block: int, guard: Guard | None = None
+        self,
+        table: Tableau,
+        options: Options,
+        stepper: SwitchingStepper | _MeshStepper,
+        block: int,
+        guard: Guard | None = None,
     ) -> None:
         self.problem, self.options, self.grid, self.table = table.problem, options, table.grid, table
         self.block, self.stepper, self.guard = block, stepper, guard
@@ -189,9 +173,7 @@ class Walk:
             t, y = self.grid.times()[:known], self.table.y[:, :known].reshape(*problem.shape, -1)
             if self.end is not None:
                 t, y = np.append(t, self.end), np.concatenate([y, solution(self.end)[..., None]], axis=-1)
-        happened: tuple[Any, Any] = (None, None)
-        if self.options.events:
-            happened = self.events.collected(problem.shape, problem.dtype)
+        t_events, y_events = self.events.collected(problem.shape, problem.dtype)
         return FODEResult(
             t=t,
             y=y,
@@ -210,8 +192,8 @@ class Walk:
             }
             | ({} if newton is None else {"newton_iterations": newton.iterations}),
             decision=SolveDecision(name, reason, history, stepper.compiled, tuple(stepper.notes)),
-            t_events=happened[0],
-            y_events=happened[1],
+            t_events=t_events,
+            y_events=y_events,
         )
 
 

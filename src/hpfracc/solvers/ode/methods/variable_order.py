@@ -8,11 +8,14 @@ from itertools import pairwise
 from typing import Any, ClassVar, final
 
 import numpy as np
+from scipy.special import rgamma
 
+from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.intervals import IntervalWeights
+from hpfracc.operators.core.sequences import power_differences
+from hpfracc.solvers.ode.differences import GradedMethod
 from hpfracc.solvers.ode.fixed.walk import solve_on_mesh
-from hpfracc.solvers.ode.graded import GradedMethod
 from hpfracc.solvers.ode.method import Method, register_method
 from hpfracc.solvers.ode.newton import Newton
 from hpfracc.solvers.ode.options import Options
@@ -114,15 +117,20 @@ def _steps(problem: Problem, newton: Newton, mesh: Array, parabola: bool) -> Ite
     """Steps of ``sum_k A[n, k] (y_k - y_(k-1)) = f(t*, y*)``, with y* between the last two states."""
     y, slope = np.array(problem.y0).reshape(-1), 0.0 * np.array(problem.y0).reshape(-1)
     increments = np.zeros((len(mesh) - 1, y.size), y.dtype)
+    weights = IntervalWeights([], mesh, parabola=True)
     for n, (before, now) in enumerate(pairwise(mesh)):
         orders, sigma = _orders(problem, problem.t0 + now), 1.0
         for _ in range(4 if parabola else 0):  # the point depends on the order there
             sigma = 1.0 - 0.5 * float(orders[0])
             orders = _orders(problem, problem.t0 + before + sigma * (now - before))
         past, own = np.zeros_like(y), np.empty(y.size)
-        for order in np.unique(orders):
+        for order in set(orders.tolist()):
             mine = orders == order
-            row = IntervalWeights([(1.0, float(order))], mesh[: n + 2], sigma, parabola=parabola).rows(n + 1, n + 2)[0]
+            if parabola:
+                weights.orders, weights.sigma = [(1.0, order)], sigma
+                row = weights.rows(n + 1, n + 2)[0]
+            else:  # equal steps
+                row = power_differences(NUMPY, 1.0 - order, n + 1)[::-1] * (mesh[1] ** -order * rgamma(2.0 - order))
             past[mine], own[mine] = row[:-1] @ increments[:n, mine], row[-1]
         at, weight = problem.t0 + before + sigma * (now - before), sigma / own
         solved = newton.solve(at, y - weight * past, weight, y + sigma * (now - before) * slope)

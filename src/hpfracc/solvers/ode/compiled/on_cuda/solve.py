@@ -21,9 +21,8 @@ from hpfracc.solvers.ode.compiled.on_cuda.kernels import THREADS, build_kernel
 from hpfracc.solvers.ode.compiled.on_cuda.tables import StepTables, make_tables
 from hpfracc.solvers.ode.compiled.on_cuda.workspace import MemoryLayout, Workspace, borrow_workspace
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
-from hpfracc.solvers.ode.fixed.grid import UniformGrid, make_grid
+from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, make_grid
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
-from hpfracc.solvers.ode.memory_limits import check_room
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import note_steps
