@@ -33,11 +33,6 @@ _FIRST = 64
 
 def solve_with(method: Method, problem: Problem, options: Options) -> FODEResult:
     """Solve by one method; raises an error if it does not support the problem."""
-    if problem.library not in method.libraries:
-        raise InvalidInputError(
-            f"method={method.name!r} takes arrays of {' and '.join(sorted(method.libraries))}, and y0 is of "
-            f"{problem.library}; convert y0, or use method='auto'"
-        )
     refusal = method.refuses(problem, options)
     if refusal is not None:
         raise InvalidInputError(refusal)
@@ -64,7 +59,7 @@ def solve_auto(problem: Problem, options: Options) -> FODEResult:
             return _because(method.solve(problem, options), "no step was given")
     if name is None:
         name, reason = "implicit_trapezoid", "no step was given; it is halved until two solutions agree"
-    return _because(solve_with(find_method(name, problem.library), problem, options), reason)
+    return _because(solve_with(find_method(name), problem, options), reason)
 
 
 def _special(problem: Problem, options: Options) -> tuple[str | None, str]:
@@ -88,7 +83,7 @@ def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
     from hpfracc.solvers.ode.stiffness import StiffError, StiffnessGuard
 
     assert options.step is not None
-    graded = find_method("l1", problem.library) if _orders_below(problem, _SMALL_ORDER) else None
+    graded = find_method("l1") if _orders_below(problem, _SMALL_ORDER) else None
     if graded is not None and graded.refuses(problem, options) is None:
         times = make_grid(problem.t0, problem.t1, options.step, options.max_steps).times()
         even = options if options.t_eval is not None else dataclasses.replace(options, t_eval=times)
@@ -101,7 +96,7 @@ def _solve_stepped(problem: Problem, options: Options) -> FODEResult:
             raise InvalidInputError(refusal)
         from hpfracc.solvers.ode.tensors.stability import solve_checked
 
-        return solve_checked(problem, options, pece, find_method("implicit_trapezoid", problem.library))
+        return solve_checked(problem, options, pece, find_method("implicit_trapezoid"))
     guard = StiffnessGuard(problem, make_grid(problem.t0, problem.t1, options.step).step, pece.name, pece.scheme)
     explicit: FODEResult | None = None
     try:

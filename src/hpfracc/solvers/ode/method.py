@@ -45,8 +45,7 @@ class Method(abc.ABC):
     order : str
         The order of accuracy and where it holds, in words, for the documentation.
     libraries : frozenset of str
-        Libraries whose arrays it supports: ``"numpy"``, ``"torch"``, ``"jax"``. Two methods may share a name if these
-        differ.
+        Libraries whose arrays it supports: ``"numpy"``, ``"torch"``, ``"jax"``.
     implicit : bool
         Whether it is meant for stiff equations.
     fixed : bool
@@ -87,6 +86,12 @@ class Method(abc.ABC):
 
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Reason why this method cannot solve ``problem``, with a remedy, as a sentence; None if it can."""
+        if problem.library not in self.libraries:
+            others = ", ".join(each.name for each in all_methods() if problem.library in each.libraries)
+            return (
+                f"method={self.name!r} takes arrays of {' and '.join(sorted(self.libraries))}, and y0 is of "
+                f"{problem.library}; convert y0, or use one of: {others}"
+            )
         if problem.library != "numpy":
             from hpfracc.solvers.ode.tensors.solve import refuse_tensors
 
@@ -157,9 +162,7 @@ _known: dict[str, type[Method]] = {}
 
 def register_method(method: type[Method]) -> type[Method]:
     """Class decorator that registers a method under its name and aliases."""
-    for library in method.libraries:
-        for name in (method.name, *method.aliases):
-            _known[f"{library}:{_plain(name)}"] = method
+    _known.update(dict.fromkeys(map(_plain, (method.name, *method.aliases)), method))
     return method
 
 
@@ -167,7 +170,7 @@ def all_methods() -> list[type[Method]]:
     """All methods by name. Imports the files of ``methods/``."""
     for name in _files():
         importlib.import_module(f"{methods.__name__}.{name}")
-    return sorted(set(_known.values()), key=lambda method: (method.name, sorted(method.libraries)))
+    return sorted(set(_known.values()), key=lambda method: method.name)
 
 
 @functools.cache
@@ -176,31 +179,20 @@ def _files() -> tuple[str, ...]:
     return tuple(module.name for module in pkgutil.iter_modules(methods.__path__))
 
 
-def find_method(name: str | Method, library: str = "numpy") -> Method:
-    """The method of that name for arrays of ``library``; raises an error with similar names if there is none."""
+def find_method(name: str | Method) -> Method:
+    """The method of that name; raises an error with similar names if there is none."""
     if isinstance(name, Method):
         return name
-    name = text("method", name)
-    key = f"{library}:{_plain(str(name))}"
-    if key not in _known and _plain(str(name)) in _files():
-        importlib.import_module(f"{methods.__name__}.{_plain(str(name))}")
-    found = [] if key in _known else all_methods()
+    key = _plain(text("method", name))
+    if key not in _known and key in _files():
+        importlib.import_module(f"{methods.__name__}.{key}")
+    if key not in _known:
+        names = [method.name for method in all_methods()]
     if key in _known:
         return _known[key]()
-    names = sorted({method.name for method in found if library in method.libraries})
-    elsewhere = sorted({one for method in found if _plain(str(name)) in _names(method) for one in method.libraries})
-    if elsewhere:
-        raise InvalidInputError(
-            f"method={name!r} takes arrays of {' and '.join(elsewhere)}, and y0 is of {library}; for {library} there "
-            f"are: {', '.join(names) or 'none'}"
-        )
-    close = difflib.get_close_matches(_plain(str(name)), names, n=2, cutoff=0.5)
+    close = difflib.get_close_matches(key, names, n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
     raise InvalidInputError(f"no method is called {name!r}; {hint}There are: auto, {', '.join(names)}")
-
-
-def _names(method: type[Method]) -> set[str]:
-    return {_plain(name) for name in (method.name, *method.aliases)}
 
 
 def _plain(name: str) -> str:

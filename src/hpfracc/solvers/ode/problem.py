@@ -271,10 +271,8 @@ def read_problem(
         kind = np.result_type(state, *given)
         state, given = state.astype(kind, copy=False), tuple(each.astype(kind, copy=False) for each in given)
     if jac_sparsity is not None and (library != "numpy" or jac is not None):
-        raise InvalidInputError(
-            f"jac_sparsity is for Jacobians of NumPy arrays by differences, and y0 is of {library}"
-            f"{'' if jac is None else ', and jac is given'}; leave it out"
-        )
+        why = "jac is given; give one of them" if jac is not None else f"y0 is of {library}; leave it out"
+        raise InvalidInputError(f"jac_sparsity is for Jacobians of NumPy arrays by differences, and {why}")
     lags = [number("delays", each, above=0.0) for each in listed("delays", delays, "numbers above 0")]
     if lags and history is None:
         raise InvalidInputError(

@@ -211,14 +211,14 @@ def solve_fode(
     )
     is_auto = isinstance(method, str) and method == "auto"
     if on_cuda.is_asked(options):
-        method = find_method("pece" if is_auto else method, problem.library)
+        method = find_method("pece" if is_auto else method)
         on_cuda.check(problem, options, method)
         options = dataclasses.replace(options, precision="float32" if dtype_name(y0) == "float32" else "float64")
 
     def solve(problem: Problem, options: Options) -> FODEResult:
         if is_auto:
             return solve_auto(problem, options)
-        return solve_with(find_method(method, problem.library), problem, options)
+        return solve_with(find_method(method), problem, options)
 
     with interrupt_scope(), watch_steps() as stepped:
         try:

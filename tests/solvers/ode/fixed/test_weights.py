@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hpfracc._xp import NUMPY
-from hpfracc.solvers.ode.fixed.scheme import trapezoid_weights
-from hpfracc.solvers.ode.fixed.starting import Powers, starting_powers, starting_weights
+from hpfracc.solvers.ode.fixed.scheme import Powers, trapezoid_weights
+from hpfracc.solvers.ode.fixed.starting import starting_powers, starting_weights
 from hpfracc.solvers.ode.method import find_method
 from hpfracc.solvers.ode.problem import read_problem
 

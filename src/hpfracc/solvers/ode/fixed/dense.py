@@ -13,7 +13,6 @@ from scipy.special import gamma, rgamma
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.fixed.grid import initial_part, row_orders
 from hpfracc.solvers.ode.fixed.scheme import Tableau
-from hpfracc.solvers.ode.fixed.starting import starting_powers
 
 __all__ = ["NEAR", "FixedSolution", "lagrange_weights"]
 
@@ -115,6 +114,8 @@ class _StartingPowers:
     @cached_property
     def fitted(self) -> tuple[tuple[float, ...], Array]:
         """The powers, and ``c h^(nu+alpha)`` of each row and power."""
+        from hpfracc.solvers.ode.fixed.starting import starting_powers
+
         powers = self.begins or starting_powers(self.problem)
         count = min(len(powers.exponents), self.most, self.f.shape[1] - powers.first)
         exponents = powers.exponents[:count]

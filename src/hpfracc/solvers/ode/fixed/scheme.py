@@ -13,10 +13,10 @@ from hpfracc._xp import NUMPY, Namespace
 from hpfracc.operators.core.sequences import power_difference, second_difference, tangent_defects
 from hpfracc.operators.core.weights import weight_cache
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, initial_part, order_groups
-from hpfracc.solvers.ode.fixed.starting import Powers
 from hpfracc.solvers.ode.problem import Problem
 
 __all__ = [
+    "Powers",
     "Scheme",
     "StepError",
     "Tableau",
@@ -29,6 +29,19 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Powers:
+    """The powers of t - t0 that are integrated exactly, and the first step whose value is used."""
+
+    exponents: tuple[float, ...]
+    first: int
+
+    @property
+    def last(self) -> int:
+        """The last step whose value is used; all steps up to it are solved together."""
+        return self.first + len(self.exponents) - 1
 
 
 class StepError(Exception):

@@ -10,7 +10,7 @@ import numpy as np
 
 from hpfracc._xp import Namespace
 from hpfracc.operators.rules.quadrature import multistep_weights
-from hpfracc.solvers.ode.fixed.multistep import MultistepMethod, series_power
+from hpfracc.solvers.ode.fixed.starting import MultistepMethod, series_power
 from hpfracc.solvers.ode.method import register_method
 
 __all__ = ["BDF2"]

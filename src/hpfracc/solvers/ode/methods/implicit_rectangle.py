@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from hpfracc._xp import Namespace
-from hpfracc.solvers.ode.fixed.multistep import refuse_start, solve_multistep
 from hpfracc.solvers.ode.fixed.scheme import rectangle_weights
 from hpfracc.solvers.ode.fixed.solve import StepMethod
+from hpfracc.solvers.ode.fixed.starting import refuse_start, solve_multistep
 from hpfracc.solvers.ode.method import register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite

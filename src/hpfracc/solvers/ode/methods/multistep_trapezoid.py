@@ -11,7 +11,7 @@ import numpy as np
 
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.operators.core.sequences import binomial_coefficients, binomials
-from hpfracc.solvers.ode.fixed.multistep import MultistepMethod, series_power
+from hpfracc.solvers.ode.fixed.starting import MultistepMethod, series_power
 from hpfracc.solvers.ode.method import register_method
 
 __all__ = ["MultistepTrapezoid"]

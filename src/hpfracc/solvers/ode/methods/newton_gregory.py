@@ -10,7 +10,7 @@ import numpy as np
 
 from hpfracc._xp import Namespace
 from hpfracc.operators.core.sequences import binomials
-from hpfracc.solvers.ode.fixed.multistep import MultistepMethod, series_power
+from hpfracc.solvers.ode.fixed.starting import MultistepMethod, series_power
 from hpfracc.solvers.ode.method import register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
