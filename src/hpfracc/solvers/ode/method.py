@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hpfracc._arrays import library_of
 from hpfracc._reading import text
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode import methods
@@ -111,8 +112,10 @@ class Method(abc.ABC):
 def _has_several_orders(problem: Problem) -> bool:
     orders = problem.orders
     if orders.function is not None:
-        return np.size(orders.function(problem.t0)) != 1
-    return orders.single is None if orders.known is not None else math.prod(np.shape(orders.value)) != 1
+        return bool(np.size(orders.function(problem.t0)) != 1)
+    if library_of(orders.value) in ("torch", "jax"):
+        return bool(math.prod(orders.value.shape) != 1)
+    return orders.single is None
 
 
 def _reaches_one(problem: Problem) -> bool:

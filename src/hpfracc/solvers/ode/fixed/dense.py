@@ -76,20 +76,30 @@ class FixedSolution:
         known = self.y.shape[1]
         width = min(4, known)
         first = np.clip(np.floor(place).astype(np.int64) - 1, 0, known - width)
-        nodes, which = np.unique(first[None] + np.arange(width)[:, None], return_inverse=True)
-        values = self.y[:, nodes]
-        if beginning is not None:
-            values = values - beginning(self.grid.elapsed(0, known)[nodes])
-            values[~np.isfinite(values)] = 0.0
+        index = first + np.arange(width)[:, None]
+        if beginning is None:
+            values = self.y[:, index]
+        else:
+            nodes, which = np.unique(index, return_inverse=True)
+            rest = self.y[:, nodes] - beginning(self.grid.elapsed(0, known)[nodes])
+            rest[~np.isfinite(rest)] = 0.0
+            values = rest[:, which.reshape(index.shape)]
         weights = lagrange_weights(np.arange(width), place - first)
-        return np.asarray(np.einsum("rjn,jn->rn", values[:, which.reshape(width, -1)], weights))
+        return np.asarray(np.einsum("rjn,jn->rn", values, weights))
 
 
 def lagrange_weights(nodes: Array, places: Any) -> Array:
     """Weights of the values at ``nodes``, for the value at each place; of shape (nodes,) + places.shape."""
-    x = np.asarray(places)
-    factors = [[(x - b) / (a - b) for b in nodes if b != a] for a in nodes.tolist()]
-    return np.stack([np.prod([np.ones_like(x), *each], axis=0) for each in factors])
+    points = nodes.tolist()
+    apart = [places - node for node in points]
+    found = []
+    for j, node in enumerate(points):
+        weight = np.ones_like(apart[0]) / math.prod(node - other for i, other in enumerate(points) if i != j)
+        for i, each in enumerate(apart):
+            if i != j:
+                weight = weight * each
+        found.append(weight)
+    return np.asarray(found)
 
 
 class _StartingPowers:

@@ -54,6 +54,7 @@ class PECE(StepMethod):
     """
 
     corrections: int = 1
+
     name: ClassVar[str] = "pece"
     aliases: ClassVar[tuple[str, ...]] = ("predictor_corrector", "adams", "abm")
     order: ClassVar[str] = "min(2, 1 + corrections alpha)"
