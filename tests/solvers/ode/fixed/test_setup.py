@@ -20,7 +20,7 @@ BOUNDS = {
     "explicit_rectangle": 385,
     "implicit_rectangle": 410,
     "pece": 470,
-    "implicit_trapezoid": 455,
+    "implicit_trapezoid": 460,
     "bdf2": 725,
     "newton_gregory": 735,
     "multistep_trapezoid": 680,
@@ -82,7 +82,7 @@ def test_an_error_estimate_adds_few_calls(calls_of: Callable[..., int]):
     short, long = (
         calls_of("pece", steps, **options) - calls_of("pece", steps, estimate=False, **options) for steps in (300, 3000)
     )
-    assert short <= 485
+    assert short <= 530
     assert long <= 3 * short
 
 

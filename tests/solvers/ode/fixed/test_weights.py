@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from hpfracc._xp import NUMPY
-from hpfracc.solvers.ode.fixed.scheme import Powers, trapezoid_weights
-from hpfracc.solvers.ode.fixed.starting import starting_powers, starting_weights
+from hpfracc.solvers.ode.fixed.scheme import trapezoid_weights
+from hpfracc.solvers.ode.fixed.starting import starting_weights
 from hpfracc.solvers.ode.method import find_method
 from hpfracc.solvers.ode.problem import read_problem
+from hpfracc.solvers.ode.singular import Powers, starting_powers
 
 GENERATING = {
     "bdf2": lambda z, a: (mpmath.mpf(3) / 2 - 2 * z + z**2 / 2) ** (-a),

@@ -13,6 +13,7 @@ from scipy.special import gamma, rgamma
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.ode.fixed.grid import initial_part, row_orders
 from hpfracc.solvers.ode.fixed.scheme import Tableau
+from hpfracc.solvers.ode.singular import starting_powers
 
 __all__ = ["NEAR", "FixedSolution", "lagrange_weights"]
 
@@ -124,8 +125,6 @@ class _StartingPowers:
     @cached_property
     def fitted(self) -> tuple[tuple[float, ...], Array]:
         """The powers, and ``c h^(nu+alpha)`` of each row and power."""
-        from hpfracc.solvers.ode.fixed.starting import starting_powers
-
         powers = self.begins or starting_powers(self.problem)
         count = min(len(powers.exponents), self.most, self.f.shape[1] - powers.first)
         exponents = powers.exponents[:count]

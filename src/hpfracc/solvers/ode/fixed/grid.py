@@ -99,7 +99,7 @@ def make_grid(t0: float, t1: float, step: float, most: int | None = None, gradin
 
 
 def least_bytes(problem: Problem, points: int, orders: int = 1, arrays: int = _FULL_ARRAYS) -> int:
-    """Memory of so many arrays with every component at every point, and of weights for each of the distinct orders."""
+    """Memory of ``arrays`` with every component at every point, and of weights for each of the distinct orders."""
     item = 16 if problem.library == "numpy" and np.iscomplexobj(problem.y0) else 8
     return points * (arrays * math.prod(problem.shape) * item + 8 * orders)
 

@@ -14,9 +14,9 @@ from hpfracc.operators.core.sequences import power_difference, second_difference
 from hpfracc.operators.core.weights import weight_cache
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, initial_part, order_groups
 from hpfracc.solvers.ode.problem import Problem
+from hpfracc.solvers.ode.singular import Powers
 
 __all__ = [
-    "Powers",
     "Scheme",
     "StepError",
     "Tableau",
@@ -29,19 +29,6 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Powers:
-    """The powers of t - t0 that are integrated exactly, and the first step whose value is used."""
-
-    exponents: tuple[float, ...]
-    first: int
-
-    @property
-    def last(self) -> int:
-        """The last step whose value is used; all steps up to it are solved together."""
-        return self.first + len(self.exponents) - 1
 
 
 class StepError(Exception):

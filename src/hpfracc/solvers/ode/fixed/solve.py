@@ -20,7 +20,7 @@ from hpfracc.solvers.ode.delays import DelayedStates, without_delays
 from hpfracc.solvers.ode.fixed.error_estimate import Estimate, estimate_errors
 from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups, row_orders
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau, evaluate_first, make_tableau
-from hpfracc.solvers.ode.fixed.stepping import SwitchingStepper
+from hpfracc.solvers.ode.fixed.switching import SwitchingStepper
 from hpfracc.solvers.ode.fixed.walk import Guard, Walk
 from hpfracc.solvers.ode.method import Method
 from hpfracc.solvers.ode.options import Options
@@ -93,7 +93,7 @@ class StepMethod(Method):
     ) -> FODEResult:
         """One history sum for each sequence and step; implicit equations by Newton's method."""
         if problem.library == "numpy":
-            return solve_fixed(problem, options, self.scheme, self.name, reason, guard=guard)
+            return solve_fixed(problem, options, self.scheme_for(problem, options), self.name, reason, guard=guard)
         if self.implicit:
             from hpfracc.solvers.ode.tensors.solve import solve_tensors
 
@@ -101,6 +101,10 @@ class StepMethod(Method):
         from hpfracc.solvers.ode.tensors.stability import solve_explicit
 
         return solve_explicit(problem, options, self, self.scheme)
+
+    def scheme_for(self, problem: Problem, options: Options) -> Scheme:
+        """The weights for NumPy, with what the first steps of this problem need."""
+        return self.scheme
 
     @property
     def scheme(self) -> Scheme:

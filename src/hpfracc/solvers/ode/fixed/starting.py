@@ -15,22 +15,20 @@ from scipy.special import gamma, rgamma, zetac
 
 from hpfracc._xp import NUMPY
 from hpfracc.solvers.ode.fixed.grid import make_grid, order_groups
-from hpfracc.solvers.ode.fixed.scheme import Powers, Scheme, StepError, Tableau, cached_weights, evaluate_first
-from hpfracc.solvers.ode.fixed.solve import StepMethod, solve_fixed
+from hpfracc.solvers.ode.fixed.scheme import Scheme, StepError, Tableau, cached_weights, evaluate_first
+from hpfracc.solvers.ode.fixed.solve import StepMethod
 from hpfracc.solvers.ode.jacobian import Factors, factorise, is_sparse
 from hpfracc.solvers.ode.newton import Norm, solve_damped, step_scale
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, jacobian_source, starts_infinite
-from hpfracc.solvers.ode.result import FODEResult
-from hpfracc.solvers.ode.singular import GrowthError, read_growth, singular_powers
+from hpfracc.solvers.ode.singular import GrowthError, Powers, starting_powers
 
 __all__ = [
     "MAX_POWERS",
     "MultistepMethod",
+    "multistep_scheme",
     "refuse_start",
     "series_power",
-    "solve_multistep",
-    "starting_powers",
     "starting_weights",
 ]
 
@@ -43,36 +41,10 @@ _FAR = 128
 _TERMS = 14
 #: Number of points whose powers fit into the cache.
 _CHUNK = 4096
-#: Powers closer than this count as one; the error is then of order 2 minus this.
-_CLOSE = 0.02
 #: The lowest order for which the starting weights can be computed in double precision.
 MIN_ORDER = 0.2
 #: Rounding error of a sum, relative to the sum of the absolute values.
 _ROUNDING = 4e-16
-
-
-def starting_powers(problem: Problem, bound: float = 1.0) -> Powers:
-    """Powers up to ``bound`` of ``f(t, y(t))`` near t0: products of 1, t, and t^alpha for every order.
-
-    If the solution is infinite at t0, they are determined from the right-hand side, which may raise
-    :class:`~hpfracc.solvers.ode.singular.GrowthError`.
-    """
-    assert problem.orders.known is not None
-    infinite = starts_infinite(problem)
-    if infinite:
-        found = singular_powers(problem, read_growth(problem), bound)
-    else:
-        orders = sorted({float(order) for order in problem.orders.known.reshape(-1)})
-        found, grown = {0.0}, True
-        while grown:
-            more = {round(power + order, 12) for power in found for order in (*orders, 1.0) if power + order < bound}
-            grown = not more <= found
-            found |= more
-    kept: list[float] = []
-    for power in sorted(found):
-        if power < bound - _CLOSE and (not kept or power - kept[-1] > _CLOSE):
-            kept.append(power)
-    return Powers((*kept, bound), 1 if infinite else 0)
 
 
 def starting_weights(method: Any, alpha: float, omega: Array, powers: Powers) -> Array:
@@ -171,9 +143,9 @@ class MultistepMethod(StepMethod):
             )
         return refuse_start(self.name, problem, options)
 
-    def solve(self, problem: Problem, options: Options, **more: Any) -> FODEResult:
-        """Solve the first steps together and the others one by one."""
-        return solve_multistep(self, problem, options)
+    def scheme_for(self, problem: Problem, options: Options) -> Scheme:
+        """The first steps are solved together."""
+        return multistep_scheme(self, problem, options)
 
     @abc.abstractmethod
     def at_one(self, alpha: float, count: int) -> Array | None:
@@ -210,7 +182,7 @@ def refuse_start(name: str, problem: Problem, options: Options, bound: float = 1
     return None
 
 
-def solve_multistep(method: StepMethod, problem: Problem, options: Options, bound: float = 1.0) -> FODEResult:
+def multistep_scheme(method: StepMethod, problem: Problem, options: Options, bound: float = 1.0) -> Scheme:
     """One history sum and one system of equations per step. The first steps are solved together."""
     powers = starting_powers(problem, bound)
 
@@ -224,8 +196,7 @@ def solve_multistep(method: StepMethod, problem: Problem, options: Options, boun
         return cached_weights(("starts", method.name, powers), alpha, n, make)[0]
 
     start = partial(_start, options=options, starts=starts, powers=powers)
-    scheme = Scheme("implicit", weights, start, powers=MAX_POWERS)
-    return solve_fixed(problem, options, scheme, method.name, "asked for")
+    return Scheme("implicit", weights, start, powers=MAX_POWERS)
 
 
 def _start(

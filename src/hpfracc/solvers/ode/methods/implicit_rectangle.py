@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from hpfracc._xp import Namespace
-from hpfracc.solvers.ode.fixed.scheme import rectangle_weights
+from hpfracc.solvers.ode.fixed.scheme import Scheme, rectangle_weights
 from hpfracc.solvers.ode.fixed.solve import StepMethod
-from hpfracc.solvers.ode.fixed.starting import refuse_start, solve_multistep
+from hpfracc.solvers.ode.fixed.starting import multistep_scheme, refuse_start
 from hpfracc.solvers.ode.method import register_method
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem, starts_infinite
-from hpfracc.solvers.ode.result import FODEResult
 
 __all__ = ["ImplicitRectangle"]
 
@@ -63,11 +62,9 @@ class ImplicitRectangle(StepMethod):
             return refuse_start(self.name, problem, options, _BOUND)
         return refusal
 
-    def solve(self, problem: Problem, options: Options, **more: Any) -> FODEResult:
-        """One history sum and one system of equations per step."""
-        if problem.library == "numpy" and starts_infinite(problem):
-            return solve_multistep(self, problem, options, _BOUND)
-        return StepMethod.solve(self, problem, options, **more)
+    def scheme_for(self, problem: Problem, options: Options) -> Scheme:
+        """With starting weights if the solution is infinite at t0."""
+        return multistep_scheme(self, problem, options, _BOUND) if starts_infinite(problem) else self.scheme
 
     def weights(self, xp: Namespace, alpha: Any, n: int) -> tuple[tuple[Any, ...], Any]:
         """The product rectangle, from the newest value on."""

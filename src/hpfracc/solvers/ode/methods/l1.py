@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hpfracc.solvers.ode.differences import GradedMethod
+from hpfracc.solvers.ode.graded import GradedMethod
 from hpfracc.solvers.ode.method import register_method
 
 __all__ = ["L1"]

@@ -14,8 +14,8 @@ from hpfracc._xp import NUMPY
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.intervals import IntervalWeights
 from hpfracc.operators.core.sequences import power_differences
-from hpfracc.solvers.ode.differences import GradedMethod
 from hpfracc.solvers.ode.fixed.walk import solve_on_mesh
+from hpfracc.solvers.ode.graded import GradedMethod
 from hpfracc.solvers.ode.method import Method, register_method
 from hpfracc.solvers.ode.newton import Newton
 from hpfracc.solvers.ode.options import Options
