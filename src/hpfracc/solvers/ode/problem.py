@@ -302,8 +302,12 @@ def _read_history(history: Any, state: Any) -> Callable[[float], Any] | None:
         return history  # type: ignore[no-any-return]
     if library_of(state) != "numpy":
         return lambda t: history
-    value = np.array(array("history", history))
-    if not broadcasts(value.shape, state.shape):
+    try:
+        value = np.array(array("history", history))
+        fits = broadcasts(value.shape, state.shape)
+    except (ShapeError, UnsupportedDtypeError):
+        fits = False
+    if not fits:
         raise InvalidInputError(
             f"history={shown(history)} is neither a function of t before t0 nor a constant that broadcasts to the "
             f"shape {tuple(state.shape)} of y0"
