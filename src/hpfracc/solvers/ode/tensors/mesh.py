@@ -36,7 +36,6 @@ from hpfracc.solvers.ode.tensors.tolerance import Tolerance
 
 __all__ = [
     "refuse_adaptive_tensors",
-    "refuse_graded_tensors",
     "solve_adaptive_tensors",
     "solve_graded_tensors",
 ]
@@ -50,22 +49,6 @@ _TRACED_GRADING = 4.0
 def _is_wide(like: Any) -> bool:
     """Whether an array has double precision."""
     return str(like.dtype).rpartition(".")[2] in ("float64", "complex128")
-
-
-def refuse_graded_tensors(problem: Problem, options: Options, name: str) -> str | None:
-    """Requires a single equation in the Caputo derivative, with orders below 1."""
-    refusal = refuse_tensors(problem, options, name)
-    if refusal is not None:
-        return refusal
-    known = problem.orders.known
-    if problem.orders.ceiling > 1 or (known is not None and np.any(known >= 1.0)):
-        shown = "" if known is None else f", and alpha reaches {float(known.max()):g}"
-        return f"method={name!r} takes orders below 1{shown}"
-    value = problem.orders.value
-    several = int(np.prod(value.shape)) != 1 if library_of(value) in ("torch", "jax") else problem.orders.single is None
-    if name == "l2_1sigma" and several:
-        return f"method={name!r} takes one order for all components; use method='l1'"
-    return None
 
 
 def solve_graded_tensors(problem: Problem, options: Options, name: str, grading: float | None) -> FODEResult:

@@ -17,21 +17,19 @@ from hpfracc.engine.selection.request import never_reason
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.ode.compilation import OPERATION, solve_preference
 from hpfracc.solvers.ode.fixed.grid import UniformGrid, make_grid
-from hpfracc.solvers.ode.method import refuse_plain
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import Report, progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors.between import states_at
 from hpfracc.solvers.ode.tensors.blocks import StepGrid, System
-from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule, make_weights
+from hpfracc.solvers.ode.tensors.rule import Sums, TensorRule, make_sums
 
 __all__ = [
     "bad_start",
     "check_jax_functions",
     "first_bad",
     "order_of",
-    "refuse_arrays",
     "refuse_tensors",
     "solve_tensors",
     "time_last",
@@ -46,15 +44,6 @@ Judge = Callable[[UniformGrid, Any], tuple[Any, str | None]]
 REACHED = "The end of the interval was reached."
 #: For a given step: what an error estimate would need is not computed along with a gradient.
 NO_ESTIMATE = " No error is estimated for tensors with a given step: compare with half the step, or leave step out."
-
-
-def refuse_arrays(problem: Problem, options: Options, name: str, adjoint: str, *, infinite: bool = False) -> str | None:
-    """Why a method for arrays of NumPy, PyTorch and JAX cannot take ``problem``; see :func:`refuse_plain`."""
-    if problem.library != "numpy":
-        return refuse_tensors(problem, options, name)
-    if adjoint != "auto":
-        return f"adjoint={adjoint!r} is for PyTorch and JAX, and y0 is of NumPy; leave it out"
-    return refuse_plain(problem, name, infinite=infinite)
 
 
 def refuse_tensors(problem: Problem, options: Options, name: str) -> str | None:
@@ -100,7 +89,7 @@ def solve_tensors(problem: Problem, options: Options, rule: TensorRule, judge: J
         first = problem.y0[..., None]
         times = np.array([problem.t0])
         return FODEResult(times, first, False, message, 0, stats={"steps": 0, "step": grid.step}, decision=decision)
-    sums = rule.sums(make_weights(order_of(problem), grid.steps, grid.step, problem.y0))
+    sums = make_sums(rule, order_of(problem), grid.steps, grid.step, problem.y0)
     calls = [0]
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
         states = _run(problem, grid, sums, rule, report, calls)
@@ -130,7 +119,7 @@ def solve_tensors(problem: Problem, options: Options, rule: TensorRule, judge: J
         y=time_last(states),
         success=success,
         message=message,
-        nfev=calls[0] or rule.evaluations(known),
+        nfev=calls[0] or (None if rule.implicit else 1 + (1 + rule.corrections) * known),
         stats={
             "steps": known,
             "step": grid.step,

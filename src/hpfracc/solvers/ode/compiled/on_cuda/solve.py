@@ -20,9 +20,8 @@ from hpfracc.solvers.ode.compiled.on_cuda.device import MemoryLayout, Workspace,
 from hpfracc.solvers.ode.compiled.on_cuda.kernels import THREADS, StepTables, build_kernel, make_tables
 from hpfracc.solvers.ode.compiled.reading import MemberFunction, read_member, some_members
 from hpfracc.solvers.ode.fixed.dense import FixedSolution
-from hpfracc.solvers.ode.fixed.grid import UniformGrid, make_grid
+from hpfracc.solvers.ode.fixed.grid import UniformGrid, check_room, make_grid
 from hpfracc.solvers.ode.fixed.scheme import Scheme, Tableau
-from hpfracc.solvers.ode.memory_limits import check_room
 from hpfracc.solvers.ode.options import Options
 from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import note_steps
