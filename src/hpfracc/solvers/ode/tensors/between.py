@@ -41,22 +41,21 @@ def states_at(
     width = min(4, known)
     first = np.clip(np.floor(place).astype(np.int64) - (width - 2) // 2, 0, known - width)
     there = place if moving is None else (moving[: times.size] - grid.t0) / grid.step
-    nodes = [(first + j).astype(np.float64) for j in range(width)]
-    indices = [first + j for j in range(width)]
-    return times, interpolated(there, nodes, indices, grid.step, states, alpha, further)
+    return times, interpolated(there, first, width, grid.step, states, alpha, further)
 
 
 def interpolated(
-    place: Any, nodes: list[Any], indices: list[Any], step: float, states: Any, alpha: Any, further: tuple[Any, ...]
+    place: Any, first: Array, width: int, step: float, states: Any, alpha: Any, further: tuple[Any, ...]
 ) -> Any:
-    """The polynomial in powers of the order through ``states[indices]`` at ``nodes``, at each ``place``.
+    """The polynomial in powers of the order through ``width`` states from ``first`` on, at each ``place``.
 
-    Places and nodes are in units of ``step`` and count from t0; for each place there is one node in each list.
+    Places are in units of ``step`` and count from t0.
     """
     total: Any = _further(place * step, further, states)
-    for index, node, factor in zip(indices, nodes, _factors(place, nodes, alpha, states), strict=True):
+    nodes = [first + float(j) for j in range(width)]
+    for j, (node, factor) in enumerate(zip(nodes, _factors(place, nodes, alpha, states), strict=True)):
         begin = _further(node * step, further, states)
-        part = (states[index] if begin is None else states[index] - begin) * factor
+        part = (states[first + j] if begin is None else states[first + j] - begin) * factor
         total = part if total is None else total + part
     return total
 

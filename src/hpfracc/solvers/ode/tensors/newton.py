@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from hpfracc._xp import Namespace, array_namespace
-from hpfracc.solvers.ode.tensors.loops import repeat_while
 
 __all__ = ["slopes_of", "solve_step", "solve_transposed"]
 
@@ -83,7 +82,7 @@ def _iteration(xp: Namespace, residual: Function, slopes: Function, weight: Any,
             return y, done, ~xp.isfinite(size), count + 1
 
         none = abs(start[..., 0]) < 0.0
-        y, settled, _, _ = repeat_while(xp, go_on, turn, (start, none, none, 0))
+        y, settled, _, _ = xp.repeat_while(go_on, turn, (start, none, none, 0))
         return xp.where(settled[..., None], y, xp.module.nan)
 
     return solve

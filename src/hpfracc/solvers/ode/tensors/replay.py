@@ -13,12 +13,11 @@ from hpfracc._xp import Namespace
 from hpfracc.history.states import Memory, combined, remembered
 from hpfracc.solvers.ode.differences import DifferenceTables, step_l1, step_l2_sigma
 from hpfracc.solvers.ode.tensors import adams
-from hpfracc.solvers.ode.tensors.blocks import Loop
-from hpfracc.solvers.ode.tensors.loops import branch
+from hpfracc.solvers.ode.tensors.blocks import Loop, TensorFunctions
 from hpfracc.solvers.ode.tensors.newton import solve_step
 from hpfracc.solvers.ode.tensors.search import AdaptiveEquation, Mesh, first_past
 
-__all__ = ["repeat_steps", "solve_differences"]
+__all__ = ["march_differences", "repeat_steps"]
 
 #: Number of steps that are recomputed together in the backward pass.
 _GROUP = 16
@@ -63,36 +62,29 @@ def _walk(xp: Namespace, step: Step, carry: Any, rows: Any, count: int, loop: Lo
     return xp.concatenate(parts) if parts else None
 
 
-def solve_differences(
+def march_differences(
     xp: Namespace,
     name: str,
-    functions: tuple[Callable[..., Any], Callable[..., Any] | None],
-    t0: Any,
-    times: list[float] | None,
+    functions: TensorFunctions,
     start: Any,
     memory: Memory,
     tables: DifferenceTables,
-    tracked: bool,
     loop: Loop,
 ) -> Any:
-    """All states of L1 or L2-1sigma, shape (N + 1, ..., d).
-
-    ``times`` are those of the equations as numbers; None if they are traced or depend on a differentiable order.
-    """
+    """All states of L1 or L2-1sigma, shape (N + 1, ..., d); ``tables.at`` holds times, as numbers if they are known."""
     fun, jacobian = functions
     one = step_l1 if name == "l1" else step_l2_sigma
 
     def solve(t: Any, known: Any, weight: Any, guess: Any) -> Any:
         slopes = None if jacobian is None else partial(jacobian, t)
-        return solve_step(partial(fun, t), slopes, known, weight, guess, tracked, loop.wrapped)
+        return solve_step(partial(fun, t), slopes, known, weight, guess, loop.graph, loop.wrapped)
 
     def step(carry: Any, row: DifferenceTables) -> Any:
         carry = one(xp.module, memory, solve, carry, row)
         return carry, carry[0]
 
-    rows = tables._replace(at=t0 + tables.at if times is None else times)
     states = xp.zeros((1, memory.rates.shape[0], *start.shape), start.dtype, like=start)
-    found = _walk(xp, step, (start, xp.zeros_like(start), states), rows, tables.step.shape[0], loop)
+    found = _walk(xp, step, (start, xp.zeros_like(start), states), tables, tables.step.shape[0], loop)
     return start[None] if found is None else xp.concatenate([start[None], found])
 
 
@@ -200,9 +192,9 @@ def repeat_steps(
 
     def step(carry: Any, row: _ReplayRows) -> Any:
         def go(held: Any) -> Any:
-            return branch(xp, row.output, emit, advance, held)
+            return xp.branch(row.output, emit, advance, held)
 
-        return branch(xp, row.active, go, lambda held: (held[0], held[0][0].y), (carry, row))
+        return xp.branch(row.active, go, lambda held: (held[0], held[0][0].y), (carry, row))
 
     past = first_past(equation, equation.fun(0.0, equation.initial[0]))
     found = _walk(xp, step, (past, past.states), rows, steps + count, loop)

@@ -1,4 +1,4 @@
-"""Steps over a mesh on tensors: which derivatives are needed, and how they are kept."""
+"""Solves on tensors: which derivatives are needed, and how they are kept."""
 
 from __future__ import annotations
 
@@ -10,62 +10,97 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.checkpoint import checkpoint
 
-from hpfracc._arrays import library_of, tracks_gradient
+from hpfracc._arrays import is_transformed, library_of, tracks_gradient
 from hpfracc._torch_transforms import is_wrapped
 from hpfracc._xp import array_namespace, convert_like, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.history.states import Memory
 from hpfracc.solvers.ode.differences import DifferenceTables
+from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.tensors import adams
-from hpfracc.solvers.ode.tensors.blocks import PLAIN, Loop, run_plainly
+from hpfracc.solvers.ode.tensors.blocks import PLAIN, Loop, System, run_plainly, solve_forward
 from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 from hpfracc.solvers.ode.tensors.on_torch.once import check_members
-from hpfracc.solvers.ode.tensors.on_torch.recomputation import checkpointed
-from hpfracc.solvers.ode.tensors.replay import repeat_steps, solve_differences
+from hpfracc.solvers.ode.tensors.on_torch.stored import Leaves, solve_stored, tensors_in, with_tensors
+from hpfracc.solvers.ode.tensors.replay import march_differences, repeat_steps
 from hpfracc.solvers.ode.tensors.search import Adapted, AdaptiveEquation, AdaptiveTask, choose_mesh, why_stopped
-from hpfracc.solvers.ode.tensors.solve import torch_functions
+from hpfracc.solvers.ode.tensors.solve import Told, torch_functions
 
-__all__ = ["adapt_tensors", "solve_differences_tensors"]
-
-Function = Callable[[Any, torch.Tensor], torch.Tensor]
+__all__ = ["adapt", "solve_differences", "solve_fixed"]
 
 
-def _loop(seen: list[torch.Tensor], buffers: Buffers, report: Callable[[int, Any], None]) -> Loop:
-    """Groups of steps are checkpointed where autograd records."""
+def _checkpointed(buffers: Buffers, function: Callable[[Any], Any], arrays: Any) -> Any:
+    """``function(arrays)``, run again in the backward pass by PyTorch, with the nodes of its graph kept."""
+    return checkpoint(function, arrays, use_reentrant=False, context_fn=lambda: (nullcontext(), buffers.replayed()))
+
+
+def _loop(seen: list[torch.Tensor], buffers: Buffers, told: Told) -> Loop:
+    """Blocks of steps are run again in the backward pass where autograd records."""
     wrapped = any(map(is_wrapped, seen))
     tracked = torch.is_grad_enabled() and not wrapped and any(each.requires_grad for each in seen)
-    record = partial(checkpointed, buffers) if tracked else run_plainly
-    return Loop(record, any(map(tracks_gradient, seen)), wrapped, report)
+    record = partial(_checkpointed, buffers) if tracked else run_plainly
+    return Loop(record, any(map(tracks_gradient, seen)), wrapped, told)
 
 
-def solve_differences_tensors(
-    name: str,
-    functions: tuple[Function, Function | None],
-    t0: float,
-    times: list[float] | None,
-    y0: torch.Tensor,
-    memory: Memory,
-    tables: DifferenceTables,
-    report: Callable[[int, Any], None],
-    buffers: Buffers,
+def solve_fixed(problem: Problem, system: System, calls: list[int], told: Told) -> torch.Tensor:
+    """All states, shape (steps + 1, ..., d), or fewer after an interrupt.
+
+    Only the evaluations of the steps change the buffers of modules.
+    """
+    _, rule, grid, initial, sums = system
+    buffers, known = Buffers(problem.fun, problem.jac, problem.args), tensors_in(problem.args)
+
+    def bind(tensors: list[torch.Tensor]) -> Any:
+        return torch_functions(problem, calls, with_tensors(problem.args, iter(tensors)))
+
+    fun, jacobian = bind(known)
+    first = grid.t0 + grid.step if rule.starts_blind else grid.t0
+    # The function may return the same tensor each time.
+    f0 = torch.zeros_like(initial[0]) if rule.starts_blind else fun(grid.t0, initial[0]).clone()
+    seen = [f0, *initial, *sums.sequences]
+    if rule.starts_blind:  # its dependencies, which f0 would have shown
+        with buffers.unchanged():
+            seen.append(fun(first, initial[0]))
+    buffers.leave_out_constants()
+    loop, adjoint = _loop(seen, buffers, told), rule.adjoint
+    tracked = loop.record is not run_plainly
+    if tracked and rule.implicit:
+        with buffers.unchanged():
+            check_members(partial(fun, grid.t0 + grid.step), initial[0])
+    if tracked and adjoint in ("auto", "stored"):
+        with buffers.unchanged():
+            leaves = Leaves(bind, known, first, initial[0], grid.time(grid.steps, f0))
+        apart = leaves.random or initial[0].is_complex() or any(map(is_transformed, seen))
+        if adjoint == "stored" or not (apart or leaves.outside is not None):
+            return solve_stored(system, f0, leaves, buffers, loop._replace(record=run_plainly))
+    if adjoint == "direct":
+        loop = loop._replace(record=run_plainly)
+    return solve_forward(system, (fun, jacobian), f0, tracked=loop.graph, loop=loop).states
+
+
+def solve_differences(
+    problem: Problem, name: str, memory: Memory, tables: DifferenceTables, calls: list[int], told: Told
 ) -> torch.Tensor:
     """All states of L1 or L2-1sigma, shape (N + 1, ..., d), or fewer after an interrupt."""
+    functions, t0, y0 = torch_functions(problem, calls), problem.t0, problem.y0
+    buffers = Buffers(problem.fun, problem.jac, problem.args)
     with buffers.unchanged():
         f0 = functions[0](t0, y0)
     buffers.leave_out_constants()
-    loop = _loop([f0, y0, memory.weights, tables.weight], buffers, report)
+    loop = _loop([f0, y0, memory.weights, tables.weight], buffers, told)
     if loop.record is not run_plainly:
         with buffers.unchanged():
             check_members(partial(functions[0], t0), y0)
+    at = t0 + tables.at
+    tables = tables._replace(at=at if tracks_gradient(at) else at.tolist())
     start = y0.to(torch.promote_types(y0.dtype, f0.dtype))
-    found: torch.Tensor = solve_differences(
-        array_namespace(y0), name, functions, t0, times, start, memory, tables, loop.graph, loop
-    )
+    found: torch.Tensor = march_differences(array_namespace(y0), name, functions, start, memory, tables, loop)
     return found
 
 
-def adapt_tensors(task: AdaptiveTask) -> Adapted:
+def adapt(task: AdaptiveTask) -> Adapted:
     """Choose steps without derivatives; where derivatives are asked for, repeat the same steps with them."""
     problem, options, tolerance, order, memory, stops, outputs, moving, report = task
     t0, y0, calls = problem.t0, problem.y0, [0]
@@ -101,7 +136,7 @@ def adapt_tensors(task: AdaptiveTask) -> Adapted:
         starts = [each.detach() for each in initial]
         equation = AdaptiveEquation(xp, after, starts, numbers, rgamma, detached)
         bound = dataclasses.replace(tolerance, atol=equation.large(tolerance.atol))
-        mesh, passes, interrupted = choose_mesh(equation, stops, outputs, bound, tolerance.max_steps, noted)
+        mesh, passes, interrupted = choose_mesh(equation, stops, outputs, bound, options.max_steps, noted)
     count, reached = int(mesh.count), int(mesh.out)
     mesh = mesh._replace(
         lengths=mesh.lengths[:count], degrees=mesh.degrees[:count], taus=mesh.taus[: count + 1],
@@ -127,7 +162,7 @@ def adapt_tensors(task: AdaptiveTask) -> Adapted:
     if interrupted:
         message = f"Interrupted at t = {t0 + float(mesh.tau):g}: here is the solution up to then."
     stats = {
-        "steps": count, "rejected": int(mesh.rejected), "passes": passes,
+        "steps": count, "rejected": int(mesh.rejected), "passes": int(passes),
         "exponentials": int(memory.rates.shape[0]), "error_over_tolerance": mesh.ratio, "interrupted": interrupted,
     }  # fmt: skip
     kept = states if options.t_eval is None else answers
