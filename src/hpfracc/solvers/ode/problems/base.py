@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -41,8 +43,6 @@ class TestEquation:
 
     Attributes
     ----------
-    name : str
-        Name of the problem.
     fun : callable
         ``fun(t, y)``, for ``y`` of shape (..., d).
     t_span : tuple of float
@@ -63,11 +63,14 @@ class TestEquation:
         Whether errors grow exponentially, so that no solver follows the solution for long.
     source : str
         Literature reference.
+    name : str
+        Name of the problem: that of the function that creates it.
+    parameters : dict
+        Its parameters, apart from orders, initial values and the end of the interval.
     """
 
     __test__ = False  # its name begins with "Test", and pytest would collect it
 
-    name: str
     fun: Callable[[float, Array], Array]
     t_span: tuple[float, float]
     y0: Array
@@ -78,6 +81,7 @@ class TestEquation:
     reference: Reference | None = None
     chaotic: bool = False
     source: str = ""
+    name: str = ""
     parameters: dict[str, float] = field(default_factory=dict)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -96,15 +100,32 @@ class TestEquation:
         raise LookupError(f"no solution of {self.name!r} is stored for the order {self.alpha}; see stored_reference()")
 
 
+#: Arguments of the functions that create equations: orders, and what is not a parameter of the equation.
+_ORDERS, _DATA = ("alpha", "beta"), ("y0", "v0", "t_end")
+
 Maker = TypeVar("Maker", bound=Callable[..., TestEquation])
 
 
 def equation(make: Maker) -> Maker:
-    """Decorator for functions that create a test equation, so that it can be pickled and copied."""
+    """Decorator for functions that create a test equation.
+
+    Gives it its name and parameters, the stored solution if the parameters are the usual ones, and a way to be pickled.
+    """
+    signature = inspect.signature(make)
+    usual = {name: each.default for name, each in signature.parameters.items() if name not in _ORDERS}
 
     @functools.wraps(make)
     def made(*args: Any, **params: Any) -> TestEquation:
+        bound = signature.bind(*args, **params)
+        bound.apply_defaults()
+        given = {name: value for name, value in bound.arguments.items() if name not in _ORDERS}
         found = make(*args, **params)
+        found = dataclasses.replace(
+            found,
+            name=make.__name__,
+            reference=stored_reference(make.__name__, found.alpha) if given == usual else None,
+            parameters={name: value for name, value in given.items() if name not in _DATA},
+        )
         object.__setattr__(found, "_made_by", (made, args, params))
         return found
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hpfracc._arrays import library_of
+from hpfracc._arrays import is_tracer, library_of
 from hpfracc._xp import array_namespace
 from hpfracc.history.states import make_memory
 from hpfracc.solvers.ode.differences import make_difference_tables
@@ -21,7 +21,7 @@ from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors import adams
 from hpfracc.solvers.ode.tensors.between import interpolated
-from hpfracc.solvers.ode.tensors.search import TOLERATED, AdaptiveTask, Tolerance
+from hpfracc.solvers.ode.tensors.search import TOLERATED, AdaptiveTask, Tolerance, why_stopped
 from hpfracc.solvers.ode.tensors.solve import (
     REACHED,
     Told,
@@ -155,23 +155,32 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
     with progress_report(options.progress, problem.t0, problem.t1, name) as report:
         task = AdaptiveTask(problem, options, tolerance, order, memory, stops, outputs, moving, report)
         found = library_solves(problem).adapt(task)
-    states = found.states
+    mesh, states, calls, passes, interrupted = found
+    stats: dict[str, Any] = {"exponentials": int(memory.rates.shape[0]), "interrupted": interrupted}
+    message, reached, ratio, error = REACHED, len(outputs), 0.0, mesh.error
+    success = True
+    if not is_tracer(mesh.count):
+        count, reached, ratio, error = int(mesh.count), int(mesh.out), float(mesh.ratio), float(error)
+        stats |= {"steps": count, "rejected": int(mesh.rejected), "passes": int(passes), "error_over_tolerance": ratio}
+        stopped = why_stopped(task, mesh)
+        success, message = not (stopped or interrupted), stopped or message
+        if interrupted:
+            message = f"Interrupted at t = {problem.t0 + float(mesh.tau):g}: here is the solution up to then."
+        if not count:
+            message = bad_start(problem) or message
     if options.t_eval is None and not traced:
-        times = problem.t0 + found.taus
-        if found.message is None:
+        times = problem.t0 + np.array(mesh.taus[: count + 1], dtype=np.float64)
+        if success:
             times[-1] = problem.t1
     else:
-        which = which[which <= found.reached]
+        which = which[which <= reached]
         times = which if options.t_eval is None else options.t_eval[: len(which)]
         xp = array_namespace(states)
         states = xp.concatenate([xp.astype(y0, states.dtype)[None], states])[xp.asarray(which, like=states)]
-    success, message = found.message is None, found.message or REACHED
-    if found.stats.get("steps") == 0:
-        message = bad_start(problem) or message
-    if success and globally and found.ratio > TOLERATED:
+    if success and globally and ratio > TOLERATED:
         success = False
         message = (
-            f"The end was reached, but the error may be {found.ratio:.2g} times the tolerance: the equation amplifies "
+            f"The end was reached, but the error may be {ratio:.2g} times the tolerance: the equation amplifies "
             f"errors, or rtol={options.rtol:g} is too small. Loosen it, shorten the interval, or, for a chaotic "
             "solution that no method can follow, use method='adaptive_local'."
         )
@@ -181,9 +190,9 @@ def solve_adaptive_tensors(problem: Problem, options: Options, name: str, reason
         y=time_last(states),
         success=success,
         message=message,
-        nfev=found.calls,
-        stats={**found.stats, "seconds": time.perf_counter() - started},
-        error_estimate=found.error,
+        nfev=calls,
+        stats={**stats, "seconds": time.perf_counter() - started},
+        error_estimate=error,
         decision=SolveDecision(name, reason, "exponentials", problem.library == "jax", tuple(notes)),
     )
 

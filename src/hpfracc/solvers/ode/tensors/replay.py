@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from hpfracc._interrupts import raise_if_nested
 from hpfracc._xp import Namespace
 from hpfracc.history.states import Memory, combined, remembered
@@ -122,52 +124,40 @@ def repeat_steps(
     moving : array or None
         The outputs with their gradient.
     """
-    xp, small = equation.xp, equation.small
-    np_, traced = small.module, xp.library == "jax"
+    xp, np_, traced = equation.xp, equation.small.module, equation.xp.library == "jax"
     steps, count = mesh.lengths.shape[0], outputs.shape[0]
-    ahead, coefficients = _rules(equation, mesh)
-    within = np_.clip(np_.searchsorted(mesh.taus[1 : steps + 1], outputs), 0, steps - 1)
-    if traced:  # times after the last valid one are 0
-        behind = np_.where(np_.arange(steps) < mesh.count, mesh.taus[1 : steps + 1], math.inf)
-        within = np_.clip(np_.searchsorted(behind, outputs), 0, steps - 1)
+    total = steps + count
+    known = np_.arange(steps) < mesh.count  # later times and lengths are 0
+    within = np_.searchsorted(np_.where(known, mesh.taus[1 : steps + 1], math.inf), outputs)
+    within = np_.clip(within, 0, steps - 1)
     valid = np_.arange(count) < mesh.out
-    place = np_.where(valid, within + 1 + np_.arange(count), steps + count)
-    is_output = np_.zeros(steps + count + 1, bool)
-    is_output = is_output.at[place].set(True) if traced else _marked(is_output, place)
-    is_output = is_output[: steps + count]
+    place = np_.where(valid, within + 1 + np_.arange(count), total)
+    is_output = np_.isin(np_.arange(total), place)
     before = np_.cumsum(is_output) - is_output
-    number = np_.clip(np_.arange(steps + count) - before, 0, max(steps - 1, 0))
-    active = is_output | (np_.arange(steps + count) - before < mesh.count)
+    number = np_.clip(np_.arange(total) - before, 0, max(steps - 1, 0))
+    active = is_output | (np_.arange(total) - before < mesh.count)
     pick = np_.where(is_output, steps + np_.clip(before, 0, max(count - 1, 0)), number)
-    begins = mesh.taus[:steps][within]
     times = outputs if moving is None else moving
     own = np_ if moving is None or traced else xp.module
 
     def as_own(array: Any) -> Any:
         return array if own is np_ else own.as_tensor(array, dtype=times.dtype, device=times.device)
 
-    distances = times - as_own(begins)
-    lengths = np_.where(np_.arange(steps) < mesh.count, mesh.lengths, 1.0)
+    # Steps that are not valid must have finite weights, or their zero gradients would be NaN.
+    lengths = np_.where(known, mesh.lengths, 1.0)
+    ahead, coefficients = _rules(equation, mesh.degrees, lengths)
+    distances = times - as_own(mesh.taus[:steps][within])
     inner = adams.inside(own, as_own(coefficients[within]), distances / as_own(lengths[within]))
     weights = weights_of(coefficients, lengths)
     if count:
         at_outputs = weights_of(inner, distances)
         at_outputs = xp.concatenate([0.0 * at_outputs[:, :1], at_outputs[:, :-1]], 1)
         weights = xp.concatenate([weights, at_outputs])
-    ends = own.concatenate([as_own(mesh.taus[1 : steps + 1]), times])
-    spans = own.concatenate([as_own(lengths), distances])
-    if not traced:
-        index = xp.asarray(pick, like=weights)
-        floats = own is np_
-        rows = _ReplayRows(
-            is_output.tolist(), active.tolist(), ends[pick].tolist() if floats else ends[pick],
-            spans[pick].tolist() if floats else spans[pick], weights[index], equation.large(ahead[number]),
-            equation.large(coefficients[number]),
-        )  # fmt: skip
-    else:
-        rows = _ReplayRows(
-            is_output, active, ends[pick], spans[pick], weights[pick], ahead[number], coefficients[number]
-        )
+    ends = own.concatenate([as_own(mesh.taus[1 : steps + 1]), times])[pick]
+    spans = own.concatenate([as_own(lengths), distances])[pick]
+    numbers = [each.tolist() if isinstance(each, np.ndarray) else each for each in (is_output, active, ends, spans)]
+    weights = weights[xp.asarray(pick, like=weights)]
+    rows = _ReplayRows(*numbers, weights, equation.large(ahead[number]), equation.large(coefficients[number]))
 
     def advance(held: Any) -> Any:
         (past, _), row = held
@@ -197,26 +187,19 @@ def repeat_steps(
         return xp.branch(row.active, go, lambda held: (held[0], held[0][0].y), (carry, row))
 
     past = first_past(equation, equation.fun(0.0, equation.initial[0]))
-    found = _walk(xp, step, (past, past.states), rows, steps + count, loop)
+    found = _walk(xp, step, (past, past.states), rows, total, loop)
     positions = np_.arange(steps) + np_.searchsorted(within, np_.arange(steps)) if count else np_.arange(steps)
-    states = xp.concatenate([past.y[None], found[positions] if traced else found[xp.asarray(positions, like=found)]])
-    if not traced:
-        return states, found[xp.asarray(place, like=found)]
-    answers = found[np_.minimum(place, steps + count - 1)]
-    return states, np_.where(valid.reshape(-1, *(1,) * past.y.ndim), answers, math.nan)
+    states = xp.concatenate([past.y[None], found[xp.asarray(positions, like=found)]])
+    answers = found[xp.asarray(np_.minimum(place, total - 1), like=found)]
+    if traced:
+        answers = np_.where(valid.reshape(-1, *(1,) * past.y.ndim), answers, math.nan)
+    return states, answers
 
 
-def _marked(flags: Any, place: Any) -> Any:
-    flags[place] = True
-    return flags
-
-
-def _rules(equation: AdaptiveEquation, mesh: Mesh) -> tuple[Any, Any]:
+def _rules(equation: AdaptiveEquation, degrees: Any, lengths: Any) -> Any:
     """The extrapolations and the coefficients of all steps."""
-    np_, steps = equation.small.module, mesh.lengths.shape[0]
-    # Steps that are not valid must have finite weights, or their zero gradients would be NaN.
-    lengths = np_.where(np_.arange(steps) < mesh.count, mesh.lengths, 1.0)
-    padded = np_.concatenate([np_.zeros(adams.NODES - 2, mesh.lengths.dtype), lengths])
+    np_, steps = equation.small.module, lengths.shape[0]
+    padded = np_.concatenate([np_.zeros(adams.NODES - 2, lengths.dtype), lengths])
     windows = np_.stack([padded[adams.NODES - 3 - k : adams.NODES - 3 - k + steps] for k in range(adams.NODES - 2)], 1)
     known = np_.minimum(np_.arange(steps) + 1, adams.NODES - 1)
 
@@ -225,9 +208,7 @@ def _rules(equation: AdaptiveEquation, mesh: Mesh) -> tuple[Any, Any]:
         rule = adams.make_rule(np_, equation.order, equation.rgamma, window, length, count, degree)
         return rule.ahead, rule.coefficients
 
-    given = (windows, lengths, known, mesh.degrees)
+    given = (windows, lengths, known, degrees)
     if equation.xp.library == "jax":
-        found: tuple[Any, Any] = sys.modules["jax"].vmap(one)(*given)
-        return found
-    rows = [one(*each) for each in zip(*given, strict=True)]
-    return np_.stack([each[0] for each in rows]), np_.stack([each[1] for each in rows])
+        return sys.modules["jax"].vmap(one)(*given)
+    return [np_.stack(each) for each in zip(*map(one, *given), strict=True)]

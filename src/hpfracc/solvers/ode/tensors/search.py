@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpfracc._arrays import library_of
 from hpfracc._interrupts import raise_if_nested
 from hpfracc._xp import NUMPY, Namespace
 from hpfracc.history.states import Memory, combined, moments, remembered
@@ -77,16 +76,13 @@ class AdaptiveTask(NamedTuple):
 
 
 class Adapted(NamedTuple):
-    """The times and states of the steps, or the states at the outputs that were reached."""
+    """The mesh, the states after its steps or at the outputs, evaluations, passes, and whether it was interrupted."""
 
-    taus: Any
+    mesh: Mesh
     states: Any
-    reached: int
-    ratio: Any
-    error: Any
-    message: str | None
     calls: int | None
-    stats: dict[str, Any]
+    passes: Any
+    interrupted: bool
 
 
 class AdaptiveEquation(NamedTuple):
@@ -232,15 +228,16 @@ def choose_mesh(
     return mesh, number, search.interrupted
 
 
-def why_stopped(task: AdaptiveTask, mesh: Mesh, most: int) -> str | None:
+def why_stopped(task: AdaptiveTask, mesh: Mesh) -> str | None:
     """Why the end was not reached."""
     count, rejected, unsettled = int(mesh.count), int(mesh.rejected), int(mesh.unsettled)
     t, rtol = task.problem.t0 + float(mesh.tau), task.tolerance.rtol
     if int(mesh.stop) >= len(task.stops):
         return None
-    if max(count, rejected) >= most or (library_of(mesh.lengths) == "numpy" and count + rejected >= most):
+    most = task.options.max_steps
+    if max(count, rejected) >= most or (task.problem.library != "jax" and count + rejected >= most):
         stiff = _STIFF if unsettled > 0.25 * count else "."
-        reached = f"max_steps={task.options.max_steps} steps reach t = {t:g}"
+        reached = f"max_steps={most} steps reach t = {t:g}"
         return f"{reached}: raise max_steps, or loosen rtol={rtol:g}{stiff}"
     stiff = _STIFF if unsettled > 0.5 * rejected else "."
     return (

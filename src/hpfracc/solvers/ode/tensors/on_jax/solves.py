@@ -40,7 +40,6 @@ from hpfracc.solvers.ode.tensors.search import (
     Mesh,
     Tolerance,
     choose_mesh,
-    why_stopped,
 )
 from hpfracc.solvers.ode.tensors.solve import Told
 from hpfracc.solvers.ode.tensors.transpose import transpose
@@ -167,20 +166,20 @@ def adapt(task: AdaptiveTask) -> Adapted:
     most = min(options.max_steps, _TRACED_STEPS + 2 * len(outputs))
     while True:
         static = (most, dataclasses.replace(tolerance, atol=None))
-        mesh: Mesh = run_program(_search, (fun, None), static, (core, ends, asked, atol, args))
-        full = not is_tracer(mesh.count) and bool((mesh.stop < len(stops)) & (mesh.count >= most))
+        mesh, passes = run_program(_search, (fun, None), static, (core, ends, asked, atol, args))
+        full = not is_tracer(mesh.count) and bool(
+            (mesh.stop < len(stops)) & (jnp.maximum(mesh.count, mesh.rejected) >= most)
+        )
         if not full or most == options.max_steps:
             break
         most = min(8 * most, options.max_steps)
-    stats: dict[str, Any] = {"exponentials": int(memory.rates.shape[0]), "interrupted": False}
     times = asked if moving is None else moving
     if is_tracer(mesh.count):
         answers = run_program(_repeat, (fun, None), (), (core, mesh, times, args))[1]
         if tolerance.globally:  # failure can only be reported as NaN
             answers = jnp.where(mesh.ratio <= TOLERATED, answers, math.nan)
-        return Adapted(None, answers, len(outputs), 0.0, mesh.error, None, None, stats)
+        return Adapted(mesh, answers, None, passes, False)
     count, reached = int(mesh.count), int(mesh.out)
-    stats |= {"steps": count, "rejected": int(mesh.rejected), "error_over_tolerance": float(mesh.ratio)}
     states = mesh.answers[:reached] if outputs.shape[0] else problem.y0[None]
     if (options.t_eval is None or traced or moving is not None) and count:
         # Rounded up to a few lengths, because each length is a separate program.
@@ -188,9 +187,7 @@ def adapt(task: AdaptiveTask) -> Adapted:
         kept = mesh._replace(lengths=mesh.lengths[:room], degrees=mesh.degrees[:room], taus=mesh.taus[: room + 1])
         states, answers = run_program(_repeat, (fun, None), (), (core, kept, times, args))
         states = states[: count + 1] if options.t_eval is None else answers[:reached]
-    taus = np.array(mesh.taus[: count + 1], dtype=np.float64)
-    message = why_stopped(task, mesh, most)
-    return Adapted(taus, states, reached, float(mesh.ratio), float(mesh.error), message, None, stats)
+    return Adapted(mesh, states, None, passes, False)
 
 
 def _equation(fun: Function, core: tuple[Any, ...], args: Any) -> AdaptiveEquation:
@@ -202,7 +199,7 @@ def _equation(fun: Function, core: tuple[Any, ...], args: Any) -> AdaptiveEquati
     return AdaptiveEquation(namespace("jax"), after, initial, order, rgamma, memory)
 
 
-def _search(functions: tuple[Function, None], most: int, tolerance: Tolerance, *given: Any) -> Mesh:
+def _search(functions: tuple[Function, None], most: int, tolerance: Tolerance, *given: Any) -> tuple[Mesh, Any]:
     # A loop of unknown length has no reverse-mode derivative. None is needed here: captured values are passed as
     # arguments, and all arguments enter without a derivative.
     (_, initial, _, _, memory), _, _, _, args = given
@@ -212,7 +209,7 @@ def _search(functions: tuple[Function, None], most: int, tolerance: Tolerance, *
     given, captured = jax.lax.stop_gradient((given, tuple(captured)))
     core, stops, outputs, atol, args = given
     equation = _equation(bare, core, (*args, *captured))
-    return choose_mesh(equation, stops, outputs, dataclasses.replace(tolerance, atol=atol), most)[0]
+    return choose_mesh(equation, stops, outputs, dataclasses.replace(tolerance, atol=atol), most)[:2]
 
 
 def _repeat(functions: tuple[Function, None], core: tuple[Any, ...], mesh: Mesh, outputs: Any, args: Any) -> Any:

@@ -25,7 +25,7 @@ from hpfracc.solvers.ode.tensors.on_torch.buffers import Buffers
 from hpfracc.solvers.ode.tensors.on_torch.once import check_members
 from hpfracc.solvers.ode.tensors.on_torch.stored import Leaves, solve_stored, tensors_in, with_tensors
 from hpfracc.solvers.ode.tensors.replay import march_differences, repeat_steps
-from hpfracc.solvers.ode.tensors.search import Adapted, AdaptiveEquation, AdaptiveTask, choose_mesh, why_stopped
+from hpfracc.solvers.ode.tensors.search import Adapted, AdaptiveEquation, AdaptiveTask, choose_mesh
 from hpfracc.solvers.ode.tensors.solve import Told, torch_functions
 
 __all__ = ["adapt", "solve_differences", "solve_fixed"]
@@ -138,10 +138,7 @@ def adapt(task: AdaptiveTask) -> Adapted:
         bound = dataclasses.replace(tolerance, atol=equation.large(tolerance.atol))
         mesh, passes, interrupted = choose_mesh(equation, stops, outputs, bound, options.max_steps, noted)
     count, reached = int(mesh.count), int(mesh.out)
-    mesh = mesh._replace(
-        lengths=mesh.lengths[:count], degrees=mesh.degrees[:count], taus=mesh.taus[: count + 1],
-        ratio=float(mesh.ratio), error=float(mesh.error),
-    )  # fmt: skip
+    mesh = mesh._replace(lengths=mesh.lengths[:count], degrees=mesh.degrees[:count], taus=mesh.taus[: count + 1])
     states = torch.stack([y0.detach(), *found[-count:]]) if count and not outputs.size else y0.detach()[None]
     answers = mesh.answers[:reached]
 
@@ -158,12 +155,4 @@ def adapt(task: AdaptiveTask) -> Adapted:
         equation = equation._replace(initial=initial, memory=memory)
         moving = None if moving is None else moving[:reached]
         states, answers = repeat_steps(equation, weights_of, mesh, outputs[:reached], moving, loop)
-    message = why_stopped(task, mesh, options.max_steps)
-    if interrupted:
-        message = f"Interrupted at t = {t0 + float(mesh.tau):g}: here is the solution up to then."
-    stats = {
-        "steps": count, "rejected": int(mesh.rejected), "passes": int(passes),
-        "exponentials": int(memory.rates.shape[0]), "error_over_tolerance": mesh.ratio, "interrupted": interrupted,
-    }  # fmt: skip
-    kept = states if options.t_eval is None else answers
-    return Adapted(mesh.taus, kept, reached, mesh.ratio, mesh.error, message, calls[0], stats)
+    return Adapted(mesh, states if options.t_eval is None else answers, calls[0], passes, interrupted)
