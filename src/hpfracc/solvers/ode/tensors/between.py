@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from hpfracc._arrays import library_of
 from hpfracc._xp import namespace_of
 from hpfracc.solvers.ode.fixed.grid import UniformGrid
+from hpfracc.solvers.ode.tensors.adams import initial_polynomial
 from hpfracc.solvers.ode.tensors.rule import convert_like
 
 __all__ = ["interpolated", "states_at"]
@@ -51,12 +51,15 @@ def interpolated(
 
     Places are in units of ``step`` and count from t0.
     """
-    total: Any = _further(place * step, further, states)
+
+    def given(tau: Any) -> Any:
+        """The polynomial of the further initial values."""
+        return initial_polynomial(convert_like(tau, states).reshape(-1, *(1,) * (states.ndim - 1)), (0.0, *further))
+
     nodes = [first + float(j) for j in range(width)]
-    for j, (node, factor) in enumerate(zip(nodes, _factors(place, nodes, alpha, states), strict=True)):
-        begin = _further(node * step, further, states)
-        part = (states[first + j] if begin is None else states[first + j] - begin) * factor
-        total = part if total is None else total + part
+    total: Any = given(place * step)
+    for j, factor in enumerate(_factors(place, nodes, alpha, states)):
+        total = total + (states[first + j] - given(nodes[j] * step)) * factor
     return total
 
 
@@ -84,16 +87,3 @@ def _factors(place: Any, nodes: list[Any], alpha: Any, like: Any) -> list[Any]:
             found.append(convert_like(factor, like))
     missing = like.ndim - found[0].ndim
     return [each.reshape(each.shape[0], *(1,) * missing, *each.shape[1:]) for each in found]
-
-
-def _further(tau: Any, further: tuple[Any, ...], like: Any) -> Any:
-    """The polynomial of the further initial values at these times; None if there are none."""
-    total: Any = None
-    for number, value in enumerate(further, start=1):
-        part = value * _column(tau**number / math.factorial(number), like)
-        total = part if total is None else total + part
-    return total
-
-
-def _column(values: Any, like: Any) -> Any:
-    return convert_like(values, like).reshape(-1, *(1,) * (like.ndim - 1))

@@ -155,9 +155,9 @@ def repeat_steps(
         weights = xp.concatenate([weights, at_outputs])
     ends = own.concatenate([as_own(mesh.taus[1 : steps + 1]), times])[pick]
     spans = own.concatenate([as_own(lengths), distances])[pick]
-    numbers = [each.tolist() if isinstance(each, np.ndarray) else each for each in (is_output, active, ends, spans)]
     weights = weights[xp.asarray(pick, like=weights)]
-    rows = _ReplayRows(*numbers, weights, equation.large(ahead[number]), equation.large(coefficients[number]))
+    small = [each.tolist() if isinstance(each, np.ndarray) else each for each in (is_output, active, ends, spans)]
+    rows = _ReplayRows._make([*small, weights, equation.large(ahead[number]), equation.large(coefficients[number])])
 
     def advance(held: Any) -> Any:
         (past, _), row = held

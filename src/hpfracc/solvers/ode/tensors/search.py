@@ -22,16 +22,9 @@ from hpfracc.solvers.ode.progress import Report
 from hpfracc.solvers.ode.tensors import adams
 
 __all__ = [
-    "TOLERATED",
-    "Adapted",
-    "AdaptiveEquation",
-    "AdaptiveTask",
-    "Mesh",
-    "Tolerance",
-    "choose_mesh",
-    "first_past",
+    "TOLERATED", "Adapted", "AdaptiveEquation", "AdaptiveTask", "Mesh", "Tolerance", "choose_mesh", "first_past",
     "why_stopped",
-]
+]  # fmt: skip
 
 #: Multiple of the tolerance that counts as success, because error estimates are rough.
 TOLERATED = 10.0
@@ -164,7 +157,7 @@ class _Search(NamedTuple):
 
     mesh: Mesh
     past: adams.Past
-    error: adams.Error
+    error: tuple[Any, Any]
     largest: Any
     window: Any
     degree: Any
@@ -315,7 +308,7 @@ class _SearchPass:
         )  # fmt: skip
         square = np_.zeros((1, adams.NODES, adams.NODES), kind)
         return _Search(
-            mesh, past, adams.Error(past.states, 0.0 * self.f0), abs(past.y), np_.zeros(adams.NODES - 2, kind),
+            mesh, past, (past.states, 0.0 * self.f0), abs(past.y), np_.zeros(adams.NODES - 2, kind),
             np_.ones((), whole), np_.ones((), kind), np_.asarray(False), past.states, square,
         )  # fmt: skip
 
@@ -384,7 +377,9 @@ class _SearchPass:
             felt, seen = felt[:-1], felt[-1]
         highest, least = np_.max(equation.order), np_.min(equation.order)
         factor = np_.where(highest > 1.0, (end / taken) ** np_.maximum(highest - 1.0, 0.0), 1.0)
-        judged = adams.judge(np_, factor * felt[:-1], felt[-1], degree, known, search.previous, least)
+        accepted, growth, next_degree, previous = adams.judge(
+            np_, factor * felt[:-1], felt[-1], degree, known, search.previous, least
+        )
         short = (taken < 8.0 * tolerance.rounding * mesh.tau) | (step < 0.5 * tolerance.shortest)
 
         def accept(search: _Search) -> _Search:
@@ -400,23 +395,23 @@ class _SearchPass:
                 taus=_put(mesh.taus, mesh.count + 1, end), count=mesh.count + 1, seen=seen, tau=end,
                 ratio=m.maximum(mesh.ratio, (abs(error) / bound).max()),
                 error=m.maximum(mesh.error, abs(error).max()),
-                step=np_.maximum(taken * judged.factor, np_.where(clipped, step, 0.0)), stop=mesh.stop + whole,
+                step=np_.maximum(taken * growth, np_.where(clipped, step, 0.0)), stop=mesh.stop + whole,
             )  # fmt: skip
             window = np_.concatenate([taken[None], search.window[:-1]])
             moved = adams.push(m, memory, past, small, h, y, f, integrals)
             if not self.traced:
                 self.told(float(end), y)
             return _Search(
-                new, moved, kept, largest, window, judged.degree, judged.previous, search.failed, past.states,
+                new, moved, kept, largest, window, next_degree, previous, search.failed, past.states,
                 rule.coefficients[None],
             )  # fmt: skip
 
         def refuse(search: _Search) -> _Search:
-            lost = np_.where(judged.factor <= 0.5, 1, 0)
+            lost = np_.where(growth <= 0.5, 1, 0)
             new = mesh._replace(
-                step=taken * judged.factor, rejected=mesh.rejected + 1, unsettled=mesh.unsettled + lost, seen=seen
+                step=taken * growth, rejected=mesh.rejected + 1, unsettled=mesh.unsettled + lost, seen=seen
             )
-            return search._replace(mesh=new, degree=judged.degree, previous=search.previous, failed=short)
+            return search._replace(mesh=new, degree=next_degree, failed=short)
 
-        found: _Search = equation.xp.branch(judged.accept & ~short, accept, refuse, search)
+        found: _Search = equation.xp.branch(accepted & ~short, accept, refuse, search)
         return found

@@ -116,7 +116,8 @@ def solve_on_mesh(
     if steps > options.max_steps:
         message = f"{steps} steps exceed max_steps={options.max_steps}: raise it, or take a larger step."
         first = problem.y0[..., None]
-        return FODEResult(np.array([problem.t0]), first, False, message, 0, stats={"steps": 0}, decision=decision)
+        stats = {"steps": 0, "step": options.step}
+        return FODEResult(np.array([problem.t0]), first, False, message, 0, stats=stats, decision=decision)
     mesh, calls = times(), [0]
     with progress_report(options.progress, problem.t0, problem.t1, decision.method) as report:
 
