@@ -20,12 +20,12 @@ from hpfracc.solvers.ode.problem import Problem
 from hpfracc.solvers.ode.progress import progress_report
 from hpfracc.solvers.ode.result import FODEResult, SolveDecision
 from hpfracc.solvers.ode.tensors import adams
-from hpfracc.solvers.ode.tensors.between import interpolated
 from hpfracc.solvers.ode.tensors.search import TOLERATED, AdaptiveTask, Tolerance, why_stopped
 from hpfracc.solvers.ode.tensors.solve import (
     REACHED,
     Told,
     bad_start,
+    interpolated,
     is_wide,
     library_solves,
     order_of,

@@ -91,22 +91,6 @@ def _checkpointed(function: Callable[[Any], Any], arrays: Any) -> Any:
     return jax.checkpoint(function)(arrays)
 
 
-class _Pulls:
-    """Products with transposed derivatives; ``totals`` are the gradients of the leaves of ``args``."""
-
-    def __init__(self, evaluate: Callable[..., Any], chosen: tuple[Any, ...]) -> None:
-        self.evaluate, self.chosen = evaluate, chosen
-
-    def prepare(self, first: int, last: int) -> None:
-        """Nothing: steps are compiled."""
-
-    def pull(self, kind: int, n: Any, t: Any, y: Any, bar: Any, totals: Any) -> tuple[Any, Any, Any]:
-        """The value and the gradients at a point."""
-        value, back = jax.vjp(partial(self.evaluate, t), y, self.chosen)
-        found, more = back(bar.astype(value.dtype))
-        return value, found, jax.tree.map(jnp.add, totals, more)
-
-
 def _backward(
     functions: TensorFunctions, steps: int, rule: TensorRule, given: tuple[Any, ...], found: Trajectory, grad: Any
 ) -> tuple[Any, ...]:
@@ -122,16 +106,20 @@ def _backward(
         return functions[0](t, y, *jax.tree_util.tree_unflatten(tree, whole))
 
     chosen = tuple(jnp.asarray(leaves[k]) for k in smooth)
+
+    def pull(kind: int, n: Any, t: Any, y: Any, bar: Any, totals: Any) -> tuple[Any, Any, Any]:
+        value, back = jax.vjp(partial(evaluate, t), y, chosen)
+        found, more = back(bar.astype(value.dtype))
+        return value, found, jax.tree.map(jnp.add, totals, more)
+
     system = System(namespace("jax"), rule, StepGrid(t0, step, steps), initial, sums)
     nothing = jax.tree.map(jnp.zeros_like, chosen)
-    made = transpose(system, _bound(functions, args), _Pulls(evaluate, chosen), found, grad, nothing, True)
+    starts, weights, totals = transpose(system, _bound(functions, args), pull, found, grad, nothing, True)
     whole: list[Any] = [np.zeros(np.shape(leaf), jax.dtypes.float0) for leaf in leaves]
-    for k, each in zip(smooth, made.totals, strict=True):
+    for k, each in zip(smooth, totals, strict=True):
         whole[k] = each
-    return (
-        jnp.zeros_like(t0), jnp.zeros_like(step), tuple(made.initial), made.sums,
-        jax.tree_util.tree_unflatten(tree, whole),
-    )  # fmt: skip
+    rest = jax.tree_util.tree_unflatten(tree, whole)
+    return jnp.zeros_like(t0), jnp.zeros_like(step), tuple(starts), weights, rest
 
 
 def solve_differences(

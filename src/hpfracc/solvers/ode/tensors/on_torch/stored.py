@@ -194,28 +194,44 @@ def solve_stored(system: System, f0: torch.Tensor, leaves: Leaves, buffers: Buff
     leaves.check_stored()  # of all steps now
     system = system._replace(grid=grid._replace(steps=found.states.shape[0] - 1))
 
-    def rerun(tensors: Sequence[torch.Tensor], functions: Any) -> torch.Tensor:
-        """The whole with a graph, for a gradient that is differentiated again."""
-        own = _with(system, tensors)
-        f0 = torch.zeros_like(own.initial[0]) if rule.starts_blind else functions[0](grid.t0, own.initial[0])
-        return solve_forward(own, functions, f0, tracked=True, loop=loop._replace(report=PLAIN.report)).states
+    count = len(tensors_in((initial, sums)))
+    changed = count + leaves.arguments
 
-    def gradients(given: Sequence[torch.Tensor], found: Trajectory, grad: torch.Tensor, wanted: bool) -> list[Any]:
-        own = _with(system, given)
-        for matrices in (not rule.implicit, False):
-            pulls = TensorPulls(leaves.own, leaves.seen, system.grid, found, leaves.mapped, matrices)
-            try:
-                made = transpose(own, (leaves.own, leaves.jacobian), pulls, found, grad, None, wanted)
-            except CoupledMembersError:
-                continue
-            break
-        weights = [None] * len(tensors_in(sums)) if made.sums is None else tensors_in(made.sums)
-        return [*made.initial, *weights, *pulls.totals]
+    def differentiable(own: Sequence[torch.Tensor], grad: torch.Tensor, needed: Sequence[bool]) -> list[Any]:
+        """Gradients as functions of ``own``: those of the whole, run again with a graph."""
+        with torch.enable_grad():
+            # Views begin a graph of their own, so that two tensors may depend on each other. The tensors after them are
+            # captured by the function itself.
+            sources = [each.view_as(each) if each.requires_grad else each for each in own[:changed]] + [*own[changed:]]
+            functions, part = leaves.rebound(sources[count:changed]), _with(system, sources[:count])
+            f0 = torch.zeros_like(part.initial[0]) if rule.starts_blind else functions[0](grid.t0, part.initial[0])
+            again = solve_forward(part, functions, f0, tracked=True, loop=loop._replace(report=PLAIN.report)).states
+        places = [place for place, asked in enumerate(needed) if asked]
+        inputs = [sources[place] for place in places]
+        found = torch.autograd.grad(again, inputs, grad, create_graph=True, allow_unused=True)
+        by_place = dict(zip(places, found, strict=True))
+        return [by_place.get(place) for place in range(len(needed))]
 
-    tensors = tensors_in((initial, sums))
-    states: torch.Tensor = _Stored.apply(
-        gradients, rerun, leaves, buffers, len(initial), len(tensors), found, *tensors, *leaves.given
-    )
+    def gradients(
+        own: Sequence[torch.Tensor], found: Trajectory, grad: torch.Tensor, needed: Sequence[bool]
+    ) -> list[Any]:
+        with buffers.unchanged():
+            if torch.is_grad_enabled():
+                return differentiable(own, grad, needed)
+            part, wanted = _with(system, own[:count]), any(needed[len(initial) : count])
+            for matrices in (not rule.implicit, False):
+                pulls = TensorPulls(leaves.own, leaves.seen, system.grid, found, leaves.mapped, matrices)
+                try:
+                    starts, made, _ = transpose(
+                        part, (leaves.own, leaves.jacobian), pulls.pull, found, grad, None, wanted, pulls.prepare
+                    )
+                except CoupledMembersError:
+                    continue
+                break
+        weights = [None] * (count - len(initial)) if made is None else tensors_in(made)
+        return [*starts, *weights, *pulls.totals]
+
+    states: torch.Tensor = _Stored.apply(gradients, found, *tensors_in((initial, sums)), *leaves.given)
     return states
 
 
@@ -227,45 +243,13 @@ def _with(system: System, tensors: Sequence[torch.Tensor]) -> System:
 
 class _Stored(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(
-        ctx: Any, gradients: Any, rerun: Any, leaves: Leaves, buffers: Buffers, starts: int, count: int,
-        found: Trajectory, *given: torch.Tensor,
-    ) -> torch.Tensor:  # fmt: skip
-        ctx.gradients, ctx.rerun, ctx.leaves, ctx.buffers = gradients, rerun, leaves, buffers
-        ctx.starts, ctx.count = starts, count
+    def forward(ctx: Any, gradients: Any, found: Trajectory, *given: torch.Tensor) -> torch.Tensor:
+        ctx.gradients = gradients
         ctx.save_for_backward(found.states, *found.points, *given)
         return found.states
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-        needed = ctx.needs_input_grad[7:]
-        saved, own = ctx.saved_tensors[: -len(needed)], ctx.saved_tensors[-len(needed) :]
-        with ctx.buffers.unchanged():
-            if torch.is_grad_enabled():
-                found = _graphed_gradients(ctx.rerun, own[: ctx.count], ctx.leaves, own[ctx.count :], needed, grad)
-            else:
-                wanted = any(needed[ctx.starts : ctx.count])
-                found = ctx.gradients(own[: ctx.count], Trajectory(saved[0], saved[1:]), grad, wanted)
-        return (None,) * 7 + tuple(found)
-
-
-def _graphed_gradients(
-    part: Callable[[Sequence[torch.Tensor], Any], torch.Tensor],
-    given: Sequence[torch.Tensor],
-    leaves: Leaves,
-    outer: Sequence[torch.Tensor],
-    needed: Sequence[bool],
-    bar: torch.Tensor,
-) -> list[torch.Tensor | None]:
-    """Gradients of ``part(given, functions)`` in ``given`` and ``outer``, those of ``leaves``, as functions of them."""
-    with torch.enable_grad():
-        # Views begin a graph of their own, so that two tensors may depend on each other.
-        copies = [each.view_as(each) if each.requires_grad else each for each in (*given, *outer[: leaves.arguments])]
-        sources = [*copies, *outer[leaves.arguments :]]  # the last are captured by the function itself
-        result = part(copies[: len(given)], leaves.rebound(copies[len(given) :]))
-    places = [place for place, asked in enumerate(needed) if asked]
-    found = torch.autograd.grad(result, [sources[place] for place in places], bar, create_graph=True, allow_unused=True)
-    whole: list[torch.Tensor | None] = [None] * len(needed)
-    for place, each in zip(places, found, strict=True):
-        whole[place] = each
-    return whole
+        needed = ctx.needs_input_grad[2:]
+        (states, *points), own = ctx.saved_tensors[: -len(needed)], ctx.saved_tensors[-len(needed) :]
+        return None, None, *ctx.gradients(own, Trajectory(states, tuple(points)), grad, needed)
