@@ -43,6 +43,8 @@ class TestEquation:
 
     Attributes
     ----------
+    name : str
+        Name of the problem.
     fun : callable
         ``fun(t, y)``, for ``y`` of shape (..., d).
     t_span : tuple of float
@@ -63,14 +65,13 @@ class TestEquation:
         Whether errors grow exponentially, so that no solver follows the solution for long.
     source : str
         Literature reference.
-    name : str
-        Name of the problem: that of the function that creates it.
     parameters : dict
         Its parameters, apart from orders, initial values and the end of the interval.
     """
 
     __test__ = False  # its name begins with "Test", and pytest would collect it
 
+    name: str
     fun: Callable[[float, Array], Array]
     t_span: tuple[float, float]
     y0: Array
@@ -81,7 +82,6 @@ class TestEquation:
     reference: Reference | None = None
     chaotic: bool = False
     source: str = ""
-    name: str = ""
     parameters: dict[str, float] = field(default_factory=dict)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -109,7 +109,7 @@ Maker = TypeVar("Maker", bound=Callable[..., TestEquation])
 def equation(make: Maker) -> Maker:
     """Decorator for functions that create a test equation.
 
-    Gives it its name and parameters, the stored solution if the parameters are the usual ones, and a way to be pickled.
+    Gives it its parameters, the stored solution if the parameters are the usual ones, and a way to be pickled.
     """
     signature = inspect.signature(make)
     usual = {name: each.default for name, each in signature.parameters.items() if name not in _ORDERS}
@@ -122,8 +122,7 @@ def equation(make: Maker) -> Maker:
         found = make(*args, **params)
         found = dataclasses.replace(
             found,
-            name=make.__name__,
-            reference=stored_reference(make.__name__, found.alpha) if given == usual else None,
+            reference=stored_reference(found.name, found.alpha) if given == usual else None,
             parameters={name: value for name, value in given.items() if name not in _DATA},
         )
         object.__setattr__(found, "_made_by", (made, args, params))

@@ -57,6 +57,7 @@ def relaxation(
         return np.asarray(y)[np.newaxis]
 
     return TestEquation(
+        name="relaxation",
         fun=lambda t, y: -rate * y,
         jac=lambda t, y: np.array([[-rate]]),
         t_span=(0.0, t_end),
@@ -99,6 +100,7 @@ def diethelm(alpha: float = 0.5) -> TestEquation:
         return np.asarray(t**8 - 3.0 * t ** (4 + alpha / 2) + 2.25 * t**alpha)[np.newaxis]
 
     return TestEquation(
+        name="diethelm",
         fun=fun,
         jac=lambda t, y: np.array([[-1.5 * math.sqrt(abs(float(y[0]))) * math.copysign(1.0, float(y[0]))]]),
         t_span=(0.0, 1.0),
@@ -157,6 +159,7 @@ def bagley_torvik(
         return np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-stiffness / mass, 0.0, -drag / mass]])
 
     return TestEquation(
+        name="bagley_torvik",
         fun=fun,
         jac=jac,
         t_span=(0.0, t_end),
@@ -200,6 +203,7 @@ def brusselator(
         return np.array([[2 * x * z - mu - 1.0, x * x], [mu - 2 * x * z, -x * x]])
 
     return TestEquation(
+        name="brusselator",
         fun=fun,
         jac=jac,
         t_span=(0.0, t_end),
@@ -239,6 +243,7 @@ def lotka_volterra(
         return np.array([[growth - hunt * predators, -hunt * prey], [feed * predators, feed * prey - death]])
 
     return TestEquation(
+        name="lotka_volterra",
         fun=fun,
         jac=jac,
         t_span=(0.0, 15.0),
@@ -277,6 +282,7 @@ def lorenz(alpha: float = 0.995, t_end: float = 4.0) -> TestEquation:
         return np.array([[-sigma, sigma, 0.0], [rho - w, -1.0, -u], [v, u, -beta]])
 
     return TestEquation(
+        name="lorenz",
         fun=fun,
         jac=jac,
         t_span=(0.0, t_end),
@@ -316,6 +322,7 @@ def duffing(
         return np.array([[0.0, 1.0], [-1.0 - 3.0 * cubic * float(y[0]) ** 2, -damping]])
 
     return TestEquation(
+        name="duffing",
         fun=fun,
         jac=jac,
         t_span=(0.0, 20.0),
@@ -372,6 +379,7 @@ def pharmacokinetics(
         return np.asarray((mittag_leffler_matrix(matrix * powers, alpha) @ y0).T)
 
     return TestEquation(
+        name="pharmacokinetics",
         fun=fun,
         jac=lambda t, y: matrix.copy(),
         t_span=(0.0, t_end),
@@ -423,6 +431,7 @@ def viscoelastic_oscillator(
 
     orders = (beta, 1.0 - beta, 1.0)
     return TestEquation(
+        name="viscoelastic_oscillator",
         fun=fun,
         jac=jac,
         t_span=(0.0, t_end),
