@@ -97,15 +97,14 @@ def explain_simulation(*args: Any, **kwargs: Any) -> SimulationExplanation:
     else:
         reason = "it is the first that converges for this noise"
     forecast = simulation.forecast()
-    placement = simulation.placement
     return SimulationExplanation(
         method.name,
         reason,
         method.order,
         refused,
-        placement.library,
-        placement.device,
-        placement.dtype,
+        simulation.source.library,
+        simulation.source.device,
+        simulation.source.dtype,
         simulation.t.size - 1,
         simulation.h,
         simulation.count,

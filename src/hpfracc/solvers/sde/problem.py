@@ -15,8 +15,9 @@ from hpfracc._arrays import is_tracer, library_of
 from hpfracc._choices import Interpretation
 from hpfracc._xp import Namespace, namespace
 from hpfracc.errors import InvalidInputError, ShapeError
-from hpfracc.solvers.sde.noise import Brownian, FractionalBrownian, LevyNoise, StableLevy
-from hpfracc.solvers.sde.noise.process import plain_hurst
+from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
+from hpfracc.solvers.sde.noise.process import LevyNoise, plain_number
+from hpfracc.solvers.sde.noise.stable import StableLevy
 from hpfracc.solvers.sde.placement import refuse_unreal
 
 __all__ = ["Functions", "NoisyProblem", "Traits", "read_problem"]
@@ -200,7 +201,7 @@ def _read_noise(noise: Any) -> float | None:
         return math.nan
     if noise.kind != "fbm":
         raise InvalidInputError("noise of kind='volterra' does not drive equations here; use kind='fbm'")
-    return None if is_tracer(noise.H) else plain_hurst(noise.H)
+    return None if is_tracer(noise.H) else plain_number(noise.H)
 
 
 def _stable_index(noise: Any) -> float:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from hpfracc.errors import ShapeError
-from hpfracc.solvers.sde.methods.caputo_euler import CaputoEuler
 from hpfracc.solvers.sde.methods.markov_euler import MarkovEuler
 from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
@@ -46,10 +45,6 @@ class Controlled(PathMethod):
         """The reason of the method."""
         return self.method.refuses(traits)
 
-    def sets(self, traits: Traits) -> int:
-        """Those of the method."""
-        return self.method.sets(traits)
-
     def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
         """Those of the method."""
         return self.method.weights(traits, alpha, steps, h, hurst)
@@ -73,13 +68,7 @@ class Controlled(PathMethod):
                 f"control returned shape {tuple(control.shape)}; return one number for each path and noise, "
                 f"{(y.shape[0], noises)}"
             )
-        moved = self.method.advance(problem, weights, t, h, (y, *rest), self._shifted(problem, weights, h, dz, control))
+        dz = self.method.shifted(problem, weights, h, dz, control)
+        moved = self.method.advance(problem, weights, t, h, (y, *rest), dz)
         spent = whole[:, -1:] + 0.5 * h * (control * control).sum(-1)[:, None]
         return problem.xp.concatenate([moved[0], spent], -1), *moved[1:]
-
-    def _shifted(self, problem: NoisyProblem, weights: Weights, h: Any, dz: Any, control: Any) -> Any:
-        if isinstance(self.method, MarkovEuler):
-            return self.method.shifted(problem, weights, h, dz, control)
-        if isinstance(self.method, CaputoEuler):
-            return dz + problem.xp.concatenate([h * control, weights[2] * control], -1)
-        return dz + h * control

@@ -27,8 +27,8 @@ from typing import Any, final
 
 import numpy as np
 
-from hpfracc._xp import Namespace, namespace_of, of_variables
-from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights
+from hpfracc._xp import Namespace
+from hpfracc.solvers.sde.methods.method import Carry, PathMethod, Weights, computed
 from hpfracc.solvers.sde.problem import NoisyProblem, Traits
 
 __all__ = ["MarkovEuler"]
@@ -65,11 +65,7 @@ class MarkovEuler(PathMethod):
 
     def weights(self, traits: Traits, alpha: Any, steps: int, h: float, hurst: Any = None) -> Weights:
         """Decays and weights of the factors; for the newest step the part along dW, and the rest."""
-        decay, project = _projection(steps, self.factors)
-        xp = namespace_of(alpha)
-        with xp.scope():
-            made = of_variables(xp, lambda hurst: _weights(xp, hurst, steps, h, project))(xp.array(alpha))
-            return (xp.array(decay), *made)
+        return _projection(steps, self.factors)[0], *computed(_weights, (alpha,), steps, h, self.factors)
 
     def increments(self, problem: NoisyProblem, weights: Weights, h: float, dz: Any) -> Any:
         """The increments of W, and the integrals over their own step."""
@@ -93,7 +89,7 @@ class MarkovEuler(PathMethod):
         return y, decay * factors + dz[..., :noises, None], moved
 
     def shifted(self, problem: NoisyProblem, weights: Weights, h: Any, dz: Any, control: Any) -> Any:
-        """``dz`` if W has the drift ``control``, constant over the step."""
+        """The same drift of the newest integral."""
         cross = weights[2]
         return dz + problem.xp.concatenate([h * control, h * cross * control], -1)
 
@@ -114,7 +110,8 @@ def _projection(steps: int, factors: int) -> tuple[np.ndarray, np.ndarray]:
     return decay, project
 
 
-def _weights(xp: Namespace, hurst: Any, steps: int, h: float, project: np.ndarray) -> tuple[Any, ...]:
+def _weights(xp: Namespace, hurst: Any, steps: int, h: float, factors: int) -> tuple[Any, ...]:
+    project = _projection(steps, factors)[1]
     power = hurst + 0.5
     scale = xp.sqrt(2.0 * hurst) * xp.exp((hurst - 0.5) * math.log(h)) / power
     ages = np.arange(2.0, steps + 1.0)

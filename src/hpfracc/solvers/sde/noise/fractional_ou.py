@@ -16,8 +16,8 @@ from hpfracc.solvers.sde.noise.process import (
     MAX_POINTS,
     GaussianNoise,
     TimeGrid,
-    check_positive,
-    plain_hurst,
+    plain_number,
+    read_fields,
     read_hurst,
 )
 from hpfracc.solvers.sde.noise.source import RandomSource
@@ -77,8 +77,8 @@ class FractionalOU(GaussianNoise):
     sigma: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "H", plain_hurst(read_hurst(self.H)))
-        check_positive(self, "theta", "sigma")
+        object.__setattr__(self, "H", plain_number(read_hurst(self.H)))
+        read_fields(self, "theta", "sigma")
 
     def covariance(self, s: Any, t: Any) -> np.ndarray:
         """``E X_s X_t``, for arrays that broadcast."""
