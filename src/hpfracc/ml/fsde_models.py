@@ -15,8 +15,7 @@ from hpfracc._arrays import is_tracer, library_of, to_host
 from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
 from hpfracc.ml.arguments import refuse_foreign
-from hpfracc.solvers.sde.methods.controlled import Controlled
-from hpfracc.solvers.sde.methods.markov_euler import MarkovEuler
+from hpfracc.solvers.sde.methods.markov_euler import Controlled, MarkovEuler
 from hpfracc.solvers.sde.noise.fractional_brownian import Brownian, FractionalBrownian
 from hpfracc.solvers.sde.noise.process import plain_number
 from hpfracc.solvers.sde.simulation import Simulation
@@ -166,9 +165,7 @@ def read_times(t: Any, step: float) -> tuple[tuple[float, float], np.ndarray]:
     """The start and end, and the indices of the steps at which values are needed."""
     if is_tracer(t):
         raise InvalidInputError("t is being traced; the times must be known: make them outside the traced function")
-    if library_of(t) == "torch":
-        t = t.detach().cpu().numpy()
-    times = np.asarray(t, np.float64)
+    times = np.asarray(to_host(t), np.float64)
     if times.ndim != 1 or times.size < 2:
         raise ShapeError(f"t has shape {times.shape}; give the start and one or more later times along one axis")
     if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0):
@@ -339,16 +336,14 @@ def _check(simulation: Simulation, y: Any) -> None:
 
 def _culprit(simulation: Simulation, y: Any) -> str:
     problem = simulation.problem
-    values = y.detach() if library_of(y) == "torch" else y
-    host = values.cpu().numpy() if library_of(y) == "torch" else np.asarray(values)
+    host = to_host(y)
     bad = ~np.isfinite(host).all(1)
     path = int(np.argmax(bad[:, -1]))
     step = int(np.argmax(bad[path])) - 1
     time = float(simulation.t[step])
-    state = values[path : path + 1, : problem.traits.dimension, step]
+    state = array_namespace(y).stop_gradient(y)[path : path + 1, : problem.traits.dimension, step]
     for name, function in (("drift", problem.drift), ("diffusion", problem.diffusion)):
-        found = function(time, state)
-        found = found.detach().cpu().numpy() if library_of(found) == "torch" else np.asarray(found)
+        found = to_host(function(time, state))
         if not np.all(np.isfinite(found)):
             at = np.array2string(host[path, : problem.traits.dimension, step], precision=4)
             why = ": a square root of a negative number? Give it max(y, 0) or |y|" if np.isnan(found).any() else ""

@@ -96,20 +96,8 @@ def explain_simulation(*args: Any, **kwargs: Any) -> SimulationExplanation:
         reason = "the noise jumps"
     else:
         reason = "it is the first that converges for this noise"
-    forecast = simulation.forecast()
-    return SimulationExplanation(
-        method.name,
-        reason,
-        method.order,
-        refused,
-        simulation.source.library,
-        simulation.source.device,
-        simulation.source.dtype,
-        simulation.t.size - 1,
-        simulation.h,
-        simulation.count,
-        forecast.chunks,
-        forecast.rows,
-        forecast.kept_bytes,
-        forecast.chunk_bytes,
-    )
+    source, forecast = simulation.source, simulation.forecast()
+    where = source.library, source.device, source.dtype
+    work = simulation.t.size - 1, simulation.h, simulation.count, forecast.chunks, forecast.rows
+    memory = forecast.kept_bytes, forecast.chunk_bytes
+    return SimulationExplanation(method.name, reason, method.order, refused, *where, *work, *memory)

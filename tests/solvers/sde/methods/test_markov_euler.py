@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate as quadrature
 
-from hpfracc.solvers.sde.methods.controlled import Controlled
-from hpfracc.solvers.sde.methods.markov_euler import MarkovEuler
+from hpfracc.solvers.sde.methods.markov_euler import Controlled, MarkovEuler
 from hpfracc.solvers.sde.noise.fractional_brownian import Brownian
 from hpfracc.solvers.sde.problem import NoisyProblem, read_problem
 from tests.helpers.caputo_order import integrate

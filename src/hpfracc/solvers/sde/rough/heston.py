@@ -15,7 +15,7 @@ from hpfracc.errors import AccuracyWarning, InvalidInputError, SolveError
 from hpfracc.solvers.sde.noise.source import make_source, read_size
 from hpfracc.solvers.sde.rough.calibration import read_quotes
 from hpfracc.solvers.sde.rough.derivatives import attach_gradient, plain_model, tensors_of, without_tensor
-from hpfracc.solvers.sde.rough.integrated_variance import plan_sampling
+from hpfracc.solvers.sde.rough.integrated_variance import contour, plan_sampling
 from hpfracc.solvers.sde.rough.model import (
     RoughPaths,
     Valuation,
@@ -437,9 +437,7 @@ class Heston(VolatilityModel):
             step = cut / nodes
             numbers = np.arange(nodes + 1) if level == 0 else np.arange(1, nodes, 2)
             y = step * numbers
-            u = np.sinh(y + 1j * tilt) - 1j * math.sin(tilt)
-            weight = np.cosh(y + 1j * tilt) / (u * u + 0.25)
-            weight[numbers == 0] *= 0.5
+            u, weight = contour(y, tilt)
             exponent, error, factors = self._log_transform(u - 0.5j, T, 0.1 * tol, slopes)
             exponent = exponent + 1j * u * log_moneyness[:, None]
             self._check(exponent, T)
