@@ -25,7 +25,7 @@ torch = pytest.importorskip("torch")
 
 from hpfracc.ml.config import INFINITE_AT_START  # noqa: E402
 from hpfracc.ml.operator_layers import OPERATIONS  # noqa: E402
-from hpfracc.ml.torch.layers import Conv1dOptions, Conv2dOptions  # noqa: E402
+from hpfracc.ml.torch.convolution import Conv1dOptions, Conv2dOptions  # noqa: E402
 from hpfracc.ml.torch.optimizers import FractionalGradientFlow  # noqa: E402
 from hpfracc.operators.core.registry import definitions  # noqa: E402
 

@@ -207,7 +207,9 @@ def simulate(
     order: Any,
     args: tuple[Any, ...] = (),
     along: Along = along_noise,
-    **random: Any,
+    rng: Any = None,
+    key: Any = None,
+    first_path: int = 0,
 ) -> tuple[Any, Any]:
     """Paths at the times ``t``, shape (N, paths, d), and for each path half the integral of the squared control.
 
@@ -235,7 +237,7 @@ def simulate(
         _refuse_hurst(hurst, additive)
     # JAX: arrays inside the functions become arguments of one compiled program; everything else is static.
     given = (drift, None if additive else diffusion, control, *args)
-    options = {"args": given, **random, **_driven(spec, order, hurst)}
+    options = {"args": given, "rng": rng, "key": key, "first_path": first_path, **_driven(spec, order, hurst)}
     strength = diffusion if additive else _diffusion
     step = (span[1] - span[0]) / int(numbers[-1])
     simulation = read_simulation(_drift, strength, span, y0, step=step, paths=y0.shape[0], **options)
