@@ -136,7 +136,8 @@ class PathLayer:
         diffusion = self.diffusion
         if self.spec.noise == "additive" and callable(diffusion):
             diffusion = diffusion()
-        functions, along = (self.drift, diffusion, control), along_noise
+        functions: tuple[Any, ...] = (self.drift, diffusion, control)
+        along: Along = along_noise
         if self.adjoint == "stored":
             functions, along = self._recomputed(functions, args)
         found, spent = simulate(self.spec, functions, rows, t, self.order(), tuple(args), along, **random)

@@ -49,7 +49,7 @@ class ExponentialFilter(NamedTuple):
 
 def read_order(order: Any, *, flow: bool = False) -> float:
     """An order from 0 (no memory) to 1 (the memory of the usual optimiser); of a flow, above 0."""
-    return _reading.number("fractional_order", order, **({"above": 0} if flow else {"least": 0}), most=1)
+    return _reading.number("fractional_order", order, above=0 if flow else None, least=None if flow else 0, most=1)
 
 
 def read_decay(name: str, value: Any) -> float:

@@ -98,6 +98,7 @@ def explain_simulation(*args: Any, **kwargs: Any) -> SimulationExplanation:
         reason = "it is the first that converges for this noise"
     source, forecast = simulation.source, simulation.forecast()
     where = source.library, source.device, source.dtype
-    work = simulation.t.size - 1, simulation.h, simulation.count, forecast.chunks, forecast.rows
-    memory = forecast.kept_bytes, forecast.chunk_bytes
-    return SimulationExplanation(method.name, reason, method.order, refused, *where, *work, *memory)
+    steps = simulation.t.size - 1
+    memory = forecast.chunks, forecast.rows, forecast.kept_bytes, forecast.chunk_bytes
+    work: tuple[Any, ...] = (steps, simulation.h, simulation.count, *memory)
+    return SimulationExplanation(method.name, reason, method.order, refused, *where, *work)
