@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, TypedDict, Unpack
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, TypedDict, Unpack, final
 
 import numpy as np
 
 from hpfracc import _reading
 from hpfracc._optional import import_optional
-from hpfracc.errors import InvalidInputError
-from hpfracc.solvers.sde.rough.barriers import PathValuation, price_barrier
+from hpfracc.errors import InvalidInputError, ShapeError
+from hpfracc.solvers.sde.noise.process import read_grid
 from hpfracc.solvers.sde.rough.black import black_price, check_kind, implied_volatility
 from hpfracc.solvers.sde.rough.calibration import Calibration, fit_quotes, read_quotes
-from hpfracc.solvers.sde.rough.curves import integral_rule
-from hpfracc.solvers.sde.rough.paths import Valuation
+from hpfracc.solvers.sde.rough.sampling import PathValuation, price_barrier
 
-__all__ = ["Valuation", "VolatilityModel", "check_model", "price_of", "read_lags", "read_strikes", "volatility_of"]
+__all__ = [
+    "RoughPaths",
+    "Valuation",
+    "VarianceTable",
+    "VolatilityModel",
+    "check_model",
+    "curve_values",
+    "integral_rule",
+    "join_chunks",
+    "price_of",
+    "read_curve",
+    "read_path_times",
+    "volatility_of",
+]
 
 #: Strikes of a plotted smile lie within this number of standard deviations.
 _WIDTH = 3.0
@@ -55,7 +70,7 @@ class VolatilityModel(ABC):
 
     def integrated_variance(self, t: Any) -> Any:
         """The integral of the forward variance from 0 to ``t``."""
-        times = read_lags(t)
+        times = _reading.numbers("t", t, least=0)
         found = [weights @ self.forward_variance(nodes) for nodes, weights in map(self._rule, times.ravel().tolist())]
         return np.reshape(found, times.shape)[()]
 
@@ -68,7 +83,7 @@ class VolatilityModel(ABC):
         In units of variance: a volatility of 20 % is 0.04. With monitoring at discrete times, sample paths and take
         :meth:`RoughPaths.variance_swap`.
         """
-        maturities = read_strikes(1.0, T)[1]
+        maturities = read_quotes(K=1.0, T=T)[1]
         return (self.integrated_variance(maturities) / maturities)[()]
 
     @abstractmethod
@@ -192,17 +207,6 @@ class VolatilityModel(ABC):
         return _plot_smile(self, T, K, ax, style)
 
 
-def read_lags(t: Any) -> np.ndarray:
-    """Times from 0 on as a float64 array."""
-    return _reading.numbers("t", t, least=0)
-
-
-def read_strikes(K: Any, T: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Strikes and maturities as float64 arrays of one shape, checked to be positive."""
-    strikes, maturities = read_quotes(K=K, T=T)
-    return strikes, maturities
-
-
 def check_model(model: Any, *, finite: tuple[str, ...], positive: tuple[str, ...] = ()) -> None:
     """Raise :class:`InvalidInputError` unless the named fields are finite numbers, and the positive ones above 0."""
     for name in (*finite, *positive):
@@ -262,3 +266,126 @@ def _plot_smile(model: VolatilityModel, T: Any, K: Any, ax: Any, style: dict[str
     if maturities.size > 1:
         ax.legend()
     return ax
+
+
+class Valuation(NamedTuple):
+    """A value and its error, of the same shape.
+
+    Attributes
+    ----------
+    value : ndarray or float
+        The estimate.
+    error : ndarray or float
+        Its absolute error: one standard error for Monte Carlo methods, an estimate of the error otherwise.
+    """
+
+    value: Any
+    error: Any
+
+
+class RoughPaths(NamedTuple):
+    """Paths of a rough volatility model.
+
+    Attributes
+    ----------
+    t : ndarray, shape (n,)
+        Times.
+    S, V : ndarray, shape size + (n,)
+        Price and variance.
+    bias : float
+        For :class:`~hpfracc.rough.Heston`: the largest error of implied volatilities that the steps cause, at the money
+        and one standard deviation away, at the first and the last time. It is computed from the characteristic
+        functions of scheme and model, so it has no statistical error. nan for :class:`~hpfracc.rough.Bergomi`, whose
+        exact prices are unknown: repeat with more times.
+    integral : ndarray, shape size + (n,)
+        Integral of the variance from 0 on.
+    """
+
+    t: np.ndarray
+    S: np.ndarray
+    V: np.ndarray
+    bias: float
+    integral: np.ndarray
+
+    def variance_swap(self, *, monitored: bool = False) -> Valuation:
+        """Fair strike of a variance swap up to the last time, with its standard error.
+
+        Parameters
+        ----------
+        monitored : bool
+            Whether the variance is the sum of squared logarithmic returns between the times, not the integral.
+        """
+        total = (np.diff(np.log(self.S)) ** 2).sum(-1) if monitored else self.integral[..., -1]
+        annual = total.ravel() / self.t[-1]
+        return Valuation(float(annual.mean()), float(annual.std(ddof=1) / math.sqrt(annual.size)))
+
+
+def read_path_times(t: Any, *, uniform: bool) -> np.ndarray:
+    """Increasing times from 0 on as float64; equidistant if required."""
+    grid = read_grid(t)
+    if grid.times.size < 2 or grid.times[0] != 0.0:
+        raise InvalidInputError("t has to have at least two increasing times from 0 on, such as linspace(0, 1, 253)")
+    if uniform and grid.step is None:
+        raise InvalidInputError("t is not equidistant; sample on linspace(0, T, n) and keep the times you need")
+    return grid.times
+
+
+def join_chunks(t: np.ndarray, shape: tuple[int, ...], chunks: list[tuple[np.ndarray, ...]], bias: float) -> RoughPaths:
+    """Join chunks of paths into one array of the requested shape."""
+    parts = zip(*(chunks or [3 * (np.empty((0, t.size)),)]), strict=True)
+    price, variance, integral = (np.concatenate(each).reshape(*shape, t.size) for each in parts)
+    return RoughPaths(t, price, variance, bias, integral)
+
+
+#: Nodes of the double exponential rule on each piece, and where it ends; algebraic singularities at the ends of a piece
+#: cost no digits. 241 nodes integrate products with Chebyshev polynomials of degree 122 to 1e-13.
+_NODES, _END = 241, 3.3
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class VarianceTable:
+    """A forward variance that is linear between times, and constant before the first and after the last."""
+
+    times: np.ndarray
+    values: np.ndarray
+
+    def __call__(self, t: Any) -> Any:
+        """The forward variance at ``t``."""
+        return np.interp(t, self.times, self.values)
+
+
+def read_curve(name: str, curve: Any) -> float | Callable[[Any], Any]:
+    """A forward variance: a positive number, a function of an array of times, or a pair ``(times, values)``."""
+    if callable(curve):
+        found: Callable[[Any], Any] = curve
+        return found
+    if not isinstance(curve, tuple | list):
+        return _reading.number(name, curve, above=0)
+    if len(curve) != 2:
+        raise ShapeError(f"{name} has {len(curve)} entries; give a number, a function, or a pair (times, values)")
+    times, values = (_reading.numbers(f"{name}[{k}]", part, ndim=1, least=0) for k, part in enumerate(curve))
+    if times.shape != values.shape or not times.size or not np.all(np.diff(times) > 0.0) or not np.all(values > 0.0):
+        raise InvalidInputError(f"{name}: give as many positive variances as increasing times")
+    return VarianceTable(times, values)
+
+
+def curve_values(name: str, curve: Any, t: np.ndarray) -> np.ndarray:
+    """The forward variance at the times ``t``, checked to be finite and positive."""
+    found = np.broadcast_to(np.asarray(curve(t) if callable(curve) else curve, dtype=float), t.shape)
+    if not (np.isfinite(found) & (found > 0.0)).all():
+        last = float(np.max(t, initial=0.0))
+        raise InvalidInputError(f"{name}(t) is not finite and positive up to t={last:g}; give a positive variance")
+    return found
+
+
+def integral_rule(curve: Any, T: float) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of integrals over ``[0, T]``, exact at the kinks of a table."""
+    kinks = curve.times if isinstance(curve, VarianceTable) else np.empty(0)
+    edges = np.concatenate([[0.0], kinks[(kinks > 0.0) & (kinks < T)], [T]])
+    y = np.linspace(-_END, _END, _NODES)
+    inner = 0.5 * np.pi * np.sinh(y)
+    share = 1.0 / (1.0 + np.exp(-2.0 * inner))
+    weight = (y[1] - y[0]) * 0.25 * np.pi * np.cosh(y) / np.cosh(inner) ** 2
+    width = np.diff(edges)[:, None]
+    return (edges[:-1, None] + width * share).ravel(), (width * weight).ravel()
