@@ -106,7 +106,12 @@ def _horner(coefficients: Sequence[Any], first: int, squares: Any, terms: int) -
     """``sum_i c_i q^(2i) / (first + 2i)``."""
     total: Any = 0.0
     for place in range(terms - 1, -1, -1):
-        total = total * squares + coefficients[place] / (first + 2.0 * place)
+        term = coefficients[place] / (first + 2.0 * place)
+        if type(total) is np.ndarray and total.ndim:  # in place: a table of weights is larger than the caches
+            total *= squares
+            total += term
+        else:
+            total = total * squares + term
     return total
 
 

@@ -297,6 +297,7 @@ class GridSpace(Semidiscretisation):
         self.inside = tuple(x[self._unknowns(axis)] for axis, x in enumerate(setting.grid))
         self.shape = tuple(x.size for x in self.inside)
         self.points = broadcast_points(self.xp, self.inside)
+        self._everywhere = broadcast_points(self.xp, self.grid)
         self.forced = not setting.homogeneous
         self.forcing_varies = any(varies_in_time(one) for ends in setting.boundary for one in ends)
         both = zip(setting.grid, setting.boundary, strict=True)
@@ -319,13 +320,16 @@ class GridSpace(Semidiscretisation):
 
     def embed(self, u: Any, t: float) -> Any:
         """Adds the given values at the ends; at corners those of the later axis."""
-        whole = broadcast_points(self.xp, self.grid)
         for axis, missing in enumerate(self.missing):
+            if not any(missing):
+                continue
             place = axis - len(self.grid)
             edge = self.xp.zeros_like(axis_part(u, place, slice(0, 1)))
-            coordinates = (*whole[:axis], *self.points[axis:])
-            ends = [[edge + self.datum(axis, end, t, coordinates)] if missing[end] else [] for end in (0, 1)]
-            u = self.xp.concatenate([*ends[0], u, *ends[1]], place) if any(missing) else u
+            values = [edge, edge]
+            if self.forced:
+                coordinates = (*self._everywhere[:axis], *self.points[axis:])
+                values = [edge + self.datum(axis, end, t, coordinates) if missing[end] else edge for end in (0, 1)]
+            u = self.xp.concatenate([*values[: int(missing[0])], u, *values[2 - int(missing[1]) :]], place)
         return u
 
     def restrict(self, values: Any) -> Any:
