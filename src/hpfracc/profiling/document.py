@@ -135,7 +135,7 @@ class Document:
             "recorded": len(self.analysis.spans),
             "dropped": self.dropped,
             "open": self.open,
-            "breakdown": self.breakdown.to_dict(),
+            "breakdown": self.breakdown,
             "lanes": self.lanes,
             "devices": sorted({span.device.device for span in self.analysis.spans if span.device is not None}),
             "summary": self.summary,

@@ -160,7 +160,7 @@ class Profiler:
 
     def get_breakdown(self) -> dict[str, Any]:
         """Where the time went, in nanoseconds: host, copies, compilation, idle, the profiler itself, each device."""
-        return self.document().breakdown.to_dict()
+        return self.document().breakdown
 
     def get_bottlenecks(self, top_n: int = 5) -> list[dict[str, Any]]:
         """The ``top_n`` names with the largest self time, each with advice."""
