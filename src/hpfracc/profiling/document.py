@@ -10,7 +10,7 @@ import os
 import platform
 import sys
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ class Document:
             "format": FORMAT,
             "version": VERSION,
             "created": created,
-            "hpfracc": _library_version(),
+            "hpfracc": sys.modules["hpfracc"].__version__,
             "process": {
                 "pid": os.getpid(),
                 "command": plain([Path(part).name if at == 0 else part for at, part in enumerate(sys.argv)]),
@@ -156,7 +156,7 @@ class Document:
         row: dict[str, Any] = {
             "id": span.id,
             "parent": None if parent < 0 else analysis.spans[parent].id,
-            "name": _as_text(span.name),
+            "name": str(plain(span.name)),
             "kind": span.kind,
             "lane": self._goes_to[span.lane],
             "start_ns": span.start - begun,
@@ -199,17 +199,6 @@ class Document:
         for number, row in enumerate(self.rows()):
             yield (",\n" if number else "\n") + json.dumps(row, allow_nan=False, separators=(",", ":"))
         yield "\n]}\n"
-
-
-def _as_text(name: Any) -> str:
-    text: str = plain(name) if isinstance(name, str) else str(plain(name))
-    return text
-
-
-def _library_version() -> str:
-    roof = sys.modules.get("hpfracc")
-    found = getattr(roof, "__version__", None)
-    return found if isinstance(found, str) else metadata.version("hpfracc")
 
 
 def _decisions(spans: list[Span]) -> tuple[list[dict[str, Any]], dict[int, int]]:
@@ -343,33 +332,30 @@ def plain(value: Any, depth: int = 0) -> Any:
             return _scalar(value, depth)
         return f"{type(value).__name__} {'x'.join(map(str, shape)) or 'scalar'} {dtype}"
     if depth >= _DEEPEST:
-        return _cut(_said(value))
+        return _said(value)
     if isinstance(value, Mapping):
         items = list(value.items())
-        kept = {_key(key): plain(item, depth + 1) for key, item in items[:_MAX_ITEMS]}
+        names = [_cut(key) if isinstance(key, str) else _said(key) for key, _ in items[:_MAX_ITEMS]]
+        kept = {name: plain(item, depth + 1) for name, (_, item) in zip(names, items, strict=False)}
         return kept | ({"...": f"{len(items) - _MAX_ITEMS} more"} if len(items) > _MAX_ITEMS else {})
     if isinstance(value, list | tuple | set | frozenset):
         many = list(value) if isinstance(value, list | tuple) else sorted(value, key=repr)
         rest = [f"... {len(many) - _MAX_ITEMS} more"] if len(many) > _MAX_ITEMS else []
         return [plain(item, depth + 1) for item in many[:_MAX_ITEMS]] + rest
-    return _cut(_said(value))
+    return _said(value)
 
 
 def _scalar(value: Any, depth: int) -> Any:
     try:
         item = value.item()
     except Exception:  # a tracer, or a device that is gone
-        return _cut(_said(value))
-    return _cut(_said(item)) if getattr(item, "dtype", None) is not None else plain(item, depth + 1)
-
-
-def _key(key: Any) -> str:
-    return _cut(key if isinstance(key, str) else _said(key))
+        return _said(value)
+    return _said(item) if getattr(item, "dtype", None) is not None else plain(item, depth + 1)
 
 
 def _said(value: Any) -> str:
     try:
-        return repr(value)
+        return _cut(repr(value))
     except Exception:  # a user's object must not break the profile
         return f"<{type(value).__name__}>"
 

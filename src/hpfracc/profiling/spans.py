@@ -6,15 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from hpfracc.errors import InvalidInputError
 from hpfracc.profiling.clocks import read_host_memory
 from hpfracc.profiling.device_time import DeviceTime
 from hpfracc.profiling.session import Session, running_loop
-
-if TYPE_CHECKING:
-    from hpfracc.profiling.recorder import Recorder
 
 __all__ = ["KINDS", "Span", "SpanDecision"]
 
@@ -47,7 +44,7 @@ _ELSEWHERE = cast(Session, object())
 
 
 class Span:
-    """A named interval, created by :meth:`hpfracc.profiling.Profiler.profile`.
+    """A named interval, created by :meth:`hpfracc.profiling.Profiler.profile` through its recorder.
 
     Attributes
     ----------
@@ -80,7 +77,7 @@ class Span:
 
     def __init__(
         self,
-        recorder: Recorder,
+        recorder: Any,
         name: str,
         kind: str = "span",
         device: str | None = None,
