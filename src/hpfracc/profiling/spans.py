@@ -104,7 +104,7 @@ class Span:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._recorder = self._outer = None  # type: ignore[assignment]
+        self._recorder = self._outer = None
         self._session = _ELSEWHERE
         for name, value in state.items():
             setattr(self, name, value)
@@ -157,7 +157,7 @@ class Span:
     def __call__(self, function: Decorated) -> Decorated:
         """Decorate ``function``: every call of it is a span like this one, while profiling is on."""
         device = self.device.device if self.device else None
-        return self._recorder.decorate(function, self.name, device, self.metadata)
+        return cast(Decorated, self._recorder.decorate(function, self.name, device, self.metadata))
 
     def annotate(self, **metadata: Any) -> Span:
         """Add to its metadata."""
